@@ -343,7 +343,11 @@ static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __
 /* Of a service that is asked very often only some connections are watched. */
 static __always_inline bool is_watched(struct service_slot *slot, struct conn *conn)
 {
-	return !(conn->ticket & slot->mask);
+	if (!(conn->ticket & slot->mask))
+		return true;
+	/* What was open when that began is not seen to end. */
+	conn->turn = TURN_NONE;
+	return false;
 }
 
 static __always_inline void open_turn(struct conn *conn, __u64 now)
@@ -588,9 +592,9 @@ int state_changed(unsigned long long *ctx)
 			end_connecting(slot, conn, now, to == TCP_CLOSE);
 		return 0;
 	}
-	if (to == TCP_CLOSE_WAIT)
+	if (is_watched(slot, conn) && to == TCP_CLOSE_WAIT)
 		half_close(slot, conn, now);
-	else if (to != TCP_ESTABLISHED)
+	else if (is_watched(slot, conn) && to != TCP_ESTABLISHED)
 		close_open(slot, conn, now);
 	if (to == TCP_CLOSE) {
 		add(&slot->sent, conn->sent);

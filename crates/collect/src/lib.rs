@@ -32,6 +32,7 @@ mod probes;
 mod rate;
 mod sampler;
 mod self_metrics;
+mod sessions;
 mod settings;
 mod sources;
 #[cfg_attr(

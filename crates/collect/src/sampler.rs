@@ -22,6 +22,7 @@ use crate::net::Network;
 use crate::nodes::Nodes;
 use crate::rate::RateLimit;
 use crate::self_metrics::{ArchiveState, SelfMetrics};
+use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::sources::Sources;
 use crate::tasks::Tasks;
@@ -89,6 +90,7 @@ pub struct Sampler {
     tasks: Tasks,
     finder: TaskFinder,
     network: Network,
+    sessions: Sessions,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     self_metrics: SelfMetrics,
@@ -140,6 +142,7 @@ impl Sampler {
             tasks,
             finder,
             network,
+            sessions: Sessions::new(),
             kernel_log,
             governor: Governor::new(config.budget),
             self_metrics: SelfMetrics::new(),
@@ -226,6 +229,7 @@ impl Sampler {
         give_way();
         self.network.read(&mut self.io, frame, is_slow);
         self.finder.services(&mut self.io, frame);
+        self.sessions.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);

@@ -116,6 +116,8 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Resolver,
             Entity::Service,
             Entity::Dependency,
+            Entity::Lock,
+            Entity::Session,
         ];
         if entity.is_recorded() && !is_rare.contains(&entity) {
             assert!(all > 0, "no {entity}");

@@ -43,6 +43,8 @@ pub struct Condition {
     pub title: &'static str,
     /// What part it can play.
     pub role: Role,
+    /// Whether it is an incident also where no cause is known: somebody waits who is no task of this machine.
+    pub stands_alone: bool,
     /// What part of the machine it concerns, for lists.
     pub area: &'static str,
     /// The metrics that `observe` reads itself: a recording gives it no other than those that it says it needs. Without the
@@ -82,6 +84,7 @@ impl Condition {
         id: "",
         title: "",
         role: Role::Root,
+        stands_alone: false,
         area: "",
         needs: &[],
         needs_of: &[],
@@ -263,13 +266,15 @@ pub struct Finding {
     pub confidence: f64,
     /// Task-seconds that were lost to it, where that can be told.
     pub loss_s: Option<f64>,
+    /// Seconds that clients of a service waited beyond the usual. They are no task-seconds: many clients wait for one task.
+    pub client_wait_s: Option<f64>,
     /// Whether it is no incident but something to do better.
     pub is_advice: bool,
     /// The states that it can bring about, where this one reaches less far than the effects of its condition: a limit
     /// of dirty pages delays writers and no connection.
     pub governs: Option<&'static [&'static str]>,
     /// Causes that may be there and without which it would be there just as well.
-    pub despite: &'static [&'static str],
+    pub despite: Vec<&'static str>,
     /// The network namespace that it was seen in, where that is known; empty is the recorder's own.
     pub netns: Option<String>,
     /// Whose doing it is.

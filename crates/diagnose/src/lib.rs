@@ -33,6 +33,7 @@ mod prelude;
 pub mod process;
 mod quote;
 mod saturated;
+mod services;
 mod settings;
 mod signal;
 mod slabs;

@@ -51,6 +51,10 @@ pub enum Entity {
     Service,
     /// What one process asks of one address; key is `812>10.0.0.7:5432`, the process id first.
     Dependency,
+    /// One file with a lock that somebody waits for; key is `fe:00:12345`, device and inode number.
+    Lock,
+    /// One session of a database server; key is its process id.
+    Session,
     /// One system call of a trace; key is the call, or `program/call` if the trace names the program.
     Call,
     /// Failed path lookups (ENOENT) in one directory; key is the directory.
@@ -71,7 +75,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 27] = [
+    pub const ALL: [Entity; 29] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -91,6 +95,8 @@ impl Entity {
         Entity::Resolver,
         Entity::Service,
         Entity::Dependency,
+        Entity::Lock,
+        Entity::Session,
         Entity::Call,
         Entity::Lookup,
         Entity::Mapping,
@@ -126,6 +132,8 @@ impl Entity {
             Entity::Resolver => "resolver",
             Entity::Service => "service",
             Entity::Dependency => "dependency",
+            Entity::Lock => "lock",
+            Entity::Session => "session",
             Entity::Call => "call",
             Entity::Lookup => "lookup",
             Entity::Mapping => "mapping",
@@ -140,7 +148,7 @@ impl Entity {
     /// Whether the recorder fills its table. The others are filled from the output of other tools only.
     #[must_use]
     pub fn is_recorded(self) -> bool {
-        (self as usize) <= Entity::Dependency as usize
+        (self as usize) <= Entity::Session as usize
     }
 
     /// Whether the counters of a new row start at zero, so that its first values are increments since the last frame.

@@ -27,6 +27,7 @@ pub mod interrupts;
 pub mod kernel_message;
 pub mod kmsg;
 pub mod loadavg;
+pub mod locks;
 pub mod maps;
 pub mod meminfo;
 pub mod mountinfo;

@@ -12,6 +12,7 @@ use crate::diskstats::DiskStats;
 use crate::fs_state::{DentryState, FileNr, InodeState};
 use crate::interrupts::Interrupts;
 use crate::loadavg::LoadAvg;
+use crate::locks::Locks;
 use crate::meminfo::MemInfo;
 use crate::net_dev::NetDev;
 use crate::pressure::{Pressure, Resource};
@@ -76,6 +77,7 @@ pub const SOURCES: &[Source] = &[
     fast("proc/sys/fs/dentry-state", || boxed(DentryState::default(), DentryState::parse)),
     fast("proc/sys/fs/inode-state", || boxed(InodeState::default(), InodeState::parse)),
     fast("proc/sys/fs/file-nr", || boxed(FileNr::default(), FileNr::parse)),
+    fast("proc/locks", || boxed(Locks::default(), Locks::parse)),
     slow("proc/zoneinfo", || boxed(ZoneInfo::default(), ZoneInfo::parse)),
     slow("proc/slabinfo", || boxed(SlabInfo::default(), SlabInfo::parse)),
     slow("proc/interrupts", || boxed(Interrupts::default(), Interrupts::parse)),

@@ -44,6 +44,8 @@ pub const NOT_MADE: &[(&str, &str)] = &[
     ),
     ("clock-step", "the clock is the whole machine's, and results are timed by it"),
     ("cpu-steal", "only the host of a virtual machine can take its CPUs"),
+    ("dependency-slow", "its tests are series of numbers until services are played here"),
+    ("dependency-unreachable", "its tests are series of numbers until services are played here"),
     ("device-lost", "no disk here can be pulled without the machine's own"),
     (
         "memory-fragmentation",
@@ -54,6 +56,7 @@ pub const NOT_MADE: &[(&str, &str)] = &[
         "needs a census of a run time's heap; leak-objects makes what is seen from outside",
     ),
     ("memory-leak-native", "needs a census of the mappings; leak-malloc makes what is seen from outside"),
+    ("load-increase", "its tests are series of numbers until services are played here"),
     ("numa-imbalance", "needs two memory nodes"),
     ("stripe-misaligned", "needs a disk with stripes, and its geometry"),
 ];

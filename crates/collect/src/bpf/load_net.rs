@@ -66,8 +66,14 @@ impl Probes {
         let _ = self.attach_first(object, btf, "services", "tcp_receive_reset", &["reset_received"]);
         let opened = (|| {
             let mut map = |name| take_map(object, name);
-            let maps =
-                [map("slot_of")?, map("slots")?, map("free_slots")?, map("listening")?, map("is_on")?, map(".bss")?];
+            let maps = [
+                map("slot_of")?,
+                map("slots")?,
+                map("free_slots")?,
+                map("listening")?,
+                map("is_on")?,
+                map(".bss")?,
+            ];
             Ok::<_, AnyError>(Services::new(maps.each_ref(), connection_pass(object, btf)?)?)
         })();
         match opened {
@@ -116,7 +122,9 @@ fn connection_pass(object: &mut Ebpf, btf: &Btf) -> Result<OwnedFd, AnyError> {
         object.program_mut("open_pass").ok_or("the program is not in its object")?.try_into()?;
     program.load("bpf_sk_storage_map", btf)?;
     let program = program.fd()?.try_clone()?;
-    let Some(Map::SkStorage(connections)) = object.map("conns") else { return Err("no map of connections".into()) };
+    let Some(Map::SkStorage(connections)) = object.map("conns") else {
+        return Err("no map of connections".into());
+    };
     Ok(iter_link(program.as_fd(), Some(connections.fd().as_fd()))?)
 }
 

@@ -124,6 +124,7 @@ struct Watched {
     histogram: Latency,
     waits: [OpenWait; 2],
     one_in: u32,
+    factor: f64,
     seen_frames: u32,
     is_young: bool,
     touched_ns: i64,
@@ -253,6 +254,7 @@ impl ServiceCells {
                     histogram: Latency::default(),
                     waits: [OpenWait::default(); 2],
                     one_in: 1,
+                    factor: 1.0,
                     seen_frames: 0,
                     is_young: !key.is_server(),
                     touched_ns: now,
@@ -343,14 +345,14 @@ impl ServiceCells {
         };
         let last = std::mem::replace(&mut one.last, *counts);
         // Those that are watched stand for all.
-        let factor = if one.one_in > 1 && counts.watched > 0 {
-            counts.alive as f64 / counts.watched as f64
-        } else {
-            1.0
-        };
+        if one.one_in == 1 {
+            one.factor = 1.0;
+        } else if counts.watched > 0 {
+            one.factor = counts.alive as f64 / counts.watched as f64;
+        }
+        let factor = one.factor;
         let [wait, connect] = &mut one.waits;
-        let waited =
-            wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
+        let waited = wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
         let connecting = connect.grow(counts.connect_ns, counts.connecting_ns);
         let mut answered = 0;
         if counts.response_ns != last.response_ns {
@@ -450,7 +452,11 @@ fn scaled(counted: u64, factor: f64) -> u64 {
 fn one_in(requests_per_s: f64, now: u32) -> u32 {
     let wanted = (requests_per_s / REQUESTS_PER_S_MAX).ceil().clamp(1.0, f64::from(ONE_IN_MAX)) as u32;
     let wanted = wanted.next_power_of_two();
-    if wanted > now || wanted * 4 <= now || wanted == 1 && requests_per_s * 2.0 < REQUESTS_PER_S_MAX { wanted } else { now }
+    if wanted > now || wanted * 4 <= now || wanted == 1 && requests_per_s * 2.0 < REQUESTS_PER_S_MAX {
+        wanted
+    } else {
+        now
+    }
 }
 
 /// Whether a process has ended.
@@ -481,7 +487,9 @@ fn name_of(one: &Watched, counts: &ServiceCounts, io: &Io) -> Option<String> {
     let of_port = || io.listening.iter().filter(|l| l.netns == one.key.netns && l.port == port);
     let listener = of_port()
         .find(|l| l.address == address)
-        .or_else(|| of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4()))
+        .or_else(|| {
+            of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4())
+        })
         .or_else(|| of_port().find(|l| l.address.is_unspecified()));
     let plain = match listener {
         Some(listener) => super::names::endpoint(listener.address, Some(port)),
@@ -538,13 +546,22 @@ mod tests {
     #[test]
     fn a_wait_that_was_none_takes_nothing_back() {
         let mut wait = OpenWait::default();
-        assert_eq!([(0, 6), (0, 8), (5, 0), (5, 2)].map(|(ended, open)| wait.grow(ended, open)), [6, 2, 0, 2]);
+        assert_eq!(
+            [(0, 6), (0, 8), (5, 0), (5, 2)].map(|(ended, open)| wait.grow(ended, open)),
+            [6, 2, 0, 2]
+        );
     }
 
     #[test]
     fn more_requests_than_may_be_looked_at() {
-        assert_eq!([(0.0, 1), (9e3, 1), (11e3, 1), (45e3, 1)].map(|(rate, now)| one_in(rate, now)), [1, 1, 2, 8]);
-        assert_eq!([(30e3, 8), (15e3, 8), (4e3, 2), (8e3, 2)].map(|(rate, now)| one_in(rate, now)), [8, 2, 1, 2]);
+        assert_eq!(
+            [(0.0, 1), (9e3, 1), (11e3, 1), (45e3, 1)].map(|(rate, now)| one_in(rate, now)),
+            [1, 1, 2, 8]
+        );
+        assert_eq!(
+            [(30e3, 8), (15e3, 8), (4e3, 2), (8e3, 2)].map(|(rate, now)| one_in(rate, now)),
+            [8, 2, 1, 2]
+        );
         assert_eq!((scaled(7, 1.0), scaled(7, 3.5)), (7, 25));
     }
 

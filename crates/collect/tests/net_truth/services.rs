@@ -166,7 +166,10 @@ fn time_before_the_program_reads_counts_and_so_does_an_answer_that_has_not_come(
     let took = ask(&mut stream);
     bench.sample();
     let seen = bench.service(&row, "latency_max");
-    assert!((seen as f64 - took.as_nanos() as f64).abs() < 0.05 * took.as_nanos() as f64, "{seen} of {took:?}");
+    assert!(
+        (seen as f64 - took.as_nanos() as f64).abs() < 0.05 * took.as_nanos() as f64,
+        "{seen} of {took:?}"
+    );
     // Now one that is open while it is looked at, twice.
     stream.write_all(&[1]).expect("a question");
     std::thread::sleep(Duration::from_millis(100));
@@ -237,8 +240,9 @@ fn messages_that_expect_no_answer_are_no_open_requests() {
 fn attempts_that_nobody_answers() {
     let Some(mut bench) = settled() else { return };
     // With no room for more than one connection, what nobody accepts fills it.
-    let listener = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
-        .expect("a socket");
+    let listener =
+        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+            .expect("a socket");
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     rustix::net::bind(&listener, &any).expect("a port");
     rustix::net::listen(&listener, 0).expect("a listener");
@@ -279,7 +283,8 @@ fn unix_sockets_serve_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("app.sock");
     let listener = UnixListener::bind(&path).expect("a listener");
-    let server = std::thread::spawn(move || serve(listener.accept().expect("a connection").0, Act::Answer(5)));
+    let server =
+        std::thread::spawn(move || serve(listener.accept().expect("a connection").0, Act::Answer(5)));
     let mut stream = UnixStream::connect(&path).expect("a connection");
     let times: Vec<_> = (0..20).map(|_| ask(&mut stream)).collect();
     bench.sample();

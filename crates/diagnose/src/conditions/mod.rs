@@ -96,6 +96,16 @@ mod reclaim {
     pub(super) mod memory_fragmentation;
     pub(super) mod numa_imbalance;
 }
+mod service {
+    pub(super) mod dependency_slow;
+    pub(super) mod dependency_unreachable;
+    pub(super) mod load_increase;
+    pub(super) mod lock_queue;
+    pub(super) mod service_failing;
+    pub(super) mod service_silent;
+    pub(super) mod service_slow;
+    pub(super) mod worker_pool_exhausted;
+}
 
 use crate::condition::Condition;
 
@@ -145,6 +155,10 @@ pub fn all() -> &'static [Condition] {
         network::port_exhaustion::CONDITION,
         network::retransmit_storm::CONDITION,
         network::resolver_slow::CONDITION,
+        service::dependency_unreachable::CONDITION,
+        service::dependency_slow::CONDITION,
+        service::load_increase::CONDITION,
+        service::lock_queue::CONDITION,
         process::process_crash::CONDITION,
         process::crash_loop::CONDITION,
         process::fd_exhaustion::CONDITION,
@@ -171,6 +185,7 @@ pub fn all() -> &'static [Condition] {
         disk::disk_saturated::CONDITION,
         cpu::cpu_saturated::CONDITION,
         cpu::runqueue_wait::CONDITION,
+        service::worker_pool_exhausted::CONDITION,
         disk::tasks_in_d_state::CONDITION,
         cpu::pressure_cpu::CONDITION,
         disk::pressure_io::CONDITION,
@@ -179,6 +194,9 @@ pub fn all() -> &'static [Condition] {
         cpu::load_high::CONDITION,
         cpu::scheduling_stall::CONDITION,
         network::session_drop::CONDITION,
+        service::service_silent::CONDITION,
+        service::service_slow::CONDITION,
+        service::service_failing::CONDITION,
     ];
     ALL
 }

@@ -3,10 +3,14 @@
 //! A task is either runnable and waiting, or in D state, or neither; so the sum is the run-queue delay plus the
 //! sampled time in D state. The causes are a split of the same time as far as it can be split, and they overlap:
 //! a task that waits for a page that had been evicted waits for the block device too.
+//!
+//! Beside it stands what clients of services waited beyond the usual (`client-wait`). They are no tasks of this machine, and
+//! the total does not have it.
 
 use mitra_model::report::{CauseShare, Ledger, ProcessShare};
 use mitra_model::{SeriesSet, Span};
 
+use crate::engine::clients;
 use crate::process::{self, Process};
 use crate::signal::Signal;
 
@@ -81,6 +85,8 @@ pub fn ledger(set: &SeriesSet, span: Span, details: &[(&SeriesSet, Span)]) -> Le
     let reclaim = total("tasks.reclaim_delay").or_else(|| probed.map(|s| s.total()).filter(|t| *t > 0.0));
     add("reclaim", reclaim.or_else(|| total("tasks.d_memory")));
     add("compaction", total("tasks.compact_delay").or_else(|| total("probe.compaction_time")));
+    // In the currency of clients: it is no part of the lost task-seconds.
+    add("client-wait", clients::waits(set, span).map(|waits| waits.total()));
     by_cause.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
 
     Ledger {

@@ -2,6 +2,7 @@
 
 pub mod areas;
 pub mod case;
+mod clients;
 pub mod compare;
 pub mod episodes;
 pub mod explain;

@@ -6,7 +6,8 @@ use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
 
 use crate::engine::episodes::Episodes;
-use crate::engine::ledger;
+use crate::engine::{clients, ledger};
+use crate::signal::Signal;
 
 /// Parts that are looked at, the worst first. A range with more has its rest in the ledger only.
 const PARTS_MAX: usize = 24;
@@ -77,8 +78,12 @@ pub(crate) fn worst(
             list.into_iter().partition(|p| p.is_last() || is_trouble(p.span));
         kept.sort_by_key(|p| (p.is_steady, -p.span.until));
         rest.extend(kept.split_off(kept.len().min(KEPT_MAX)));
-        let lost = ledger::lost(scan, window);
-        let weight = |p: &Part| lost.as_ref().map_or(p.span.seconds(), |l| l.within(p.span).total());
+        let (lost, waits) = (ledger::lost(scan, window), clients::waits(scan, window));
+        let inside = |p: &Part, signal: &Signal| signal.within(p.span).total();
+        let weight = |p: &Part| {
+            let waited = waits.as_ref().map_or(0.0, |waits| inside(p, waits));
+            lost.as_ref().map_or(p.span.seconds(), |lost| inside(p, lost)).max(waited)
+        };
         rest.sort_by(|a, b| a.is_steady.cmp(&b.is_steady).then_with(|| weight(b).total_cmp(&weight(a))));
         rest.truncate(PARTS_MAX - kept.len());
         kept.extend(rest);

@@ -74,13 +74,14 @@ impl Observed {
     /// The incidents that go on after `since`, each with the roots that overlap in time.
     pub(crate) fn incidents(&self, view: &View<'_>, since: i64) -> Vec<Incident> {
         let links = Links::new(&self.active, view.set);
+        // What was over before the window began is another window's incident.
+        let goes_on = |a: &&Active| a.finding.end.is_none_or(|end| end > since);
         let mut roots: Vec<&Active> = self
             .active
             .values()
             .filter(|a| a.condition.role == Role::Root && !a.finding.is_advice)
             .filter(|a| !links.caused_by_a_root(a.condition.id, &self.active))
-            // What was over before the window began is another window's incident.
-            .filter(|a| a.finding.end.is_none_or(|end| end > since))
+            .filter(goes_on)
             .collect();
         roots.sort_by_key(|a| a.finding.onset);
         let mut groups: Vec<Vec<&Active>> = Vec::new();
@@ -94,7 +95,36 @@ impl Observed {
                 _ => groups.push(vec![root]),
             }
         }
-        groups.iter().map(|group| incident(view, group, self, &links)).collect()
+        let mut unexplained = self.unexplained(&links);
+        let mut incidents = Vec::new();
+        for group in &groups {
+            // What brought a root about and has no cause of its own that is known belongs to the incident of that root.
+            let follow: BTreeSet<&str> =
+                group.iter().flat_map(|root| links.effects(root.condition.id)).collect();
+            let is_theirs =
+                |id: &str| follow.contains(id) || group.iter().any(|root| root.condition.id == id);
+            let is_root = |id: &str| self.active.get(id).is_some_and(|a| a.condition.role == Role::Root);
+            let reaches = |a: &&Active| {
+                links.effects(a.condition.id).iter().any(|effect| is_root(effect) && is_theirs(effect))
+            };
+            let (before, others): (Vec<&Active>, Vec<&Active>) = unexplained.into_iter().partition(reaches);
+            unexplained = others;
+            incidents.push(incident(view, group, &before, self, &links));
+        }
+        let alone = unexplained.into_iter().filter(goes_on);
+        incidents.extend(alone.map(|symptom| incident(view, &[symptom], &[], self, &links)));
+        incidents
+    }
+
+    /// What is an incident also without a cause that is known, and has none: no root brings it about, nor another one of them.
+    fn unexplained(&self, links: &Links) -> Vec<&Active> {
+        let is_upstream = |a: &Active| a.condition.role == Role::Root || a.condition.stands_alone;
+        let is_explained = |id: &str| {
+            let mut others = self.active.values().filter(|a| is_upstream(a) && a.condition.id != id);
+            others.any(|a| links.effects(a.condition.id).contains(id))
+        };
+        let list = self.active.values().filter(|a| a.condition.stands_alone && !is_explained(a.condition.id));
+        list.collect()
     }
 
     /// What is no incident and could still be better.
@@ -276,7 +306,14 @@ impl Links {
     }
 }
 
-fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Links) -> Incident {
+/// The incident of a group of roots. `before` is what brought them about and has no cause that is known.
+fn incident(
+    view: &View<'_>,
+    group: &[&Active],
+    before: &[&Active],
+    observed: &Observed,
+    links: &Links,
+) -> Incident {
     let Observed { active, inactive, .. } = observed;
     let onset = group.iter().map(|a| a.finding.onset).min().unwrap_or(view.window.since);
     let end = group.iter().map(|a| a.finding.end).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten();
@@ -286,13 +323,25 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
     let until = end.unwrap_or(view.window.until).max(sample).saturating_add(1);
     let span = Span { since: onset + 1, until };
     let lost = lost_above_baseline(view, span);
-    let share = |finding: &Finding| -> Option<f64> {
-        let (loss, lost) = (finding.loss_s?, lost?);
-        (lost > 0.0).then(|| (loss / lost).clamp(0.0, 1.0))
+    let services = Services::of(group, before, active, links);
+    // A client and the task that works for it wait for the same thing: of the two the larger one is the cost.
+    let cost = match (lost, services.waited_s()) {
+        (Some(lost), Some(waited)) => Some(lost.max(waited)),
+        (lost, waited) => lost.or(waited),
+    };
+    let share = |a: &Active| -> Option<f64> {
+        let loss = a.finding.loss_s?;
+        // What makes no service slow explains nothing of what its clients waited.
+        let all = if services.follows(a, links) { lost? } else { cost? };
+        (all > 0.0).then(|| (loss / all).clamp(0.0, 1.0))
     };
     let mut ranked: Vec<&Active> = group.to_vec();
     // A root that explains half of the lost time outranks one about whose loss nothing is known.
-    let weight = |a: &Active| a.finding.confidence * (0.2 + share(&a.finding).unwrap_or(0.3));
+    let weight = |a: &Active| {
+        let of_clients = if services.follows(a, links) { OF_CLIENTS } else { 0.0 };
+        let known = share(a).map(|share| share.max(of_clients));
+        a.finding.confidence * (0.2 + known.unwrap_or(of_clients.max(0.3)))
+    };
     ranked.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
     let root_remarks = |a: &Active| {
         let known = changes::remark(view.history, a.condition, &a.finding.culprit, a.finding.onset);
@@ -303,16 +352,21 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
     let as_root = |a: &Active| Root {
         condition: a.condition.id.to_owned(),
         confidence: (a.finding.confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0,
-        share: share(&a.finding).map(|s| (s * 100.0).round() / 100.0),
+        share: share(a).map(|s| (s * 100.0).round() / 100.0),
         culprit: a.finding.culprit.clone(),
         statement: a.finding.statement.clone(),
         remarks: root_remarks(a),
     };
     let first = ranked[0];
     let effects = links.effects(first.condition.id);
+    let is_unexplained = first.condition.role != Role::Root;
+    let is_linked = |a: &Active| {
+        let leads_on = |one: &Active| links.effects(a.condition.id).contains(one.condition.id);
+        before.iter().any(|one| one.condition.id == a.condition.id) || is_unexplained && leads_on(first)
+    };
     let mut chain_ids: Vec<&Active> = active
         .values()
-        .filter(|a| a.condition.id == first.condition.id || effects.contains(a.condition.id))
+        .filter(|a| a.condition.id == first.condition.id || effects.contains(a.condition.id) || is_linked(a))
         .collect();
     let position = |id: &str| conditions().iter().position(|c| c.id == id).unwrap_or(usize::MAX);
     chain_ids.sort_by_key(|a| {
@@ -334,7 +388,10 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
         .map(|a| a.condition.id.to_owned())
         .collect();
     // Only what could have caused what is seen is worth ruling out.
-    let seen: BTreeSet<&str> = effects.iter().copied().collect();
+    let mut seen: BTreeSet<&str> = effects.iter().copied().collect();
+    if is_unexplained {
+        seen.insert(first.condition.id);
+    }
     let could: BTreeSet<&str> =
         graph::edges().iter().filter(|e| seen.contains(e.effect)).map(|e| e.cause).collect();
     let relevant = |c: &Condition| c.role == Role::Root && (could.contains(c.id) || seen.is_empty());
@@ -349,13 +406,24 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
             because: format!("it follows from {}", first.condition.id),
         });
     }
+    let earliest = before.iter().map(|a| a.finding.onset).fold(first.finding.onset, i64::min);
+    let unknown = observed.untold(&effects.iter().copied().chain([first.condition.id]).collect());
+    let mut root_cause = as_root(first);
+    root_cause.statement = services.headline(first);
+    if is_unexplained {
+        root_cause.remarks.push(format!(
+            "the cause was not found: {} causes were looked for and are not it, and {} could not be told",
+            ruled_out.len(),
+            unknown.len()
+        ));
+    }
     Incident {
         // That of the root that is named: another one beside it may have begun earlier.
-        onset: Moment(first.finding.onset),
+        onset: Moment(earliest),
         end: end.map(Moment),
-        lost_task_seconds: lost.map(|l| (l * 1000.0).round() / 1000.0),
+        lost_task_seconds: cost.map(|cost| (cost * 1000.0).round() / 1000.0),
         symptoms,
-        root_cause: as_root(first),
+        root_cause,
         other_roots: ranked[1..].iter().map(|a| as_root(a)).collect(),
         chain,
         ruled_out,
@@ -365,9 +433,62 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
                     || changes::is_reached(change, a.condition, a.finding.culprit.cgroup.as_deref())
             })
         }),
-        unknown: observed.untold(&effects.iter().copied().chain([first.condition.id]).collect()),
+        unknown,
         remedies: ranked.iter().flat_map(|a| a.condition.remedies(&a.finding)).collect(),
         next: ranked.iter().flat_map(|a| a.condition.next(&a.finding)).collect(),
+    }
+}
+
+/// What makes a service slow explains most of what its clients waited, however little it cost the machine.
+const OF_CLIENTS: f64 = 0.8;
+
+/// What clients of services noticed of an incident.
+struct Services<'a> {
+    /// Those that follow from one of its roots, that brought one about, or that are the incident.
+    list: Vec<&'a Active>,
+}
+
+impl<'a> Services<'a> {
+    fn of(
+        group: &[&'a Active],
+        before: &[&'a Active],
+        active: &'a BTreeMap<&'static str, Active>,
+        links: &Links,
+    ) -> Services<'a> {
+        let effects: BTreeSet<&str> = group.iter().flat_map(|a| links.effects(a.condition.id)).collect();
+        let is_of = |a: &&Active| {
+            effects.contains(a.condition.id)
+                || group.iter().chain(before).any(|one| one.condition.id == a.condition.id)
+        };
+        Services { list: active.values().filter(|a| a.condition.stands_alone).filter(is_of).collect() }
+    }
+
+    /// Whether one of them follows from a condition, or is it.
+    fn follows(&self, a: &Active, links: &Links) -> bool {
+        let effects = links.effects(a.condition.id);
+        self.list.iter().any(|one| one.condition.id == a.condition.id || effects.contains(one.condition.id))
+    }
+
+    /// Seconds that clients waited. Who asks a service that asks another one waits for both: they are not added up.
+    fn waited_s(&self) -> Option<f64> {
+        self.list.iter().filter_map(|a| a.finding.client_wait_s).reduce(f64::max)
+    }
+
+    /// What its users noticed, and the cause.
+    fn headline(&self, first: &Active) -> String {
+        let cause = &first.finding.statement;
+        if first.condition.stands_alone {
+            return format!("{cause}; the cause was not found");
+        }
+        // How late answers came says more than how many there were.
+        let loudest = self.list.iter().max_by(|a, b| {
+            let of = |a: &Active| a.finding.client_wait_s.unwrap_or(-1.0);
+            of(a).total_cmp(&of(b))
+        });
+        match loudest {
+            Some(service) => format!("{}: {cause}", service.finding.statement),
+            None => cause.clone(),
+        }
     }
 }
 

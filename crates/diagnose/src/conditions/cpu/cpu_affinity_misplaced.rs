@@ -142,7 +142,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.loss_s = Some(lost);
     // More tasks wait than there are CPUs for them: they would be in each other's way without any interrupt.
     if waited > f64::from(mask.count_ones()) {
-        finding.despite = &["interrupt-imbalance"];
+        finding.despite.push("interrupt-imbalance");
     }
     finding.confidence = (0.6 + 0.4 * (waited.min(spare) / waited.max(spare).max(1e-9)).sqrt()).min(1.0);
     if is_seen {

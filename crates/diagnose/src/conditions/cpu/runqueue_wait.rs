@@ -24,6 +24,7 @@ pub const CONDITION: Condition = Condition {
         effect("pressure-cpu", "waiting for a CPU is CPU pressure"),
         effect("load-high", "the load average counts runnable tasks"),
         effect("listen-overflow", "a server that waits for a CPU does not accept"),
+        effect("service-slow", "a server that waits for a CPU answers late"),
     ],
     source: include_str!("runqueue_wait.rs"),
     ..Condition::MECHANISM

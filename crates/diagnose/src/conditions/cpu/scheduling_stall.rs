@@ -31,6 +31,7 @@ pub const CONDITION: Condition = Condition {
         effect("session-drop", "a program that does not run misses its heartbeats"),
         effect("listen-overflow", "a server that does not run does not accept"),
         effect("socket-buffer-overflow", "a program that does not run does not read"),
+        effect("service-slow", "a server that does not run does not answer"),
     ],
     source: include_str!("scheduling_stall.rs"),
     ..Condition::SYMPTOM

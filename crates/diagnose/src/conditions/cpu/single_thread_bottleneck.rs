@@ -37,6 +37,7 @@ pub const CONDITION: Condition = Condition {
         effect("runqueue-wait", "what shares the CPU with the busy thread waits"),
         within("listen-overflow", "the thread that is busy is the one that accepts"),
         within("socket-buffer-overflow", "the thread that is busy is the one that reads"),
+        within("service-slow", "requests queue before the thread that is busy"),
     ],
     remedies: &[Advice {
         action: "run several of {process:the program} (workers, shards), or make the hot path cheaper: more CPUs do not help",

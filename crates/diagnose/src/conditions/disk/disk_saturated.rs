@@ -19,6 +19,7 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("pressure-io", "requests wait in the queue"),
         effect("tasks-in-d-state", "tasks wait for their requests"),
+        effect("service-slow", "a server that waits for the device answers late"),
         effect("iowait-high", "a CPU idles while a task of it waits for the device"),
     ],
     suspicions: &[Suspicion {

@@ -46,6 +46,7 @@ pub const CONDITION: Condition = Condition {
         effect("pressure-io", "requests wait for their turn by the rule"),
         effect("tasks-in-d-state", "requests wait for their turn by the rule"),
         explains("hung-task", "who waits for a turn by the rule waits for minutes"),
+        effect("service-slow", "a server that a rule holds back answers late"),
     ],
     cgroup_limit: Some("io."),
     remedies_of: remedies,

@@ -24,6 +24,7 @@ pub const CONDITION: Condition = Condition {
         effect("mmap-lock-contention", "page tables are copied under the lock"),
         explains("minor-fault-storm", "each page that is written to after the fork is copied by a fault"),
         explains("single-thread-bottleneck", "the thread is busy with copying pages"),
+        within("service-slow", "what forks answers nothing while its page tables are copied"),
         within("scheduled-burst", "the work of the copies comes as often as it forks"),
     ],
     remedies: &[Advice {

@@ -38,6 +38,7 @@ pub const CONDITION: Condition = Condition {
         effect("mmap-lock-contention", "each fault takes the lock for reading"),
         within("cpu-hog", "the CPU goes into faults"),
         within("single-thread-bottleneck", "the thread is busy with faults"),
+        within("service-slow", "requests wait for the faults"),
         effect("cpu-saturated", "faults cost CPU"),
     ],
     remedies: &[Advice {

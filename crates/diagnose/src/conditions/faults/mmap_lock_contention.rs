@@ -12,7 +12,10 @@ pub const CONDITION: Condition = Condition {
     area: "faults and locks",
     needs: &["tasks.d_lock", "task.kstack", "task.state", "vm.pgfault", "allocator.sbcs_to_mbcs"],
     observe,
-    causes: &[effect("tasks-in-d-state", "who waits for the lock sleeps uninterruptibly")],
+    causes: &[
+        effect("tasks-in-d-state", "who waits for the lock sleeps uninterruptibly"),
+        effect("service-slow", "a server that waits for the lock answers late"),
+    ],
     next: &[measure(
         "how long threads wait for the lock, and where",
         "perf lock contention -a -b -- sleep 10",

@@ -51,6 +51,7 @@ pub const CONDITION: Condition = Condition {
         within("cpu-hog", "the CPU goes into waking and sleeping"),
         effect("runqueue-wait", "who is woken queues behind the one that goes on with the lock"),
         within("single-thread-bottleneck", "the threads take turns"),
+        within("service-slow", "requests wait for the lock"),
     ],
     remedies: &[Advice {
         action: "hold the lock for less, split it, or run fewer threads",

@@ -36,6 +36,8 @@ pub const CONDITION: Condition = Condition {
         effect("direct-reclaim", "reclaim was tried in vain before the kill"),
         effect("page-cache-eviction", "reclaim was tried in vain before the kill"),
         effect("major-faults", "program text was evicted before the kill"),
+        within("dependency-unreachable", "nobody serves where the process did"),
+        within("service-failing", "connections end with the process that is killed"),
     ],
     cgroup_limit: Some("memory."),
     remedies_of: remedies,

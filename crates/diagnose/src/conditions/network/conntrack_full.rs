@@ -38,6 +38,7 @@ pub const CONDITION: Condition = Condition {
         effect("retransmit-storm", "what cannot be tracked is dropped and sent again"),
         effect("resolver-slow", "a question is a new connection to the table, and dropped"),
         effect("session-drop", "a session that begins anew finds no entry"),
+        effect("dependency-unreachable", "a connection that cannot be tracked is dropped"),
     ],
     settings: Settings::new(
         "the limit was lowered",

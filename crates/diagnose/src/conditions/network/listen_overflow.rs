@@ -43,6 +43,7 @@ pub const CONDITION: Condition = Condition {
             "who was let in by half sends a request, and again, to a server that has not taken the connection",
         ),
         effect("session-drop", "a session that begins anew is not accepted"),
+        within("service-slow", "what waits in the accept queue is answered late"),
     ],
     settings: Settings::new(
         "the limit was lowered",
@@ -113,7 +114,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.confidence = 0.7;
     // That others wait for a CPU keeps no server from accepting that does not.
     if !listener.as_ref().is_some_and(|listener| is_starved(view, listener, span)) {
-        finding.despite = &["runqueue-wait"];
+        finding.despite.push("runqueue-wait");
     }
     if let Some(listener) = &listener {
         describe(view, &mut finding, listener, span);

@@ -48,6 +48,7 @@ pub const CONDITION: Condition = Condition {
         nearly_all,
     )],
     observe,
+    causes: &[explains("dependency-unreachable", "no port is left to call from")],
     settings: Settings::new("fewer ports are left", &[lowered(PORT_RANGE, Acts::Now)]),
     remedies: &[
         Advice {

@@ -25,6 +25,7 @@ pub const CONDITION: Condition = Condition {
         are_slow,
     )],
     observe,
+    causes: &[explains("service-slow", "a server that looks a name up waits for it before it answers")],
     remedies_of: remedies,
     next_of: next,
     suspicions: &[Suspicion {

@@ -66,6 +66,7 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("resolver-slow", "questions and answers get lost on the same way"),
         effect("session-drop", "heartbeats get lost on the way"),
+        effect("service-slow", "what the server asks of others gets lost on the way"),
     ],
     remedies_of: remedies,
     next: &[measure("round trip, window and losses of each connection", "ss -tinp dst {address:PEER}")],

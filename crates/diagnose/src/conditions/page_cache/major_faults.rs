@@ -16,6 +16,7 @@ pub const CONDITION: Condition = Condition {
         effect("disk-saturated", "each major fault is a read"),
         effect("tasks-in-d-state", "a task in a major fault sleeps uninterruptibly"),
         effect("pressure-io", "a task in a major fault waits for the device"),
+        effect("service-slow", "a server in a major fault does not answer"),
     ],
     source: include_str!("major_faults.rs"),
     ..Condition::MECHANISM

@@ -32,6 +32,8 @@ pub const CONDITION: Condition = Condition {
         explains("process-crash", "the crash is the one that comes with each start"),
         explains("fork-storm", "the processes are the ones that are started again"),
         explains("cpu-hog", "the CPU goes into starting it"),
+        within("dependency-unreachable", "nobody serves until it is up again"),
+        within("service-failing", "its connections end each time"),
     ],
     remedies: &[Advice {
         action: "read what {process:the program} says before it dies; go back to the version or the configuration that ran",

@@ -24,6 +24,9 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         within("listen-overflow", "a server without descriptors cannot accept"),
+        within("service-slow", "connections that cannot be accepted wait"),
+        within("service-silent", "a server without descriptors cannot accept"),
+        within("service-failing", "what needs a file or a connection fails"),
         within("single-thread-bottleneck", "accept fails at once and is tried again at once"),
         within("cpu-hog", "the CPU goes into calls that fail at once"),
     ],

@@ -35,6 +35,8 @@ pub const CONDITION: Condition = Condition {
         effect("tasks-in-d-state", "a task that hangs sleeps uninterruptibly"),
         effect("pressure-io", "what waits behind the one that hangs waits for the device"),
         effect("session-drop", "a program that hangs misses its heartbeats"),
+        explains("service-slow", "what hangs does not answer"),
+        explains("service-silent", "what hangs does not answer"),
         explains("disk-hog", "who is found waiting waits for a frozen file system to be thawed"),
     ],
     remedies_of: remedies,
@@ -100,7 +102,7 @@ fn finding(view: &View<'_>, first: &Hung<'_, '_>, all: &[Hung<'_, '_>]) -> Findi
     // A slow device ends each request at last: who waits for something else would hang without it.
     let is_victim = matches!(first.meaning, Meaning::Io | Meaning::Other) || io_beside(view, &first.run);
     if first.meaning == Meaning::Frozen || !is_victim {
-        finding.despite = SLOW;
+        finding.despite = SLOW.to_vec();
     }
     finding.loss_s = Some(all.iter().map(|h| h.run.high_s).sum());
     finding.confidence = if first.stack.is_some() { 0.85 } else { 0.6 };

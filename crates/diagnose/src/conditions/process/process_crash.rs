@@ -14,6 +14,10 @@ pub const CONDITION: Condition = Condition {
     needs: &["task.comm"],
     triggers: &[Trigger::Event(|kind| matches!(kind, EventKind::Crash { .. }))],
     observe,
+    causes: &[
+        within("dependency-unreachable", "nobody serves where the process did"),
+        within("service-failing", "its connections end with it"),
+    ],
     remedies: &[Advice {
         action: "update {library:the program} or what calls it; keep a core dump of the next crash",
         command: "ulimit -c unlimited; sysctl -w kernel.core_pattern=/var/tmp/core.%e.%p",

@@ -10,7 +10,10 @@ pub const CONDITION: Condition = Condition {
     area: "reclaim",
     needs: &["vm.compact_stall", "vm.compact_fail", "probe.compaction_time"],
     observe: |view| observe_level(view, &["vm.compact_stall"], STALLS_S, 2.0, "stalls for compaction"),
-    causes: &[effect("pressure-memory", "whoever asks for adjoining pages waits")],
+    causes: &[
+        effect("pressure-memory", "whoever asks for adjoining pages waits"),
+        effect("service-slow", "a server that asks for adjoining pages waits before it answers"),
+    ],
     settings: Settings::new(
         "the kernel compacts more",
         &[raised("sysctl.vm.compaction_proactiveness", Acts::Now)],

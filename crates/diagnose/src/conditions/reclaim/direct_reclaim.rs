@@ -15,6 +15,7 @@ pub const CONDITION: Condition = Condition {
         effect("pressure-memory", "whoever allocates waits"),
         effect("mass-reclaim", "many tasks reclaim at once"),
         effect("scheduling-stall", "whoever allocates reclaims instead of doing its work"),
+        effect("service-slow", "a server that allocates reclaims before it answers"),
     ],
     settings: Settings::new("more memory has to stay free, or is set aside", settings::KEPT_FREE_OR_LOCAL),
     suspicions: &[Suspicion {

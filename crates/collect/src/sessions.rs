@@ -1,0 +1,164 @@
+//! What sessions of a PostgreSQL server say of themselves in their titles, while their service keeps clients waiting.
+//!
+//! A title is `postgres: 15/main: USER DATABASE HOST ACTIVITY`: only the activity is kept, and only where it is one that
+//! PostgreSQL writes (`src/backend/utils/misc/ps_status.c`, `set_ps_display`).
+//!
+//! The kernel takes the title out of the memory of the process, and waits for the lock of its address space: a thread of its
+//! own does that, so that the recorder never waits.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use mitra_model::{Entity, Frame, Key, NA};
+
+use crate::cells::{col, set};
+use crate::file::{Buffer, Root};
+use crate::io::Io;
+
+/// What a process of the server is called.
+const SERVER: &str = "postgres";
+/// As many sessions are looked at in a frame.
+const SESSIONS_MAX: usize = 128;
+/// A title is not read beyond.
+const TITLE_BYTES_MAX: usize = 512;
+/// What sessions do that run no command, the longest first.
+const IDLE: [&str; 4] = ["idle in transaction (aborted)", "idle in transaction", "idle", "authentication"];
+
+/// Process ids, and what their titles said.
+type Activities = Vec<(u64, String)>;
+
+/// The thread that reads titles. It ends when this is dropped.
+#[derive(Debug)]
+struct Reader {
+    wanted: SyncSender<Vec<u64>>,
+    read: Receiver<Activities>,
+}
+
+impl Reader {
+    fn start() -> std::io::Result<Self> {
+        // One question and one answer may wait.
+        let (wanted, questions) = sync_channel::<Vec<u64>>(1);
+        let (answers, read) = sync_channel(1);
+        let work = move || {
+            let Ok(root) = Root::open("/".as_ref()) else { return };
+            let mut buffer = Buffer::default();
+            for pids in questions {
+                let mut title_of = |pid: u64| {
+                    let title = root.read(&format!("proc/{pid}/cmdline"), &mut buffer).ok()?;
+                    Some((pid, activity(title.get(..TITLE_BYTES_MAX).unwrap_or(title))?))
+                };
+                let found = pids.into_iter().filter_map(&mut title_of).collect();
+                if answers.send(found).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("mitra-titles".to_owned()).stack_size(128 * 1024).spawn(work)?;
+        Ok(Reader { wanted, read })
+    }
+}
+
+/// The columns, and the thread once it was needed.
+#[derive(Debug)]
+pub struct Sessions {
+    reader: Option<Reader>,
+    activity: usize,
+    pid: usize,
+    comm: usize,
+    tgid: usize,
+    open: usize,
+    service_comm: usize,
+}
+
+impl Sessions {
+    pub fn new() -> Self {
+        Sessions {
+            reader: None,
+            activity: col("session.activity"),
+            pid: col("session.pid"),
+            comm: col("task.comm"),
+            tgid: col("task.tgid"),
+            open: col("service.open"),
+            service_comm: col("service.comm"),
+        }
+    }
+
+    /// Fills the rows with what the titles said when they were asked for, at the frame before. Tasks and services have to be
+    /// in the frame already.
+    pub fn fill(&mut self, io: &mut Io, frame: &mut Frame) {
+        let server = i64::from(io.strings.intern(SERVER));
+        if !io.root.is_host() || !self.is_anybody_kept_waiting(server, frame) {
+            return;
+        }
+        if self.reader.is_none() {
+            match Reader::start() {
+                Ok(reader) => self.reader = Some(reader),
+                Err(error) => io.missing.add("sessions", &crate::missing::reason(&error)),
+            }
+        }
+        let Some(reader) = &self.reader else { return };
+        for (pid, activity) in reader.read.try_iter().last().unwrap_or_default() {
+            let activity = io.strings.intern(&activity);
+            let key = Key::named(io.strings.intern(&pid.to_string()));
+            let row = frame.table_mut(Entity::Session).push(key);
+            set(row, self.activity, i64::from(activity));
+            set(row, self.pid, i64::try_from(pid).unwrap_or(NA));
+        }
+        let is_leader =
+            |pid: u64, row: &[i64]| row.get(self.tgid).is_some_and(|tgid| pid == tgid.cast_unsigned());
+        let tasks = frame.table(Entity::Task).rows();
+        let sessions =
+            tasks.filter(|(key, row)| row.get(self.comm) == Some(&server) && is_leader(key.id, row));
+        // While it has not answered, it is not asked.
+        let _full = reader.wanted.try_send(sessions.map(|(key, _)| key.id).take(SESSIONS_MAX).collect());
+    }
+
+    fn is_anybody_kept_waiting(&self, server: i64, frame: &Frame) -> bool {
+        frame.table(Entity::Service).rows().any(|(_, row)| {
+            row.get(self.service_comm) == Some(&server) && row.get(self.open).is_some_and(|open| *open > 0)
+        })
+    }
+}
+
+/// The end of a title that says what a session does: `UPDATE waiting`.
+fn activity(title: &[u8]) -> Option<String> {
+    let title = std::str::from_utf8(title).ok()?.trim_end_matches(['\0', ' ']);
+    // User, database and host come first: three words at least, behind `postgres:`.
+    title.strip_prefix("postgres: ")?;
+    if let Some(idle) = IDLE.iter().find(|idle| title.ends_with(&format!(" {idle}"))) {
+        return Some((*idle).to_owned());
+    }
+    let (command, waits) = match title.strip_suffix(" waiting") {
+        Some(command) => (command, " waiting"),
+        None => (title, ""),
+    };
+    // A command tag is in capitals: `INSERT`, `CREATE INDEX`.
+    let is_tag = |word: &&str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    let words: Vec<&str> = command.split(' ').rev().take_while(is_tag).take(4).collect();
+    if words.is_empty() {
+        return None;
+    }
+    let tag: Vec<&str> = words.into_iter().rev().collect();
+    Some(format!("{}{waits}", tag.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::activity;
+
+    #[test]
+    fn only_what_a_session_does_is_kept() {
+        let of = |title: &str| activity(title.as_bytes());
+        assert_eq!(
+            of("postgres: 15/main: shop orders [local] idle in transaction").as_deref(),
+            Some("idle in transaction")
+        );
+        assert_eq!(
+            of("postgres: shop orders 10.0.0.7(48220) UPDATE waiting\0\0").as_deref(),
+            Some("UPDATE waiting")
+        );
+        assert_eq!(of("postgres: shop orders [local] CREATE INDEX").as_deref(), Some("CREATE INDEX"));
+        assert_eq!(of("postgres: shop orders [local] idle").as_deref(), Some("idle"));
+        assert_eq!(of("postgres: 15/main: checkpointer ").as_deref(), None);
+        assert_eq!(of("/usr/lib/postgresql/15/bin/postgres -D /var/lib/x SECRET").as_deref(), None);
+    }
+}

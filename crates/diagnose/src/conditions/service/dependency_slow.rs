@@ -1,0 +1,202 @@
+//! An address that processes call answers much later than it did, and they wait.
+//!
+//! The processes sleep meanwhile, and the machine looks idle. Answers are compared with those of the same address before, of
+//! all processes together: what is always far away, a report that takes a minute, and a poll that comes back after half a
+//! minute are as they were.
+//!
+//! An address at which a service of this machine answers is no root: that service is slow itself (`service-slow`), and what
+//! makes it slow is the cause. Nor is one whose segments are lost on the way (`retransmit-storm`).
+
+use std::collections::BTreeSet;
+
+use crate::condition::Others;
+use crate::prelude::*;
+use crate::services::{
+    self, Address, DEPENDENCY, Late, Servers, Slow, Traffic, local_service, rows_by_address,
+};
+
+pub const CONDITION: Condition = Condition {
+    id: "dependency-slow",
+    title: "an address that processes call answers late",
+    area: "service",
+    needs: &[
+        "dependency.requests",
+        "dependency.wait_time",
+        "dependency.latency_p50",
+        "dependency.latency_p90",
+        "dependency.open",
+    ],
+    needs_of: &[services::NEEDS],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: services::DEPENDENCY_SCAN,
+        find: are_late,
+        need_s: services::NEED_S,
+        can_be_steady: true,
+    })],
+    observe_after: Some(observe),
+    causes: &[
+        effect("worker-pool-exhausted", "each worker waits for the answer"),
+        explains("service-slow", "a request waits while its worker waits for the answer"),
+        explains("service-silent", "all threads that could answer wait for it"),
+        explains("service-failing", "what is not answered in time is given up"),
+    ],
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("dependency_slow.rs"),
+    ..Condition::ROOT
+};
+
+/// Processes wait for a fifth of a task's time beyond the usual, and for so long: with less nobody lost anything, and what is
+/// far away strays for a moment.
+const WAITED: f64 = 0.2;
+const LASTED_S: f64 = 5.0;
+
+/// An address that answers late.
+struct Found<'a> {
+    address: Address<'a>,
+    rows: Vec<&'a str>,
+    slow: Slow,
+}
+
+fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
+    if !view.has("dependency.requests") {
+        return Observation::needs_as(
+            "response times of what processes call (dependency.*)",
+            &["dependency.requests"],
+        );
+    }
+    let mut because = "what processes called answered as before".to_owned();
+    let mut best: Option<Found<'_>> = None;
+    for (address, rows) in rows_by_address(view.set, "dependency.requests") {
+        let Some(traffic) = Traffic::of(view.set, &DEPENDENCY, &rows, view.window) else { continue };
+        let Some(usual) = services::usual_of_address(view, &address) else { continue };
+        let slow = match traffic.slow(&usual) {
+            Ok(slow) => slow,
+            Err(reason) => {
+                if best.is_none() {
+                    because = format!("{} {reason}", address.text);
+                }
+                continue;
+            }
+        };
+        if slow.run.seconds() < LASTED_S || slow.beyond_s < WAITED * slow.run.seconds() {
+            because = format!(
+                "{} answered late for {}, and processes waited {} beyond the usual",
+                address.text,
+                words::seconds(slow.run.seconds()),
+                words::seconds(slow.beyond_s)
+            );
+        } else if let Err(reason) = is_elsewhere(view, others, &address) {
+            because = reason;
+        } else if best.as_ref().is_none_or(|b| slow.beyond_s > b.slow.beyond_s) {
+            best = Some(Found { address, rows, slow });
+        }
+    }
+    match best {
+        Some(found) => finding(view, &found).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// Whether the address itself is to blame; an error says who is.
+fn is_elsewhere(view: &View<'_>, others: &Others<'_>, address: &Address<'_>) -> Result<(), String> {
+    if let Some(service) = local_service(view.set, address) {
+        let name = services::name(&Servers::of(view, service), service);
+        return Err(format!("{} is served on this machine by {name}, which is slow itself", address.text));
+    }
+    let lost = others.active.get("retransmit-storm").and_then(|storm| storm.culprit.address.as_deref());
+    if lost == Some(address.text) {
+        return Err(format!("what is sent to {} is lost on the way", address.text));
+    }
+    Ok(())
+}
+
+fn finding(view: &View<'_>, found: &Found<'_>) -> Finding {
+    let (slow, address) = (&found.slow, found.address);
+    let span = slow.run.span();
+    let mut finding = view.finding(&slow.run);
+    finding.netns = Some(address.net.id());
+    finding.culprit.address = Some(address.text.to_owned());
+    let waited = |row: &&str| {
+        view.set
+            .get("dependency.wait_time", row)
+            .or_else(|| view.set.get("dependency.response_time", row))
+            .and_then(|s| s.total(span))
+            .unwrap_or(0.0)
+    };
+    let waiting = found.rows.iter().filter(|row| waited(row) > 0.0).copied().collect::<BTreeSet<&str>>();
+    let callers = services::callers(view, waiting);
+    let (during, usual) = (words::seconds(slow.during_s), words::seconds(slow.usual_s));
+    let how = match slow.late {
+        Late::Tail => format!("answered one request in ten in {during} or more instead of {usual}"),
+        Late::Stalled => format!("answered in {during} or more instead of {usual}"),
+        Late::Half | Late::Not => format!("answered in {during} instead of {usual}"),
+    };
+    finding.statement = format!(
+        "{}{} {how}; {callers} waited {} for it beyond the usual",
+        address.text,
+        address.net.place(),
+        words::seconds(slow.beyond_s)
+    );
+    finding.remarks.push(format!("{callers} call it and are victims"));
+    if let Some(row) = found.rows.iter().max_by(|a, b| waited(a).total_cmp(&waited(b))) {
+        finding.prove(
+            view,
+            &["dependency.latency_p50", "dependency.latency_p90", "dependency.requests"],
+            row,
+            span,
+        );
+        finding.prove(view, &["dependency.wait_time", "dependency.open"], row, span);
+    }
+    finding.confidence = 0.9;
+    finding
+}
+
+/// Of each address: one where its answers are late.
+fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let late = |rows: Vec<&str>| {
+        if !DEPENDENCY.may_be_late(set, &rows, window) {
+            return None;
+        }
+        let traffic = Traffic::of(set, &DEPENDENCY, &rows, window)?;
+        Some(traffic.is_late(&traffic.at_best()?))
+    };
+    rows_by_address(set, "dependency.requests").into_values().filter_map(late).collect()
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    vec![
+        Remedy {
+            action: format!("see what {address} waits for, on the machine that it is on; here nothing makes it faster"),
+            command: "mitra explain --since -10m   (there)".to_owned(),
+            verify: format!("{address} answers as before"),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "until then: a time-out for its answers and a circuit breaker, so that workers do not wait for it".to_owned(),
+            command: "time-out of the client library: a few times the usual answer; after some failures fail at once".to_owned(),
+            verify: "requests that need it fail fast, and all others are answered as before".to_owned(),
+            risk: "what needs it fails instead of waiting; tries again without a pause make its load larger".to_owned(),
+        },
+    ]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    let Some(port) = services::port(address) else {
+        let path = address.trim_start_matches("unix:");
+        return vec![to_measure("who serves there", format!("ss -xlp | grep -F '{path}'"))];
+    };
+    let host = address.trim_end_matches(port).trim_end_matches(':');
+    vec![
+        to_measure(
+            "whether it is the way or the other side: rtt and retransmits of the connections",
+            format!("ss -tnip dst {host} dport = :{port}"),
+        ),
+        to_measure(
+            "requests and answers with their times",
+            format!("tcpdump -ttt -ni any host {host} and port {port}"),
+        ),
+    ]
+}

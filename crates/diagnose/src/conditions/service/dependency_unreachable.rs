@@ -1,0 +1,338 @@
+//! Processes call an address, and nobody answers or takes the connection.
+//!
+//! The first packet of a connection (SYN) is not answered: the machine is off, a firewall drops it, a route is gone. The kernel
+//! sends it again after one second, then two, four, eight, and whoever waits for the connection does nothing else meanwhile. No
+//! counter of the machine shows it, and the processes sleep. Or the connection is refused at once: the machine is there, and the
+//! program that served is not.
+//!
+//! The address is the culprit and the processes that call it are victims. An address that some program has always tried in vain
+//! is no news. Where a service of this machine that is there does not take the connection, see `service-silent` and
+//! `listen-overflow`.
+
+use std::collections::BTreeSet;
+
+use crate::network::SYN_WAIT_S;
+use crate::prelude::*;
+use crate::services::{self, Address, local_service, rows_by_address};
+
+pub const CONDITION: Condition = Condition {
+    id: "dependency-unreachable",
+    title: "an address that processes call is not reachable",
+    area: "service",
+    needs: &[
+        "dependency.connecting",
+        "dependency.connect_time",
+        "dependency.connect_failed",
+        "dependency.connects",
+        "dependency.requests",
+        "dependency.pid",
+        "dependency.comm",
+        "service.requests",
+        "service.comm",
+        "listener.pid",
+    ],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: METRICS,
+        find: are_in_vain,
+        need_s: NEED_S,
+        can_be_steady: true,
+    })],
+    observe,
+    causes: &[
+        effect("worker-pool-exhausted", "each worker waits for a connection until it gives up"),
+        explains("service-slow", "a request waits while its worker waits for a connection"),
+        explains("service-silent", "all threads that could answer wait for a connection"),
+        explains("service-failing", "what cannot be asked cannot be answered"),
+    ],
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("dependency_unreachable.rs"),
+    ..Condition::ROOT
+};
+
+const METRICS: &[&str] =
+    &["dependency.connecting", "dependency.connect_time", "dependency.connect_failed", "dependency.connects"];
+
+/// Half of the attempts that come to an end.
+const FAILED: f64 = 0.5;
+/// Somebody waits for a connection half of the time.
+const PENDING: f64 = 0.5;
+/// An attempt that took less was refused: no answer takes a tenth of a second and more to be given up.
+const REFUSED_S: f64 = 0.1;
+/// Times as long, or as large a share, as before.
+const GROWTH: f64 = 3.0;
+const NEED_S: f64 = 3.0;
+/// Attempts in vain: of an address that used to be reached, and of one that nobody had called before.
+const LEAST: f64 = 3.0;
+const LEAST_NEW: f64 = 10.0;
+/// Processes, or threads, that wait at a time for an address that nobody had called before: one may look for something
+/// that need not be there.
+const CROWD: f64 = 2.5;
+const NEW_S: f64 = 5.0;
+/// A tenth: of the attempts that came to something, and of the time before the first one in vain.
+const ALWAYS: f64 = 0.1;
+
+/// The attempts to connect to one address, of all processes.
+struct Attempts {
+    /// Attempts that go on, in the mean of each sample.
+    pending: Signal,
+    /// Per second.
+    failed: Signal,
+    connected: Signal,
+}
+
+impl Attempts {
+    fn of(set: &SeriesSet, rows: &[&str], span: Span) -> Option<Attempts> {
+        let sum = |metric: &str| Signal::sum(rows.iter().filter_map(|row| set.get(metric, row)), span);
+        let pending = sum("dependency.connect_time")?;
+        let zero = || pending.clone().map(|_| 0.0);
+        let failed = sum("dependency.connect_failed").unwrap_or_else(zero);
+        let connected = sum("dependency.connects").unwrap_or_else(zero);
+        Some(Attempts { pending, failed, connected })
+    }
+
+    /// How long an attempt takes, or has taken so far.
+    fn each_s(&self) -> Signal {
+        let ended = self.failed.zip(&self.connected, |a, b| a + b);
+        let mut each = self.pending.zip(&ended, |_, ended| ended);
+        let mut open_s = 0.0;
+        for i in 0..each.t.len() {
+            let at = self.pending.t.partition_point(|t| *t < each.t[i]);
+            let pending = self.pending.v.get(at).copied().unwrap_or(0.0);
+            open_s += pending * each.dt[i];
+            let attempts = (each.v[i] * each.dt[i]).max(pending);
+            let is_over = each.v[i] > 0.0;
+            each.v[i] = if attempts > 0.0 { open_s / attempts } else { 0.0 };
+            if is_over || pending <= 0.0 {
+                open_s = 0.0;
+            }
+        }
+        each
+    }
+
+    /// One where attempts are in vain.
+    fn in_vain(&self) -> Signal {
+        let share =
+            self.failed.zip(
+                &self.connected,
+                |failed, connected| {
+                    if failed > 0.0 { failed / (failed + connected) } else { 0.0 }
+                },
+            );
+        let waits =
+            self.pending.zip(&self.each_s(), |pending, each| step(pending >= PENDING && each >= SYN_WAIT_S));
+        waits.zip(&share, |waits, share| step(waits > 0.0 || share >= FAILED))
+    }
+
+    fn failed_share(&self) -> f64 {
+        let (failed, connected) = (self.failed.total(), self.connected.total());
+        if failed > 0.0 { failed / (failed + connected) } else { 0.0 }
+    }
+}
+
+/// An address that is not reached.
+struct Vain<'a> {
+    address: Address<'a>,
+    rows: Vec<&'a str>,
+    run: Run,
+    waited_s: f64,
+    failed: f64,
+    /// Attempts that went on at once at most.
+    pending: f64,
+    is_refused: bool,
+    was_reached: bool,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("dependency.connect_time") {
+        return Observation::needs_as(
+            "attempts to connect (dependency.connecting): ss -tn state syn-sent",
+            &["dependency.connecting"],
+        );
+    }
+    let mut because = "attempts to connect were answered".to_owned();
+    let mut best: Option<Vain<'_>> = None;
+    for (address, rows) in rows_by_address(view.set, "dependency.connect_time") {
+        match vain(view, address, rows) {
+            Ok(Some(one)) if best.as_ref().is_none_or(|b| one.weight() > b.weight()) => best = Some(one),
+            Ok(_) => {}
+            Err(reason) => because = reason,
+        }
+    }
+    match best {
+        Some(vain) => finding(view, &vain).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+impl Vain<'_> {
+    /// Seconds that were waited; a refused attempt costs whoever made it another one.
+    fn weight(&self) -> f64 {
+        self.waited_s + 0.1 * self.failed
+    }
+}
+
+/// Whether an address is not reached that should be; an error is the reason why that is not so.
+fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result<Option<Vain<'a>>, String> {
+    let Some(attempts) = Attempts::of(view.set, &rows, view.window) else { return Ok(None) };
+    let Some(run) = attempts.in_vain().run(1.0, NEED_S) else { return Ok(None) };
+    let span = run.span();
+    let inside = Attempts {
+        pending: attempts.pending.within(span),
+        failed: attempts.failed.within(span),
+        connected: attempts.connected.within(span),
+    };
+    let (waited_s, failed) = (inside.pending.total(), inside.failed.total());
+    let connecting =
+        Signal::sum(rows.iter().filter_map(|row| view.set.get("dependency.connecting", row)), span);
+    let pending = connecting.and_then(|s| s.max()).unwrap_or(0.0).max(inside.pending.max().unwrap_or(0.0));
+    let is_refused = failed > 0.0 && waited_s / failed < REFUSED_S;
+    if let (Some(service), false) = (local_service(view.set, &address), is_refused) {
+        return Err(format!("{} is served on this machine and does not accept", Address::of(service).text));
+    }
+    // Other processes may have called it before.
+    let base_rows =
+        rows_by_address(view.base_set, "dependency.connect_time").remove(&address).unwrap_or_default();
+    let before = view.baseline.and_then(|b| Attempts::of(view.base_set, &base_rows, b));
+    let total = |metric: &str| -> f64 {
+        let of = |row: &&str| view.base_set.get(metric, row)?.total(view.baseline?);
+        base_rows.iter().filter_map(of).sum()
+    };
+    let was_reached = total("dependency.connects") + total("dependency.requests") >= 1.0;
+    if let Some(before) = &before {
+        let as_long = waited_s / run.seconds().max(1.0) < GROWTH * before.pending.mean().unwrap_or(0.0);
+        let as_often = failed > 0.0 && inside.failed_share() < GROWTH * before.failed_share();
+        if before.failed_share() >= FAILED || as_long || as_often {
+            return Err(format!("{} was called in vain before as well", address.text));
+        }
+    }
+    let tried = failed + pending;
+    let is_hurt = if was_reached {
+        tried >= LEAST || waited_s >= NEED_S
+    } else if is_refused {
+        let later = Span { since: run.onset, until: view.window.until };
+        let never = attempts.connected.within(later).total() <= 0.0;
+        tried >= LEAST_NEW && run.seconds() >= 2.0 * NEW_S && never
+    } else {
+        (pending >= CROWD || failed >= LEAST_NEW) && run.seconds() >= NEW_S
+    };
+    if !is_hurt {
+        let tried = words::count(tried.ceil());
+        return Err(format!("{tried} attempts to connect to {} were in vain, and no more", address.text));
+    }
+    Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, was_reached }))
+}
+
+fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
+    let (span, address) = (vain.run.span(), vain.address);
+    let mut finding = view.finding(&vain.run);
+    finding.netns = Some(address.net.id());
+    finding.culprit.address = Some(address.text.to_owned());
+    let callers = callers(view, vain);
+    let place = address.net.place();
+    finding.statement = if vain.is_refused {
+        format!(
+            "{}{place} refuses connections: {} attempts of {callers} failed",
+            address.text,
+            words::count(vain.failed)
+        )
+    } else {
+        format!(
+            "nobody answers at {}{place}: {callers} waited {} for connections, up to {} attempts at a time{}",
+            address.text,
+            words::seconds(vain.waited_s),
+            words::count(vain.pending),
+            if vain.failed >= 1.0 {
+                format!(", and {} were given up", words::count(vain.failed))
+            } else {
+                String::new()
+            }
+        )
+    };
+    finding.remarks.push(format!("{callers} call it and are victims"));
+    if vain.is_refused
+        && let Some(service) = local_service(view.set, &address)
+    {
+        let comm = view.set.text("service.comm", service).and_then(|t| t.last());
+        finding.culprit.process = comm.map(str::to_owned);
+        finding.remarks.extend(comm.map(|comm| format!("{comm} served there on this machine")));
+    }
+    let most =
+        |row: &&&str| view.set.get("dependency.connect_time", row).and_then(|s| s.total(span)).unwrap_or(0.0);
+    if let Some(row) = vain.rows.iter().max_by(|a, b| most(a).total_cmp(&most(b))) {
+        finding.prove_nonzero(view, METRICS, row, span);
+    }
+    finding.confidence = match (vain.was_reached, vain.is_refused) {
+        (true, _) => 0.95,
+        (false, false) => 0.85,
+        (false, true) => 0.6,
+    };
+    finding
+}
+
+/// `4 processes (python3)`, `python3 (812)`.
+fn callers(view: &View<'_>, vain: &Vain<'_>) -> String {
+    let span = vain.run.span();
+    let tried = |row: &&&str| {
+        METRICS
+            .iter()
+            .any(|metric| view.set.get(metric, row).and_then(|s| s.max(span)).is_some_and(|v| v > 0.0))
+    };
+    services::callers(view, vain.rows.iter().filter(tried).copied().collect::<BTreeSet<&str>>())
+}
+
+/// Of each address: one where attempts to connect are in vain.
+fn are_in_vain(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let of = |rows: Vec<&str>| {
+        let attempts = Attempts::of(set, &rows, window)?;
+        let vain = attempts.in_vain();
+        (!is_always(&attempts, &vain)).then_some(vain)
+    };
+    rows_by_address(set, "dependency.connect_time").into_values().filter_map(of).collect()
+}
+
+/// Whether an address has been called in vain from the beginning of what is known on: some program always tries.
+fn is_always(attempts: &Attempts, vain: &Signal) -> bool {
+    let tried = attempts.pending.zip(&attempts.failed, |pending, failed| pending + failed);
+    let tried = tried.zip(&attempts.connected, |tried, connected| step(tried + connected > 0.0)).total();
+    let begins = vain.v.iter().position(|v| *v > 0.0).unwrap_or(vain.v.len());
+    vain.total() >= (1.0 - ALWAYS) * tried && begins as f64 <= ALWAYS * vain.v.len() as f64
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    vec![
+        Remedy {
+            action: format!("bring back what serves at {address}, or the way to it: its machine, a firewall, a route"),
+            command: format!("ping -c 3 {0}; ip route get {0}; nft list ruleset | grep -F {0}", host(address)),
+            verify: format!("ss -tn state syn-sent dst {}: empty", destination(address)),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "until then: a short time-out for connecting, and a circuit breaker, so that workers do not wait for it"
+                .to_owned(),
+            command: "connect time-out of the client library: a second at most; after some failures fail at once".to_owned(),
+            verify: "requests that need it fail fast, and all others are answered as before".to_owned(),
+            risk: "what needs it fails instead of waiting".to_owned(),
+        },
+    ]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    let destination = destination(address);
+    vec![
+        to_measure("who waits for it", format!("ss -tnpo state syn-sent dst {destination}")),
+        to_measure("whether anything comes back", format!("tcpdump -ni any host {}", host(address))),
+    ]
+}
+
+fn host(address: &str) -> &str {
+    services::port(address).map_or(address, |port| address.trim_end_matches(port).trim_end_matches(':'))
+}
+
+/// As `ss` wants it.
+fn destination(address: &str) -> String {
+    services::port(address)
+        .map_or_else(|| address.to_owned(), |port| format!("{} dport = :{port}", host(address)))
+}

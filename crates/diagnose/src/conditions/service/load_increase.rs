@@ -1,0 +1,212 @@
+//! A service is asked much more than before, and each request costs as much as ever: it is the load.
+//!
+//! Nothing is broken. What is asked, divided by what it took: where a request costs several times the CPU of before it is
+//! the requests that changed, or the program, and not their number. Where less is answered than before something holds the
+//! service back, and the requests that pile up are an effect.
+//!
+//! Load that rises and is answered as fast as ever is no incident.
+
+use crate::network;
+use crate::prelude::*;
+use crate::services::{self, Address, SERVICE, Servers, Slow, Traffic, Usual};
+
+pub const CONDITION: Condition = Condition {
+    id: "load-increase",
+    title: "a service is asked much more than before",
+    area: "service",
+    needs: &[
+        "service.requests",
+        "service.unanswered",
+        "service.abandoned",
+        "service.connections",
+        "service.latency_p50",
+        "dependency.requests",
+        "task.cpu_time",
+    ],
+    needs_of: &[services::NEEDS],
+    observe,
+    causes: &[
+        explains("service-slow", "more requests come than are answered"),
+        explains("service-failing", "more requests come than are answered"),
+        within("single-thread-bottleneck", "the thread is busy with the requests"),
+        within("cpu-hog", "the CPU goes into the requests"),
+        within("runqueue-saturation", "the tasks are those that work on the requests"),
+        within("listen-overflow", "more connections come than are accepted"),
+        explains("cpu-saturated", "the requests take the CPUs"),
+    ],
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("load_increase.rs"),
+    ..Condition::ROOT
+};
+
+/// Times as many requests as before: at half of its capacity a server is then three quarters busy, and its queue twice as long.
+const MORE: f64 = 1.5;
+/// A request costs the same within this factor: caches, and idle CPUs that clock higher, make less.
+const SAME_COST: f64 = 1.5;
+/// CPU of a request that can be told from the process's own housekeeping.
+const COST_S: f64 = 20e-6;
+const NEED_S: f64 = 3.0;
+
+/// A service that is asked more.
+struct Loaded<'a> {
+    row: &'a str,
+    run: Run,
+    slow: Slow,
+    usual: Usual,
+    offered: f64,
+    cost: Option<(f64, f64)>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("service.requests") {
+        return Observation::needs_as("requests of services (service.requests)", &["service.requests"]);
+    }
+    let mut because = "no service answered late that was asked more than before".to_owned();
+    let mut best: Option<Loaded<'_>> = None;
+    for (row, _) in view.each("service.requests") {
+        match loaded(view, row) {
+            Ok(Some(one)) if best.as_ref().is_none_or(|b| one.slow.beyond_s > b.slow.beyond_s) => {
+                best = Some(one)
+            }
+            Ok(_) => {}
+            Err(reason) => because = reason,
+        }
+    }
+    match best {
+        Some(loaded) => finding(view, &loaded).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// Whether a service is slow because it is asked more; an error is the reason why not.
+fn loaded<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Loaded<'a>>, String> {
+    let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else { return Ok(None) };
+    let Some(usual) = services::usual(view, row) else { return Ok(None) };
+    let Ok(slow) = traffic.slow(&usual) else { return Ok(None) };
+    let servers = Servers::of(view, row);
+    let name = services::name(&servers, row);
+    let offered = offered(view, row, &traffic);
+    let threshold = view.threshold(MORE * usual.rate, &view.base_values("service.requests", row));
+    let Some(high) = view.high_signal(&offered, threshold, NEED_S, Some(usual.rate)) else {
+        let inside = offered.within(slow.run.span()).mean().unwrap_or(0.0);
+        return Err(format!(
+            "{name} was asked {}/s ({} before)",
+            words::count(inside),
+            words::count(usual.rate)
+        ));
+    };
+    if slow.run.end <= high.run.onset || high.run.end <= slow.run.onset || slow.rate < 0.8 * usual.rate {
+        return Err(format!("{name} was late when it was asked no more than before"));
+    }
+    let cost = cost(view, &servers, row, slow.run.span());
+    if let Some((now, before)) = cost.filter(|(now, before)| *now > SAME_COST * before && *now >= COST_S) {
+        return Err(format!(
+            "each request to {name} cost {} of CPU ({} before)",
+            words::seconds(now),
+            words::seconds(before)
+        ));
+    }
+    Ok(Some(Loaded { row, run: high.run, slow, usual, offered: high.during, cost }))
+}
+
+/// What was asked, whether or not it was answered, per second.
+fn offered(view: &View<'_>, row: &str, traffic: &Traffic) -> Signal {
+    let mut offered = Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v: traffic.requests.clone() };
+    for metric in ["service.unanswered", "service.abandoned"] {
+        let Some(ended) = view.of(metric, row) else { continue };
+        for (t, value) in offered.t.iter().zip(&mut offered.v) {
+            *value += ended.t.binary_search(t).map_or(0.0, |i| ended.v[i]);
+        }
+    }
+    offered
+}
+
+/// CPU-seconds of each request, in the stretch and before.
+fn cost(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<(f64, f64)> {
+    let of = |set: &SeriesSet, span: Span| {
+        let requests = set.get("service.requests", row)?.mean(span).filter(|rate| *rate > 0.0)?;
+        Some(servers.rate(set, "task.cpu_time", span)? / requests)
+    };
+    Some((of(view.set, span)?, of(view.base_set, view.baseline?)?))
+}
+
+fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {
+    let (row, span) = (loaded.row, loaded.run.span());
+    let servers = Servers::of(view, row);
+    let mut finding = view.finding(&loaded.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&servers.comm);
+    finding.culprit.pid = servers.pid;
+    let who = who_asks(view, row, span);
+    finding.statement = format!(
+        "{} was asked {}/s instead of {}/s{}",
+        services::name(&servers, row),
+        words::count(loaded.offered),
+        words::count(loaded.usual.rate),
+        who.as_ref().map(|who| format!(", most of it more by {who}")).unwrap_or_default()
+    );
+    match loaded.cost {
+        Some((now, before)) => finding.remarks.push(format!(
+            "each request cost {} of CPU, as before ({})",
+            words::seconds(now),
+            words::seconds(before)
+        )),
+        None => finding.remarks.push("what a request cost is not known".to_owned()),
+    }
+    finding.prove_nonzero(
+        view,
+        &[
+            "service.requests",
+            "service.connections",
+            "service.unanswered",
+            "service.abandoned",
+            "service.latency_p50",
+        ],
+        row,
+        span,
+    );
+    finding.confidence = if loaded.cost.is_some() { 0.9 } else { 0.7 };
+    finding
+}
+
+/// The process of this machine that asks most more than before, where it is half of the growth.
+fn who_asks(view: &View<'_>, row: &str, span: Span) -> Option<String> {
+    let service = Address::of(row);
+    let grown = |caller: &str| {
+        let now = view.set.get("dependency.requests", caller)?.mean(span)?;
+        let before = view.baseline.and_then(|b| view.base_set.get("dependency.requests", caller)?.mean(b));
+        Some(now - before.unwrap_or(0.0))
+    };
+    let of_service = view.each("dependency.requests").map(|(row, _)| row);
+    let callers = of_service.filter(|row| Address::called(row).reaches(&service));
+    let (caller, more) =
+        callers.filter_map(|row| Some((row, grown(row)?))).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let all = view.set.get("service.requests", row)?.mean(span)? - view.before("service.requests", row)?;
+    (more > 0.0 && more >= 0.5 * all).then(|| services::callers(view, [caller]))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    vec![Remedy {
+        action: format!(
+            "more of {who}, or a limit for whoever asks so much; a request is as cheap as it was"
+        ),
+        command: "a rate limit at the proxy before it (limit_req, stick-table), more workers or machines"
+            .to_owned(),
+        verify: "its response time is as before".to_owned(),
+        risk: "what is over the limit is turned away".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    let port = services::port(address).unwrap_or("PORT");
+    vec![to_measure(
+        "who asks, by connections",
+        format!(
+            "ss -Htn state established '( sport = :{port} )' | awk '{{print $4}}' | sed 's/:[0-9]*$//' | sort | uniq -c | sort -rn | head"
+        ),
+    )]
+}

@@ -1,0 +1,206 @@
+//! Requests to a service end without an answer: it closes or resets their connections, or their clients give up.
+//!
+//! A limit was reached (workers, descriptors, connections of a proxy), what it needs is gone, or answers take longer than
+//! clients are willing to wait. Some clients always break off, and some always end a connection by a reset after the answer:
+//! it is the share of the requests that counts, and what it was before. A reset counts only as far as there were more
+//! connections than answers.
+
+use crate::network;
+use crate::prelude::*;
+use crate::services::{self, Address, Servers};
+
+pub const CONDITION: Condition = Condition {
+    id: "service-failing",
+    title: "requests to a service end without an answer",
+    area: "service",
+    stands_alone: true,
+    needs: &[
+        "service.requests",
+        "service.unanswered",
+        "service.abandoned",
+        "service.resets",
+        "service.connections",
+        "service.latency_p50",
+    ],
+    needs_of: &[services::NEEDS],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: METRICS,
+        find: are_failing,
+        need_s: NEED_S,
+        can_be_steady: true,
+    })],
+    observe,
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("service_failing.rs"),
+    ..Condition::SYMPTOM
+};
+
+const METRICS: &[&str] =
+    &["service.requests", "service.unanswered", "service.abandoned", "service.resets", "service.connections"];
+
+/// One request in twenty: whoever makes several at a time sees it now.
+const FAILING: f64 = 0.05;
+/// Times the usual share.
+const GROWTH: f64 = 3.0;
+/// In all: fewer are what a client or two break off.
+const LEAST: f64 = 5.0;
+/// Of fewer requests a share says nothing.
+const ASKED: f64 = 20.0;
+const NEED_S: f64 = 2.0;
+
+/// How requests can end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Unanswered,
+    Abandoned,
+    Reset,
+}
+
+const ENDS: [End; 3] = [End::Unanswered, End::Abandoned, End::Reset];
+
+impl End {
+    fn metric(self) -> &'static str {
+        match self {
+            End::Unanswered => "service.unanswered",
+            End::Abandoned => "service.abandoned",
+            End::Reset => "service.resets",
+        }
+    }
+
+    /// How many requests a second ended so, in each sample with the number of those that were answered.
+    fn of(self, set: &SeriesSet, row: &str, span: Span) -> Option<(Signal, Signal)> {
+        let answered = Signal::of(set.get("service.requests", row)?, span);
+        let mut ended = Signal::of(set.get(self.metric(), row)?, span);
+        if self == End::Reset {
+            let connections = Signal::of(set.get("service.connections", row)?, span);
+            let unheard =
+                connections.zip(&answered, |connections, answered| (connections - answered).max(0.0));
+            ended = ended.zip(&unheard, f64::min);
+        }
+        Some((ended, answered))
+    }
+}
+
+/// A service whose requests fail.
+struct Failing<'a> {
+    row: &'a str,
+    end: End,
+    run: Run,
+    failed: f64,
+    asked: f64,
+    before: f64,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("service.requests") {
+        return Observation::needs_as(
+            "requests without an answer (service.unanswered)",
+            &["service.unanswered"],
+        );
+    }
+    let mut because = "next to no request ended without an answer".to_owned();
+    let mut best: Option<Failing<'_>> = None;
+    for (row, _) in view.each("service.requests") {
+        for end in ENDS {
+            match failing(view, row, end) {
+                Ok(Some(one)) if best.as_ref().is_none_or(|b| one.failed > b.failed) => best = Some(one),
+                Ok(_) => {}
+                Err(reason) => because = reason,
+            }
+        }
+    }
+    match best {
+        Some(failing) => finding(view, &failing).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// Whether more requests than usual end so; an error says that some did and why they do not count.
+fn failing<'a>(view: &View<'_>, row: &'a str, end: End) -> Result<Option<Failing<'a>>, String> {
+    let Some((ended, answered)) = end.of(view.set, row, view.window) else { return Ok(None) };
+    let usual = view.baseline.and_then(|b| end.of(view.base_set, row, b));
+    let (failed_before, asked_before) =
+        usual.map_or((0.0, 0.0), |(ended, answered)| (ended.total(), ended.total() + answered.total()));
+    // Of one that nobody asked before it is not known what is usual.
+    if asked_before < ASKED {
+        return Ok(None);
+    }
+    let before = failed_before / asked_before;
+    let least = FAILING.max(GROWTH * before);
+    let bad =
+        ended.zip(&answered, |ended, answered| step(ended > 0.0 && ended >= least * (ended + answered)));
+    let Some(run) = bad.run(1.0, NEED_S) else { return Ok(None) };
+    let failed = ended.within(run.span()).total();
+    let asked = failed + answered.within(run.span()).total();
+    if failed < LEAST || failed < least * asked {
+        return Err(format!(
+            "{} of {} requests to {row} had no answer ({} before)",
+            words::count(failed),
+            words::count(asked),
+            words::percent(before)
+        ));
+    }
+    Ok(Some(Failing { row, end, run, failed, asked, before }))
+}
+
+fn finding(view: &View<'_>, failing: &Failing<'_>) -> Finding {
+    let (row, span) = (failing.row, failing.run.span());
+    let servers = Servers::of(view, row);
+    let name = services::name(&servers, row);
+    let mut finding = view.finding(&failing.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&servers.comm);
+    finding.culprit.pid = servers.pid;
+    let of = format!("{} of {} requests", words::count(failing.failed), words::count(failing.asked));
+    let what = match failing.end {
+        End::Unanswered => format!("{name} closed the connections of {of} without an answer"),
+        End::Abandoned => format!("clients of {name} gave up {of} before the answer came"),
+        End::Reset => format!("the connections of {of} to {name} were reset without an answer"),
+    };
+    finding.statement = format!("{what} ({} before)", words::percent(failing.before));
+    finding.prove_nonzero(view, METRICS, row, span);
+    finding.confidence = 0.9;
+    finding
+}
+
+/// Of each service and each way to fail: one where more requests end so than nearly always.
+fn are_failing(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let of_row = |row: &str, end: End| {
+        let (ended, answered) = end.of(set, row, window)?;
+        let share = ended.zip(&answered, |ended, answered| ended / (ended + answered));
+        let least = FAILING.max(GROWTH * services::best_tenth(&share.v).unwrap_or(0.0));
+        Some(ended.zip(&answered, |ended, answered| step(ended > 0.0 && ended >= least * (ended + answered))))
+    };
+    let rows = set.each("service.requests").map(|(row, _)| row);
+    rows.flat_map(|row| ENDS.into_iter().filter_map(move |end| of_row(row, end))).collect()
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    vec![Remedy {
+        action: format!(
+            "read what {who} says of these requests: a limit that is reached is in its log with its name"
+        ),
+        command: format!("journalctl -n 100 -t {who}; tail its error log"),
+        verify: "requests without an answer are as few as before".to_owned(),
+        risk: "a higher limit lets in more than it can serve if it is slow for another reason".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.pid();
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    let port = services::port(address).unwrap_or("PORT");
+    vec![
+        to_measure(
+            "its calls that fail, with the error",
+            format!("mitra capture errors --pid {pid} --seconds 10"),
+        ),
+        to_measure(
+            "who closes first: FIN and RST of its connections",
+            format!("tcpdump -ni any 'port {port} and tcp[tcpflags] & (tcp-fin|tcp-rst) != 0'"),
+        ),
+    ]
+}

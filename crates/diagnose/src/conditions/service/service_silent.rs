@@ -1,0 +1,214 @@
+//! A busy service answers nothing any more while requests wait, and its processes sleep.
+//!
+//! Its threads wait for something and take no notice of what arrives: a lock, somebody else's answer, a file system that does
+//! not come back. No resource is short. The accept queue begins to grow long before it overflows (`listen-overflow`).
+//!
+//! A service that nobody asks is quiet and well: nothing waits. One that computes, or moves data, works on an answer that takes
+//! long.
+
+use crate::network;
+use crate::prelude::*;
+use crate::services::{self, Address, SERVICE, Servers, Traffic, Usual};
+
+pub const CONDITION: Condition = Condition {
+    id: "service-silent",
+    title: "a service answers nothing while its processes sleep",
+    area: "service",
+    stands_alone: true,
+    needs: &[
+        "service.requests",
+        "service.wait_time",
+        "service.open",
+        "listener.queue",
+        "listener.backlog",
+        "task.cpu_time",
+        "task.read_bytes",
+        "task.write_bytes",
+    ],
+    needs_of: &[services::NEEDS],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: &["service.requests", "service.wait_time", "listener.queue"],
+        find: are_silent,
+        need_s: services::NEED_S,
+        can_be_steady: true,
+    })],
+    observe,
+    causes: &[
+        explains("service-slow", "what is not answered is late"),
+        within("listen-overflow", "a server that stands still accepts nothing"),
+    ],
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("service_silent.rs"),
+    ..Condition::SYMPTOM
+};
+
+/// Answers that were to be expected in the time: by chance none comes in one case of twenty thousand.
+const EXPECTED: f64 = 10.0;
+/// A client waits for nearly all of a second.
+const WAITS: f64 = 0.8;
+/// Connections that nobody takes: a server that runs takes each within a millisecond.
+const QUEUED: f64 = 3.0;
+/// The same where nothing else is known of the service: a burst of clients may fill as many places for a moment.
+const QUEUED_ALONE: f64 = 8.0;
+/// Of a CPU: a process that works takes more.
+const ASLEEP: f64 = 0.1;
+/// Of a second: who reads or writes as much works.
+const MOVES_BYTES_S: f64 = 1e5;
+
+/// A service that is silent.
+struct Silent<'a> {
+    row: &'a str,
+    run: Run,
+    waited_s: f64,
+    queue: f64,
+    used: f64,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("service.requests") && !view.has("listener.queue") {
+        return Observation::needs_as("answers of services (service.requests)", &["service.requests"]);
+    }
+    let mut because = "every service that was asked answered".to_owned();
+    let mut best: Option<Silent<'_>> = None;
+    let alone =
+        view.each("listener.queue").filter(|(row, _)| view.set.get("service.requests", row).is_none());
+    for (row, _) in view.each("service.requests").chain(alone) {
+        let Some((run, waited_s)) = stretch(view, row) else { continue };
+        let queue = view.set.get("listener.queue", row).and_then(|s| s.max(run.span())).unwrap_or(0.0);
+        match sleeps(view, row, &run) {
+            Ok(used) if best.as_ref().is_none_or(|b| waited_s > b.waited_s) => {
+                best = Some(Silent { row, run, waited_s, queue, used });
+            }
+            Ok(_) => {}
+            Err(reason) => because = reason,
+        }
+    }
+    match best {
+        Some(silent) => finding(view, &silent).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// The stretch without an answer in which requests or connections waited, and how long they did.
+fn stretch<'a>(view: &View<'a>, row: &'a str) -> Option<(Run, f64)> {
+    let queue = view.of("listener.queue", row).unwrap_or_default();
+    let queued = |t: &i64| queue.t.binary_search(t).map_or(0.0, |i| queue.v[i]);
+    let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else {
+        let high = view.high("listener.queue", row, QUEUED_ALONE, services::NEED_S)?;
+        let is_rising = high.peak >= 2.0 * high.before.unwrap_or(0.0);
+        return is_rising.then(|| (high.run, queue.within(high.run.span()).total()));
+    };
+    let usual = services::usual(view, row)?;
+    let silent = silence(&traffic, &usual, queued);
+    let is_long = |run: &Run| run.high_s >= services::NEED_S && run.high_s * usual.rate >= EXPECTED;
+    let run = silent.runs(1.0).into_iter().filter(is_long).max_by(|a, b| a.high_s.total_cmp(&b.high_s))?;
+    // A stretch that is bridged over an answer is none.
+    let inside = |t: &i64| *t > run.onset && *t <= run.end;
+    let samples: Vec<usize> = (0..traffic.t.len()).filter(|i| inside(&traffic.t[*i])).collect();
+    let answered: f64 = samples.iter().map(|i| traffic.requests[*i] * traffic.dt[*i]).sum();
+    if answered > 0.1 * usual.rate * run.seconds() {
+        return None;
+    }
+    let waits =
+        |i: &usize| (traffic.waiting[*i] - usual.waiting).max(queued(&traffic.t[*i])) * traffic.dt[*i];
+    Some((run, samples.iter().map(waits).sum()))
+}
+
+/// One where nothing is answered and somebody waits.
+fn silence(traffic: &Traffic, usual: &Usual, queued: impl Fn(&i64) -> f64) -> Signal {
+    let is_silent = |i: usize| {
+        let waits = traffic.waiting[i] >= usual.crowd(WAITS) || queued(&traffic.t[i]) >= QUEUED;
+        step(traffic.requests[i] <= 0.0 && waits)
+    };
+    Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v: (0..traffic.t.len()).map(is_silent).collect() }
+}
+
+/// How much of a CPU its processes took while it was silent; an error says that they worked, or that it is not known.
+fn sleeps(view: &View<'_>, row: &str, run: &Run) -> Result<f64, String> {
+    let servers = Servers::of(view, row);
+    let name = services::name(&servers, row);
+    let span = run.span();
+    let Some(used) = servers.used(view, span) else {
+        return Err(format!("{name} answered nothing, and what its processes did is not known"));
+    };
+    let moved = ["task.read_bytes", "task.write_bytes"];
+    let moved: f64 = moved.iter().filter_map(|metric| servers.rate(view.set, metric, span)).sum();
+    if used >= ASLEEP || moved >= MOVES_BYTES_S {
+        return Err(format!(
+            "{name} answered nothing and worked: {} of a CPU, {}/s read and written",
+            words::percent(used),
+            words::bytes(moved)
+        ));
+    }
+    Ok(used)
+}
+
+fn finding(view: &View<'_>, silent: &Silent<'_>) -> Finding {
+    let (row, span) = (silent.row, silent.run.span());
+    let servers = Servers::of(view, row);
+    let mut finding = view.finding(&silent.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&servers.comm);
+    finding.culprit.pid = servers.pid;
+    let open = view.set.get("service.open", row).and_then(|s| s.max(span)).filter(|open| *open >= 1.0);
+    let waits: Vec<String> =
+        [(open, "requests wait"), (Some(silent.queue), "connections wait to be accepted")]
+            .into_iter()
+            .filter_map(|(n, what)| Some(format!("{} {what}", words::count(n.filter(|n| *n >= 1.0)?))))
+            .collect();
+    let waits = if waits.is_empty() { String::new() } else { format!(": {}", waits.join(", ")) };
+    finding.statement = format!(
+        "{} answered nothing for {} while its processes slept{waits}",
+        services::name(&servers, row),
+        words::seconds(silent.run.seconds())
+    );
+    finding.remarks.push(format!(
+        "its processes took {} of a CPU: they wait for something",
+        words::percent(silent.used)
+    ));
+    finding.client_wait_s = Some(silent.waited_s);
+    finding.prove(view, &["service.requests", "service.wait_time", "service.open"], row, span);
+    finding.prove(view, &["listener.queue", "listener.backlog"], row, span);
+    finding.confidence = 0.95;
+    finding
+}
+
+/// Of each service: one where nothing is answered and somebody waits; of each listening socket: one where connections do.
+fn are_silent(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let of_service = |row: &str| {
+        let traffic = Traffic::of(set, &SERVICE, &[row], window)?;
+        // Where an answer takes longer than a sample, one without an answer says nothing.
+        let usual = traffic.at_best().filter(|usual| usual.p50 < 1.0)?;
+        Some(silence(&traffic, &usual, |_| 0.0))
+    };
+    let services = set.each("service.requests").filter_map(|(row, _)| of_service(row));
+    let queues = set.each("listener.queue").map(|(_, series)| Signal::of(series, window));
+    services.chain(queues.map(|queue| queue.map(|n| step(n >= QUEUED_ALONE)))).collect()
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let (pid, who) = (finding.pid(), finding.culprit.process.as_deref().unwrap_or("the service"));
+    vec![Remedy {
+        action: format!(
+            "find what {who} waits for before it is restarted: a restart hides it and brings it back"
+        ),
+        command: format!(
+            "mitra capture offcpu --pid {pid}; cat /proc/{pid}/task/*/wchan; ss -tnp | grep 'pid={pid},'"
+        ),
+        verify: "it answers again, and its accept queue is empty: ss -ltn".to_owned(),
+        risk: String::new(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.pid();
+    vec![
+        to_measure("where its threads stand still", format!("mitra capture offcpu --pid {pid}")),
+        to_measure(
+            "which locks and files it holds and waits for",
+            format!("cat /proc/locks; ls -l /proc/{pid}/fd"),
+        ),
+    ]
+}

@@ -1,0 +1,257 @@
+//! A service answers late: its requests take much longer than they usually do, or have waited for long and are not answered.
+//!
+//! It is what its clients notice, whatever the machine does. Requests are compared with those of the same service before:
+//! a query that always took a minute and a client that polls for half a minute are as they were. A service that is asked more
+//! and answers as fast is well, and so is one whose connections stay open while nobody asks. Of a service that was started a
+//! moment ago, or was hardly ever asked, nobody can say what is usual.
+//!
+//! The share of the time that the service's own processes waited for a CPU or in the kernel, and the addresses that they wait
+//! for, decide which causes can be meant: the processes of the service that is asked, and those of the services of this
+//! machine that a request passes. The one at the end of that way is the culprit, until a cause is found.
+
+use crate::network;
+use crate::prelude::*;
+use crate::services::{self, Address, Late, SERVICE, Servers, Slow, Traffic, Walk};
+
+pub const CONDITION: Condition = Condition {
+    id: "service-slow",
+    title: "a service answers late",
+    area: "service",
+    stands_alone: true,
+    needs: &[
+        "service.requests",
+        "service.wait_time",
+        "service.latency_p50",
+        "service.latency_p90",
+        "service.latency_p99",
+        "service.open",
+        "task.cpu_time",
+        "task.run_delay",
+        "task.majflt",
+        "resolver.comm",
+    ],
+    needs_of: &[services::NEEDS],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: services::SERVICE_SCAN,
+        find: are_late,
+        need_s: services::NEED_S,
+        can_be_steady: true,
+    })],
+    observe,
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("service_slow.rs"),
+    ..Condition::SYMPTOM
+};
+
+/// A tenth of a task's time: a server that waits less for it has its requests late for another reason.
+const WAITED: f64 = 0.1;
+/// And half as much again as before.
+const MORE: f64 = 1.5;
+/// Pages a second that a server fetches back: each is a read, or a page of a device in memory.
+const FAULTS_S: f64 = 10.0;
+/// Compilers of a runtime, empty caches and pools: what came less than this ago is not yet as it will be.
+const WARM_UP_S: f64 = 30.0;
+
+/// What makes a server slow only if it waits for a CPU.
+const CPU: &[&str] = &["runqueue-wait", "cpu-quota-throttled"];
+/// Only if it waits in the kernel.
+const KERNEL: &[&str] =
+    &["disk-saturated", "dirty-writeback-stall", "io-throttled", "hung-task", "mmap-lock-contention"];
+/// Only if it waits for memory.
+const MEMORY: &[&str] = &["major-faults", "direct-reclaim", "compaction-stall"];
+/// Only if it waits for somebody elsewhere.
+const ELSEWHERE: &[&str] =
+    &["dependency-slow", "dependency-unreachable", "worker-pool-exhausted", "retransmit-storm"];
+
+/// A service that is slow.
+struct Found<'a> {
+    row: &'a str,
+    slow: Slow,
+    walk: Walk<'a>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("service.requests") {
+        return Observation::needs_as("response times of services (service.*)", &["service.requests"]);
+    }
+    let mut because = "no service was asked often enough to say what is usual".to_owned();
+    let (mut found, mut busiest): (Vec<Found<'_>>, f64) = (Vec::new(), 0.0);
+    for (row, _) in view.each("service.requests") {
+        let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else { continue };
+        let Some(usual) = services::usual(view, row) else { continue };
+        let name = || services::name(&Servers::of(view, row), row);
+        match traffic.slow(&usual) {
+            Ok(slow) if Servers::of(view, row).are_fresh(view.set, slow.run.onset, WARM_UP_S) => {
+                because = format!("{} had just been started", name());
+            }
+            Ok(slow) => {
+                let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
+                let walk = services::walk(view, row, slow.run.span(), beyond);
+                found.push(Found { row, slow, walk });
+            }
+            // The one that is asked most says most.
+            Err(reason) if usual.rate > busiest => {
+                busiest = usual.rate;
+                because = format!("{} {reason}", name());
+            }
+            Err(_) => {}
+        }
+    }
+    found.sort_by(|a, b| b.slow.beyond_s.total_cmp(&a.slow.beyond_s));
+    match front(&found) {
+        Some(front) => finding(view, front, &found).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// The one whose clients waited longest, or who asks it and is slow for that reason.
+fn front<'f, 'a>(found: &'f [Found<'a>]) -> Option<&'f Found<'a>> {
+    let worst = found.first()?;
+    let asks = |one: &&Found<'_>| {
+        one.row != worst.row
+            && one.walk.services.contains(&worst.row)
+            && one.slow.beyond_s >= 0.5 * worst.slow.beyond_s
+    };
+    Some(found.iter().find(asks).unwrap_or(worst))
+}
+
+fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
+    let (row, slow) = (front.row, &front.slow);
+    let span = slow.run.span();
+    let servers = Servers::of(view, row);
+    let mut finding = view.finding(&slow.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.statement = statement(&services::name(&servers, row), slow);
+    finding.client_wait_s = Some(slow.beyond_s);
+    finding.confidence = 0.95;
+    finding.prove(
+        view,
+        &["service.latency_p50", "service.latency_p90", "service.latency_p99", "service.requests"],
+        row,
+        span,
+    );
+    finding.prove(view, &["service.wait_time", "service.open"], row, span);
+    finding.remarks.push(format!(
+        "its clients waited {} beyond the usual, {} of them at a time in the mean",
+        words::seconds(slow.beyond_s),
+        words::count(slow.waiting)
+    ));
+    let is_slow = |row: &str| all.iter().any(|other| other.row == row);
+    let inner = front.walk.services.iter().rev().find(|row| is_slow(row)).copied().unwrap_or(row);
+    let inner_servers = Servers::of(view, inner);
+    finding.culprit.address = Some(Address::of(inner).text.to_owned());
+    finding.culprit.process.clone_from(&inner_servers.comm);
+    finding.culprit.pid = inner_servers.pid;
+    let group = inner_servers.processes.first().and_then(|p| p.cgroup).filter(|group| *group != "/");
+    finding.culprit.cgroup = group.map(str::to_owned);
+    if inner != row {
+        finding.remarks.push(format!("it waits for {}", services::name(&inner_servers, inner)));
+    }
+    let passed: Vec<Servers<'_, '_>> = front.walk.services.iter().map(|row| Servers::of(view, row)).collect();
+    judge(view, &mut finding, &passed, &front.walk, span);
+    say_others(view, &mut finding, front, all);
+    finding
+}
+
+fn statement(name: &str, slow: &Slow) -> String {
+    let (during, usual) = (words::seconds(slow.during_s), words::seconds(slow.usual_s));
+    match slow.late {
+        Late::Tail => format!("{name} answered one request in ten in {during} or more instead of {usual}"),
+        Late::Stalled => format!("{name} answered in {during} or more instead of {usual}"),
+        Late::Half | Late::Not => format!("{name} answered in {during} instead of {usual}"),
+    }
+}
+
+/// What the processes waited for, and which causes that leaves.
+fn judge(view: &View<'_>, finding: &mut Finding, passed: &[Servers<'_, '_>], walk: &Walk<'_>, span: Span) {
+    if walk.elsewhere.is_empty() {
+        finding.despite.extend(ELSEWHERE);
+    } else {
+        let list: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
+        finding.remarks.push(format!("its processes wait for {}", list.join(", ")));
+    }
+    // Who waited most for name servers is known, and nobody else.
+    let asks_names = |servers: &Servers<'_, '_>| {
+        view.set.each_text("resolver.comm").any(|(_, text)| text.last() == servers.comm.as_deref())
+    };
+    if !passed.iter().any(asks_names) {
+        finding.despite.push("resolver-slow");
+    }
+    let sum =
+        |of: &dyn Fn(&Servers<'_, '_>) -> Option<f64>| passed.iter().filter_map(of).reduce(|a, b| a + b);
+    let rate = |metric: &str| sum(&|servers| servers.rate(view.set, metric, span));
+    let before = |metric: &str| {
+        let rate = |servers: &Servers<'_, '_>| servers.rate(view.base_set, metric, view.baseline?);
+        sum(&rate).unwrap_or(0.0)
+    };
+    let Some(used) = sum(&|servers| servers.used(view, span)) else { return };
+    let delayed = rate("task.run_delay").unwrap_or(0.0);
+    let blocked = sum(&|servers| servers.blocked(view.set, span)).unwrap_or(0.0);
+    let blocked_before = sum(&|servers| servers.blocked(view.base_set, view.baseline?)).unwrap_or(0.0);
+    if delayed < WAITED.max(MORE * before("task.run_delay")) {
+        finding.despite.extend(CPU);
+    }
+    if blocked < WAITED.max(MORE * blocked_before) {
+        finding.despite.extend(KERNEL);
+        if rate("task.majflt").unwrap_or(0.0) < FAULTS_S.max(MORE * before("task.majflt")) {
+            finding.despite.extend(MEMORY);
+        }
+    }
+    finding.remarks.push(format!(
+        "its processes took {} of a CPU ({} before), and of a task's time they waited {} for a CPU and {} in \
+         uninterruptible sleep",
+        words::percent(used),
+        words::percent(before("task.cpu_time")),
+        words::percent(delayed),
+        words::percent(blocked)
+    ));
+}
+
+/// The other services that are slow.
+fn say_others(view: &View<'_>, finding: &mut Finding, front: &Found<'_>, all: &[Found<'_>]) {
+    for other in all.iter().filter(|other| other.row != front.row).take(3) {
+        let name = services::name(&Servers::of(view, other.row), other.row);
+        finding.remarks.push(format!("beside it: {}", statement(&name, &other.slow)));
+    }
+}
+
+/// Of each service: one where its requests are late.
+fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let rows = set.each("service.requests").map(|(row, _)| row);
+    let late = |row| {
+        if !SERVICE.may_be_late(set, &[row], window) {
+            return None;
+        }
+        let traffic = Traffic::of(set, &SERVICE, &[row], window)?;
+        Some(traffic.is_late(&traffic.at_best()?))
+    };
+    rows.filter_map(late).collect()
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    vec![Remedy {
+        action: format!(
+            "until the cause is known: bound how long clients wait for {who}, and send it no more than it answers"
+        ),
+        command: "a time-out and a limit of concurrent requests in its clients or in the proxy before it"
+            .to_owned(),
+        verify: "its response time is as before: mitra explain --since -2m".to_owned(),
+        risk: "requests beyond the limit fail at once instead of late".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.pid();
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    let sockets = match services::port(address) {
+        Some(port) => format!("ss -tnp state established '( sport = :{port} )'; ss -ltn 'sport = :{port}'"),
+        None => format!("ss -xp | grep -F '{}'", address.trim_start_matches("unix:")),
+    };
+    vec![
+        to_measure("what its threads wait for, with stacks", format!("mitra capture offcpu --pid {pid}")),
+        to_measure("the requests that are open (Recv-Q) and the connections that are not accepted", sockets),
+        to_measure("whom it waits for itself", format!("ss -tnp | grep 'pid={pid},'")),
+    ]
+}

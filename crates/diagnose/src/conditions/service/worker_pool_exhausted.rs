@@ -1,0 +1,119 @@
+//! All workers of a service wait, and what is asked meanwhile queues until one of them is free.
+//!
+//! Each worker (process or thread) takes one connection at a time. They sleep with a request each, most often because somebody
+//! else does not answer them, so the machine idles; further connections stay in the accept queue. The requests that are open are
+//! those in the queue and a number that stays the same: that of the workers.
+//!
+//! Where nothing was taken at all the service stands still (`service-silent`); where the workers compute, there are too few of
+//! them or of CPUs.
+
+use crate::network;
+use crate::prelude::*;
+use crate::services::{self, Address, Servers};
+use crate::stats;
+
+pub const CONDITION: Condition = Condition {
+    id: "worker-pool-exhausted",
+    title: "all workers of a service wait",
+    area: "service",
+    needs: &[
+        "listener.queue",
+        "listener.backlog",
+        "service.open",
+        "service.wait_time",
+        "service.requests",
+        "task.cpu_time",
+    ],
+    needs_of: &[services::NEEDS],
+    observe,
+    causes: &[
+        explains(
+            "service-slow",
+            "a request waits until a worker is free, and then for what the worker waits for",
+        ),
+        explains("service-silent", "no worker is left that could answer"),
+        explains("service-failing", "clients give up before a worker is free"),
+        within("listen-overflow", "no worker is left that accepts"),
+    ],
+    remedies: &[Advice {
+        action: "shorten what the workers wait for (time-outs, a circuit breaker), before there are more of them: those wait too",
+        command: "mitra capture offcpu --pid {pid}",
+        verify: "ss -ltn: Recv-Q of its socket is 0",
+        risk: "more workers ask more of whoever does not answer",
+    }],
+    next: &[measure("what each worker waits for", "mitra capture offcpu --pid {pid}")],
+    source: include_str!("worker_pool_exhausted.rs"),
+    ..Condition::MECHANISM
+};
+
+/// Connections that nobody takes: a worker that is free takes each within a millisecond.
+const QUEUED: f64 = 3.0;
+const NEED_S: f64 = 3.0;
+/// Of a CPU, for each worker: they wait, and do not compute.
+const ASLEEP: f64 = 0.1;
+/// The number of requests outside of the queue that stays the same: within one, or a quarter, in nearly all samples. The
+/// queue and the requests are read one after the other.
+const SAME: f64 = 0.25;
+const NEARLY_ALL: f64 = 0.75;
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("service.open") {
+        return Observation::needs_as("requests that are open (service.open)", &["service.open"]);
+    }
+    let mut because = "no accept queue grew while the workers of its service slept".to_owned();
+    for (row, _) in view.each("listener.queue") {
+        let Some(high) = view.high("listener.queue", row, QUEUED, NEED_S) else { continue };
+        match exhausted(view, row, &high) {
+            Ok(finding) => return finding.active(),
+            Err(reason) => because = reason,
+        }
+    }
+    Observation::Inactive(because)
+}
+
+fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, String> {
+    let span = high.run.span();
+    let servers = Servers::of(view, row);
+    let name = services::name(&servers, row);
+    let (Some(open), Some(queue)) = (view.of("service.open", row), view.of("listener.queue", row)) else {
+        return Err(format!("{name} has a queue, and the requests that are open are not known"));
+    };
+    let busy = queue.within(span).zip(&open.within(span), |queue, open| open - queue);
+    let mut values = busy.v.clone();
+    let workers = stats::median(&mut values).unwrap_or(0.0);
+    if workers < 1.0 {
+        return Err(format!("{name} has taken none of the requests that wait"));
+    }
+    let is_same = |n: &&f64| (**n - workers).abs() <= (SAME * workers).max(1.0);
+    if (busy.v.iter().filter(is_same).count() as f64) < NEARLY_ALL * busy.v.len() as f64 {
+        return Err(format!("the number of requests that {name} works on at a time changes"));
+    }
+    let used = servers.used(view, span);
+    let Some(used) = used else { return Err(format!("what the workers of {name} do is not known")) };
+    if used >= ASLEEP * workers {
+        return Err(format!("the workers of {name} take {} of a CPU", words::percent(used)));
+    }
+    let mut finding = view.finding(&high.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&servers.comm);
+    finding.culprit.pid = servers.pid;
+    let beyond = view.set.get("service.wait_time", row).and_then(|s| s.mean(span)).unwrap_or(workers);
+    let walk = services::walk(view, row, span, beyond);
+    let own = walk.services.iter().skip(1).map(|row| Address::of(row).text);
+    let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).chain(own).collect();
+    let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
+    finding.statement = format!(
+        "all {} workers of {name} wait{waits}, and up to {} connections queue for them",
+        words::count(workers.round()),
+        words::count(high.peak)
+    );
+    finding.prove(
+        view,
+        &["listener.queue", "listener.backlog", "service.open", "service.requests"],
+        row,
+        span,
+    );
+    finding.confidence = if targets.is_empty() { 0.7 } else { 0.9 };
+    Ok(finding)
+}

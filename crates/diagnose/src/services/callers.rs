@@ -1,0 +1,129 @@
+//! Who calls whom: what processes ask of addresses, and which of them are services of the same machine.
+
+use std::collections::BTreeMap;
+
+use mitra_model::{SeriesSet, Span};
+
+use crate::services::{Address, Servers};
+use crate::view::View;
+
+/// A fifth of a task's time that is waited for others is felt, or a quarter of what the service's own clients wait.
+const WAITS: f64 = 0.2;
+const WAITS_SHARE: f64 = 0.25;
+/// A request passes no more services of one machine than this.
+const WALK_MAX: usize = 8;
+
+/// The rows of `dependency` by the address that they call, those of all processes together.
+#[must_use]
+pub fn rows_by_address<'a>(set: &'a SeriesSet, metric: &str) -> BTreeMap<Address<'a>, Vec<&'a str>> {
+    let mut all: BTreeMap<Address<'a>, Vec<&'a str>> = BTreeMap::new();
+    for (row, _) in set.each(metric) {
+        all.entry(Address::called(row)).or_default().push(row);
+    }
+    all
+}
+
+/// The service of this machine that answers at an address: its row.
+#[must_use]
+pub fn local_service<'a>(set: &'a SeriesSet, address: &Address<'_>) -> Option<&'a str> {
+    let services = set.each("service.requests").chain(set.each("listener.pid")).map(|(row, _)| row);
+    services
+        .filter(|row| address.reaches(&Address::of(row)))
+        .min_by_key(|row| Address::of(row).net != address.net)
+}
+
+/// What a service waits for.
+#[derive(Debug, Clone, Default)]
+pub struct Walk<'a> {
+    /// The services of this machine that a request passes, beginning with the one that is asked: rows.
+    pub services: Vec<&'a str>,
+    /// Addresses elsewhere that their processes wait for longer than usual.
+    pub elsewhere: Vec<Address<'a>>,
+}
+
+/// Follows a service to those for which it waits. `beyond` is how many of its clients wait, more than usual.
+#[must_use]
+pub fn walk<'a>(view: &View<'a>, row: &'a str, span: Span, beyond: f64) -> Walk<'a> {
+    let set: &'a SeriesSet = view.set;
+    let needed = WAITS.min(WAITS_SHARE * beyond);
+    let mut walk = Walk { services: vec![row], elsewhere: Vec::new() };
+    let mut at = 0;
+    while let Some(service) = walk.services.get(at).copied().filter(|_| at < WALK_MAX) {
+        at += 1;
+        let servers = Servers::of(view, service);
+        for (address, rows) in rows_by_address(set, "dependency.pid") {
+            let own: Vec<&str> = rows.into_iter().filter(|row| calls(set, &servers, row)).collect();
+            if own.is_empty() || waits_beyond(view, &own, span) < needed {
+                continue;
+            }
+            match local_service(set, &address) {
+                Some(next) if !walk.services.contains(&next) => walk.services.push(next),
+                Some(_) => {}
+                None if !walk.elsewhere.contains(&address) => walk.elsewhere.push(address),
+                None => {}
+            }
+        }
+    }
+    walk
+}
+
+/// Whether a row of `dependency` is of one of these processes. Young ones share a row by their name.
+fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
+    let Some((who, _)) = row.split_once('>') else { return false };
+    let Ok(pid) = who.parse::<u32>() else { return servers.comm.as_deref() == Some(who) };
+    if servers.processes.is_empty() {
+        let comm = set.text("dependency.comm", row).and_then(|t| t.last());
+        return servers.pid == Some(pid) || comm.is_some() && comm == servers.comm.as_deref();
+    }
+    servers.processes.iter().any(|p| p.pid == pid)
+}
+
+/// Seconds per second that processes waited for answers and for connections, more than as many requests usually take.
+#[must_use]
+fn waits_beyond(view: &View<'_>, rows: &[&str], span: Span) -> f64 {
+    let mean = |set: &SeriesSet, span: Span, metric: &str| -> f64 {
+        rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).sum()
+    };
+    let waits = |set: &SeriesSet, span: Span| {
+        let answers =
+            mean(set, span, "dependency.wait_time").max(mean(set, span, "dependency.response_time"));
+        answers + mean(set, span, "dependency.connect_time")
+    };
+    let (now, asked) = (waits(view.set, span), mean(view.set, span, "dependency.requests"));
+    let Some(baseline) = view.baseline else { return now };
+    let before = waits(view.base_set, baseline);
+    let asked_before = mean(view.base_set, baseline, "dependency.requests");
+    let for_as_many = if asked_before > 0.0 { before * asked / asked_before } else { 0.0 };
+    (now - before.max(for_as_many)).max(0.0)
+}
+
+/// Whose rows these are: `python3 (812)`, `4 processes named python3`, `python3 (812) and processes named curl`.
+#[must_use]
+pub fn callers(view: &View<'_>, rows: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    // Of a name its processes that are known by their ids, and whether there are others.
+    let mut by_name: BTreeMap<String, (Vec<u32>, bool)> = BTreeMap::new();
+    for row in rows {
+        let row = row.as_ref();
+        let Some((who, _)) = row.split_once('>') else { continue };
+        let Ok(pid) = who.parse::<u32>() else {
+            by_name.entry(who.to_owned()).or_default().1 = true;
+            continue;
+        };
+        // The thread that called may have a name of its own.
+        let leader = view.processes().iter().rev().find(|p| p.pid == pid).map(|p| p.comm);
+        let comm = leader.or_else(|| view.set.text("dependency.comm", row)?.last()).unwrap_or("a process");
+        by_name.entry(comm.to_owned()).or_default().0.push(pid);
+    }
+    let mut all: Vec<(String, (Vec<u32>, bool))> = by_name.into_iter().collect();
+    all.sort_by_key(|(_, (pids, _))| std::cmp::Reverse(pids.len()));
+    let words = all.iter().take(NAMES_MAX).map(|(comm, (pids, young))| match (&pids[..], young) {
+        ([pid], false) => format!("{comm} ({pid})"),
+        (_, true) => format!("processes named {comm}"),
+        (pids, false) => format!("{} processes named {comm}", pids.len()),
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "processes".to_owned() } else { words.join(" and ") }
+}
+
+/// More names in a sentence nobody reads.
+const NAMES_MAX: usize = 3;

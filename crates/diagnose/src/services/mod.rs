@@ -1,0 +1,222 @@
+//! Services and what they ask of others, by request: how long answers usually take, when they are late, who serves, and what
+//! a service waits for.
+//!
+//! A service that is slow may wait for another one of the same machine, that one for a third, and only the last one for
+//! somebody else. [`walk`] goes along the addresses that their processes call.
+
+mod address;
+mod callers;
+mod traffic;
+
+pub use address::{Address, port};
+pub use callers::{Walk, callers, local_service, rows_by_address, walk};
+pub use traffic::{Late, NEED_S, Slow, Traffic, Usual, best_tenth};
+
+use mitra_model::{SeriesSet, Span};
+
+use crate::network;
+use crate::process::Process;
+use crate::view::View;
+
+/// What the functions of this module read. The rest of a condition's metrics stand in its own list.
+pub const NEEDS: &[&str] = &[
+    "service.requests",
+    "service.response_time",
+    "service.wait_time",
+    "service.latency_p50",
+    "service.latency_p90",
+    "service.pid",
+    "service.comm",
+    "listener.pid",
+    "listener.comm",
+    "dependency.requests",
+    "dependency.response_time",
+    "dependency.wait_time",
+    "dependency.latency_p50",
+    "dependency.latency_p90",
+    "dependency.connect_time",
+    "dependency.pid",
+    "dependency.comm",
+    "task.cpu_time",
+    "task.run_delay",
+    "task.blkio_delay",
+    "task.state",
+];
+
+/// What a trigger reads of services.
+pub const SERVICE_SCAN: &[&str] = &[
+    "service.requests",
+    "service.response_time",
+    "service.wait_time",
+    "service.latency_p50",
+    "service.latency_p90",
+];
+
+/// What a trigger reads of what processes call.
+pub const DEPENDENCY_SCAN: &[&str] = &[
+    "dependency.requests",
+    "dependency.response_time",
+    "dependency.wait_time",
+    "dependency.latency_p50",
+    "dependency.latency_p90",
+];
+
+/// The metrics of one side of conversations.
+#[derive(Debug, Clone, Copy)]
+pub struct Side {
+    requests: &'static str,
+    response_time: &'static str,
+    wait_time: &'static str,
+    p50: &'static str,
+    p90: &'static str,
+}
+
+/// The side that answers.
+pub const SERVICE: Side = Side {
+    requests: "service.requests",
+    response_time: "service.response_time",
+    wait_time: "service.wait_time",
+    p50: "service.latency_p50",
+    p90: "service.latency_p90",
+};
+
+/// The side that asks.
+pub const DEPENDENCY: Side = Side {
+    requests: "dependency.requests",
+    response_time: "dependency.response_time",
+    wait_time: "dependency.wait_time",
+    p50: "dependency.latency_p50",
+    p90: "dependency.latency_p90",
+};
+
+impl Side {
+    /// Whether anybody may have been late at all, of some rows: most never are, and need no closer look.
+    #[must_use]
+    pub fn may_be_late(&self, set: &SeriesSet, rows: &[&str], window: Span) -> bool {
+        let reaches = |metric: &str, least: f64| {
+            let mut most = rows.iter().filter_map(|row| set.get(metric, row)?.max(window));
+            most.any(|most| most >= least)
+        };
+        let waits = if rows.iter().any(|row| set.get(self.wait_time, row).is_some()) {
+            self.wait_time
+        } else {
+            self.response_time
+        };
+        // Of several rows none need have a whole client that waits.
+        reaches(self.p50, traffic::LATE_S) || reaches(waits, traffic::CROWD / rows.len().max(1) as f64)
+    }
+}
+
+/// What was usual of a service: in the baseline, or where hardly anything was asked then, in all that is known before the
+/// view. What it did for a tenth of a longer time before is usual too.
+#[must_use]
+pub fn usual<'a>(view: &View<'a>, row: &'a str) -> Option<Usual> {
+    usual_of(view, &SERVICE, |_| vec![row])
+}
+
+/// The same of all that call an address. Other processes may have called it before.
+#[must_use]
+pub fn usual_of_address(view: &View<'_>, address: &Address<'_>) -> Option<Usual> {
+    usual_of(view, &DEPENDENCY, |set| {
+        set.each("dependency.requests")
+            .map(|(row, _)| row)
+            .filter(|row| Address::called(row) == *address)
+            .collect()
+    })
+}
+
+fn usual_of<'a>(view: &View<'a>, side: &Side, rows: impl Fn(&'a SeriesSet) -> Vec<&'a str>) -> Option<Usual> {
+    let (set, around): (&'a SeriesSet, &'a SeriesSet) = (view.base_set, view.around);
+    let of_baseline = view.baseline.and_then(|span| Traffic::of(set, side, &rows(set), span));
+    let before = Span { since: i64::MIN, until: view.window.since };
+    let earlier = Traffic::of(around, side, &rows(around), before);
+    let usual = of_baseline.and_then(|traffic| traffic.usual());
+    match (usual, earlier) {
+        (Some(usual), Some(earlier)) => Some(usual.or_as_often(&earlier)),
+        (Some(usual), None) => Some(usual),
+        (None, earlier) => earlier?.usual(),
+    }
+}
+
+/// The processes that serve at an address.
+pub struct Servers<'v, 'a> {
+    /// Their name: that of their leader, or else of the thread that answered last.
+    pub comm: Option<String>,
+    /// The id, where it is a single process.
+    pub pid: Option<u32>,
+    /// All of that name and group.
+    pub processes: Vec<&'v Process<'a>>,
+}
+
+impl<'v, 'a> Servers<'v, 'a> {
+    /// Those of a service, or of a listening socket that nothing else is known of.
+    #[must_use]
+    pub fn of(view: &'v View<'a>, row: &str) -> Servers<'v, 'a> {
+        let known = |pid: &str, comm: &str| {
+            let id = view.set.get(pid, row).and_then(|s| s.last(Span::ALL)).filter(|p| *p >= 1.0);
+            let name = view.set.text(comm, row).and_then(|t| t.last()).map(str::to_owned);
+            (id.is_some() || name.is_some()).then_some((id.map(|p| p as u32), name))
+        };
+        let (pid, name) = known("service.pid", "service.comm")
+            .or_else(|| known("listener.pid", "listener.comm"))
+            .unwrap_or_default();
+        let all = view.processes();
+        let of_pid = pid.and_then(|pid| all.iter().rev().find(|p| p.pid == pid));
+        // A worker that is gone had siblings.
+        let one = of_pid.or_else(|| all.iter().find(|p| Some(p.comm) == name.as_deref()));
+        let processes: Vec<&Process<'a>> = one.map_or_else(Vec::new, |one| {
+            let is_sibling = |p: &&Process<'a>| p.comm == one.comm && p.cgroup == one.cgroup && !p.kthread;
+            all.iter().filter(is_sibling).collect()
+        });
+        let single = match processes[..] {
+            [] => pid,
+            [one] => Some(one.pid),
+            _ => None,
+        };
+        Servers { comm: one.map(|p| p.comm.to_owned()).or(name), pid: single, processes }
+    }
+
+    /// What they did per second of a span, summed; `None` where nothing is known of them.
+    #[must_use]
+    pub fn rate(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<f64> {
+        let known = self.processes.iter().any(|p| p.series(set, metric).next().is_some());
+        let total: f64 = self.processes.iter().map(|p| p.total(set, metric, span)).sum();
+        known.then(|| total / span.seconds().max(1e-9))
+    }
+
+    /// CPU-seconds per second. Of tasks that never ran nothing is loaded: where others are known these slept.
+    #[must_use]
+    pub fn used(&self, view: &View<'_>, span: Span) -> Option<f64> {
+        let known = view.has("task.cpu_time");
+        self.rate(view.set, "task.cpu_time", span).or_else(|| known.then_some(0.0))
+    }
+
+    /// Task-seconds per second in uninterruptible sleep.
+    #[must_use]
+    pub fn blocked(&self, set: &SeriesSet, span: Span) -> Option<f64> {
+        let known = self.processes.iter().any(|p| p.series(set, "task.state").next().is_some());
+        let of =
+            |p: &&Process<'_>| p.uninterruptible_s(set, span).max(p.total(set, "task.blkio_delay", span));
+        let total: f64 = self.processes.iter().map(of).sum();
+        known.then(|| total / span.seconds().max(1e-9))
+    }
+
+    /// Whether all of them came less than so many seconds before a moment.
+    #[must_use]
+    pub fn are_fresh(&self, set: &SeriesSet, moment: i64, seconds: f64) -> bool {
+        let first = |p: &&Process<'_>| {
+            p.series(set, "task.tgid").filter_map(|s| s.samples(Span::ALL).next()).map(|(t, ..)| t).min()
+        };
+        let oldest = self.processes.iter().filter_map(first).min();
+        let begins = set.span().map_or(i64::MIN, |span| span.since);
+        oldest.is_some_and(|t| t > begins && crate::words::between(t, moment) < seconds)
+    }
+}
+
+/// `python3 (port 8080)`.
+#[must_use]
+pub fn name(servers: &Servers<'_, '_>, row: &str) -> String {
+    let (_, net) = network::device(row);
+    let who = servers.comm.as_deref().unwrap_or("a service");
+    format!("{who} ({}){}", Address::of(row).words(), net.place())
+}

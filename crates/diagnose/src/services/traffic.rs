@@ -1,0 +1,356 @@
+//! The requests of one service, or of all processes that call one address: how they are usually answered, and when they are
+//! late.
+
+use mitra_model::time::SECOND;
+use mitra_model::{SeriesSet, Span};
+
+use crate::services::Side;
+use crate::signal::{Run, Signal, step};
+use crate::stats;
+use crate::words;
+
+/// Of fewer answers nobody can say what is usual.
+pub const SERVED: f64 = 20.0;
+/// Shorter is a hiccup.
+pub const NEED_S: f64 = 3.0;
+/// Answers that came late, or requests that still wait: by chance fewer do.
+const LEAST: f64 = 5.0;
+/// What clients waited beyond the usual, in all: with less nobody lost anything.
+const COST_S: f64 = 1.0;
+/// A tenth of a second is felt, and whatever people ask for takes several requests, one after the other.
+pub(super) const LATE_S: f64 = 0.03;
+/// That one answer in ten is late is felt where it is the whole of that tenth.
+const TAIL_S: f64 = 0.1;
+/// A delay of a second interrupts whoever waits for it, once is enough; a shorter one has to last to be noticed.
+const FELT_S: f64 = 1.0;
+const LASTED_S: f64 = 5.0;
+/// Times as long as usual: caches, mixes of requests and queues of half-busy servers make less.
+const GROWTH: f64 = 3.0;
+/// As everywhere: see [`crate::view::View::threshold`].
+const SIGMAS: f64 = 6.0;
+/// More clients than one wait beyond the usual: a single one that asks for something long, again and again, is a job.
+pub(super) const CROWD: f64 = 1.2;
+/// A server that stands still answers nothing; one of which a part stands still answers less than half.
+const STALLED: f64 = 0.5;
+/// And two clients at least wait for it meanwhile; three, where others are answered.
+const STALLED_CROWD: f64 = 1.8;
+const BESIDE_OTHERS: f64 = 1.0;
+
+/// Of less than ten minutes a tenth is one trouble.
+const LONG_S: f64 = 600.0;
+
+/// Samples of requests.
+#[derive(Debug, Clone, Default)]
+pub struct Traffic {
+    /// The end of each sample.
+    pub t: Vec<i64>,
+    /// Its seconds.
+    pub dt: Vec<f64>,
+    /// Answers per second.
+    pub requests: Vec<f64>,
+    /// Who waits: in the mean of the sample.
+    pub waiting: Vec<f64>,
+    p50: Vec<f64>,
+    p90: Vec<f64>,
+}
+
+/// How requests are usually answered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Usual {
+    /// Answers per second.
+    pub rate: f64,
+    /// Half of the requests took no longer.
+    pub p50: f64,
+    /// Nine of ten took no longer.
+    pub p90: f64,
+    /// Who waits: in the mean.
+    pub waiting: f64,
+    /// Seconds that one waits for an answer in the mean.
+    pub each_s: f64,
+    late_p50: f64,
+    late_p90: f64,
+    spread: f64,
+}
+
+impl Usual {
+    /// What it did for a tenth of a longer time is no trouble either: who polls waits for long when there is nothing to do.
+    #[must_use]
+    pub fn or_as_often(mut self, earlier: &Traffic) -> Usual {
+        if earlier.dt.iter().sum::<f64>() >= LONG_S {
+            let often = |values: &[f64]| share(values, 0.9).unwrap_or(0.0);
+            self.late_p50 = self.late_p50.max(often(&earlier.p50));
+            self.late_p90 = self.late_p90.max(often(&earlier.p90));
+        }
+        self
+    }
+
+    /// From where on so many clients more than usual wait.
+    #[must_use]
+    pub fn crowd(&self, more: f64) -> f64 {
+        self.spread.max(self.waiting + more)
+    }
+}
+
+/// How requests are late in a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// They are not.
+    Not,
+    /// Half of them.
+    Half,
+    /// One in ten, and several at a time.
+    Tail,
+    /// Less than half as many as usual are answered, and the others wait.
+    Stalled,
+}
+
+/// A stretch in which requests were late.
+#[derive(Debug, Clone)]
+pub struct Slow {
+    /// When.
+    pub run: Run,
+    /// How, most of all.
+    pub late: Late,
+    /// How long an answer took, or has taken so far.
+    pub during_s: f64,
+    /// What was usual of the same.
+    pub usual_s: f64,
+    /// Answers per second.
+    pub rate: f64,
+    /// Who waited, in the mean of the stretch.
+    pub waiting: f64,
+    /// Seconds that clients waited beyond the usual.
+    pub beyond_s: f64,
+}
+
+impl Traffic {
+    /// Of some rows together. `None` where none of them has been measured.
+    #[must_use]
+    pub fn of(set: &SeriesSet, side: &Side, rows: &[&str], span: Span) -> Option<Traffic> {
+        let requests = Signal::sum(rows.iter().filter_map(|row| set.get(side.requests, row)), span)?;
+        let waits = |row: &&str| set.get(side.wait_time, row).or_else(|| set.get(side.response_time, row));
+        let waits = Signal::sum(rows.iter().filter_map(waits), span).unwrap_or_default();
+        let at = |signal: &Signal, t: &i64| signal.t.binary_search(t).map_or(0.0, |i| signal.v[i]);
+        let waiting = requests.t.iter().map(|t| at(&waits, t)).collect();
+        let p50 = quantile(set, side, side.p50, rows, &requests);
+        let p90 = quantile(set, side, side.p90, rows, &requests);
+        let Signal { t, dt, v } = requests;
+        Some(Traffic { t, dt, requests: v, waiting, p50, p90 })
+    }
+
+    /// What is usual, by samples that are taken for it.
+    #[must_use]
+    pub fn usual(&self) -> Option<Usual> {
+        let (answered, waited) = (self.total(&self.requests), self.total(&self.waiting));
+        let seconds: f64 = self.dt.iter().sum();
+        if answered < SERVED || seconds <= 0.0 {
+            return None;
+        }
+        let (p50, late_p50) = late_from(&self.p50, LATE_S)?;
+        let (p90, late_p90) = late_from(&self.p90, TAIL_S).unwrap_or((p50, late_p50));
+        let waiting = waited / seconds;
+        let spread = stats::level(&self.waiting).map_or(waiting, |l| l.median + SIGMAS * l.sigma);
+        Some(Usual {
+            rate: answered / seconds,
+            p50,
+            p90,
+            waiting,
+            each_s: waited / answered,
+            late_p50,
+            late_p90,
+            spread,
+        })
+    }
+
+    /// What is usual where nothing else is known than the samples themselves, of which some may be trouble: their best tenth.
+    #[must_use]
+    pub fn at_best(&self) -> Option<Usual> {
+        let answered = self.total(&self.requests);
+        let seconds: f64 = self.dt.iter().sum();
+        if answered < SERVED || seconds <= 0.0 {
+            return None;
+        }
+        let (p50, p90) = (best_tenth(&self.p50)?, best_tenth(&self.p90)?);
+        let waiting = best_tenth(&self.waiting)?;
+        let mut rates = self.requests.clone();
+        Some(Usual {
+            rate: stats::median(&mut rates)?,
+            p50,
+            p90,
+            waiting,
+            each_s: p50,
+            late_p50: (GROWTH * p50).max(p50 + LATE_S),
+            late_p90: (GROWTH * p90).max(p90 + TAIL_S),
+            spread: waiting,
+        })
+    }
+
+    fn total(&self, values: &[f64]) -> f64 {
+        values.iter().zip(&self.dt).map(|(v, dt)| v * dt).sum()
+    }
+
+    /// How many clients wait in a sample beyond what as many requests usually make wait.
+    fn beyond(&self, i: usize, usual: &Usual) -> f64 {
+        (self.waiting[i] - usual.waiting.max(self.requests[i] * usual.each_s)).max(0.0)
+    }
+
+    /// The same of each sample.
+    #[must_use]
+    pub fn beyond_all(&self, usual: &Usual) -> Vec<f64> {
+        (0..self.t.len()).map(|i| self.beyond(i, usual)).collect()
+    }
+
+    /// How requests are late in each sample.
+    #[must_use]
+    pub fn late(&self, usual: &Usual) -> Vec<Late> {
+        let mut stalled_s = 0.0;
+        let of_sample = |i: usize| {
+            let beyond = self.beyond(i, usual);
+            let crowd = STALLED_CROWD + if self.requests[i] > 0.0 { BESIDE_OTHERS } else { 0.0 };
+            let is_few = self.requests[i] < STALLED * usual.rate;
+            let is_stalled = is_few && self.waiting[i] >= usual.crowd(crowd);
+            stalled_s = if is_stalled { stalled_s + beyond * self.dt[i] } else { 0.0 };
+            if self.p50[i] >= usual.late_p50 {
+                Late::Half
+            } else if is_stalled && stalled_s / beyond.max(1e-9) >= usual.late_p50 {
+                Late::Stalled
+            } else if self.p90[i] >= usual.late_p90 && beyond >= CROWD {
+                Late::Tail
+            } else {
+                Late::Not
+            }
+        };
+        (0..self.t.len()).map(of_sample).collect()
+    }
+
+    /// One in the samples in which requests are late.
+    #[must_use]
+    pub fn is_late(&self, usual: &Usual) -> Signal {
+        let v = self.late(usual).into_iter().map(|late| step(late != Late::Not)).collect();
+        Signal { t: self.t.clone(), dt: self.dt.clone(), v }
+    }
+
+    /// The stretch in which requests were late; an error is the reason why they were not.
+    pub fn slow(&self, usual: &Usual) -> Result<Slow, String> {
+        let late = self.late(usual);
+        let Some(mut run) = self.is_late(usual).run(1.0, NEED_S) else {
+            return Err(self.at_most(usual));
+        };
+        let first = self.t.partition_point(|t| *t <= run.onset);
+        let last = self.t.partition_point(|t| *t <= run.end);
+        let span = first..last;
+        let seconds: f64 = self.dt[span.clone()].iter().sum();
+        let beyond_s: f64 = span.clone().map(|i| self.beyond(i, usual) * self.dt[i]).sum();
+        let of = |kind: Late| span.clone().filter(|i| late[*i] == kind).collect::<Vec<usize>>();
+        let (half, tail, stalled) = (of(Late::Half), of(Late::Tail), of(Late::Stalled));
+        let answers =
+            |samples: &[usize]| samples.iter().map(|i| self.requests[*i] * self.dt[*i]).sum::<f64>();
+        let open = stalled.iter().map(|i| self.beyond(*i, usual)).fold(0.0, f64::max);
+        let hurt = 0.5 * answers(&half) + 0.1 * answers(&tail) + open;
+        if beyond_s < COST_S || (hurt < LEAST && open < STALLED_CROWD) {
+            return Err(format!("{} answers were late, and no more", words::count(hurt.ceil())));
+        }
+        let (kind, during_s, usual_s) = if !half.is_empty() && answers(&half) >= answers(&tail).min(LEAST) {
+            (Late::Half, self.weighted(&self.p50, &half), usual.p50)
+        } else if !stalled.is_empty() {
+            // So long the first of them has waited.
+            (Late::Stalled, stalled.iter().map(|i| self.dt[*i]).sum(), usual.p50)
+        } else {
+            (Late::Tail, self.weighted(&self.p90, &tail), usual.p90)
+        };
+        if during_s < FELT_S && run.high_s < LASTED_S {
+            return Err(format!(
+                "answered in {} instead of {} for {} only",
+                words::seconds(during_s),
+                words::seconds(usual_s),
+                words::seconds(run.high_s)
+            ));
+        }
+        self.begin_with_requests(&mut run, first, usual);
+        Ok(Slow {
+            run,
+            late: kind,
+            during_s,
+            usual_s,
+            rate: answers(&span.clone().collect::<Vec<_>>()) / seconds.max(1e-9),
+            waiting: span.map(|i| self.waiting[i] * self.dt[i]).sum::<f64>() / seconds.max(1e-9),
+            beyond_s,
+        })
+    }
+
+    /// A late answer is to a request of before: while less than usual was answered it waited already.
+    fn begin_with_requests(&self, run: &mut Run, first: usize, usual: &Usual) {
+        let Some(took_s) = self.p50.get(first).copied().filter(|p50| *p50 >= usual.late_p50) else { return };
+        let earliest = self.t[first] - (took_s * SECOND as f64) as i64;
+        for i in (0..first).rev() {
+            let begins = self.t[i] - (self.dt[i] * SECOND as f64) as i64;
+            if self.requests[i] >= STALLED * usual.rate || begins < earliest - SECOND {
+                break;
+            }
+            run.onset = begins;
+        }
+    }
+
+    /// The median over the requests of some samples.
+    fn weighted(&self, values: &[f64], samples: &[usize]) -> f64 {
+        let of = |i: &usize| (values[*i], self.requests[*i] * self.dt[*i]);
+        let mut list: Vec<(f64, f64)> = samples.iter().map(of).filter(|(v, _)| v.is_finite()).collect();
+        list.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let all: f64 = list.iter().map(|(_, weight)| weight).sum();
+        let mut passed = 0.0;
+        for (value, weight) in &list {
+            passed += weight;
+            if passed >= 0.5 * all {
+                return *value;
+            }
+        }
+        0.0
+    }
+
+    fn at_most(&self, usual: &Usual) -> String {
+        let most = self.p50.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
+        format!(
+            "answered in {} at most in any second's median ({} before)",
+            words::seconds(most),
+            words::seconds(usual.p50)
+        )
+    }
+}
+
+/// A quantile over several rows, each as far as it has answers; NaN where nobody has.
+fn quantile(set: &SeriesSet, side: &Side, metric: &str, rows: &[&str], all: &Signal) -> Vec<f64> {
+    let (mut sum, mut weight) = (vec![0.0; all.t.len()], vec![0.0; all.t.len()]);
+    for row in rows {
+        let (Some(values), Some(requests)) = (set.get(metric, row), set.get(side.requests, row)) else {
+            continue;
+        };
+        let requests = Signal::of(requests, Span::ALL);
+        for (t, _, value) in values.samples(Span::ALL) {
+            let (Ok(i), Ok(of)) = (all.t.binary_search(&t), requests.t.binary_search(&t)) else { continue };
+            sum[i] += value * requests.v[of];
+            weight[i] += requests.v[of];
+        }
+    }
+    sum.iter().zip(&weight).map(|(sum, weight)| if *weight > 0.0 { sum / weight } else { f64::NAN }).collect()
+}
+
+/// The usual of a quantile, and from where on it is late.
+fn late_from(values: &[f64], least_s: f64) -> Option<(f64, f64)> {
+    let mut known: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    let spread = stats::level(&known).map_or(0.0, |level| level.median + SIGMAS * level.sigma);
+    let usual = stats::median(&mut known)?;
+    Some((usual, (GROWTH * usual).max(usual + least_s).max(spread)))
+}
+
+/// The value that a tenth of the others does not reach: what is so at best.
+#[must_use]
+pub fn best_tenth(values: &[f64]) -> Option<f64> {
+    share(values, 0.1)
+}
+
+/// The value that a share of the others does not reach.
+fn share(values: &[f64], share: f64) -> Option<f64> {
+    let mut known: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    let at = ((known.len() as f64 * share) as usize).min(known.len().saturating_sub(1));
+    (!known.is_empty()).then(|| *known.select_nth_unstable_by(at, f64::total_cmp).1)
+}

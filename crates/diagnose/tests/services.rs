@@ -1,0 +1,453 @@
+//! Services that are slow while the machine is not, and their look-alikes.
+
+#[path = "support/services.rs"]
+mod services;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use mitra_diagnose::Role;
+use mitra_model::report::{Incident, Report};
+use services::{Asked, N, attempts, dependency, during, queue, service};
+use support::{HEALTHY, Machine, is_on, root};
+
+const WEB: &str = "0.0.0.0:80";
+const APP: &str = "127.0.0.1:8080";
+const DB: &str = "10.0.0.7:5432";
+
+fn is_silent(m: &Machine) {
+    let report = m.explain();
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+}
+
+fn one(report: &Report) -> &Incident {
+    assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
+    &report.incidents[0]
+}
+
+fn links(incident: &Incident) -> Vec<&str> {
+    incident.chain.iter().map(|link| link.condition.as_str()).collect()
+}
+
+/// One that answers two hundred requests a second in two milliseconds and then late.
+fn slow() -> impl Fn(usize) -> Asked + Copy {
+    during(Asked::each(200.0, 0.002), Asked::each(15.0, 1.6))
+}
+
+#[test]
+fn every_condition_of_services_says_what_to_do_and_never_renices() {
+    let list = mitra_diagnose::conditions().iter().filter(|c| c.area == "service");
+    let list: Vec<_> = list.collect();
+    assert_eq!(list.len(), 7);
+    for condition in list {
+        let finding = mitra_diagnose::Finding::default();
+        let remedies = condition.remedies(&finding);
+        assert!(!remedies.is_empty(), "{}", condition.id);
+        for remedy in &remedies {
+            assert!(!remedy.verify.is_empty() && !remedy.command.contains("renice"), "{remedy:?}");
+        }
+        assert!(!condition.next(&finding).is_empty(), "{}", condition.id);
+        assert_eq!(condition.stands_alone, condition.role == Role::Symptom);
+    }
+}
+
+#[test]
+fn a_service_that_is_slow_for_no_reason_that_is_known_is_an_incident() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "python3"), slow());
+    let report = m.explain();
+    assert_eq!(root(&report), ("service-slow", Some("python3"), Some(50)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("python3 (port 8080) answered in 1.6 s instead of 2.0 ms"), "{statement}");
+    assert!(statement.contains("the cause was not found"), "{statement}");
+    assert!(!incident.ruled_out.is_empty() && !incident.next.is_empty());
+    // Twenty-four clients wait for forty seconds, and no task of the machine does.
+    let cost = incident.lost_task_seconds.unwrap();
+    assert!((800.0..1000.0).contains(&cost), "{cost}");
+    assert!(report.ledger.lost_task_seconds.unwrap() < 1.0);
+    let waits = report.ledger.by_cause.iter().find(|c| c.cause == "client-wait").unwrap();
+    assert!((800.0..1000.0).contains(&waits.seconds), "{waits:?}");
+}
+
+#[test]
+fn a_service_that_answers_nothing_any_more_is_slow_by_what_its_clients_have_waited() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "node"), during(Asked::each(200.0, 0.002), Asked::nothing(8.0)));
+    m.task_rate(50, "task.cpu_time", 0.2, 1.0);
+    let report = m.explain();
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(
+        statement.contains("node (port 8080) answered in 40.0 s") && statement.contains("or more"),
+        "{statement}"
+    );
+    // It works, and does not sleep.
+    assert!(!incident.symptoms.contains(&"service-silent".to_owned()), "{:?}", incident.symptoms);
+}
+
+#[test]
+fn a_service_whose_processes_sleep_while_requests_wait_is_silent() {
+    for row in [APP, "unix:/run/app.sock"] {
+        let mut m = Machine::idle();
+        // One client is enough: its answers stopped.
+        service(&mut m, row, (50, "appd"), during(Asked::each(50.0, 0.002), Asked::nothing(1.0)));
+        let report = m.explain();
+        assert_eq!(root(&report), ("service-silent", Some("appd"), Some(50)));
+        let statement = &one(&report).root_cause.statement;
+        assert!(
+            statement.contains("appd") && statement.contains("answered nothing for 40.0 s"),
+            "{statement}"
+        );
+    }
+}
+
+#[test]
+fn an_accept_queue_that_grows_before_a_server_that_sleeps_is_seen_long_before_it_overflows() {
+    // Nothing else is known of the service.
+    let mut m = Machine::idle();
+    m.task(50, "java", 0).task_rate(50, "task.cpu_time", 0.3, 0.0);
+    queue(&mut m, APP, (50, "java"), |i| 14.0 * i as f64);
+    let report = m.explain();
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.condition, "service-silent");
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("java (port 8080)") && statement.contains("546 connections"), "{statement}");
+    // A server that works on what it has takes the next one later.
+    m.task_rate(50, "task.cpu_time", 0.3, 0.9);
+    assert!(m.explain().incidents.iter().all(|i| i.root_cause.condition != "service-silent"));
+}
+
+#[test]
+fn an_overflow_of_a_server_that_stands_still_begins_when_it_stopped_to_answer() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "appd"), during(Asked::each(100.0, 0.002), Asked::nothing(12.0)));
+    queue(&mut m, APP, (50, "appd"), |i| (10.0 * i as f64).min(129.0));
+    m.row("listener.backlog", APP, 128.0, 128.0);
+    let overflows = (0..N).map(|i| if is_on(i) && i >= HEALTHY + 14 { 10.0 } else { 0.0 }).collect();
+    m.values("tcpext.ListenOverflows", "", 0, overflows);
+    let report = m.explain();
+    assert_eq!(root(&report), ("listen-overflow", Some("appd"), Some(50)));
+    let incident = one(&report);
+    let chain = links(incident);
+    assert!(chain.contains(&"service-silent") && chain.contains(&"service-slow"), "{chain:?}");
+    assert!(
+        incident.root_cause.statement.starts_with("appd (port 8080) answered"),
+        "{}",
+        incident.root_cause.statement
+    );
+}
+
+/// Nginx before four workers that call a database.
+fn tiers(m: &mut Machine, of: impl Fn(usize) -> Asked + Copy) {
+    service(m, WEB, (40, "nginx"), of);
+    dependency(m, (40, "nginx"), APP, of);
+    service(m, APP, (50, "python3"), of);
+    for pid in 51..54 {
+        m.task(pid, "python3", 0).task_rate(pid, "task.cpu_time", 0.02, 0.01);
+    }
+}
+
+#[test]
+fn an_address_that_nobody_answers_is_the_root_through_two_services() {
+    let mut m = Machine::idle();
+    tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));
+    for pid in 50..54 {
+        dependency(&mut m, (pid, "python3"), DB, during(Asked::each(20.0, 0.001), Asked::nothing(0.0)));
+        // Each gives up after a second and a half.
+        attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.67, (0.5, 0.0));
+    }
+    let report = m.explain();
+    assert_eq!(root(&report), ("dependency-unreachable", None, None));
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(DB));
+    let statement = &incident.root_cause.statement;
+    assert!(statement.starts_with("nginx (port 80) answered in 1.6 s instead of 2.0 ms: "), "{statement}");
+    assert!(statement.contains("4 processes named python3"), "{statement}");
+    assert!(links(incident).contains(&"service-slow"));
+    assert!(incident.other_roots.is_empty(), "{:?}", incident.other_roots);
+    assert!(
+        incident
+            .next
+            .iter()
+            .any(|n| n.command.contains("ss -tnpo state syn-sent dst 10.0.0.7 dport = :5432"))
+    );
+}
+
+#[test]
+fn an_address_that_was_never_called_before_is_one_too_where_several_wait_for_it() {
+    let vain = |processes: u32| {
+        let mut m = Machine::idle();
+        for pid in 50..50 + processes {
+            m.task(pid, "python3", 0);
+            dependency(&mut m, (pid, "python3"), DB, during(Asked::nothing(0.0), Asked::nothing(0.0)));
+            attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.0, (0.0, 0.0));
+        }
+        m.explain()
+    };
+    assert_eq!(root(&vain(4)).0, "dependency-unreachable");
+    assert!(vain(1).incidents.is_empty());
+}
+
+#[test]
+fn a_connection_that_is_refused_at_once_is_unreachable_if_it_used_to_be_accepted() {
+    let refused = |before: f64, always: bool| {
+        let mut m = Machine::idle();
+        m.task(50, "php-fpm", 0);
+        dependency(&mut m, (50, "php-fpm"), "127.0.0.1:6379", |_| Asked::nothing(0.0));
+        attempts(&mut m, "50>127.0.0.1:6379", 0.0, 8.0, (before, 0.0));
+        if always {
+            m.row("dependency.connect_failed", "50>127.0.0.1:6379", 8.0, 8.0);
+        }
+        m.explain()
+    };
+    let report = refused(8.0, false);
+    assert_eq!(root(&report).0, "dependency-unreachable");
+    assert!(one(&report).root_cause.statement.contains("refuses connections"));
+    assert_eq!(root(&refused(0.0, false)).0, "dependency-unreachable");
+    // Somebody has always tried it in vain.
+    assert!(refused(0.0, true).incidents.is_empty());
+}
+
+#[test]
+fn an_address_that_answers_late_is_the_root_of_a_service_that_waits_for_it() {
+    let mut m = Machine::idle();
+    tiers(&mut m, slow());
+    for pid in 50..54 {
+        dependency(&mut m, (pid, "python3"), DB, during(Asked::each(50.0, 0.001), Asked::each(1.0, 1.0)));
+    }
+    let report = m.explain();
+    assert_eq!(root(&report), ("dependency-slow", None, None));
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(DB));
+    assert!(incident.root_cause.statement.contains("10.0.0.7:5432 answered in 1.0 s instead of 1.0 ms"));
+    assert!(links(incident).contains(&"service-slow"));
+}
+
+#[test]
+fn a_service_of_the_same_machine_is_no_dependency_elsewhere() {
+    let mut m = Machine::idle();
+    tiers(&mut m, slow());
+    let report = m.explain();
+    // The one that is asked gives its name, and the one that it waits for is the culprit.
+    assert_eq!(root(&report), ("service-slow", Some("python3"), None));
+    let incident = one(&report);
+    assert!(
+        incident.root_cause.statement.starts_with("nginx (port 80) answered"),
+        "{}",
+        incident.root_cause.statement
+    );
+    assert!(incident.root_cause.remarks.iter().any(|r| r.contains("it waits for python3 (port 8080)")));
+    let out = incident.ruled_out.iter().find(|r| r.condition == "dependency-slow").unwrap();
+    assert!(out.because.contains("served on this machine by python3 (port 8080)"), "{}", out.because);
+}
+
+#[test]
+fn workers_that_all_wait_are_the_way_from_an_address_to_its_victims() {
+    let mut m = Machine::idle();
+    let of = during(Asked::each(100.0, 0.002), Asked { waiting: 104.0, ..Asked::each(4.0, 6.0) });
+    service(&mut m, APP, (50, "gunicorn"), of);
+    queue(&mut m, APP, (50, "gunicorn"), |_| 100.0);
+    for pid in 50..54 {
+        if pid > 50 {
+            m.task(pid, "gunicorn", 0);
+        }
+        dependency(&mut m, (pid, "gunicorn"), DB, during(Asked::each(25.0, 0.001), Asked::each(1.0, 1.0)));
+    }
+    let report = m.explain();
+    assert_eq!(root(&report).0, "dependency-slow");
+    let incident = one(&report);
+    assert_eq!(links(incident)[..2], ["dependency-slow", "worker-pool-exhausted"]);
+    let pool = &incident.chain[1].statement;
+    assert!(pool.contains("all 4 workers of gunicorn (port 8080) wait for 10.0.0.7:5432"), "{pool}");
+}
+
+#[test]
+fn processes_that_live_for_a_moment_are_callers_by_their_name() {
+    let mut m = Machine::idle();
+    dependency(&mut m, (50, "curl"), DB, |_| Asked::nothing(0.0));
+    let row = format!("curl>{DB}");
+    for metric in ["connecting", "connect_time"] {
+        m.row(&format!("dependency.{metric}"), &row, 0.0, 5.0);
+    }
+    m.row("dependency.connect_failed", &row, 0.0, 1.0).row("dependency.connects", &row, 3.0, 0.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "dependency-unreachable");
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("processes named curl waited"), "{statement}");
+}
+
+#[test]
+fn a_service_under_a_quota_is_slow_by_the_quota() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "api"), during(Asked::each(100.0, 0.004), Asked::each(60.0, 0.4)));
+    m.cgroup(50, "/app").task_rate(50, "task.run_delay", 0.0, 1.5).task_rate(50, "task.cpu_time", 0.3, 0.5);
+    m.row("cgroup.throttled_time", "/app", 0.0, 1.4).row("cgroup.nr_periods", "/app", 10.0, 10.0);
+    m.row("cgroup.nr_throttled", "/app", 0.0, 9.0).sys("tasks.run_delay", 0.0, 1.5);
+    let report = m.explain();
+    assert_eq!(root(&report), ("cpu-quota-throttled", Some("api"), Some(50)));
+    let incident = one(&report);
+    assert!(links(incident).contains(&"service-slow"));
+    // What the tasks lost is part of what the clients waited, and is not added to it.
+    let cost = incident.lost_task_seconds.unwrap();
+    assert!((850.0..1000.0).contains(&cost), "{cost}");
+    assert_eq!(incident.root_cause.share, Some(0.93));
+}
+
+/// A machine whose CPUs are taken by a program that came, and by nothing else.
+fn hogged(m: &mut Machine, server: u32, waits: f64) {
+    m.task(90, "crunch", HEALTHY);
+    for tid in 90..94 {
+        if tid != 90 {
+            m.thread(90, tid, "crunch", HEALTHY);
+        }
+        m.task_during(tid, "task.cpu_time", 0.45).task_during(tid, "task.run_delay", 0.4);
+    }
+    m.task_rate(server, "task.run_delay", 0.001, waits);
+    m.sys("sys.cpu_idle", 1.8, 0.0).sys("tasks.run_delay", 0.02, 1.6 + waits).sys("tasks.cpu_time", 0.1, 2.0);
+    m.sys("psi.cpu_some", 0.0, 0.95);
+}
+
+#[test]
+fn a_service_that_waits_for_a_cpu_is_slow_for_that_reason_and_no_other() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "python3"), slow());
+    hogged(&mut m, 50, 0.7);
+    let report = m.explain();
+    assert_eq!(root(&report), ("cpu-hog", Some("crunch"), Some(90)));
+    let incident = one(&report);
+    assert!(links(incident).contains(&"service-slow"));
+    assert!(incident.root_cause.statement.starts_with("python3 (port 8080) answered"));
+}
+
+#[test]
+fn a_program_that_takes_the_cpu_is_not_why_a_service_is_slow_that_sleeps() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "python3"), slow());
+    dependency(&mut m, (50, "python3"), DB, during(Asked::each(200.0, 0.001), Asked::each(15.0, 1.5)));
+    hogged(&mut m, 50, 0.0);
+    m.task(95, "batch", 0).task_rate(95, "task.run_delay", 0.01, 0.6);
+    let report = m.explain();
+    let first = &report.incidents[0].root_cause;
+    assert_eq!(first.condition, "dependency-slow", "{:#?}", report.incidents);
+    assert!(!links(&report.incidents[0]).contains(&"cpu-hog"));
+}
+
+#[test]
+fn a_service_that_is_asked_more_at_the_same_cost_is_under_load() {
+    let load = |cpu: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "java"), during(Asked::each(200.0, 0.002), Asked::each(700.0, 0.2)));
+        dependency(&mut m, (60, "crawler"), APP, during(Asked::each(20.0, 0.002), Asked::each(520.0, 0.2)));
+        m.task(60, "crawler", 0).task_rate(50, "task.cpu_time", 0.2, cpu);
+        for tid in [501, 502] {
+            m.thread(50, tid, "worker", 0).task_rate(tid, "task.cpu_time", 0.1, cpu / 2.0);
+        }
+        m.explain()
+    };
+    let report = load(0.7);
+    assert_eq!(root(&report), ("load-increase", Some("java"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("asked 699/s instead of 200/s") && statement.contains("crawler (60)"),
+        "{statement}"
+    );
+    // Three times the CPU for each request: it is the requests.
+    let dear = load(3.0);
+    assert_eq!(one(&dear).root_cause.condition, "service-slow");
+    let out = one(&dear).ruled_out.iter().find(|r| r.condition == "load-increase").unwrap();
+    assert!(out.because.contains("each request to java (port 8080) cost"), "{}", out.because);
+}
+
+#[test]
+fn load_that_rises_and_falls_and_is_answered_as_fast_is_no_incident() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), |i| {
+        Asked::each(10.0 + 490.0 * ((i as f64) / 15.0).sin().abs(), 0.004)
+    });
+    dependency(&mut m, (50, "java"), DB, |i| {
+        Asked::each(10.0 + 490.0 * ((i as f64) / 15.0).sin().abs(), 0.001)
+    });
+    is_silent(&m);
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), during(Asked::each(50.0, 0.004), Asked::each(900.0, 0.006)));
+    is_silent(&m);
+    // Nobody asks any more, and the connections stay.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), during(Asked::each(500.0, 0.004), Asked::nothing(0.0)));
+    is_silent(&m);
+}
+
+#[test]
+fn who_polls_and_waits_for_half_a_minute_has_always_done_so() {
+    let poll =
+        |i: usize| Asked { waiting: 10.0, ..Asked::each(if i.is_multiple_of(3) { 1.0 } else { 0.0 }, 30.0) };
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "pushd"), poll);
+    dependency(&mut m, (60, "agent"), "10.1.1.1:443", poll);
+    is_silent(&m);
+    // Beside others that stop to ask.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "pushd"), move |i| match is_on(i) {
+        true => poll(i),
+        false => Asked { rate: 100.0, p50: 0.002, p90: 0.004, waiting: 10.2 },
+    });
+    is_silent(&m);
+}
+
+#[test]
+fn a_job_with_long_queries_is_no_slow_database() {
+    // The others are answered as ever; a report of one client takes five seconds, again and again.
+    let mut m = Machine::idle();
+    service(&mut m, DB, (50, "postgres"), |i| {
+        let report = f64::from(u8::from(is_on(i)));
+        let p90 = if is_on(i) && i.is_multiple_of(5) { 5.0 } else { 0.004 };
+        Asked { rate: 5.0, p50: 0.002, p90, waiting: 0.01 + report }
+    });
+    is_silent(&m);
+    // Queries that have always been long, of a changing number of clients.
+    let mut m = Machine::idle();
+    service(&mut m, DB, (50, "postgres"), |i| {
+        Asked::each(0.5 + (i % 3) as f64, 8.0 + 3.0 * ((i * 31) % 7) as f64)
+    });
+    is_silent(&m);
+}
+
+#[test]
+fn a_service_that_has_just_been_started_is_not_judged() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), during(Asked::nothing(0.0), Asked::each(50.0, 0.4)));
+    is_silent(&m);
+    // The same address before and after a restart, with caches that are empty.
+    let mut m = Machine::idle();
+    m.task(50, "java", HEALTHY);
+    service(&mut m, APP, (50, "java"), during(Asked::each(50.0, 0.004), Asked::each(50.0, 0.2)));
+    m.task(50, "java", HEALTHY);
+    is_silent(&m);
+}
+
+#[test]
+fn requests_that_are_closed_without_an_answer_are_failures_of_the_service() {
+    let failing = |metric: &str, usual: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, WEB, (40, "nginx"), during(Asked::each(12.0, 0.002), Asked::each(6.0, 0.002)));
+        m.row("service.connections", WEB, 12.0 + usual, 16.0).row(metric, WEB, usual, 10.0);
+        m.explain()
+    };
+    for (metric, words) in [
+        ("service.unanswered", "nginx (port 80) closed the connections of"),
+        ("service.abandoned", "clients of nginx (port 80) gave up"),
+        ("service.resets", "were reset without an answer"),
+    ] {
+        let report = failing(metric, 0.0);
+        assert_eq!(root(&report), ("service-failing", Some("nginx"), Some(40)));
+        let statement = &one(&report).root_cause.statement;
+        assert!(statement.contains(words), "{statement}");
+        assert!(failing(metric, 10.0).incidents.is_empty(), "{metric} was always so");
+    }
+    // Who ends a connection by a reset after the answer harms nobody.
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), |_| Asked::each(50.0, 0.002));
+    m.row("service.resets", WEB, 0.0, 50.0);
+    is_silent(&m);
+}

@@ -1,0 +1,171 @@
+//! `/proc/locks`: locks of files, and who waits for them.
+//!
+//! ```text
+//! 1: POSIX  ADVISORY  WRITE 708 fe:00:12345 0 EOF
+//! 1: -> POSIX  ADVISORY  WRITE 709 fe:00:12345 0 EOF
+//! 2: FLOCK  ADVISORY  WRITE 19840 fe:00:12886344 0 EOF
+//! ```
+//!
+//! See `lock_get_status` in `fs/locks.c`. A line with an arrow waits for the line of the same number above it. A lock of an
+//! open file (OFDLCK) belongs to no process: its id is -1. Only locks that somebody waits for have rows: a database holds
+//! hundreds of others.
+
+use mitra_model::{Entity, Frame, Key, NA, StrId, Strings};
+
+use crate::Outcome;
+use crate::column::Column;
+use crate::scan::{Lines, digits, signed, skip_blanks, word};
+
+/// As many locks have rows.
+const ROWS_MAX: usize = 64;
+/// As many of the processes that wait are named.
+const NAMED_MAX: usize = 16;
+
+/// The parser of `/proc/locks`.
+#[derive(Debug)]
+pub struct Locks {
+    waiters: Column,
+    pid: Column,
+    kind: Column,
+    waiter_pids: Column,
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Locks {
+            waiters: Column::of("lock.waiters"),
+            pid: Column::of("lock.pid"),
+            kind: Column::of("lock.kind"),
+            waiter_pids: Column::of("lock.waiter_pids"),
+        }
+    }
+}
+
+/// A line.
+struct Line<'a> {
+    is_waiting: bool,
+    kind: &'a [u8],
+    pid: i64,
+    file: &'a [u8],
+}
+
+/// A lock that somebody waits for.
+struct Queue {
+    pid: i64,
+    kind: StrId,
+    file: String,
+    waiters: i64,
+    waiter_pids: String,
+}
+
+impl Locks {
+    /// Fills a row for each lock that somebody waits for.
+    pub fn parse(&mut self, input: &[u8], strings: &mut Strings, frame: &mut Frame) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut lines = Lines::new(input);
+        let mut holder: Option<Line<'_>> = None;
+        let mut queue: Option<Queue> = None;
+        while let Some(text) = lines.next(&mut outcome) {
+            let Some(line) = line(text) else {
+                outcome.bad(lines.number());
+                continue;
+            };
+            if !line.is_waiting {
+                self.fill(queue.take(), strings, frame);
+                holder = Some(line);
+                continue;
+            }
+            let Some(held) = &holder else {
+                outcome.bad(lines.number());
+                continue;
+            };
+            let queue = queue.get_or_insert_with(|| Queue {
+                pid: held.pid,
+                kind: strings.intern(&lossy(held.kind).to_lowercase()),
+                file: lossy(held.file),
+                waiters: 0,
+                waiter_pids: String::new(),
+            });
+            if queue.waiters < NAMED_MAX as i64 && line.pid > 0 {
+                let comma = if queue.waiter_pids.is_empty() { "" } else { "," };
+                queue.waiter_pids.push_str(&format!("{comma}{}", line.pid));
+            }
+            queue.waiters += 1;
+        }
+        self.fill(queue, strings, frame);
+        outcome
+    }
+
+    /// Several ranges of one file are one row, that of the most waiters.
+    fn fill(&self, queue: Option<Queue>, strings: &mut Strings, frame: &mut Frame) {
+        let Some(queue) = queue else { return };
+        let key = Key::named(strings.intern(&queue.file));
+        let table = frame.table_mut(Entity::Lock);
+        let row = match table.keys().iter().position(|known| *known == key) {
+            Some(at) if self.waiters.get(table.row(at)) >= queue.waiters => return,
+            Some(at) => table.row_mut(at),
+            None if table.len() >= ROWS_MAX => return,
+            None => table.push(key),
+        };
+        self.waiters.set(row, queue.waiters);
+        self.pid.set(row, if queue.pid > 0 { queue.pid } else { NA });
+        self.kind.set(row, i64::from(queue.kind));
+        self.waiter_pids.set(row, i64::from(strings.intern(&queue.waiter_pids)));
+    }
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// `1: -> POSIX  ADVISORY  WRITE 709 fe:00:12345 0 EOF`.
+fn line(text: &[u8]) -> Option<Line<'_>> {
+    let (_, rest) = digits(text)?;
+    let rest = skip_blanks(rest.strip_prefix(b":")?);
+    let (is_waiting, rest) = match rest.strip_prefix(b"->") {
+        // Since 5.19 one that waits for one that waits is indented more.
+        Some(rest) => (true, skip_blanks(rest)),
+        None => (false, rest),
+    };
+    let (kind, rest) = word(rest)?;
+    let (_mandatory, rest) = word(skip_blanks(rest))?;
+    let (_access, rest) = word(skip_blanks(rest))?;
+    let (pid, rest) = signed(skip_blanks(rest))?;
+    let (file, _) = word(skip_blanks(rest))?;
+    let is_file = file.iter().filter(|byte| **byte == b':').count() == 2;
+    is_file.then_some(Line { is_waiting, kind, pid, file })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Sample;
+
+    const TEXT: &[u8] = b"1: POSIX  ADVISORY  WRITE 708 fe:00:12345 0 EOF\n\
+        1: -> POSIX  ADVISORY  WRITE 709 fe:00:12345 0 EOF\n\
+        1: -> POSIX  ADVISORY  READ 710 fe:00:12345 0 EOF\n\
+        2: FLOCK  ADVISORY  WRITE 19840 fe:00:12886344 0 EOF\n\
+        3: OFDLCK ADVISORY  WRITE -1 00:2d:7 0 99\n\
+        3: -> OFDLCK ADVISORY  WRITE -1 00:2d:7 0 99\n\
+        4: POSIX  ADVISORY  WRITE 5 fe:00:12345 100 200\n\
+        4: -> POSIX  ADVISORY  WRITE 6 fe:00:12345 100 200\n";
+
+    #[test]
+    fn who_holds_and_who_waits() {
+        let sample = Sample::of("proc/locks", TEXT);
+        assert!(sample.outcome.is_clean());
+        sample.row_is("fe:00:12345", "lock.waiters", 2);
+        sample.row_is("fe:00:12345", "lock.pid", 708);
+        sample.row_text("fe:00:12345", "lock.waiter_pids", "709,710");
+        sample.row_text("fe:00:12345", "lock.kind", "posix");
+        sample.row_is("00:2d:7", "lock.waiters", 1);
+        sample.row_is("00:2d:7", "lock.pid", mitra_model::NA);
+    }
+
+    #[test]
+    fn what_is_no_line_is_said() {
+        let mut sample = Sample::of("proc/locks", b"1: -> POSIX  ADVISORY  WRITE 709 fe:00:1 0 EOF\nlock\n");
+        assert_eq!(sample.outcome.bad_lines, 2);
+        sample.again(b"");
+        assert!(sample.outcome.is_clean(), "nobody holds a lock");
+    }
+}
