@@ -173,6 +173,9 @@ fn second(recorder: &mut Recorder, second: i64) {
     recorder.dependency("803>10.0.0.9:9200", "gunicorn", 0.0, 0.0);
     recorder.rate("803>10.0.0.9:9200", "dependency.connect_failed", 0.5);
     recorder.level("803>10.0.0.9:9200", "dependency.connecting", 3.0);
+    // A young one of the others.
+    recorder.level("gunicorn>10.0.0.7:5432", "dependency.pid", 3000.0 + second as f64);
+    recorder.dependency("gunicorn>10.0.0.7:5432", "gunicorn", 0.1, p50);
     recorder.dependency("900>127.0.0.1:80", "worker", 1.0, 0.0003);
     recorder.level("curl>127.0.0.1:80", "dependency.pid", 2000.0 + second as f64);
     recorder.dependency("curl>127.0.0.1:80", "curl", 0.5, 0.001);
@@ -231,7 +234,13 @@ mod tests {
         let calls: Vec<&str> = orders.calls.iter().map(|i| services.dependencies[*i].key.as_str()).collect();
         assert_eq!(
             calls,
-            ["801>10.0.0.7:5432", "802>10.0.0.7:5432", "801>unix:/run/cache.sock", "803>10.0.0.9:9200"]
+            [
+                "801>10.0.0.7:5432",
+                "802>10.0.0.7:5432",
+                "gunicorn>10.0.0.7:5432",
+                "801>unix:/run/cache.sock",
+                "803>10.0.0.9:9200"
+            ]
         );
         assert_eq!(services.services[0].key, "0.0.0.0:80", "most wait for it");
     }

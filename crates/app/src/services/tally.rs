@@ -162,6 +162,10 @@ impl Tally {
             dependency.to = to;
             let pid = last.get(&dependency.key);
             dependency.of = pid.map_or_else(Vec::new, |pid| callers(&services, *pid, processes));
+            // Young processes may be gone already, and then only their name tells.
+            if dependency.of.is_empty() && dependency.pid.is_none() {
+                dependency.of.extend(only_named(&services, &dependency.name));
+            }
             dependency.of.iter().for_each(|of| services[*of].calls.push(i));
         }
         Services { seconds, lost: self.lost, services, dependencies, unavailable: self.unavailable }
@@ -176,6 +180,12 @@ fn callers(services: &[Service], pid: u32, processes: &Processes) -> Vec<usize> 
         return own;
     }
     of(&|service| service.pids.iter().any(|worker| processes.are_alike(*worker, pid)))
+}
+
+/// The service of that name, if it is the only one.
+fn only_named(services: &[Service], name: &str) -> Option<usize> {
+    let mut named = (0..services.len()).filter(|i| services[*i].names.contains(name));
+    named.next().filter(|_| named.next().is_none())
 }
 
 /// Those for which most wait come first, then the busiest, then by name.

@@ -265,7 +265,7 @@ mod tests {
             (orders["requests"].as_f64().unwrap() - 6.0).abs() < 1e-9,
             "a flattened value is a number: {orders}"
         );
-        assert_eq!(orders["calls"][3], "803>10.0.0.9:9200");
+        assert_eq!(orders["calls"][4], "803>10.0.0.9:9200");
         assert!(orders.get("sent_bytes").is_none(), "what was not recorded is left out: {orders}");
         let search = all["dependencies"].as_array().unwrap().iter().find(|d| d["pid"] == 803).unwrap();
         assert_eq!((&search["of"], &search["connecting"]), (&json!(["127.0.0.1:8080"]), &json!(3.0)));

@@ -293,7 +293,7 @@ mod tests {
             tables(&shown, &Style::plain(80))
         });
         assert!(
-            text.contains("and 2 more: see --limit\n") && text.contains("and 8 more: see --limit\n"),
+            text.contains("and 2 more: see --limit\n") && text.contains("and 9 more: see --limit\n"),
             "{text}"
         );
     }
