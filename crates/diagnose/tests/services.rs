@@ -38,7 +38,7 @@ fn slow() -> impl Fn(usize) -> Asked + Copy {
 fn every_condition_of_services_says_what_to_do_and_never_renices() {
     let list = mitra_diagnose::conditions().iter().filter(|c| c.area == "service");
     let list: Vec<_> = list.collect();
-    assert_eq!(list.len(), 7);
+    assert!(list.len() >= 7);
     for condition in list {
         let finding = mitra_diagnose::Finding::default();
         let remedies = condition.remedies(&finding);

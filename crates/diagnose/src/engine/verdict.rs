@@ -227,12 +227,14 @@ fn is_same_process(a: &Finding, b: &Finding) -> bool {
     }
 }
 
-/// Whether the cause may reach where the effect is, for all that is known: it is on the same device, or in the same
-/// network namespace. What other namespaces send goes through the recorder's own.
+/// Whether the cause may reach where the effect is, for all that is known: it is on the same device, about the same address,
+/// or in the same network namespace. What other namespaces send goes through the recorder's own.
 fn is_one_place(set: &SeriesSet, cause: &Finding, effect: &Finding) -> bool {
     let disks = cause.culprit.device.as_ref().zip(effect.culprit.device.as_ref());
     let nets = cause.netns.as_ref().zip(effect.netns.as_ref());
-    disks.is_none_or(|(a, b)| device::is_one_place(set, a, b))
+    let addresses = cause.culprit.address.as_ref().zip(effect.culprit.address.as_ref());
+    addresses.is_none_or(|(a, b)| a == b)
+        && disks.is_none_or(|(a, b)| device::is_one_place(set, a, b))
         && nets.is_none_or(|(cause, effect)| cause == effect || cause.is_empty())
 }
 

@@ -51,6 +51,13 @@ impl<'a> Address<'a> {
         }
     }
 
+    /// Whether who calls `self` may reach a service that listens at all addresses of its namespace, of which this could be one.
+    #[must_use]
+    pub fn may_reach(&self, service: &Address<'_>) -> bool {
+        let same_port = port(self.text).is_some_and(|called| port(service.text) == Some(called));
+        same_port && ANY.contains(&service.host()) && !is_loopback(self.host())
+    }
+
     fn host(&self) -> &'a str {
         self.text.rsplit_once(':').map_or(self.text, |(host, _)| host)
     }

@@ -108,7 +108,7 @@ impl Side {
 }
 
 /// What was usual of a service: in the baseline, or where hardly anything was asked then, in all that is known before the
-/// view. What it did for a tenth of a longer time before is usual too.
+/// view, or before it got late. What it did for a tenth of a longer time before is usual too.
 #[must_use]
 pub fn usual<'a>(view: &View<'a>, row: &'a str) -> Option<Usual> {
     usual_of(view, &SERVICE, |_| vec![row])
@@ -134,7 +134,10 @@ fn usual_of<'a>(view: &View<'a>, side: &Side, rows: impl Fn(&'a SeriesSet) -> Ve
     match (usual, earlier) {
         (Some(usual), Some(earlier)) => Some(usual.or_as_often(&earlier)),
         (Some(usual), None) => Some(usual),
-        (None, earlier) => earlier?.usual(),
+        // A machine that is always busy with something has no quiet time to compare with, and the service has a past.
+        (None, earlier) => earlier.and_then(|earlier| earlier.usual()).or_else(|| {
+            Traffic::of(around, side, &rows(around), Span::ALL)?.before_late(view.window)?.usual()
+        }),
     }
 }
 
@@ -201,15 +204,21 @@ impl<'v, 'a> Servers<'v, 'a> {
         known.then(|| total / span.seconds().max(1e-9))
     }
 
-    /// Whether all of them came less than so many seconds before a moment.
+    /// Whether all of them came less than so many seconds before a moment, and others had served at the address before.
     #[must_use]
-    pub fn are_fresh(&self, set: &SeriesSet, moment: i64, seconds: f64) -> bool {
+    pub fn are_restarted(&self, view: &View<'_>, row: &str, moment: i64, seconds: f64) -> bool {
         let first = |p: &&Process<'_>| {
-            p.series(set, "task.tgid").filter_map(|s| s.samples(Span::ALL).next()).map(|(t, ..)| t).min()
+            p.series(view.set, "task.tgid").filter_map(|s| s.samples(Span::ALL).next()).map(|(t, ..)| t).min()
         };
-        let oldest = self.processes.iter().filter_map(first).min();
-        let begins = set.span().map_or(i64::MIN, |span| span.since);
-        oldest.is_some_and(|t| t > begins && crate::words::between(t, moment) < seconds)
+        let Some(oldest) = self.processes.iter().filter_map(first).min() else { return false };
+        let begins = view.set.span().map_or(i64::MIN, |span| span.since);
+        let before = Span { since: i64::MIN, until: oldest };
+        let served = [view.set, view.base_set]
+            .into_iter()
+            .filter_map(|set| set.get("service.requests", row)?.total(before));
+        oldest > begins
+            && crate::words::between(oldest, moment) < seconds
+            && served.fold(0.0, f64::max) >= 1.0
     }
 }
 

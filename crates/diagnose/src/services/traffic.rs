@@ -185,6 +185,25 @@ impl Traffic {
         })
     }
 
+    /// The samples before its requests were late in a window, without those in which they were.
+    #[must_use]
+    pub fn before_late(&self, window: Span) -> Option<Traffic> {
+        let best = self.at_best()?;
+        let late = self.late(&best);
+        let runs = self.is_late(&best).runs(1.0);
+        let first = runs.iter().find(|run| run.high_s >= NEED_S && run.end > window.since)?;
+        let mut before = Traffic::default();
+        for i in (0..self.t.len()).filter(|i| self.t[*i] <= first.onset && late[*i] == Late::Not) {
+            before.t.push(self.t[i]);
+            before.dt.push(self.dt[i]);
+            before.requests.push(self.requests[i]);
+            before.waiting.push(self.waiting[i]);
+            before.p50.push(self.p50[i]);
+            before.p90.push(self.p90[i]);
+        }
+        Some(before)
+    }
+
     fn total(&self, values: &[f64]) -> f64 {
         values.iter().zip(&self.dt).map(|(v, dt)| v * dt).sum()
     }

@@ -138,7 +138,7 @@ fn finding(view: &View<'_>, found: &Found<'_>) -> Finding {
         address.net.place(),
         words::seconds(slow.beyond_s)
     );
-    finding.remarks.push(format!("{callers} call it and are victims"));
+    finding.remarks.push(format!("who calls it is a victim: {callers}"));
     if let Some(row) = found.rows.iter().max_by(|a, b| waited(a).total_cmp(&waited(b))) {
         finding.prove(
             view,

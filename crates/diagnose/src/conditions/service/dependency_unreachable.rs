@@ -43,6 +43,8 @@ pub const CONDITION: Condition = Condition {
         explains("service-slow", "a request waits while its worker waits for a connection"),
         explains("service-silent", "all threads that could answer wait for a connection"),
         explains("service-failing", "what cannot be asked cannot be answered"),
+        explains("retransmit-storm", "the first packet is sent again and again to who does not answer")
+            .here(),
     ],
     remedies_of: remedies,
     next_of: next,
@@ -191,12 +193,11 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
         return Err(format!("{} is served on this machine and does not accept", Address::of(service).text));
     }
     // Other processes may have called it before.
-    let base_rows =
-        rows_by_address(view.base_set, "dependency.connect_time").remove(&address).unwrap_or_default();
-    let before = view.baseline.and_then(|b| Attempts::of(view.base_set, &base_rows, b));
+    let (base_set, base_span) = earlier(view, &run)?;
+    let base_rows = rows_by_address(base_set, "dependency.connect_time").remove(&address).unwrap_or_default();
+    let before = Attempts::of(base_set, &base_rows, base_span);
     let total = |metric: &str| -> f64 {
-        let of = |row: &&str| view.base_set.get(metric, row)?.total(view.baseline?);
-        base_rows.iter().filter_map(of).sum()
+        base_rows.iter().filter_map(|row| base_set.get(metric, row)?.total(base_span)).sum()
     };
     let was_reached = total("dependency.connects") + total("dependency.requests") >= 1.0;
     if let Some(before) = &before {
@@ -223,6 +224,18 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
     Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, was_reached }))
 }
 
+/// What it is compared with: the baseline, or what is known before where the machine had no quiet time.
+fn earlier<'v>(view: &'v View<'_>, run: &Run) -> Result<(&'v SeriesSet, Span), String> {
+    if let Some(baseline) = view.baseline {
+        return Ok((view.base_set, baseline));
+    }
+    let known = view.around.span().map_or(run.onset, |known| known.since);
+    if words::between(known, run.onset) < NEW_S {
+        return Err("what was called in vain was so from the beginning of what is known on".to_owned());
+    }
+    Ok((view.around, Span { since: known, until: run.onset + 1 }))
+}
+
 fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
     let (span, address) = (vain.run.span(), vain.address);
     let mut finding = view.finding(&vain.run);
@@ -241,7 +254,7 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
             "nobody answers at {}{place}: {callers} waited {} for connections, up to {} attempts at a time{}",
             address.text,
             words::seconds(vain.waited_s),
-            words::count(vain.pending),
+            words::count(vain.pending.round()),
             if vain.failed >= 1.0 {
                 format!(", and {} were given up", words::count(vain.failed))
             } else {
@@ -249,7 +262,7 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
             }
         )
     };
-    finding.remarks.push(format!("{callers} call it and are victims"));
+    finding.remarks.push(format!("who calls it is a victim: {callers}"));
     if vain.is_refused
         && let Some(service) = local_service(view.set, &address)
     {

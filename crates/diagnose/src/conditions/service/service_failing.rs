@@ -20,7 +20,7 @@ pub const CONDITION: Condition = Condition {
         "service.abandoned",
         "service.resets",
         "service.connections",
-        "service.latency_p50",
+        "service.open",
     ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
@@ -119,7 +119,13 @@ fn observe(view: &View<'_>) -> Observation {
 /// Whether more requests than usual end so; an error says that some did and why they do not count.
 fn failing<'a>(view: &View<'_>, row: &'a str, end: End) -> Result<Option<Failing<'a>>, String> {
     let Some((ended, answered)) = end.of(view.set, row, view.window) else { return Ok(None) };
-    let usual = view.baseline.and_then(|b| end.of(view.base_set, row, b));
+    let usual = match view.baseline {
+        Some(baseline) => end.of(view.base_set, row, baseline),
+        // Where the machine had no quiet time: what was before more failed than at best.
+        None => more_than_at_best(&ended, &answered)
+            .run(1.0, NEED_S)
+            .and_then(|run| end.of(view.around, row, Span { since: i64::MIN, until: run.onset + 1 })),
+    };
     let (failed_before, asked_before) =
         usual.map_or((0.0, 0.0), |(ended, answered)| (ended.total(), ended.total() + answered.total()));
     // Of one that nobody asked before it is not known what is usual.
@@ -131,7 +137,9 @@ fn failing<'a>(view: &View<'_>, row: &'a str, end: End) -> Result<Option<Failing
     let bad =
         ended.zip(&answered, |ended, answered| step(ended > 0.0 && ended >= least * (ended + answered)));
     let Some(run) = bad.run(1.0, NEED_S) else { return Ok(None) };
-    let failed = ended.within(run.span()).total();
+    // Who sends and is never answered, in a protocol without answers, closes one day: those requests have always been open.
+    let open = if end == End::Abandoned { view.before("service.open", row).unwrap_or(0.0) } else { 0.0 };
+    let failed = (ended.within(run.span()).total() - open).max(0.0);
     let asked = failed + answered.within(run.span()).total();
     if failed < LEAST || failed < least * asked {
         return Err(format!(
@@ -165,13 +173,18 @@ fn finding(view: &View<'_>, failing: &Failing<'_>) -> Finding {
     finding
 }
 
+/// One where more requests fail than in the best tenth of the samples.
+fn more_than_at_best(ended: &Signal, answered: &Signal) -> Signal {
+    let share = ended.zip(answered, |ended, answered| ended / (ended + answered));
+    let least = FAILING.max(GROWTH * services::best_tenth(&share.v).unwrap_or(0.0));
+    ended.zip(answered, |ended, answered| step(ended > 0.0 && ended >= least * (ended + answered)))
+}
+
 /// Of each service and each way to fail: one where more requests end so than nearly always.
 fn are_failing(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let of_row = |row: &str, end: End| {
         let (ended, answered) = end.of(set, row, window)?;
-        let share = ended.zip(&answered, |ended, answered| ended / (ended + answered));
-        let least = FAILING.max(GROWTH * services::best_tenth(&share.v).unwrap_or(0.0));
-        Some(ended.zip(&answered, |ended, answered| step(ended > 0.0 && ended >= least * (ended + answered))))
+        Some(more_than_at_best(&ended, &answered))
     };
     let rows = set.each("service.requests").map(|(row, _)| row);
     rows.flat_map(|row| ENDS.into_iter().filter_map(move |end| of_row(row, end))).collect()

@@ -35,6 +35,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         explains("service-slow", "what is not answered is late"),
+        within("service-failing", "clients give up what is not answered"),
         within("listen-overflow", "a server that stands still accepts nothing"),
     ],
     remedies_of: remedies,
@@ -154,11 +155,11 @@ fn finding(view: &View<'_>, silent: &Silent<'_>) -> Finding {
     finding.culprit.pid = servers.pid;
     let open = view.set.get("service.open", row).and_then(|s| s.max(span)).filter(|open| *open >= 1.0);
     let waits: Vec<String> =
-        [(open, "requests wait"), (Some(silent.queue), "connections wait to be accepted")]
+        [(open, "requests waited"), (Some(silent.queue), "connections waited to be accepted")]
             .into_iter()
             .filter_map(|(n, what)| Some(format!("{} {what}", words::count(n.filter(|n| *n >= 1.0)?))))
             .collect();
-    let waits = if waits.is_empty() { String::new() } else { format!(": {}", waits.join(", ")) };
+    let waits = waits.iter().fold(String::new(), |all, one| format!("{all} and {one}"));
     finding.statement = format!(
         "{} answered nothing for {} while its processes slept{waits}",
         services::name(&servers, row),

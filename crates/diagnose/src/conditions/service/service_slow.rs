@@ -2,8 +2,8 @@
 //!
 //! It is what its clients notice, whatever the machine does. Requests are compared with those of the same service before:
 //! a query that always took a minute and a client that polls for half a minute are as they were. A service that is asked more
-//! and answers as fast is well, and so is one whose connections stay open while nobody asks. Of a service that was started a
-//! moment ago, or was hardly ever asked, nobody can say what is usual.
+//! and answers as fast is well, and so is one whose connections stay open while nobody asks. Of a service that was hardly ever
+//! asked nobody can say what is usual, and one that was started again a moment ago is not yet as it will be.
 //!
 //! The share of the time that the service's own processes waited for a CPU or in the kernel, and the addresses that they wait
 //! for, decide which causes can be meant: the processes of the service that is asked, and those of the services of this
@@ -38,6 +38,7 @@ pub const CONDITION: Condition = Condition {
         can_be_steady: true,
     })],
     observe,
+    causes: &[within("service-failing", "clients give up what is late")],
     remedies_of: remedies,
     next_of: next,
     source: include_str!("service_slow.rs"),
@@ -82,8 +83,8 @@ fn observe(view: &View<'_>) -> Observation {
         let Some(usual) = services::usual(view, row) else { continue };
         let name = || services::name(&Servers::of(view, row), row);
         match traffic.slow(&usual) {
-            Ok(slow) if Servers::of(view, row).are_fresh(view.set, slow.run.onset, WARM_UP_S) => {
-                because = format!("{} had just been started", name());
+            Ok(slow) if Servers::of(view, row).are_restarted(view, row, slow.run.onset, WARM_UP_S) => {
+                because = format!("{} had just been started again", name());
             }
             Ok(slow) => {
                 let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
