@@ -97,10 +97,11 @@ APP_MAY_USE = {
     "evidence": {"errors", "redact"},
     "confined": {"evidence", "log"},
     "diagnosis": {"import", "recording", "values"},
+    "services": {"recording"},
     "escalation": {"errors", "log", "redact", "signals", "values"},
     "recorder": {"cli", "errors", "escalation", "log", "render"},
     "notify": {"recorder"},
-    "live": {"cli", "diagnosis", "render", "signals"},
+    "live": {"cli", "diagnosis", "render", "services", "signals"},
     "tui": {"diagnosis", "live", "render", "signals"},
 }
 # Each command may use all of them; nothing uses a command but `main`.

@@ -95,6 +95,11 @@ need_lab() {
     need_command mkfs.btrfs btrfs-progs
     need_command erl erlang-base
     need_command git git
+    # Services and what they are asked with.
+    need_command nginx nginx-light
+    need_command node nodejs
+    need_command javac default-jdk-headless
+    need_command python3 python3
     need_command gzip gzip
     need_command tar tar
     need_command find findutils

@@ -17,6 +17,7 @@ mod recorder;
 mod recording;
 mod redact;
 mod render;
+mod services;
 mod signals;
 mod supervised;
 mod tui;

@@ -18,5 +18,7 @@ mod parquet;
 mod record;
 #[path = "cli/rules.rs"]
 mod rules;
+#[path = "cli/services.rs"]
+mod services;
 #[path = "cli/usage.rs"]
 mod usage;

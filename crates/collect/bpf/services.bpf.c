@@ -24,6 +24,9 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
 #define TCP_LISTEN 10
+/* include/net/sock.h */
+#define RCV_SHUTDOWN 1
+#define SEND_SHUTDOWN 2
 #define SHUTDOWN_MASK 3
 
 /* Who closes sooner than this after data without an answer says goodbye (QUIT, close_notify) and has not given up. */
@@ -460,7 +463,7 @@ static __always_inline enum arrival note_arrival(struct sock *sk, struct service
 	was_read = (__s32)(tcp->copied_seq - conn->last_seq) >= 0;
 	bytes = conn->last_seq ? tcp->rcv_nxt - conn->last_seq : 0;
 	/* The end of the other side's data takes a number of its own. */
-	if (bytes && sk->__sk_common.skc_state == TCP_CLOSE_WAIT)
+	if (bytes && (sk->sk_shutdown & RCV_SHUTDOWN))
 		bytes--;
 	if (conn->last_seq && !bytes)
 		return ARRIVAL_NOTHING;
@@ -494,7 +497,10 @@ int data_ready(unsigned long long *ctx)
 	} else if (conn->turn == TURN_OPEN) {
 		if (arrival == ARRIVAL_AFTER_READING)
 			restart_turn(conn, now);
-	} else if (is_tcp(sk) && sk->__sk_common.skc_state == TCP_CLOSE_WAIT) {
+	} else if (is_tcp(sk) && (sk->sk_shutdown & SEND_SHUTDOWN)) {
+		/* It has closed the connection, and answers nothing any more. */
+		return 0;
+	} else if (is_tcp(sk) && (sk->sk_shutdown & RCV_SHUTDOWN)) {
 		/* The whole of a request, with the end of what the client sends. */
 		conn->asked = now;
 		conn->turn = TURN_HALF_CLOSED;

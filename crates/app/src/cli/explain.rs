@@ -18,6 +18,10 @@ pub struct ExplainArgs {
     /// reference or fixed, or with at-start or after-fix]
     #[arg(long, value_name = "RANGE|PATH", allow_hyphen_values = true)]
     pub baseline: Option<Baseline>,
+    /// Only incidents that concern this service: the name of a process, systemd unit or socket, or a port; without one, how
+    /// the service was
+    #[arg(long, value_name = "NAME|PORT", conflicts_with = "paths")]
+    pub service: Option<String>,
     /// Print the report as JSON, schema mitra.report/1
     #[arg(long)]
     pub json: bool,

@@ -8,6 +8,7 @@ mod probes;
 mod record;
 mod rules;
 mod search;
+mod services;
 mod shared;
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
+pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
 
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
@@ -89,6 +91,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Show which hosts differ from their peers, and in what
     Outliers(OutliersArgs),
+    /// Show what each service answered, how fast, and what it waits for
+    Services(ServicesArgs),
     /// Show recorded values
     Dump(DumpArgs),
     /// Show what an archive holds and what it costs

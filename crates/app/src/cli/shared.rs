@@ -18,8 +18,8 @@ pub struct ArchiveArgs {
 /// Which part of it.
 #[derive(Debug, Clone, Args)]
 pub struct RangeArgs {
-    /// From when on: 14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch [default: explain the last hour, dump the last
-    /// minute, otherwise everything]
+    /// From when on: 14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch [default: explain the last hour, dump and services
+    /// the last minute, otherwise everything]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub since: Option<TimeExpr>,
     /// Until when [default: the end of the recording]

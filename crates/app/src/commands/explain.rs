@@ -4,6 +4,7 @@ use anyhow::{Context, Result, anyhow};
 use mitra_model::SeriesSet;
 use mitra_model::time::SECOND;
 
+use super::services::one::Chosen;
 use super::show;
 use crate::cli::{Baseline, ExplainArgs};
 use crate::errors::usage;
@@ -40,17 +41,26 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
     if window.intersect(recording.span).is_none() {
         return Err(anyhow!("{dir}: {}", not_recorded(window, recording.span, style)));
     }
-    let report = {
+    // A name that no service has is a mistake, which is told before the work.
+    let mut chosen =
+        args.service.as_deref().map(|name| Chosen::read(name, &recording, window)).transpose()?;
+    let mut report = {
         let _progress = Progress::new("reading and explaining");
         diagnosis::explain(&recording.reader, window, baseline)
             .with_context(|| format!("cannot read {dir}"))?
     };
+    if let Some(chosen) = &mut chosen {
+        chosen.restrict(&mut report);
+    }
     let drawn = match &args.html {
         Some(_) => show::drawn(&recording.reader, &report)?,
         None => SeriesSet::default(),
     };
     let page = args.html.as_deref().map(show::Page::open).transpose()?;
-    show::report(&report, args.json, page.as_ref(), &[&drawn], style)
+    match chosen {
+        Some(chosen) => chosen.show(&report, args.json, page.as_ref(), &drawn, style),
+        None => show::report(&report, args.json, page.as_ref(), &[&drawn], style),
+    }
 }
 
 /// Explains the output of other tools.

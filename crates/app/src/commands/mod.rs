@@ -20,6 +20,7 @@ mod metrics;
 mod record;
 mod rules;
 mod select;
+mod services;
 mod show;
 mod state;
 mod status;
@@ -51,6 +52,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Show(args) => state::show::run(&args, &style),
         Command::Diff(args) => state::diff::run(&args, &style),
         Command::Outliers(args) => state::outliers::run(&args, &style),
+        Command::Services(args) => services::run(&args, &style),
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),
         Command::Export(args) => export::run(&args),

@@ -24,9 +24,9 @@ use crate::signals::STOP;
 
 pub use child::{Child, Start};
 pub use incidents::{Change, TrackedIncident, Tracker};
+pub use snapshot::{HISTORY, ProcessLine, ServiceLine, Snapshot};
 #[cfg(test)]
-pub use snapshot::example;
-pub use snapshot::{HISTORY, ProcessLine, Snapshot};
+pub use snapshot::{example, example_services};
 
 /// How much is explained each time: long enough for a cause that builds up.
 const WINDOW_NS: i64 = 600 * SECOND;

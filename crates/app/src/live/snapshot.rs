@@ -4,7 +4,9 @@ use anyhow::Result;
 use mitra_archive::{Query, Reader};
 use mitra_diagnose::{ledger, process};
 use mitra_model::time::SECOND;
-use mitra_model::{Metric, SeriesSet, Span, lookup};
+use mitra_model::{Entity, Metric, SeriesSet, Span, columns, lookup};
+
+use crate::services;
 
 /// Samples of history on the screen.
 pub const HISTORY: usize = 60;
@@ -63,6 +65,22 @@ pub struct Snapshot {
     pub machine: Machine,
     /// By lost time and CPU.
     pub processes: Vec<ProcessLine>,
+    /// By the number of clients that wait.
+    pub services: Vec<ServiceLine>,
+}
+
+/// What a service does; `None` where it was not measured.
+#[derive(Debug, Clone)]
+pub struct ServiceLine {
+    pub name: String,
+    pub address: String,
+    /// Answers per second.
+    pub requests: Option<f64>,
+    /// Seconds of an answer.
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+    /// How many wait at a time.
+    pub waiting: Option<f64>,
 }
 
 #[derive(Debug, Clone)]
@@ -133,6 +151,7 @@ pub fn snapshot(reader: &Reader) -> Result<Option<Snapshot>> {
     let step_s = if step_s.is_finite() { step_s.clamp(1.0, STEP_S_MAX) } else { 1.0 };
     let recent = Span { since: until - RECENT_NS.max((2.0 * step_s * SECOND as f64) as i64), until };
     let tasks = reader.read(&Query::new(recent, metrics(PROCESSES)))?;
+    let asked = reader.read(&Query::new(recent, columns(Entity::Service).to_vec()))?;
     let (lost, causes) = losses(&set, minute);
     Ok(Some(Snapshot {
         at: until,
@@ -140,7 +159,24 @@ pub fn snapshot(reader: &Reader) -> Result<Option<Snapshot>> {
         causes,
         machine: machine(&set, recent),
         processes: processes(&tasks, recent, set.host.page_bytes as f64),
+        services: service_lines(&asked, &tasks, recent),
     }))
+}
+
+/// Those that were asked something, or have somebody waiting.
+fn service_lines(set: &SeriesSet, tasks: &SeriesSet, recent: Span) -> Vec<ServiceLine> {
+    let is_busy = |t: &services::Traffic| [t.requests, t.waiting, t.open].into_iter().any(services::is_some);
+    let all = services::of(set, tasks, recent).services.into_iter();
+    all.filter(|service| is_busy(&service.traffic))
+        .map(|service| ServiceLine {
+            name: service.name,
+            address: service.key,
+            requests: service.traffic.requests,
+            p50: service.traffic.latency.quantile(0.5),
+            p99: service.traffic.latency.quantile(0.99),
+            waiting: service.traffic.waiting,
+        })
+        .collect()
 }
 
 /// The ledger of each of the newest [`HISTORY`] samples of the last minute.
@@ -231,6 +267,25 @@ fn processes(set: &SeriesSet, recent: Span, page_bytes: f64) -> Vec<ProcessLine>
     lines
 }
 
+/// Made up: services of a machine.
+#[cfg(test)]
+pub fn example_services() -> Vec<ServiceLine> {
+    let line = |name: &str, address: &str, requests: f64, p50: Option<f64>, waiting: f64| ServiceLine {
+        name: name.to_owned(),
+        address: address.to_owned(),
+        requests: Some(requests),
+        p50,
+        p99: p50.map(|p50| p50 * 3.5),
+        waiting: Some(waiting),
+    };
+    vec![
+        line("gunicorn", "127.0.0.1:8080", 0.0, None, 412.0),
+        line("nginx\x1b[2J", "0.0.0.0:443@net:[4026532201]", 1_240.0, Some(0.0031), 6.2),
+        line("redis-server", "unix:/run/redis/redis-server.sock", 85_300.0, Some(0.000_08), 5.1),
+        line("postgres", "127.0.0.1:5432", 12.0, Some(0.011), 0.04),
+    ]
+}
+
 /// Made up: a machine in trouble.
 #[cfg(test)]
 pub fn example() -> Snapshot {
@@ -279,5 +334,6 @@ pub fn example() -> Snapshot {
             process(991, "nginx\x1b[2J", 0.9, 0.02),
             process(8123, "dd", 0.1, 0.55),
         ],
+        services: Vec::new(),
     }
 }

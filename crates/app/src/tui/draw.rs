@@ -10,8 +10,9 @@ use mitra_diagnose::words;
 
 use super::theme::Theme;
 use super::{Screen, ScreenData, Sort, View};
-use crate::live::{HISTORY, ProcessLine, Snapshot, TrackedIncident};
+use crate::live::{HISTORY, ProcessLine, ServiceLine, Snapshot, TrackedIncident};
 use crate::render::style::{Style, clean, wrap};
+use crate::render::units;
 
 const HELP: &[(&str, &str)] = &[
     ("enter, tab", "open and close the full report of the chosen incident"),
@@ -81,10 +82,27 @@ fn overview(
         Paragraph::new(losses(snapshot, theme, usize::from(cause_lines), lost_area.width)),
         lost_area,
     );
-    let [process_area, incident_area] =
-        Layout::vertical([Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)]).areas(rest);
+    let service_lines = room_for_services(snapshot.services.len(), rest.height);
+    let [service_area, process_area, incident_area] = Layout::vertical([
+        Constraint::Length(service_lines),
+        Constraint::Ratio(1, 2),
+        Constraint::Ratio(1, 2),
+    ])
+    .areas(rest);
+    if service_lines > 0 {
+        frame.render_widget(Paragraph::new(services(snapshot, theme, service_area)), service_area);
+    }
     frame.render_widget(Paragraph::new(processes(snapshot, screen.sort, theme, process_area)), process_area);
     frame.render_widget(Paragraph::new(incidents(shown, screen, theme, style, incident_area)), incident_area);
+}
+
+/// Lines for services, their heading included, of those that are left for processes and incidents too.
+fn room_for_services(count: usize, height: u16) -> u16 {
+    /// Processes and incidents need their headings and some lines.
+    const OTHERS: u16 = 9;
+    let lines = u16::try_from(count + 1).unwrap_or(u16::MAX).min(height / 3);
+    // A heading alone says nothing.
+    if count == 0 || lines < 2 || height < OTHERS + lines { 0 } else { lines }
 }
 
 /// The parts of a line: faint labels and values.
@@ -220,6 +238,33 @@ fn sparkline(values: &[f64], most: f64, columns: usize) -> String {
         })
         .collect();
     format!("{bars:>columns$}")
+}
+
+fn services(snapshot: &Snapshot, theme: Theme, area: Rect) -> Vec<Line<'static>> {
+    /// Of the columns of numbers and the blanks around them.
+    const NUMBERS: usize = 10 + 3 * 9;
+    /// Longer addresses are of Unix sockets.
+    const NAME_MAX: usize = 60;
+    let width = usize::from(area.width).saturating_sub(NUMBERS + 3).clamp(16, NAME_MAX);
+    let title = format!("{:<width$}", " SERVICES by who waits");
+    let heads = format!("{title}  {:>10}{:>9}{:>9}{:>9}", "REQUESTS", "P50", "P99", "WAITING");
+    let mut out = vec![Line::styled(heads, theme.heading())];
+    for service in snapshot.services.iter().take(usize::from(area.height).saturating_sub(1)) {
+        out.push(service_line(service, theme, width));
+    }
+    out
+}
+
+fn service_line(service: &ServiceLine, theme: Theme, width: usize) -> Line<'static> {
+    let time = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), words::seconds);
+    let name = format!("{} {}", service.name, service.address);
+    let name: String = clean(&name).chars().take(width).collect();
+    let requests = service.requests.map_or_else(|| "-".to_owned(), |r| format!("{}/s", units::number(r)));
+    let waiting = service.waiting.map_or_else(|| "-".to_owned(), units::number);
+    Line::from(vec![
+        Span::raw(format!(" {name:<width$} {requests:>10}{:>9}{:>9}", time(service.p50), time(service.p99))),
+        Span::styled(format!("{waiting:>9}"), theme.share(service.waiting.unwrap_or(0.0), 10.0)),
+    ])
 }
 
 fn processes(snapshot: &Snapshot, sort: Sort, theme: Theme, area: Rect) -> Vec<Line<'static>> {
@@ -376,6 +421,23 @@ mod tests {
         insta::assert_snapshot!(screen_text(80, 24, &mut Screen::default(), &shown()));
     }
 
+    fn with_services() -> ScreenData<'static> {
+        let mut snapshot = live::example();
+        snapshot.services = live::example_services();
+        ScreenData { snapshot: Some(Arc::new(snapshot)), ..shown() }
+    }
+
+    #[test]
+    fn services_have_lines_where_there_is_room() {
+        insta::assert_snapshot!(screen_text(80, 24, &mut Screen::default(), &with_services()));
+        let tall = screen_text(120, 40, &mut Screen::default(), &with_services());
+        assert!(tall.contains("postgres 127.0.0.1:5432") && !tall.contains('\x1b'), "{tall}");
+        let low = screen_text(80, 16, &mut Screen::default(), &with_services());
+        assert!(!low.contains("SERVICES") && low.contains("INCIDENTS"), "{low}");
+        let none = screen_text(80, 40, &mut Screen::default(), &shown());
+        assert!(!none.contains("SERVICES"), "{none}");
+    }
+
     #[test]
     fn the_report_scrolls() {
         let mut screen = Screen { view: View::Report, scroll: 1000, ..Screen::default() };
@@ -390,7 +452,7 @@ mod tests {
     fn tiny_screens_do_not_panic() {
         for (width, height) in [(1, 1), (10, 3), (20, 5), (200, 60)] {
             for view in [View::Overview, View::Report, View::Help] {
-                screen_text(width, height, &mut Screen { view, ..Screen::default() }, &shown());
+                screen_text(width, height, &mut Screen { view, ..Screen::default() }, &with_services());
             }
         }
     }

@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &[
     "live",
     "capture",
     "inspect",
+    "services",
     "dump",
     "status",
     "export",
@@ -65,6 +66,8 @@ fn wrong_usage_is_exit_code_2() {
         &["explain", "/proc/meminfo", "--since", "-1h"],
         &["explain", "/proc/meminfo", "--archive", archive()],
         &["explain", "--date", "2026-11-21"],
+        &["explain", "--service", "nginx", "/proc/meminfo"],
+        &["services", "--archive", archive(), "--since", "-1h", "--until", "-2h"],
     ];
     for args in wrong {
         let output = run(args);

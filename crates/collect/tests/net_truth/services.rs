@@ -34,6 +34,8 @@ enum Act {
     ReadLate(u64),
     Ignore,
     HangUp,
+    /// Answers and ends the connection, as HTTP/1.0 does.
+    AnswerAndHangUp,
 }
 
 /// Serves one connection until it ends.
@@ -51,6 +53,10 @@ fn serve(mut stream: impl Read + Write, act: Act) {
             Act::ReadLate(_) => {}
             Act::Ignore => continue,
             Act::HangUp => return,
+            Act::AnswerAndHangUp => {
+                stream.write_all(&byte).expect("an answer");
+                return;
+            }
         }
         if stream.write_all(&byte).is_err() {
             return;
@@ -216,6 +222,25 @@ fn who_hangs_up_on_whom() {
     bench.print(&row);
     assert_eq!((bench.service(&row, "abandoned"), bench.called(&row, "abandoned")), (1, 1));
     assert_eq!((bench.service(&row, "open"), bench.service(&row, "unanswered")), (0, 0));
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn both_may_close_after_an_answer() {
+    const CONNECTIONS: i64 = 300;
+    let Some(mut bench) = settled() else { return };
+    let (address, server) = start(Act::AnswerAndHangUp, usize::try_from(CONNECTIONS).expect("few"));
+    for _ in 0..CONNECTIONS {
+        ask(&mut TcpStream::connect(address).expect("a connection"));
+    }
+    server.join().expect("the server");
+    (0..SETTLE).for_each(|_| bench.sample());
+    let row = address.to_string();
+    bench.print(&row);
+    assert_eq!((bench.service(&row, "requests"), bench.called(&row, "requests")), (CONNECTIONS, CONNECTIONS));
+    assert_eq!((bench.service(&row, "unanswered"), bench.called(&row, "unanswered")), (0, 0));
+    assert_eq!((bench.service(&row, "abandoned"), bench.service(&row, "open")), (0, 0));
+    assert_eq!(bench.service(&row, "received_bytes"), CONNECTIONS);
 }
 
 #[test]

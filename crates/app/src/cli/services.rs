@@ -1,0 +1,39 @@
+//! `mitra services`.
+
+use clap::Args;
+
+use super::{ArchiveArgs, RangeArgs};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A service is a TCP port or named Unix socket that serves; it is seen from outside, by the turns of its \
+                        connections. REQ/S are answers; P50, P99 and MAX are response times; ERR/S are requests without an \
+                        answer and resets; OPEN are requests without an answer at the end; WAITING is how many requests \
+                        waited at a time, on average.\n\n\
+                        Keys of --json are in base units, rates per second: address, name, pid, pids, cgroup, requests, \
+                        latency_mean, latency_p50, latency_p99, latency_max, waiting, open, unanswered, abandoned, resets, \
+                        sent_bytes, received_bytes, watched (the share of connections that stood for all); of services also connections, slower (since, and the medians before and now) and \
+                        calls (keys of dependencies); of dependencies also key, service (whom it calls), of (whose process \
+                        it is), connects, connect_time, connect_failed and connecting. map has who calls whom: from \
+                        (service, process or elsewhere), to (service or address). What was not measured is left out.\n\n\
+                        mitra services --since 14:00 --until 14:10\n\
+                        mitra services orders-api --map"
+)]
+pub struct ServicesArgs {
+    /// Only services of this name (of a process, systemd unit or socket) or port, and what they call
+    #[arg(value_name = "NAME|PORT")]
+    pub service: Option<String>,
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// Show who calls whom as a tree
+    #[arg(long)]
+    pub map: bool,
+    /// Rows of each table that are printed [default: 20, of --json all]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Print JSON, schema mitra.services/1
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,174 @@
+//! `mitra explain --service`: a report of what concerns one service.
+
+use anyhow::Result;
+use mitra_model::Span;
+use mitra_model::report::Report;
+use serde::Serialize;
+
+use super::{Filter, find, json, read, text};
+use crate::commands::{print, print_json, show};
+use crate::diagnosis::title;
+use crate::recording::Recording;
+use crate::render::html;
+use crate::render::page::Page;
+use crate::render::sources::range;
+use crate::render::style::{Ink, Style};
+use crate::services::{self, Services, concerns};
+
+/// The services that are meant.
+pub struct Chosen {
+    services: Services,
+    chosen: Vec<usize>,
+    /// Incidents of others in that time.
+    others: usize,
+}
+
+impl Chosen {
+    pub fn read(name: &str, recording: &Recording, window: Span) -> Result<Chosen> {
+        let span = window.intersect(recording.span).unwrap_or(window);
+        let mut services = read(recording, span)?;
+        let chosen = find(&Filter::new(name), &services)?;
+        services::add_past(&mut services, &chosen, &recording.reader, span)?;
+        Ok(Chosen { services, chosen, others: 0 })
+    }
+
+    /// Leaves only the incidents that concern them.
+    pub fn restrict(&mut self, report: &mut Report) {
+        let before = report.incidents.len();
+        let is_meant =
+            |incident: &_| self.chosen.iter().any(|i| concerns(incident, &self.services.services[*i]));
+        report.incidents.retain(is_meant);
+        self.others = before - report.incidents.len();
+    }
+
+    /// Prints the report with the figures of the services.
+    pub fn show(
+        &self,
+        report: &Report,
+        as_json: bool,
+        page: Option<&show::Page>,
+        drawn: &mitra_model::SeriesSet,
+        style: &Style,
+    ) -> Result<()> {
+        if let Some(page) = page
+            && page.write(&html::report(report, &[drawn], style, &title))?
+        {
+            return Ok(());
+        }
+        if as_json {
+            let one = |i: &usize| json::service(&self.services.services[*i], &self.services);
+            let services = self.chosen.iter().map(one).collect();
+            return print_json(&Document { report, services, other_incidents: self.others });
+        }
+        print(&self.text(report, style))
+    }
+
+    fn text(&self, report: &Report, style: &Style) -> String {
+        let mut page = Page::new(style);
+        if report.incidents.is_empty() {
+            self.verdicts(&mut page, report);
+        } else {
+            page.lines(0, &crate::render::text::report(report, style, &title));
+            page.heading("The service in that time");
+            for i in &self.chosen {
+                let service = &self.services.services[*i];
+                page.paragraph(2, 4, None, &format!("{}: {}", service.title(), text::sentence(service)));
+            }
+        }
+        if self.others > 0 {
+            let incidents = if self.others == 1 { "incident does" } else { "incidents do" };
+            page.gap();
+            page.paragraph(
+                0,
+                2,
+                Some(Ink::Faint),
+                &format!("{} {incidents} not concern it: mitra explain", self.others),
+            );
+        }
+        page.finish()
+    }
+
+    /// Without an incident: how each was.
+    fn verdicts(&self, page: &mut Page<'_>, report: &Report) {
+        let style = page.style;
+        for i in &self.chosen {
+            let service = &self.services.services[*i];
+            let (name, when) = (service.title(), range(report.window, style));
+            let figures = text::sentence(service);
+            let (ink, said) = match &service.slower {
+                Some(slower) => (
+                    Ink::Warn,
+                    format!(
+                        "{name}: no incident concerns it in {when}, but it is slower since {}, {}; {figures}.",
+                        style.clock(slower.since),
+                        text::slow(slower)
+                    ),
+                ),
+                None => (Ink::Good, format!("{name} was well in {when}: {figures}.")),
+            };
+            page.paragraph(0, 2, Some(ink), &said);
+        }
+    }
+}
+
+/// A report with what is known of the services.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    services: Vec<json::ServiceJson<'a>>,
+    other_incidents: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::examples;
+    use crate::services::example;
+
+    fn chosen(name: &str) -> Chosen {
+        let services = example::services();
+        let chosen = find(&Filter::new(name), &services).unwrap();
+        Chosen { services, chosen, others: 0 }
+    }
+
+    fn said(name: &str, mut report: Report) -> String {
+        let mut chosen = chosen(name);
+        chosen.restrict(&mut report);
+        chosen.text(&report, &Style::plain(100))
+    }
+
+    #[test]
+    fn an_incident_of_others_leaves_a_service_well() {
+        insta::assert_snapshot!(said("cached", examples::flood()));
+    }
+
+    #[test]
+    fn a_service_that_is_slower_is_not_well() {
+        insta::assert_snapshot!(said("orders-api", examples::quiet()));
+    }
+
+    #[test]
+    fn its_own_incident_is_shown_with_its_figures() {
+        let mut report = examples::two();
+        report.incidents[0].root_cause.culprit.cgroup = Some("/system.slice/orders-api.service".into());
+        let text = said("orders-api", report);
+        assert!(text.starts_with("03:42:07 dd (8123)"), "{text}");
+        assert!(
+            text.contains("\nThe service in that time\n  gunicorn 127.0.0.1:8080: it answered 6 requests/s"),
+            "{text}"
+        );
+        assert!(text.ends_with("\n1 incident does not concern it: mitra explain\n"), "{text}");
+    }
+
+    #[test]
+    fn the_document_is_a_report_with_services() {
+        let chosen = chosen("8080");
+        let report = examples::quiet();
+        let services = vec![json::service(&chosen.services.services[chosen.chosen[0]], &chosen.services)];
+        let json = serde_json::to_value(Document { report: &report, services, other_incidents: 2 }).unwrap();
+        assert_eq!((json["schema"].as_str(), &json["other_incidents"]), (Some("mitra.report/1"), &2.into()));
+        assert_eq!(json["services"][0]["address"], "127.0.0.1:8080");
+        assert!(json["window"]["since"].is_string() && json["incidents"].is_array());
+    }
+}
