@@ -175,6 +175,28 @@ fn an_address_that_nobody_answers_is_the_root_through_two_services() {
 }
 
 #[test]
+fn an_address_of_another_namespace_of_this_machine_that_is_gone_is_unreachable_too() {
+    let mut m = Machine::idle();
+    tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));
+    service(
+        &mut m,
+        "10.0.0.7:5432@db",
+        (70, "postgres"),
+        during(Asked::each(80.0, 0.001), Asked::nothing(0.0)),
+    );
+    for pid in 50..54 {
+        dependency(&mut m, (pid, "python3"), DB, during(Asked::each(20.0, 0.001), Asked::nothing(0.0)));
+        attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.67, (0.5, 0.0));
+    }
+    let gone = m.explain();
+    assert_eq!(root(&gone), ("dependency-unreachable", Some("postgres"), None));
+    // It is there and takes no connection: it is what is to be looked at.
+    queue(&mut m, "10.0.0.7:5432@db", (70, "postgres"), |_| 200.0);
+    let full = m.explain();
+    assert!(full.incidents.iter().all(|i| i.root_cause.condition != "dependency-unreachable"));
+}
+
+#[test]
 fn an_address_that_was_never_called_before_is_one_too_where_several_wait_for_it() {
     let vain = |processes: u32| {
         let mut m = Machine::idle();

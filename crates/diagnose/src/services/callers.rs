@@ -72,7 +72,9 @@ pub fn walk<'a>(view: &View<'a>, row: &'a str, span: Span, beyond: f64) -> Walk<
             if own.is_empty() || waits_beyond(view, &own, span) < needed {
                 continue;
             }
-            match local_service(set, &address) {
+            // A service of this machine that nobody can connect to does not wait itself.
+            let is_connecting = connects_beyond(view, &own, span) >= needed;
+            match local_service(set, &address).filter(|_| !is_connecting) {
                 Some(next) if !walk.services.contains(&next) => walk.services.push(next),
                 Some(_) => {}
                 None if !walk.elsewhere.contains(&address) => walk.elsewhere.push(address),
@@ -94,21 +96,26 @@ fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
     servers.processes.iter().any(|p| p.pid == pid)
 }
 
+fn mean(set: &SeriesSet, rows: &[&str], metric: &str, span: Span) -> f64 {
+    rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).fold(0.0, |a, b| a + b)
+}
+
+/// Seconds per second that processes waited for connections, more than before.
+fn connects_beyond(view: &View<'_>, rows: &[&str], span: Span) -> f64 {
+    let waits = |set: &SeriesSet, span: Span| mean(set, rows, "dependency.connect_time", span);
+    waits(view.set, span) - view.baseline.map_or(0.0, |baseline| waits(view.base_set, baseline))
+}
+
 /// Seconds per second that processes waited for answers and for connections, more than as many requests usually take.
-#[must_use]
 fn waits_beyond(view: &View<'_>, rows: &[&str], span: Span) -> f64 {
-    let mean = |set: &SeriesSet, span: Span, metric: &str| -> f64 {
-        rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).sum()
-    };
     let waits = |set: &SeriesSet, span: Span| {
-        let answers =
-            mean(set, span, "dependency.wait_time").max(mean(set, span, "dependency.response_time"));
-        answers + mean(set, span, "dependency.connect_time")
+        let of = |metric: &str| mean(set, rows, metric, span);
+        of("dependency.wait_time").max(of("dependency.response_time")) + of("dependency.connect_time")
     };
-    let (now, asked) = (waits(view.set, span), mean(view.set, span, "dependency.requests"));
+    let (now, asked) = (waits(view.set, span), mean(view.set, rows, "dependency.requests", span));
     let Some(baseline) = view.baseline else { return now };
     let before = waits(view.base_set, baseline);
-    let asked_before = mean(view.base_set, baseline, "dependency.requests");
+    let asked_before = mean(view.base_set, rows, "dependency.requests", baseline);
     let for_as_many = if asked_before > 0.0 { before * asked / asked_before } else { 0.0 };
     (now - before.max(for_as_many)).max(0.0)
 }

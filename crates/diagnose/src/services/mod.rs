@@ -41,6 +41,8 @@ pub const NEEDS: &[&str] = &[
     "task.run_delay",
     "task.blkio_delay",
     "task.state",
+    "lock.waiter_pids",
+    "session.pid",
 ];
 
 /// What a trigger reads of services.
@@ -183,8 +185,18 @@ impl<'v, 'a> Servers<'v, 'a> {
     #[must_use]
     pub fn rate(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<f64> {
         let known = self.processes.iter().any(|p| p.series(set, metric).next().is_some());
-        let total: f64 = self.processes.iter().map(|p| p.total(set, metric, span)).sum();
+        let total: f64 = self.processes.iter().map(|p| p.total(set, metric, span)).fold(0.0, |a, b| a + b);
         known.then(|| total / span.seconds().max(1e-9))
+    }
+
+    /// Whether one of them is known to wait for a lock that another process holds, or is a session of a database that says
+    /// what it does.
+    fn wait_for_a_lock(&self, view: &View<'_>, span: Span) -> bool {
+        let is_own = |pid: u32| self.pid == Some(pid) || self.processes.iter().any(|p| p.pid == pid);
+        let names_own = |text: &str| text.split(',').filter_map(|pid| pid.trim().parse().ok()).any(is_own);
+        let mut waiters = view.set.each_text("lock.waiter_pids").flat_map(|(_, text)| &text.changes);
+        waiters.any(|(t, pids)| *t < span.until && pids.as_deref().is_some_and(names_own))
+            || view.each("session.pid").any(|(_, pid)| pid.last(span).is_some_and(|pid| is_own(pid as u32)))
     }
 
     /// CPU-seconds per second. Of tasks that never ran nothing is loaded: where others are known these slept.
@@ -200,7 +212,7 @@ impl<'v, 'a> Servers<'v, 'a> {
         let known = self.processes.iter().any(|p| p.series(set, "task.state").next().is_some());
         let of =
             |p: &&Process<'_>| p.uninterruptible_s(set, span).max(p.total(set, "task.blkio_delay", span));
-        let total: f64 = self.processes.iter().map(of).sum();
+        let total: f64 = self.processes.iter().map(of).fold(0.0, |a, b| a + b);
         known.then(|| total / span.seconds().max(1e-9))
     }
 
@@ -220,6 +232,24 @@ impl<'v, 'a> Servers<'v, 'a> {
             && crate::words::between(oldest, moment) < seconds
             && served.fold(0.0, f64::max) >= 1.0
     }
+}
+
+/// What makes a service slow or silent only if it waits for somebody elsewhere.
+const ELSEWHERE: &[&str] =
+    &["dependency-slow", "dependency-unreachable", "worker-pool-exhausted", "retransmit-storm"];
+
+/// Causes that may be there and are not those of a service, by what its processes and those that it asks wait for.
+#[must_use]
+pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str> {
+    let passed: Vec<Servers<'_, '_>> = walk.services.iter().map(|row| Servers::of(view, row)).collect();
+    let mut despite = Vec::new();
+    if walk.elsewhere.is_empty() {
+        despite.extend(ELSEWHERE);
+    }
+    if !passed.iter().any(|servers| servers.wait_for_a_lock(view, span)) {
+        despite.push("lock-queue");
+    }
+    despite
 }
 
 /// `python3 (port 8080)`.

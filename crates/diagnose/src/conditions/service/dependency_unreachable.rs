@@ -30,6 +30,7 @@ pub const CONDITION: Condition = Condition {
         "service.requests",
         "service.comm",
         "listener.pid",
+        "listener.queue",
     ],
     triggers: &[Trigger::Signals(Signals {
         metrics: METRICS,
@@ -189,8 +190,8 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
         Signal::sum(rows.iter().filter_map(|row| view.set.get("dependency.connecting", row)), span);
     let pending = connecting.and_then(|s| s.max()).unwrap_or(0.0).max(inside.pending.max().unwrap_or(0.0));
     let is_refused = failed > 0.0 && waited_s / failed < REFUSED_S;
-    if let (Some(service), false) = (local_service(view.set, &address), is_refused) {
-        return Err(format!("{} is served on this machine and does not accept", Address::of(service).text));
+    if !is_refused && let Some(listener) = full_queue(view, &address, span) {
+        return Err(format!("{} is served on this machine and does not accept", Address::of(listener).text));
     }
     // Other processes may have called it before.
     let (base_set, base_span) = earlier(view, &run)?;
@@ -222,6 +223,16 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
         return Err(format!("{tried} attempts to connect to {} were in vain, and no more", address.text));
     }
     Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, was_reached }))
+}
+
+/// The listening socket of this machine that an address reaches, where connections wait in its queue: it is there, and full.
+fn full_queue<'a>(view: &View<'a>, address: &Address<'_>, span: Span) -> Option<&'a str> {
+    let set: &'a SeriesSet = view.set;
+    let service = local_service(set, address).map(Address::of);
+    let is_it = |row: &str| address.reaches(&Address::of(row)) || service == Some(Address::of(row));
+    let queued =
+        |row: &str| set.get("listener.queue", row).and_then(|s| s.max(span)).is_some_and(|n| n >= LEAST);
+    set.each("listener.queue").map(|(row, _)| row).find(|row| is_it(row) && queued(row))
 }
 
 /// What it is compared with: the baseline, or what is known before where the machine had no quiet time.

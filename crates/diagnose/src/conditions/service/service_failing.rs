@@ -117,7 +117,7 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// Whether more requests than usual end so; an error says that some did and why they do not count.
-fn failing<'a>(view: &View<'_>, row: &'a str, end: End) -> Result<Option<Failing<'a>>, String> {
+fn failing<'a>(view: &View<'a>, row: &'a str, end: End) -> Result<Option<Failing<'a>>, String> {
     let Some((ended, answered)) = end.of(view.set, row, view.window) else { return Ok(None) };
     let usual = match view.baseline {
         Some(baseline) => end.of(view.base_set, row, baseline),
@@ -152,7 +152,7 @@ fn failing<'a>(view: &View<'_>, row: &'a str, end: End) -> Result<Option<Failing
     Ok(Some(Failing { row, end, run, failed, asked, before }))
 }
 
-fn finding(view: &View<'_>, failing: &Failing<'_>) -> Finding {
+fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
     let (row, span) = (failing.row, failing.run.span());
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
@@ -169,6 +169,8 @@ fn finding(view: &View<'_>, failing: &Failing<'_>) -> Finding {
     };
     finding.statement = format!("{what} ({} before)", words::percent(failing.before));
     finding.prove_nonzero(view, METRICS, row, span);
+    let walk = services::walk(view, row, span, 1.0);
+    finding.despite = services::despite(view, &walk, span);
     finding.confidence = 0.9;
     finding
 }

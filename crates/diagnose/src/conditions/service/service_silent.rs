@@ -54,6 +54,8 @@ const QUEUED: f64 = 3.0;
 const QUEUED_ALONE: f64 = 8.0;
 /// Of a CPU: a process that works takes more.
 const ASLEEP: f64 = 0.1;
+/// Of a task's time: one of its threads that hangs in the kernel does so all the time.
+const BLOCKED: f64 = 0.5;
 /// Of a second: who reads or writes as much works.
 const MOVES_BYTES_S: f64 = 1e5;
 
@@ -145,7 +147,7 @@ fn sleeps(view: &View<'_>, row: &str, run: &Run) -> Result<f64, String> {
     Ok(used)
 }
 
-fn finding(view: &View<'_>, silent: &Silent<'_>) -> Finding {
+fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
     let (row, span) = (silent.row, silent.run.span());
     let servers = Servers::of(view, row);
     let mut finding = view.finding(&silent.run);
@@ -155,11 +157,12 @@ fn finding(view: &View<'_>, silent: &Silent<'_>) -> Finding {
     finding.culprit.pid = servers.pid;
     let open = view.set.get("service.open", row).and_then(|s| s.max(span)).filter(|open| *open >= 1.0);
     let waits: Vec<String> =
-        [(open, "requests waited"), (Some(silent.queue), "connections waited to be accepted")]
+        [(open, "requests"), (Some(silent.queue), "connections that it had not accepted")]
             .into_iter()
             .filter_map(|(n, what)| Some(format!("{} {what}", words::count(n.filter(|n| *n >= 1.0)?))))
             .collect();
-    let waits = waits.iter().fold(String::new(), |all, one| format!("{all} and {one}"));
+    let waits =
+        if waits.is_empty() { String::new() } else { format!(", with {} waiting", waits.join(" and ")) };
     finding.statement = format!(
         "{} answered nothing for {} while its processes slept{waits}",
         services::name(&servers, row),
@@ -170,6 +173,11 @@ fn finding(view: &View<'_>, silent: &Silent<'_>) -> Finding {
         words::percent(silent.used)
     ));
     finding.client_wait_s = Some(silent.waited_s);
+    let walk = services::walk(view, row, span, silent.waited_s / silent.run.seconds().max(1.0));
+    finding.despite = services::despite(view, &walk, span);
+    if servers.blocked(view.set, span).unwrap_or(0.0) < BLOCKED {
+        finding.despite.push("hung-task");
+    }
     finding.prove(view, &["service.requests", "service.wait_time", "service.open"], row, span);
     finding.prove(view, &["listener.queue", "listener.backlog"], row, span);
     finding.confidence = 0.95;

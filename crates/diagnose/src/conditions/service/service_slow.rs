@@ -61,10 +61,6 @@ const KERNEL: &[&str] =
     &["disk-saturated", "dirty-writeback-stall", "io-throttled", "hung-task", "mmap-lock-contention"];
 /// Only if it waits for memory.
 const MEMORY: &[&str] = &["major-faults", "direct-reclaim", "compaction-stall"];
-/// Only if it waits for somebody elsewhere.
-const ELSEWHERE: &[&str] =
-    &["dependency-slow", "dependency-unreachable", "worker-pool-exhausted", "retransmit-storm"];
-
 /// A service that is slow.
 struct Found<'a> {
     row: &'a str,
@@ -166,9 +162,8 @@ fn statement(name: &str, slow: &Slow) -> String {
 
 /// What the processes waited for, and which causes that leaves.
 fn judge(view: &View<'_>, finding: &mut Finding, passed: &[Servers<'_, '_>], walk: &Walk<'_>, span: Span) {
-    if walk.elsewhere.is_empty() {
-        finding.despite.extend(ELSEWHERE);
-    } else {
+    finding.despite.extend(services::despite(view, walk, span));
+    if !walk.elsewhere.is_empty() {
         let list: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
         finding.remarks.push(format!("its processes wait for {}", list.join(", ")));
     }
@@ -199,11 +194,12 @@ fn judge(view: &View<'_>, finding: &mut Finding, passed: &[Servers<'_, '_>], wal
             finding.despite.extend(MEMORY);
         }
     }
+    let earlier = view.baseline.map(|_| format!(" ({} before)", words::percent(before("task.cpu_time"))));
     finding.remarks.push(format!(
-        "its processes took {} of a CPU ({} before), and of a task's time they waited {} for a CPU and {} in \
+        "its processes took {} of a CPU{}, and of a task's time they waited {} for a CPU and {} in \
          uninterruptible sleep",
         words::percent(used),
-        words::percent(before("task.cpu_time")),
+        earlier.unwrap_or_default(),
         words::percent(delayed),
         words::percent(blocked)
     ));

@@ -114,6 +114,7 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
         row,
         span,
     );
+    finding.despite = services::despite(view, &walk, span);
     finding.confidence = if targets.is_empty() { 0.7 } else { 0.9 };
     Ok(finding)
 }
