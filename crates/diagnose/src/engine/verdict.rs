@@ -444,6 +444,9 @@ fn incident(
 /// What makes a service slow explains most of what its clients waited, however little it cost the machine.
 const OF_CLIENTS: f64 = 0.8;
 
+/// Of the conditions of services those that say most, first.
+const SAYS_MOST: [&str; 2] = ["service-slow", "service-silent"];
+
 /// What clients of services noticed of an incident.
 struct Services<'a> {
     /// Those that follow from one of its roots, that brought one about, or that are the incident.
@@ -482,12 +485,10 @@ impl<'a> Services<'a> {
         if first.condition.stands_alone {
             return format!("{cause}; the cause was not found");
         }
-        // How late answers came says more than how many there were.
-        let loudest = self.list.iter().max_by(|a, b| {
-            let of = |a: &Active| a.finding.client_wait_s.unwrap_or(-1.0);
-            of(a).total_cmp(&of(b))
-        });
-        match loudest {
+        // How late answers came says more than that none did, and that more than how many there were.
+        let position =
+            |a: &Active| SAYS_MOST.iter().position(|id| *id == a.condition.id).unwrap_or(SAYS_MOST.len());
+        match self.list.iter().min_by_key(|a| position(a)) {
             Some(service) => format!("{}: {cause}", service.finding.statement),
             None => cause.clone(),
         }

@@ -274,9 +274,7 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
         )
     };
     finding.remarks.push(format!("who calls it is a victim: {callers}"));
-    if vain.is_refused
-        && let Some(service) = local_service(view.set, &address)
-    {
+    if let Some(service) = local_service(view.set, &address) {
         let comm = view.set.text("service.comm", service).and_then(|t| t.last());
         finding.culprit.process = comm.map(str::to_owned);
         finding.remarks.extend(comm.map(|comm| format!("{comm} served there on this machine")));

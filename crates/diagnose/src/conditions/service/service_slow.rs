@@ -38,7 +38,7 @@ pub const CONDITION: Condition = Condition {
         can_be_steady: true,
     })],
     observe,
-    causes: &[within("service-failing", "clients give up what is late")],
+    causes: &[explains("service-failing", "clients give up what is late")],
     remedies_of: remedies,
     next_of: next,
     source: include_str!("service_slow.rs"),
