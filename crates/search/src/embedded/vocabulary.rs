@@ -1,0 +1,181 @@
+//! The words of the index and the contents that have each, read from the pages of FTS5.
+//!
+//! FTS5 itself takes ten times as long: it goes through SQL for each word and for each content. What a page looks like is a part of
+//! the format of the file (`fts5_index.c` describes it); with `detail = none` it is simple:
+//!
+//! ```text
+//! page      0, 0, where `places` begins (2 bytes); rows of the last word of the page before; words; places
+//! word      bytes that it shares with the word before (not the first of a page), bytes of the rest, the rest; rows
+//! rows      each as the difference to the one before, the first of a page whole
+//! places    where each word begins, as the difference to the one before
+//! ```
+//!
+//! Rows that are deleted are in it until pages are merged: no state has such a content.
+
+use std::ops::RangeInclusive;
+
+use rusqlite::{Connection, Result};
+
+/// What every word begins with: other indexes of FTS5 have other letters.
+const MAIN: u8 = b'0';
+
+/// The pages of a range in the order of words, of one segment after the other. `word_idx` has what pages begin with: what the first
+/// one with words from `?1` on begins with is the last that is not behind. The rows of the last word may end in the page behind.
+/// Pages that were merged away are still listed, those that only have the rows of one word are not. Above 36 bits of the number of
+/// a page is that of its segment.
+const PAGES: &str = "WITH RECURSIVE segment(id) AS (SELECT min(segid) FROM word_idx UNION ALL \
+       SELECT (SELECT min(segid) FROM word_idx WHERE segid > id) FROM segment WHERE id IS NOT NULL) \
+     SELECT segment.id, page.block FROM segment JOIN word_data page ON page.id BETWEEN (segment.id << 37) + \
+       (SELECT pgno >> 1 FROM word_idx WHERE segid = segment.id AND term <= ?1 ORDER BY term DESC LIMIT 1) \
+     AND (segment.id << 37) + ifnull( \
+       (SELECT pgno >> 1 FROM word_idx WHERE segid = segment.id AND term > ?2 ORDER BY term LIMIT 1), (1 << 36) - 1) \
+     ORDER BY segment.id, page.id";
+
+/// Calls `take` with every content that has a word of a range that passes a test, in order for each word and segment.
+pub(super) fn having(
+    db: &Connection,
+    range: RangeInclusive<&str>,
+    mut passes: impl FnMut(&str) -> bool,
+    mut take: impl FnMut(i64),
+) -> Result<()> {
+    let key = |word: &str| [&[MAIN], word.as_bytes()].concat();
+    let mut pages = db.prepare_cached(PAGES)?;
+    let mut pages = pages.query((key(range.start()), key(range.end())))?;
+    let mut passes = |key: &[u8]| match key.split_first() {
+        Some((&MAIN, word)) => {
+            std::str::from_utf8(word).is_ok_and(|word| range.contains(&word) && passes(word))
+        }
+        _ => false,
+    };
+    let (mut key, mut segment, mut passed) = (Vec::new(), 0, false);
+    while let Some(row) = pages.next()? {
+        let of: i64 = row.get(0)?;
+        passed &= segment == of;
+        segment = of;
+        // Of a damaged page, what is whole is read.
+        let _ = read(row.get_ref(1)?.as_blob()?, &mut key, &mut passed, &mut passes, &mut take);
+    }
+    Ok(())
+}
+
+/// Reads a page. `passed` says whether the last word before passed.
+fn read(
+    page: &[u8],
+    key: &mut Vec<u8>,
+    passed: &mut bool,
+    passes: &mut impl FnMut(&[u8]) -> bool,
+    take: &mut impl FnMut(i64),
+) -> Option<()> {
+    let end = usize::from(u16::from_be_bytes(*page.get(2..)?.first_chunk()?));
+    let (page, mut places) = page.split_at_checked(end)?;
+    let (mut at, mut place) = (4, 0);
+    key.clear();
+    loop {
+        let is_last = places.is_empty();
+        place = if is_last { end } else { place + usize::try_from(varint(&mut places)?).ok()? };
+        if *passed {
+            rows(page.get(at..place)?, take)?;
+        }
+        if is_last {
+            return Some(());
+        }
+        let mut word = page.get(place..)?;
+        let shared = if key.is_empty() { 0 } else { varint(&mut word)? };
+        let own = usize::try_from(varint(&mut word)?).ok()?;
+        key.truncate(usize::try_from(shared).ok()?);
+        let (own, behind) = word.split_at_checked(own)?;
+        key.extend_from_slice(own);
+        at = end - behind.len();
+        *passed = passes(key);
+    }
+}
+
+fn rows(mut from: &[u8], take: &mut impl FnMut(i64)) -> Option<()> {
+    let mut row = 0_u64;
+    while !from.is_empty() {
+        let more = varint(&mut from)?;
+        // A zero says something of the row before that does not happen here.
+        if more > 0 {
+            row = row.checked_add(more)?;
+            take(row.cast_signed());
+        }
+    }
+    Some(())
+}
+
+/// A number as SQLite writes it: seven bits in a byte, the first ones first. One of nine bytes is larger than any here.
+fn varint(from: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for _ in 0..8 {
+        let (byte, rest) = from.split_first()?;
+        *from = rest;
+        number = number << 7 | u64::from(byte & 0x7f);
+        if *byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::embedded::database;
+
+    #[test]
+    fn it_reads_what_fts5_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = database::open_to_write(dir.path(), &mut Vec::new()).unwrap();
+        db.execute("CREATE VIRTUAL TABLE temp.word_in USING fts5vocab(main, word, instance)", []).unwrap();
+        let check = |deleted: i64| {
+            for (low, high, odd) in [
+                ("", "\u{10ffff}", false),
+                ("", "\u{10ffff}", true),
+                ("word2", "word29", false),
+                ("a", "word1", false),
+                ("common", "common", false),
+                ("word777", "x", true),
+                ("é", "東", false),
+                ("x", "y", false),
+            ] {
+                let passes = |word: &str| !odd || word.ends_with('7');
+                let mut all =
+                    db.prepare_cached("SELECT term, doc FROM word_in WHERE term >= ? AND term <= ?").unwrap();
+                let mut rows = all.query([low, high]).unwrap();
+                let mut wanted = BTreeSet::new();
+                while let Some(row) = rows.next().unwrap() {
+                    if passes(row.get_ref(0).unwrap().as_str().unwrap()) {
+                        wanted.insert(row.get::<_, i64>(1).unwrap());
+                    }
+                }
+                let mut found = BTreeSet::new();
+                having(&db, low..=high, passes, |content| {
+                    found.insert(content);
+                })
+                .unwrap();
+                found.retain(|content| *content > deleted);
+                assert!(found == wanted, "{low} {high}: {} {}", found.len(), wanted.len());
+            }
+        };
+        // As many as have the word `common` on several pages.
+        for content in 1..6_000_i64 {
+            let text: Vec<String> = (0..if content < 300 { 60 } else { 2 })
+                .map(|n| format!("word{}", (content * 60 + n) * 7919 % 30_000))
+                .collect();
+            let text = format!("{} common é東 {}", text.join(" "), "long".repeat(content as usize % 90));
+            db.execute("INSERT INTO word (rowid, text) VALUES (?, ?)", (content, text)).unwrap();
+            if content % 50 == 49 && content < 300 {
+                check(0);
+                db.execute("INSERT INTO word (word, rank) VALUES ('merge', 3)", []).unwrap();
+                check(0);
+            }
+        }
+        check(0);
+        db.execute("DELETE FROM word WHERE rowid < 3", []).unwrap();
+        check(2);
+        db.execute("INSERT INTO word (word) VALUES ('optimize')", []).unwrap();
+        check(2);
+    }
+}
