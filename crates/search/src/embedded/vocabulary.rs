@@ -19,17 +19,16 @@ use rusqlite::{Connection, Result};
 /// What every word begins with: other indexes of FTS5 have other letters.
 const MAIN: u8 = b'0';
 
-/// The pages of a range in the order of words, of one segment after the other. `word_idx` has what pages begin with: what the first
-/// one with words from `?1` on begins with is the last that is not behind. The rows of the last word may end in the page behind.
-/// Pages that were merged away are still listed, those that only have the rows of one word are not. Above 36 bits of the number of
-/// a page is that of its segment.
-const PAGES: &str = "WITH RECURSIVE segment(id) AS (SELECT min(segid) FROM word_idx UNION ALL \
-       SELECT (SELECT min(segid) FROM word_idx WHERE segid > id) FROM segment WHERE id IS NOT NULL) \
-     SELECT segment.id, page.block FROM segment JOIN word_data page ON page.id BETWEEN (segment.id << 37) + \
-       (SELECT pgno >> 1 FROM word_idx WHERE segid = segment.id AND term <= ?1 ORDER BY term DESC LIMIT 1) \
-     AND (segment.id << 37) + ifnull( \
-       (SELECT pgno >> 1 FROM word_idx WHERE segid = segment.id AND term > ?2 ORDER BY term LIMIT 1), (1 << 36) - 1) \
-     ORDER BY segment.id, page.id";
+/// The segment behind another one.
+const SEGMENT: &str = "SELECT min(segid) FROM word_idx WHERE segid > ?";
+/// The pages of a segment that may have words from `?2` to `?3`. `word_idx` has what pages begin with: words from `?2` on are from
+/// the last page on that does not begin behind it. The rows of the last word may end in the page that does begin behind `?3`. Pages that
+/// were merged away are still listed, those that only have rows are not. Above 36 bits of the number of a page is that of its segment.
+const PAGES: &str = "SELECT block FROM word_data WHERE id BETWEEN (?1 << 37) + \
+       (SELECT pgno >> 1 FROM word_idx WHERE segid = ?1 AND term <= ?2 ORDER BY term DESC LIMIT 1) \
+     AND (?1 << 37) + ifnull( \
+       (SELECT pgno >> 1 FROM word_idx WHERE segid = ?1 AND term > ?3 ORDER BY term LIMIT 1), (1 << 36) - 1) \
+     ORDER BY id";
 
 /// Calls `take` with every content that has a word of a range that passes a test, in order for each word and segment.
 pub(super) fn having(
@@ -39,21 +38,23 @@ pub(super) fn having(
     mut take: impl FnMut(i64),
 ) -> Result<()> {
     let key = |word: &str| [&[MAIN], word.as_bytes()].concat();
-    let mut pages = db.prepare_cached(PAGES)?;
-    let mut pages = pages.query((key(range.start()), key(range.end())))?;
+    let (low, high) = (key(range.start()), key(range.end()));
     let mut passes = |key: &[u8]| match key.split_first() {
         Some((&MAIN, word)) => {
             std::str::from_utf8(word).is_ok_and(|word| range.contains(&word) && passes(word))
         }
         _ => false,
     };
-    let (mut key, mut segment, mut passed) = (Vec::new(), 0, false);
-    while let Some(row) = pages.next()? {
-        let of: i64 = row.get(0)?;
-        passed &= segment == of;
-        segment = of;
-        // Of a damaged page, what is whole is read.
-        let _ = read(row.get_ref(1)?.as_blob()?, &mut key, &mut passed, &mut passes, &mut take);
+    let (mut segments, mut pages) = (db.prepare_cached(SEGMENT)?, db.prepare_cached(PAGES)?);
+    let (mut key, mut segment) = (Vec::new(), 0);
+    while let Some(next) = segments.query_row([segment], |row| row.get::<_, Option<i64>>(0))? {
+        segment = next;
+        let mut passed = false;
+        let mut pages = pages.query((segment, &low, &high))?;
+        while let Some(page) = pages.next()? {
+            // Of a damaged page, what is whole is read.
+            let _ = read(page.get_ref(0)?.as_blob()?, &mut key, &mut passed, &mut passes, &mut take);
+        }
     }
     Ok(())
 }
@@ -160,6 +161,7 @@ mod tests {
             }
         };
         // As many as have the word `common` on several pages.
+        db.execute_batch("BEGIN").unwrap();
         for content in 1..6_000_i64 {
             let text: Vec<String> = (0..if content < 300 { 60 } else { 2 })
                 .map(|n| format!("word{}", (content * 60 + n) * 7919 % 30_000))
@@ -167,11 +169,13 @@ mod tests {
             let text = format!("{} common é東 {}", text.join(" "), "long".repeat(content as usize % 90));
             db.execute("INSERT INTO word (rowid, text) VALUES (?, ?)", (content, text)).unwrap();
             if content % 50 == 49 && content < 300 {
+                db.execute_batch("COMMIT; BEGIN").unwrap();
                 check(0);
                 db.execute("INSERT INTO word (word, rank) VALUES ('merge', 3)", []).unwrap();
                 check(0);
             }
         }
+        db.execute_batch("COMMIT").unwrap();
         check(0);
         db.execute("DELETE FROM word WHERE rowid < 3", []).unwrap();
         check(2);
