@@ -8,7 +8,6 @@
 //! Each test of one field is a statement, or a look at the words; sets are put together here. What a test costs for each state is asked last, of
 //! those states only that are left.
 
-use std::collections::HashSet;
 use std::ops::{RangeBounds, RangeInclusive};
 
 use rusqlite::functions::{Context, FunctionFlags};
@@ -17,7 +16,7 @@ use rusqlite::{Connection, Result, Row, params_from_iter};
 
 use super::content::{Packed, Texts};
 use super::phrase::Phrase;
-use super::states::{Bits, Reader, States};
+use super::states::{Bits, Reader, State, States};
 use super::vocabulary;
 use crate::document::Flag;
 use crate::fields::{self, Side};
@@ -129,8 +128,10 @@ impl Condition<'_> {
             "host" | "filename" => {
                 let table = if field == "host" { "host" } else { "file" };
                 let sql = format!("SELECT id FROM {table} WHERE {}", test.of("name", leaf));
-                let ids: HashSet<i64> = self.ids(&sql, &mut test)?.into_iter().collect();
-                Ok(self.states.those(|s| ids.contains(if field == "host" { &s.host } else { &s.file })))
+                let mut ids = self.ids(&sql, &mut test)?;
+                ids.sort_unstable();
+                let of = |s: &State| if field == "host" { s.host } else { s.file };
+                Ok(self.states.those(|state| ids.binary_search(&of(state)).is_ok()))
             }
             "hash" => {
                 let sql = format!("SELECT id FROM content WHERE {}", test.of_hash(leaf));

@@ -203,10 +203,10 @@ mod tests {
             states.add(content, &mut place, &mut bits);
             let wanted: Vec<usize> = (0..11).filter(|at| contents[*at] == content).collect();
             assert_eq!(bits.ones().collect::<Vec<_>>(), wanted, "{content} from {from}");
-            for at in 0..11 {
+            for (at, of) in contents.iter().enumerate() {
                 let (mut bits, mut place) = (states.none(), from);
                 states.add_one(content, 100 + at as i64, &mut place, &mut bits);
-                assert_eq!(bits.ones().next(), (contents[at] == content).then_some(at));
+                assert_eq!(bits.ones().next(), (*of == content).then_some(at));
             }
         }
     }
