@@ -14,7 +14,7 @@
 
 use std::ops::RangeInclusive;
 
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, Error, Result, ffi};
 
 /// What every word begins with: other indexes of FTS5 have other letters.
 const MAIN: u8 = b'0';
@@ -52,11 +52,16 @@ pub(super) fn having(
         let mut passed = false;
         let mut pages = pages.query((segment, &low, &high))?;
         while let Some(page) = pages.next()? {
-            // Of a damaged page, what is whole is read.
-            let _ = read(page.get_ref(0)?.as_blob()?, &mut key, &mut passed, &mut passes, &mut take);
+            read(page.get_ref(0)?.as_blob()?, &mut key, &mut passed, &mut passes, &mut take)
+                .ok_or_else(damaged)?;
         }
     }
     Ok(())
+}
+
+fn damaged() -> Error {
+    let what = "a page of words is damaged".to_owned();
+    Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(what))
 }
 
 /// Reads a page. `passed` says whether the last word before passed.
