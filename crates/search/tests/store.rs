@@ -154,7 +154,7 @@ fn people_can_read_it() {
     assert_eq!(history[1][3..5], ["-", "1"]);
     let setting = sql(dir.path(), "SELECT name, value, until FROM setting");
     assert_eq!(setting, [["sysctl.vm.swappiness", "60", "1970-01-02T06:00:00Z"]]);
-    let words = sql(dir.path(), "SELECT DISTINCT term FROM word_in");
+    let words = sql(dir.path(), "SELECT term FROM words");
     assert_eq!(words.concat(), ["ext4", "quoted", "word"]);
 }
 
@@ -274,7 +274,7 @@ fn days_that_are_not_kept_go_with_what_only_they_need() {
     assert_eq!(texts(dir.path(), 3 * DAY), BTreeMap::from(last));
     let left = ["host", "file", "state", "content", "fact"].map(|table| count(dir.path(), table));
     assert_eq!(left, [1, 2, 3, 3, 1]);
-    let words = sql(dir.path(), "SELECT DISTINCT term FROM word_in");
+    let words = sql(dir.path(), "SELECT term FROM words");
     assert_eq!(words.concat(), ["newer", "newest", "steady"]);
     assert_eq!(sql(dir.path(), "SELECT day FROM day").concat(), ["3"]);
     // What went may come back, under another id.

@@ -1,22 +1,23 @@
-//! A query as an SQL expression over one state.
+//! A query as a set of states.
 //!
 //! ```text
-//! +content:ext4 -host:web1     s.content IN (SELECT rowid FROM word WHERE word MATCH '"ext4"')
-//!                              AND (s.host IN (SELECT id FROM host WHERE name = 'web1')) IS NOT TRUE
+//! +content:ext4 -host:web1     of contents with the word `ext4`,
+//!                              without those of SELECT id FROM host WHERE name = 'web1'
 //! ```
 //!
-//! What SQL cannot test (patterns, phrases) is a function: its first argument says which test of the query it is. A pattern of words
-//! becomes the words that it takes.
+//! Each test of one field is a statement, or a look at the words; sets are put together here. What a test costs for each state is asked last, of
+//! those states only that are left.
 
-use std::cell::RefCell;
-use std::ops::RangeBounds;
+use std::ops::{RangeBounds, RangeInclusive};
 
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::types::Value;
-use rusqlite::{Connection, Result};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Result, Row, params_from_iter};
 
 use super::content::{Packed, Texts};
 use super::phrase::Phrase;
+use super::states::{Bits, Reader, State, States};
+use super::vocabulary;
 use crate::document::Flag;
 use crate::fields::{self, Side};
 use crate::query::matcher::Matcher;
@@ -26,25 +27,22 @@ use crate::query::{Bound, Leaf, Set};
 const NS_PER_MS: i64 = 1_000_000;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
-/// Words that a pattern becomes at most; of more, each word of each content is tested.
-const WORDS_MAX: usize = 1_000;
+/// Of so many states, one that is asked for alone costs as much as all of them in turn.
+const STATES_PER_QUESTION: usize = 8;
 
-/// An SQL expression under construction: its values, and the arguments of its functions.
+/// The states that are asked.
 pub(super) struct Condition<'a> {
-    db: &'a Connection,
-    pub values: Vec<Value>,
-    patterns: Vec<Matcher>,
-    names: Vec<String>,
-    phrases: Vec<Phrase>,
+    pub reader: &'a Reader,
+    pub states: &'a States,
+    /// The day on which they are asked: the field `day`.
+    pub day: i32,
 }
 
-/// The state that is asked, as SQL calls it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct StateRow<'a> {
-    /// The name of the row of `state`.
-    pub state: &'a str,
-    /// Its day.
-    pub day: &'a str,
+/// A test of one field as SQL: its values, and the pattern that its function `takes` is.
+#[derive(Default)]
+struct Test {
+    values: Vec<Value>,
+    pattern: Option<Matcher>,
 }
 
 /// Whether a field is one of contents. One that nobody has is looked for there, and not found.
@@ -52,84 +50,249 @@ pub(super) fn of_content(field: &str) -> bool {
     fields::field(field).is_none_or(|f| f.side == Side::Content)
 }
 
-/// The expression that has the value of a field of a state.
-pub(super) fn column(field: &str, asked: StateRow<'_>) -> Option<String> {
-    let StateRow { state: s, day } = asked;
+/// The expression that has the value of a field of the state `s`.
+pub(super) fn column(field: &str, day: &str) -> Option<String> {
     Some(match field {
-        "host" => format!("(SELECT name FROM host WHERE id = {s}.host)"),
-        "filename" => format!("(SELECT name FROM file WHERE id = {s}.file)"),
-        "size" | "uid" | "gid" | "user" | "inode" => format!("{s}.{field}"),
-        "group" => format!("{s}.\"group\""),
-        "mode" => format!("iif({s}.mode IS NULL, NULL, printf('%04o', {s}.mode))"),
-        "mtime" => format!("{s}.mtime_ns"),
-        "ctime" => format!("{s}.ctime_ns"),
-        "time" => format!("{s}.since_ns"),
+        "host" => "(SELECT name FROM host WHERE id = s.host)".to_owned(),
+        "filename" => "(SELECT name FROM file WHERE id = s.file)".to_owned(),
+        "kind" => "(SELECT kind FROM content WHERE id = s.content)".to_owned(),
+        "size" | "uid" | "gid" | "user" | "inode" => format!("s.{field}"),
+        "group" => "s.\"group\"".to_owned(),
+        "mode" => "iif(s.mode IS NULL, NULL, printf('%04o', s.mode))".to_owned(),
+        "mtime" => "s.mtime_ns".to_owned(),
+        "ctime" => "s.ctime_ns".to_owned(),
+        "time" => "s.since_ns".to_owned(),
         "day" => format!("({day}) * {NS_PER_DAY}"),
         _ => return None,
     })
 }
 
-impl<'a> Condition<'a> {
-    pub(super) fn new(db: &'a Connection) -> Self {
-        Self { db, values: Vec::new(), patterns: Vec::new(), names: Vec::new(), phrases: Vec::new() }
+/// Whether the day on which a state is asked matters.
+pub(super) fn asks_day(set: &Set) -> bool {
+    match set {
+        Set::And(sets) | Set::Or(sets) => sets.iter().any(asks_day),
+        Set::Not(set) => asks_day(set),
+        Set::Leaf { field, .. } => field == "day",
+        Set::All | Set::Nothing => false,
+    }
+}
+
+/// What is asked first is the smaller.
+fn cost(set: &Set) -> u8 {
+    match set {
+        Set::And(sets) | Set::Or(sets) => sets.iter().map(cost).max().unwrap_or(0),
+        Set::Not(set) => cost(set),
+        Set::Leaf { leaf: Leaf::Phrase { .. }, .. } => 2,
+        Set::Leaf { field, .. } => {
+            u8::from(!matches!(&**field, "host" | "filename") && column(field, "").is_some())
+        }
+        Set::All | Set::Nothing => 0,
+    }
+}
+
+fn in_order(sets: &[Set]) -> Vec<&Set> {
+    let mut sets: Vec<&Set> = sets.iter().collect();
+    sets.sort_by_key(|set| cost(set));
+    sets
+}
+
+impl Condition<'_> {
+    /// The states of a set, of those within another one: others mean nothing.
+    pub(super) fn set(&self, set: &Set, within: &Bits) -> Result<Bits> {
+        Ok(match set {
+            Set::All => within.clone(),
+            Set::Nothing => self.states.none(),
+            Set::And(sets) => {
+                let mut left = within.clone();
+                for set in in_order(sets) {
+                    left.and(&self.set(set, &left)?);
+                }
+                left
+            }
+            Set::Or(sets) => {
+                let mut found = self.states.none();
+                for set in in_order(sets) {
+                    found.or(&self.set(set, &within.without(&found))?);
+                }
+                found
+            }
+            Set::Not(set) => within.without(&self.set(set, within)?),
+            Set::Leaf { field, leaf } => self.leaf(field, leaf, within)?,
+        })
     }
 
+    fn leaf(&self, field: &str, leaf: &Leaf, within: &Bits) -> Result<Bits> {
+        let mut test = Test::default();
+        match field {
+            fields::DEFAULT => self.words(leaf, within),
+            "host" | "filename" => {
+                let table = if field == "host" { "host" } else { "file" };
+                let sql = format!("SELECT id FROM {table} WHERE {}", test.of("name", leaf));
+                let mut ids = self.ids(&sql, &mut test)?;
+                ids.sort_unstable();
+                let of = |s: &State| if field == "host" { s.host } else { s.file };
+                Ok(self.states.those(|state| ids.binary_search(&of(state)).is_ok()))
+            }
+            "hash" => {
+                let sql = format!("SELECT id FROM content WHERE {}", test.of_hash(leaf));
+                Ok(self.contents(self.ids(&sql, &mut test)?))
+            }
+            "flags" => {
+                let mut found = self.facts(field, leaf)?;
+                let gone = test.of(&format!("'{}'", Flag::Gone), leaf);
+                found.or(&self.rows(&format!("s.gone AND {gone}"), &mut test, within)?);
+                Ok(found)
+            }
+            _ => match column(field, &self.day.to_string()) {
+                Some(column) => {
+                    let sql = test.of(&column, leaf);
+                    self.rows(&sql, &mut test, within)
+                }
+                None if of_content(field) => self.facts(field, leaf),
+                None => Ok(self.states.none()),
+            },
+        }
+    }
+
+    fn contents(&self, contents: impl IntoIterator<Item = i64>) -> Bits {
+        let (mut found, mut place) = (self.states.none(), 0);
+        contents.into_iter().for_each(|content| self.states.add(content, &mut place, &mut found));
+        found
+    }
+
+    fn ids(&self, sql: &str, test: &mut Test) -> Result<Vec<i64>> {
+        test.install(&self.reader.db)?;
+        let mut statement = self.reader.db.prepare(sql)?;
+        statement.query_map(params_from_iter(&test.values), |row| row.get(0))?.collect()
+    }
+
+    /// States by what their own row says.
+    fn rows(&self, sql: &str, test: &mut Test, within: &Bits) -> Result<Bits> {
+        test.install(&self.reader.db)?;
+        let (mut found, mut place) = (self.states.none(), 0);
+        let db = &self.reader.db;
+        if within.count() > self.states.list.len() / STATES_PER_QUESTION {
+            let mut statement = db.prepare(&format!("SELECT s.content, s.id FROM state s WHERE {sql}"))?;
+            let mut rows = statement.query(params_from_iter(&test.values))?;
+            while let Some(row) = rows.next()? {
+                self.states.add_one(row.get(0)?, row.get(1)?, &mut place, &mut found);
+            }
+            return Ok(found);
+        }
+        let id = test.values.len() + 1;
+        let mut statement = db.prepare(&format!("SELECT 1 FROM state s WHERE s.id = ?{id} AND {sql}"))?;
+        for (number, value) in (1..).zip(&test.values) {
+            statement.raw_bind_parameter(number, value)?;
+        }
+        for (at, state) in within.ones().zip(self.states.of(within)) {
+            statement.raw_bind_parameter(id, state.id)?;
+            if statement.raw_query().next()?.is_some() {
+                found.set(at);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Contents by a value of a field. One with a star is all that fit, of the families whose names only the contents know.
+    fn facts(&self, field: &str, leaf: &Leaf) -> Result<Bits> {
+        let mut names = Test::default();
+        let name = match field.split_once('*') {
+            Some((head, _)) => names.beginning("name", head),
+            None => format!("name = {}", names.value(field.to_owned())),
+        };
+        let mut statement = self.reader.db.prepare(&format!("SELECT id, name FROM field WHERE {name}"))?;
+        let mut rows = statement.query(params_from_iter(&names.values))?;
+        let mut fields: Vec<String> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let name = row.get_ref(1)?.as_str()?;
+            let of_family = || fields::field(name).is_some_and(|f| f.name.ends_with('*'));
+            if !field.contains('*') || (fits(field, name) && of_family()) {
+                fields.push(row.get::<_, i64>(0)?.to_string());
+            }
+        }
+        let mut test = Test::default();
+        let sql = format!(
+            "SELECT content FROM has WHERE fact IN (SELECT id FROM fact WHERE field IN ({}) AND {})",
+            fields.join(","),
+            test.of("value", leaf)
+        );
+        Ok(self.contents(self.ids(&sql, &mut test)?))
+    }
+
+    /// The contents whose texts have words.
+    fn words(&self, leaf: &Leaf, within: &Bits) -> Result<Bits> {
+        let text = |bound: &Bound<String>, open: &str| match bound {
+            Bound::Included(text) | Bound::Excluded(text) => text.clone(),
+            Bound::Unbounded => open.to_owned(),
+        };
+        match leaf {
+            Leaf::Exists => {
+                let all = "SELECT id FROM content WHERE hash IS NOT NULL";
+                Ok(self.contents(self.ids(all, &mut Test::default())?))
+            }
+            Leaf::Term(word) => self.having(word..=word, |_| true),
+            Leaf::Phrase { words, slop } => self.phrase(&Phrase::new(words, *slop), within),
+            Leaf::Between { low, high } => {
+                let range = (low.as_ref().map(String::as_str), high.as_ref().map(String::as_str));
+                let passes = |word: &str| RangeBounds::<str>::contains(&range, word);
+                self.having(&text(low, "")..=&text(high, &char::MAX.to_string()), passes)
+            }
+            Leaf::Terms(pattern) => {
+                let head = pattern.literal();
+                self.having(head..=&format!("{head}{}", char::MAX), |word| pattern.takes(word))
+            }
+            Leaf::Number { .. } | Leaf::Time { .. } => Ok(self.states.none()),
+        }
+    }
+
+    /// The contents that have any word of a range that passes a test.
+    fn having(&self, words: RangeInclusive<&str>, passes: impl FnMut(&str) -> bool) -> Result<Bits> {
+        let (mut found, mut place) = (self.states.none(), 0);
+        vocabulary::having(&self.reader.db, words, passes, |content| {
+            self.states.add(content, &mut place, &mut found);
+        })?;
+        Ok(found)
+    }
+
+    /// The contents that have all words of a phrase, and have them beside each other.
+    fn phrase(&self, phrase: &Phrase, within: &Bits) -> Result<Bits> {
+        const TEXT: &str = "SELECT c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary \
+             FROM content c LEFT JOIN content b ON b.id = c.base WHERE c.id = ?";
+        let db = &self.reader.db;
+        let mut may = within.clone();
+        for word in phrase.words() {
+            may.and(&self.having(word..=word, |_| true)?);
+        }
+        let mut texts = self.reader.texts.borrow_mut();
+        let (mut found, mut place) = (self.states.none(), 0);
+        let contents = self.states.contents_of(&may);
+        if !contents.is_empty() {
+            know_all(db, &mut texts)?;
+        }
+        let mut statement = db.prepare_cached(TEXT)?;
+        let mut text = String::new();
+        for content in contents {
+            // A text that is damaged is not found; whoever asks for it is told.
+            let stands = statement.query_row([content], |row| {
+                let Some(own) = packed(row, 0)? else { return Ok(false) };
+                Ok(texts.read(own, packed(row, 3)?, &mut text).is_ok() && phrase.is_in(&mut text))
+            })?;
+            if stands {
+                self.states.add(content, &mut place, &mut found);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Test {
     /// Adds a value; gives how the expression calls it.
-    pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
+    fn value(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
     }
 
-    /// The expression of a set.
-    pub(super) fn set(&mut self, set: &Set, asked: StateRow<'_>) -> Result<String> {
-        Ok(match set {
-            Set::All => "TRUE".to_owned(),
-            Set::Nothing => "FALSE".to_owned(),
-            Set::And(sets) => self.all(sets, "AND", "TRUE", asked)?,
-            Set::Or(sets) => self.all(sets, "OR", "FALSE", asked)?,
-            // What a file does not have is not known to SQL, and is not what was asked for.
-            Set::Not(set) => format!("({}) IS NOT TRUE", self.set(set, asked)?),
-            Set::Leaf { field, leaf } => self.leaf(field, leaf, asked)?,
-        })
-    }
-
-    /// In halves: SQLite bounds how deep an expression may be.
-    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: StateRow<'_>) -> Result<String> {
-        match sets {
-            [] => Ok(none.to_owned()),
-            [one] => self.set(one, asked),
-            _ => {
-                let (left, right) = sets.split_at(sets.len() / 2);
-                let left = self.all(left, operator, none, asked)?;
-                Ok(format!("({left} {operator} {})", self.all(right, operator, none, asked)?))
-            }
-        }
-    }
-
-    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: StateRow<'_>) -> Result<String> {
-        let s = asked.state;
-        Ok(match field {
-            fields::DEFAULT => format!("{s}.content IN ({})", self.words(leaf)?),
-            "host" | "filename" => {
-                let table = if field == "host" { "host" } else { "file" };
-                format!("{s}.{table} IN (SELECT id FROM {table} WHERE {})", self.test("name", leaf))
-            }
-            // Most contents are files: a look at each is quicker than a list of them.
-            "kind" => self.test(&format!("(SELECT kind FROM content WHERE id = {s}.content)"), leaf),
-            "hash" => format!("{s}.content IN (SELECT id FROM content WHERE {})", self.hash(leaf)),
-            "flags" => {
-                let gone = self.test(&format!("'{}'", Flag::Gone), leaf);
-                format!("({} OR ({s}.gone AND {gone}))", self.facts(field, leaf, s))
-            }
-            _ if of_content(field) => self.facts(field, leaf, s),
-            _ => match column(field, asked) {
-                Some(column) => self.test(&column, leaf),
-                None => "FALSE".to_owned(),
-            },
-        })
-    }
-
-    fn hash(&mut self, leaf: &Leaf) -> String {
+    fn of_hash(&mut self, leaf: &Leaf) -> String {
         match leaf {
             Leaf::Term(hash) => {
                 let byte = |at| u8::from_str_radix(hash.get(at..at + 2)?, 16).ok();
@@ -139,100 +302,18 @@ impl<'a> Condition<'a> {
                 bytes.map_or_else(|| "FALSE".to_owned(), |bytes| format!("hash = {}", self.value(bytes)))
             }
             Leaf::Exists => "hash IS NOT NULL".to_owned(),
-            _ => format!("hash IS NOT NULL AND {}", self.test("lower(hex(hash))", leaf)),
+            _ => format!("hash IS NOT NULL AND {}", self.of("lower(hex(hash))", leaf)),
         }
-    }
-
-    /// Contents by a value of a field. One with a star is all that fit, of the families whose names only the contents know.
-    fn facts(&mut self, field: &str, leaf: &Leaf, s: &str) -> String {
-        let name = if field.contains('*') {
-            self.names.push(field.to_owned());
-            let head = field.split('*').next().unwrap_or_default().to_owned();
-            let within = self.beginning("name", &head);
-            format!("{within} AND names({}, name)", self.names.len() - 1)
-        } else {
-            format!("name = {}", self.value(field.to_owned()))
-        };
-        let test = self.test("value", leaf);
-        format!(
-            "{s}.content IN (SELECT content FROM has WHERE fact IN \
-             (SELECT id FROM fact WHERE field IN (SELECT id FROM field WHERE {name}) AND {test}))"
-        )
-    }
-
-    /// The contents whose texts have words.
-    fn words(&mut self, leaf: &Leaf) -> Result<String> {
-        Ok(match leaf {
-            Leaf::Exists => "SELECT id FROM content WHERE text IS NOT NULL".to_owned(),
-            Leaf::Phrase { words, slop } => {
-                let phrase = Phrase::new(words, *slop);
-                let all: Vec<String> = phrase.words().map(quoted).collect();
-                self.phrases.push(phrase);
-                format!(
-                    "SELECT c.id FROM word JOIN content c ON c.id = word.rowid LEFT JOIN content b ON b.id = c.base \
-                     WHERE word MATCH {} AND phrase({}, c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary)",
-                    self.value(all.join(" AND ")),
-                    self.phrases.len() - 1
-                )
-            }
-            Leaf::Term(word) => self.having(quoted(word)),
-            Leaf::Terms(pattern) => match pattern.prefix_only().filter(|head| is_word(head)) {
-                Some(head) => self.having(format!("{} *", quoted(head))),
-                None => self.having_any(leaf, |term| pattern.takes(term))?,
-            },
-            _ => self.having_any(leaf, |_| true)?,
-        })
-    }
-
-    fn having(&mut self, words: String) -> String {
-        format!("SELECT rowid FROM word WHERE word MATCH {}", self.value(words))
-    }
-
-    /// The contents that have any of the words that pass a test.
-    fn having_any(&mut self, leaf: &Leaf, passes: impl Fn(&str) -> bool) -> Result<String> {
-        let (low, high) = match leaf {
-            Leaf::Terms(pattern) => {
-                let head = pattern.literal();
-                (Bound::Included(head.to_owned()), Bound::Included(format!("{head}{}", char::MAX)))
-            }
-            Leaf::Between { low, high } => (low.clone(), high.clone()),
-            _ => return Ok("SELECT NULL WHERE FALSE".to_owned()),
-        };
-        // The table of words takes ends that belong to it; the others are left out here.
-        let text = |bound: &Bound<String>, open: &str| match bound {
-            Bound::Included(text) | Bound::Excluded(text) => text.clone(),
-            Bound::Unbounded => open.to_owned(),
-        };
-        let mut statement = self.db.prepare_cached("SELECT term FROM words WHERE term >= ? AND term <= ?")?;
-        let mut rows = statement.query([text(&low, ""), text(&high, &char::MAX.to_string())])?;
-        let range = (low.as_ref().map(String::as_str), high.as_ref().map(String::as_str));
-        let mut words = Vec::new();
-        while let Some(row) = rows.next()? {
-            // The blank never is in a word, and bytes that are no text are in none of ours.
-            let Ok(term) = row.get_ref(0)?.as_str() else { continue };
-            if RangeBounds::<str>::contains(&range, term) && passes(term) {
-                words.push(quoted(term));
-            }
-            if words.len() > WORDS_MAX {
-                let test = self.test("term", leaf);
-                return Ok(format!("SELECT doc FROM word_in WHERE {test}"));
-            }
-        }
-        Ok(if words.is_empty() {
-            "SELECT NULL WHERE FALSE".to_owned()
-        } else {
-            self.having(words.join(" OR "))
-        })
     }
 
     /// A test of one value. Numbers are no words, and words no numbers.
-    fn test(&mut self, of: &str, leaf: &Leaf) -> String {
+    fn of(&mut self, of: &str, leaf: &Leaf) -> String {
         match leaf {
             Leaf::Term(term) => format!("{of} = {}", self.value(term.clone())),
             Leaf::Terms(matcher) => {
                 let within = self.beginning(of, matcher.literal());
-                self.patterns.push(matcher.clone());
-                format!("({within} AND takes({}, {of}))", self.patterns.len() - 1)
+                self.pattern = Some(matcher.clone());
+                format!("({within} AND takes({of}))")
             }
             Leaf::Between { low, high } => {
                 let low = self.bound(of, (">=", ">"), low);
@@ -277,48 +358,12 @@ impl<'a> Condition<'a> {
         format!("{of} >= {low} AND {of} <= {high}")
     }
 
-    /// Makes the functions of the expression known. They hold until the next query does.
-    pub(super) fn install(&mut self) -> Result<()> {
-        let db = self.db;
+    /// Makes the function of the test known. It holds until the next one does.
+    fn install(&mut self, db: &Connection) -> Result<()> {
+        let Some(pattern) = self.pattern.take() else { return Ok(()) };
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-        let patterns = std::mem::take(&mut self.patterns);
-        // Terms of an index come in order, each once for every content.
-        let last = RefCell::new((usize::MAX, String::new(), false));
-        db.create_scalar_function("takes", 2, flags, move |call: &mut Context<'_>| {
-            let (Ok(which), Ok(term)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else {
-                return Ok(false);
-            };
-            let which = which as usize;
-            let mut last = last.borrow_mut();
-            if last.0 != which || last.1 != term {
-                last.0 = which;
-                last.1.clear();
-                last.1.push_str(term);
-                last.2 = patterns.get(which).is_some_and(|pattern| pattern.takes(term));
-            }
-            Ok(last.2)
-        })?;
-        let names = std::mem::take(&mut self.names);
-        db.create_scalar_function("names", 2, flags, move |call: &mut Context<'_>| {
-            let (Ok(which), Ok(name)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else {
-                return Ok(false);
-            };
-            let of_family = || fields::field(name).is_some_and(|f| f.name.ends_with('*'));
-            Ok(names.get(which as usize).is_some_and(|pattern| fits(pattern, name) && of_family()))
-        })?;
-        let phrases = std::mem::take(&mut self.phrases);
-        let mut texts = Texts::default();
-        if !phrases.is_empty() {
-            know_all(db, &mut texts)?;
-        }
-        let texts = RefCell::new((texts, String::new()));
-        db.create_scalar_function("phrase", 7, flags, move |call: &mut Context<'_>| {
-            let which = call.get::<u32>(0).unwrap_or(u32::MAX);
-            let Some(phrase) = phrases.get(which as usize) else { return Ok(false) };
-            let (texts, text) = &mut *texts.borrow_mut();
-            // A text that is damaged is not found; whoever asks for it is told.
-            let Some(own) = packed(call, 1) else { return Ok(false) };
-            Ok(texts.read(own, packed(call, 4), text).is_ok() && phrase.is_in(text))
+        db.create_scalar_function("takes", 1, flags, move |call: &mut Context<'_>| {
+            Ok(call.get_raw(0).as_str().is_ok_and(|term| pattern.takes(term)))
         })
     }
 }
@@ -333,19 +378,8 @@ pub(super) fn know_all(db: &Connection, texts: &mut Texts) -> Result<()> {
     Ok(())
 }
 
-/// A text, its bytes and its dictionary, from an argument on.
-fn packed<'c>(call: &'c Context<'_>, first: usize) -> Option<Packed<'c>> {
-    let text = call.get_raw(first).as_blob().ok()?;
-    Some(Packed { text, bytes: call.get(first + 1).ok()?, dictionary: call.get(first + 2).ok()? })
-}
-
-/// A word, as FTS5 reads it.
-fn quoted(word: &str) -> String {
-    format!("\"{}\"", word.replace('"', "\"\""))
-}
-
-/// Whether all of a text would be a part of one word.
-fn is_word(text: &str) -> bool {
-    !text.is_empty()
-        && !text.bytes().any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b.is_ascii_uppercase())
+/// A text, its bytes and its dictionary, from a column on.
+pub(super) fn packed<'r>(row: &'r Row<'_>, first: usize) -> Result<Option<Packed<'r>>> {
+    let ValueRef::Blob(text) = row.get_ref(first)? else { return Ok(None) };
+    Ok(Some(Packed { text, bytes: row.get(first + 1)?, dictionary: row.get(first + 2)? }))
 }

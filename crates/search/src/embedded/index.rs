@@ -1,15 +1,18 @@
 //! Queries of an index.
 
 use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use rusqlite::types::ValueRef;
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
-use super::condition::{Condition, StateRow, know_all};
-use super::content::{About, Packed, Texts};
+use super::condition::{Condition, asks_day, know_all, packed};
+use super::content::{About, Texts};
 use super::database::{self, Of};
+use super::states::{Bits, Reader, States};
 use super::values;
 use super::writer::stat;
 use crate::backend::{Changed, Hit, Page, ValueHosts};
@@ -25,8 +28,7 @@ const CHANGES_MAX: usize = 100_000;
 /// An index, open for queries. A [`super::Writer`] may write at the same time; a query sees what was written before it.
 pub struct Index {
     path: PathBuf,
-    db: Mutex<Connection>,
-    texts: Mutex<Texts>,
+    reader: Mutex<Reader>,
 }
 
 /// A state that was found, on a day, in the order of answers.
@@ -40,9 +42,9 @@ struct StateHit {
 }
 
 /// The rows of a query.
-pub(super) struct FromClause<'a> {
+pub(super) struct FromClause {
     pub text: String,
-    pub condition: Condition<'a>,
+    pub values: Vec<Value>,
     /// The expression of the day.
     pub day: &'static str,
 }
@@ -50,14 +52,14 @@ pub(super) struct FromClause<'a> {
 impl Index {
     /// Opens an index for queries. A folder without one is an error.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let db = Mutex::new(database::open_to_read(dir)?);
-        Ok(Self { path: dir.join(database::FILE), db, texts: Mutex::default() })
+        let reader = Mutex::new(Reader::new(database::open_to_read(dir)?));
+        Ok(Self { path: dir.join(database::FILE), reader })
     }
 
     /// See [`crate::Backend::days`].
     pub fn days(&self) -> Result<Option<(Day, Day)>, Error> {
-        self.ask(|db| {
-            db.query_row("SELECT min(day), max(day) FROM day", [], |row| {
+        self.ask(|reader| {
+            reader.db.query_row("SELECT min(day), max(day) FROM day", [], |row| {
                 Ok(row.get::<_, Option<i32>>(0)?.zip(row.get::<_, Option<i32>>(1)?))
             })
         })
@@ -66,44 +68,43 @@ impl Index {
 
     /// See [`crate::Backend::search`].
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
-        self.ask(|db| {
-            let (total, first) = first(db, &query.set, scope, limit)?;
-            let hits = first.into_iter().map(|found| hit(db, found)).collect::<Result<_, _>>()?;
+        self.ask(|reader| {
+            let (total, first) = first(reader, &query.set, scope, limit)?;
+            let hits = first.into_iter().map(|found| hit(&reader.db, found)).collect::<Result<_, _>>()?;
             Ok(Page { total, hits })
         })
     }
 
     /// See [`crate::Backend::hosts`].
     pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-        self.ask(|db| {
-            let mut from = from(db, &query.set, scope)?;
+        self.ask(|reader| {
+            let from = from(reader, &query.set, scope)?;
             let sql = format!("SELECT name FROM host WHERE id IN (SELECT s.host {})", from.text);
-            from.condition.install()?;
-            let mut statement = db.prepare(&sql)?;
-            statement.query_map(params_from_iter(&from.condition.values), |row| row.get(0))?.collect()
+            let mut statement = reader.db.prepare(&sql)?;
+            statement.query_map(params_from_iter(&from.values), |row| row.get(0))?.collect()
         })
     }
 
     /// See [`crate::Backend::values`].
     pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
         let Some(field) = values::field(field)? else { return Ok(Vec::new()) };
-        self.ask(|db| values::values(db, &field, from(db, &query.set, scope)?))
+        self.ask(|reader| values::values(&reader.db, &field, from(reader, &query.set, scope)?))
     }
 
     /// See [`crate::Backend::get`].
     pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
-        let document = self.ask(|db| {
-            let mut from = from(db, &Set::All, scope)?;
-            let host = from.condition.value(host.to_owned());
-            let file = from.condition.value(filename.to_owned());
+        let document = self.ask(|reader| {
+            let mut from = from(reader, &Set::All, scope)?;
+            let host = from.value(host.to_owned());
+            let file = from.value(filename.to_owned());
             let sql = format!(
                 "SELECT s.id {} AND s.host = (SELECT id FROM host WHERE name = {host}) \
                  AND s.file = (SELECT id FROM file WHERE name = {file}) ORDER BY s.since_ns DESC LIMIT 1",
                 from.text
             );
-            let mut statement = db.prepare(&sql)?;
-            let mut rows = statement.query(params_from_iter(&from.condition.values))?;
-            rows.next()?.map(|row| row.get(0)).transpose()?.map(|state| self.read(db, state)).transpose()
+            let mut statement = reader.db.prepare(&sql)?;
+            let mut rows = statement.query(params_from_iter(&from.values))?;
+            rows.next()?.map(|row| row.get(0)).transpose()?.map(|state| read(reader, state)).transpose()
         })?;
         document.transpose().map_err(|what| self.broken(what))
     }
@@ -116,22 +117,21 @@ impl Index {
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
         // SQLite sorts, on disk if it must: there may be more documents than fit into memory.
-        let each = |db: &Connection| {
-            let mut from = from(db, &query.set, scope)?;
+        let each = |reader: &Reader| {
+            let from = from(reader, &query.set, scope)?;
             let sql = format!(
                 "SELECT {0}, s.id {1} ORDER BY (SELECT name FROM host WHERE id = s.host), \
                  (SELECT name FROM file WHERE id = s.file), {0}",
                 from.day, from.text
             );
-            from.condition.install()?;
-            let mut statement = db.prepare(&sql)?;
-            let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+            let mut statement = reader.db.prepare(&sql)?;
+            let mut rows = statement.query(params_from_iter(&from.values))?;
             let mut last: Option<(i64, Document)> = None;
             while let Some(row) = rows.next()? {
                 let (day, state) = (Day(row.get(0)?), row.get(1)?);
                 let document = match last.take().filter(|(id, _)| *id == state) {
                     Some((_, document)) => document,
-                    None => match self.read(db, state)? {
+                    None => match read(reader, state)? {
                         Ok(document) => document,
                         Err(what) => return Ok(Err(self.broken(what))),
                     },
@@ -154,7 +154,7 @@ impl Index {
         since_ns: i64,
         until_ns: i64,
     ) -> Result<Vec<Changed>, Error> {
-        let found = self.ask(|db| changed(db, host, &query.set, since_ns, until_ns))?;
+        let found = self.ask(|reader| changed(reader, host, &query.set, since_ns, until_ns))?;
         if found.len() > CHANGES_MAX {
             return Err(Error::Cannot(format!(
                 "there are more than the {CHANGES_MAX} changes that are shown at once: ask for a shorter time or one host"
@@ -175,18 +175,7 @@ impl Index {
     }
 
     fn document(&self, state: i64) -> Result<Document, Error> {
-        self.ask(|db| self.read(db, state))?.map_err(|what| self.broken(what))
-    }
-
-    fn read(&self, db: &Connection, state: i64) -> rusqlite::Result<Result<Document, String>> {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = document(db, &mut texts, state)?;
-        if read.is_ok() {
-            return Ok(read);
-        }
-        // A dictionary may have been written since.
-        know_all(db, &mut texts)?;
-        document(db, &mut texts, state)
+        self.ask(|reader| read(reader, state))?.map_err(|what| self.broken(what))
     }
 
     fn broken(&self, what: String) -> Error {
@@ -194,22 +183,34 @@ impl Index {
     }
 
     /// Runs a query in one transaction, so that all of its statements see one state.
-    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
-        let db: MutexGuard<'_, Connection> = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = || {
-            let transaction = db.unchecked_transaction()?;
-            question(&transaction)
+            let _transaction = reader.db.unchecked_transaction()?;
+            question(&reader)
         };
         asked().of(&self.path)
     }
 }
 
-/// The states of a query and a scope, as the `FROM` clause of a statement.
-pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite::Result<FromClause<'a>> {
-    let mut condition = Condition::new(db);
+impl FromClause {
+    /// Adds a value; gives how the statement calls it.
+    pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+}
+
+/// The rows of a query and a scope.
+pub(super) fn from(reader: &Reader, set: &Set, scope: Scope) -> rusqlite::Result<FromClause> {
+    let mut values: Vec<Value> = Vec::new();
+    let mut value = |value: Value| {
+        values.push(value);
+        format!("?{}", values.len())
+    };
     let (text, day) = match scope {
         Scope::Days { first, last } => {
-            let (first, last) = (condition.value(first.0), condition.value(last.0));
+            let (first, last) = (value(first.0.into()), value(last.0.into()));
             let text = format!(
                 "FROM state s CROSS JOIN day d ON d.host = s.host AND d.day BETWEEN max(s.first_day, {first}) \
                  AND min(coalesce(s.last_day, {last}), {last}) \
@@ -220,8 +221,7 @@ pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite:
         // Before a host was looked at on a day, and when it was not, the day before answers.
         Scope::At { ns } => {
             let day = Day::of(ns);
-            let (ns, day, before) =
-                (condition.value(ns), condition.value(day.0), condition.value(day.before().0));
+            let (ns, day, before) = (value(ns.into()), value(day.0.into()), value(day.before().0.into()));
             let text = format!(
                 "FROM state s CROSS JOIN day d ON d.host = s.host \
                  AND d.day = (SELECT max(day) FROM day WHERE host = s.host AND day IN ({day}, {before})) \
@@ -231,7 +231,7 @@ pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite:
         }
         // Of one day the last state, if it still was in that time.
         Scope::Changed { since_ns, until_ns } => {
-            let (since, until) = (condition.value(since_ns), condition.value(until_ns));
+            let (since, until) = (value(since_ns.into()), value(until_ns.into()));
             let text = format!(
                 "FROM state s WHERE s.since_ns >= {since} AND s.since_ns < {until} AND {} \
                  AND NOT EXISTS (SELECT 1 FROM state n WHERE n.host = s.host AND n.file = s.file \
@@ -241,8 +241,8 @@ pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite:
             (text, "s.first_day")
         }
     };
-    let asked = condition.set(set, StateRow { state: "s", day })?;
-    Ok(FromClause { text: format!("{text} AND {asked}"), condition, day })
+    let asked = found(reader, set, day)?;
+    Ok(FromClause { text: format!("{text} AND {asked}"), values, day })
 }
 
 /// The first states of a host are no change: what was before is unknown.
@@ -251,27 +251,119 @@ fn is_change() -> &'static str {
      (SELECT 1 FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns))"
 }
 
+/// What is found on some days.
+struct Found {
+    days: RangeInclusive<i32>,
+    states: Bits,
+}
+
+/// The states of a set, for all days at once unless it asks for them, of those `within` some days.
+fn find(
+    reader: &Reader,
+    states: &States,
+    set: &Set,
+    days: RangeInclusive<i32>,
+    within: impl Fn(&RangeInclusive<i32>) -> Bits,
+) -> rusqlite::Result<Vec<Found>> {
+    const DAYS: &str = "SELECT day FROM day WHERE day BETWEEN ?1 AND ?2 \
+                        UNION SELECT first_day FROM state WHERE first_day BETWEEN ?1 AND ?2";
+    let each = if asks_day(set) {
+        let mut statement = reader.db.prepare_cached(DAYS)?;
+        let one = |row: &Row<'_>| row.get(0).map(|day| day..=day);
+        statement.query_map([days.start(), days.end()], one)?.collect::<Result<_, _>>()?
+    } else {
+        vec![days]
+    };
+    let one = |days: RangeInclusive<i32>| {
+        let within = within(&days);
+        let mut found = Condition { reader, states, day: *days.start() }.set(set, &within)?;
+        found.and(&within);
+        Ok(Found { days, states: found })
+    };
+    each.into_iter().map(one).collect()
+}
+
+/// The expression that the state `s` is in a set on a day. It holds until the next one is made.
+fn found(reader: &Reader, set: &Set, day: &str) -> rusqlite::Result<String> {
+    if matches!(set, Set::All) {
+        return Ok("TRUE".to_owned());
+    }
+    let states = reader.states()?;
+    let found = find(reader, &states, set, i32::MIN..=i32::MAX, |_| states.those(|_| true))?;
+    let ids = |found: Found| {
+        let mut ids: Vec<i64> = states.of(&found.states).map(|state| state.id).collect();
+        ids.sort_unstable();
+        (found.days, ids)
+    };
+    let found: Vec<_> = found.into_iter().map(ids).collect();
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    reader.db.create_scalar_function("found", 2, flags, move |call| {
+        let (id, day) = (call.get(0)?, call.get(1)?);
+        let of_day = found.iter().find(|(days, _)| days.contains(&day));
+        Ok(of_day.is_some_and(|(_, ids)| ids.binary_search(&id).is_ok()))
+    })?;
+    Ok(format!("found(s.id, {day})"))
+}
+
 /// How many states are found, and the first of them, ordered by host, file name and day. No more than these are in memory.
-fn first(db: &Connection, set: &Set, scope: Scope, limit: usize) -> rusqlite::Result<(u64, Vec<StateHit>)> {
-    let mut from = from(db, set, scope)?;
-    from.condition.install()?;
-    let (hosts, files) = (ranks(db, "host")?, ranks(db, "file")?);
-    let rank =
-        |ranks: &[u32], id: i64| usize::try_from(id).ok().and_then(|id| ranks.get(id)).copied().unwrap_or(0);
-    let mut statement = db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
-    let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+fn first(reader: &Reader, set: &Set, scope: Scope, limit: usize) -> rusqlite::Result<(u64, Vec<StateHit>)> {
+    let (hosts, files) = (ranks(&reader.db, "host")?, ranks(&reader.db, "file")?);
+    let rank = |ranks: &[u32], id: i64| by_id(ranks, id).copied().unwrap_or(0);
     let (mut total, mut first) = (0, BinaryHeap::new());
-    while let Some(row) = rows.next()? {
-        let (host, file) = (rank(&hosts, row.get(0)?), rank(&files, row.get(1)?));
-        let found = StateHit { host, file, day: row.get(2)?, state: row.get(3)? };
+    let mut take = |host, file, day, state| {
+        let found = StateHit { host: rank(&hosts, host), file: rank(&files, file), day, state };
         total += 1;
         if first.len() < limit {
             first.push(found);
         } else if let Some(mut last) = first.peek_mut().filter(|last| found < **last) {
             *last = found;
         }
+    };
+    if let Scope::Days { first, last } = scope {
+        let states = reader.states()?;
+        let within = |days: &RangeInclusive<i32>| states.between(*days.start(), *days.end());
+        let days = days_of_hosts(&reader.db)?;
+        for found in find(reader, &states, set, first.0..=last.0, within)? {
+            for state in states.of(&found.states) {
+                let days = by_id(&days, state.host).map_or(&[][..], |days| days);
+                let first = state.first_day.max(*found.days.start());
+                let last = state.last_day.min(*found.days.end());
+                let from = days.partition_point(|day| *day < first);
+                let behind = days.iter().skip(from).take_while(|day| **day <= last);
+                behind.for_each(|day| take(state.host, state.file, *day, state.id));
+            }
+        }
+    } else {
+        let from = from(reader, set, scope)?;
+        let mut statement =
+            reader.db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
+        let mut rows = statement.query(params_from_iter(&from.values))?;
+        while let Some(row) = rows.next()? {
+            take(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        }
     }
     Ok((total, first.into_sorted_vec()))
+}
+
+/// The days on which each host was looked at, ascending, by its id.
+fn days_of_hosts(db: &Connection) -> rusqlite::Result<Vec<Vec<i32>>> {
+    let mut statement = db.prepare_cached("SELECT host, day FROM day ORDER BY host, day")?;
+    let mut rows = statement.query([])?;
+    let mut days: Vec<Vec<i32>> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let host = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
+        if days.len() <= host {
+            days.resize(host + 1, Vec::new());
+        }
+        if let Some(days) = days.get_mut(host) {
+            days.push(row.get(1)?);
+        }
+    }
+    Ok(days)
+}
+
+fn by_id<T>(list: &[T], id: i64) -> Option<&T> {
+    usize::try_from(id).ok().and_then(|id| list.get(id))
 }
 
 /// The place of each name in the order of names, by id.
@@ -316,38 +408,46 @@ struct At {
 
 /// Changes within a time whose state before or after matches, with the state before. Reads one more than the limit.
 fn changed(
-    db: &Connection,
+    reader: &Reader,
     host: Option<&str>,
     set: &Set,
     since_ns: i64,
     until_ns: i64,
 ) -> rusqlite::Result<Vec<(Option<i64>, At)>> {
-    let mut condition = Condition::new(db);
-    let (since, until) = (condition.value(since_ns), condition.value(until_ns));
-    let host = match host {
-        Some(host) => {
-            format!("s.host = (SELECT id FROM host WHERE name = {})", condition.value(host.to_owned()))
-        }
-        None => "TRUE".to_owned(),
-    };
-    let after = condition.set(set, StateRow { state: "s", day: "s.first_day" })?;
-    let before = condition.set(set, StateRow { state: "p", day: "s.first_day" })?;
-    condition.install()?;
+    let mut values: Vec<Value> = vec![since_ns.into(), until_ns.into()];
+    let of_host = host.map_or("TRUE", |host| {
+        values.push(host.to_owned().into());
+        "s.host = (SELECT id FROM host WHERE name = ?3)"
+    });
+    let after = found(reader, set, "s.first_day")?;
+    let before = after.replace("s.id", "p.id");
     // What was gone was not there before.
     let sql = format!(
         "SELECT p.id, s.id, s.known_before_ns FROM state s LEFT JOIN state p ON p.id = \
          (SELECT o.id FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns \
           ORDER BY o.since_ns DESC LIMIT 1) \
-         WHERE s.since_ns >= {since} AND s.since_ns < {until} AND {host} AND {} \
+         WHERE s.since_ns >= ?1 AND s.since_ns < ?2 AND {of_host} AND {} \
          AND ({after} OR (p.id IS NOT NULL AND NOT p.gone AND {before})) \
          ORDER BY s.since_ns, (SELECT name FROM host WHERE id = s.host), (SELECT name FROM file WHERE id = s.file) \
          LIMIT {}",
         is_change(),
         CHANGES_MAX + 1
     );
-    let mut statement = db.prepare(&sql)?;
+    let mut statement = reader.db.prepare(&sql)?;
     let read = |row: &Row<'_>| Ok((row.get(0)?, At { state: row.get(1)?, known_before_ns: row.get(2)? }));
-    statement.query_map(params_from_iter(&condition.values), read)?.collect()
+    statement.query_map(params_from_iter(&values), read)?.collect()
+}
+
+/// Reads a state; see [`document`].
+fn read(reader: &Reader, state: i64) -> rusqlite::Result<Result<Document, String>> {
+    let mut texts = reader.texts.borrow_mut();
+    let read = document(&reader.db, &mut texts, state)?;
+    if read.is_ok() {
+        return Ok(read);
+    }
+    // A dictionary may have been written since.
+    know_all(&reader.db, &mut texts)?;
+    document(&reader.db, &mut texts, state)
 }
 
 /// A state of a document, whole, with the flag `gone` if it is gone; or a description of the damage.
@@ -386,15 +486,9 @@ fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<
 
 /// The text of a row of [`document`].
 fn text(row: &Row<'_>, texts: &mut Texts) -> std::io::Result<Option<String>> {
-    let Some(packed) = packed(row, 6).map_err(std::io::Error::other)? else { return Ok(None) };
-    let base = self::packed(row, 9).map_err(std::io::Error::other)?;
+    let Some(own) = packed(row, 6).map_err(std::io::Error::other)? else { return Ok(None) };
+    let base = packed(row, 9).map_err(std::io::Error::other)?;
     let mut text = String::new();
-    texts.read(packed, base, &mut text)?;
+    texts.read(own, base, &mut text)?;
     Ok(Some(text))
-}
-
-/// A text, its bytes and its dictionary, from a column on.
-fn packed<'r>(row: &'r Row<'_>, first: usize) -> rusqlite::Result<Option<Packed<'r>>> {
-    let ValueRef::Blob(text) = row.get_ref(first)? else { return Ok(None) };
-    Ok(Some(Packed { text, bytes: row.get(first + 1)?, dictionary: row.get(first + 2)? }))
 }

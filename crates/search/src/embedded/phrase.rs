@@ -48,10 +48,31 @@ impl Phrase {
         // Most texts in which the words stand apart are seen to be none without cutting them into words.
         if let Some((first, second)) = &self.beside
             && text.is_ascii()
-            && !stand_beside(text, first, second)
         {
-            return false;
+            let mut from = 0;
+            loop {
+                let Some((at, next)) = beside_from(text, first, second, from) else { return false };
+                if self.slots.len() > 2 {
+                    break;
+                }
+                // Two words stand here or not, whatever is beyond the blanks around them.
+                let is_blank = |c: char| c.is_ascii_whitespace();
+                let start = text.get(..at).and_then(|before| before.rfind(is_blank)).unwrap_or(0);
+                let end = text
+                    .get(next..)
+                    .and_then(|rest| rest.find(is_blank))
+                    .map_or(text.len(), |end| next + end);
+                if text.get(start..end).is_some_and(|text| self.stands_in(text)) {
+                    return true;
+                }
+                from = at + 1;
+            }
         }
+        self.stands_in(text)
+    }
+
+    /// The same of a text that is in lower case, by all of its words.
+    fn stands_in(&self, text: &str) -> bool {
         let mut positions = self.positions.borrow_mut();
         positions.iter_mut().for_each(Vec::clear);
         analysis::words_of_lower(text, |position, word| {
@@ -89,19 +110,19 @@ fn beside(words: &[(u32, String)]) -> Option<(String, String)> {
     longest.map(|(first, second)| (first.to_owned(), second.to_owned()))
 }
 
-/// Whether a text of ASCII may have two words beside each other: between them there is no letter and no digit.
-fn stand_beside(text: &str, first: &str, second: &str) -> bool {
+/// The first place of a text of ASCII that may have two words beside each other, between them no letter and no digit: where the
+/// first begins, and where the second does.
+fn beside_from(text: &str, first: &str, second: &str, mut from: usize) -> Option<(usize, usize)> {
     let second = second.trim_start_matches('_').as_bytes();
-    let mut from = 0;
-    while let Some(at) = text.get(from..).and_then(|rest| rest.find(first)) {
-        let behind = text.as_bytes().get(from + at + first.len()..).unwrap_or_default();
+    loop {
+        let at = from + text.get(from..)?.find(first)?;
+        let behind = text.as_bytes().get(at + first.len()..).unwrap_or_default();
         let gap = behind.iter().take_while(|byte| !byte.is_ascii_alphanumeric()).count();
         if behind.get(gap..).is_some_and(|next| next.starts_with(second)) {
-            return true;
+            return Some((at, at + first.len() + gap));
         }
-        from += at + 1;
+        from = at + 1;
     }
-    false
 }
 
 /// One word of a phrase.

@@ -89,15 +89,13 @@ CREATE UNIQUE INDEX state_of_document ON state (host, file, since_ns);
 CREATE INDEX state_of_content ON state (content, host, file, first_day, last_day);
 
 -- The words of each text (rowid = content.id). The analysis of words is Mitra's: what is stored here are its words, with
--- blanks between them, so every character but the blank belongs to a word.
+-- blanks between them, so every character but the blank belongs to a word. Questions read its pages: see vocabulary.rs.
 CREATE VIRTUAL TABLE word USING fts5(
     text, content = '', contentless_delete = 1, detail = none,
     tokenize = "ascii tokenchars '$TOKENCHARS'"
 );
 -- Every word (`term`), and in how many contents it is (`doc`).
 CREATE VIRTUAL TABLE words USING fts5vocab(word, row);
--- Every word with each content that has it (`doc`).
-CREATE VIRTUAL TABLE word_in USING fts5vocab(word, instance);
 
 -- For people.
 CREATE VIEW history AS

@@ -3,7 +3,7 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
-use super::condition::{StateRow, column, of_content};
+use super::condition::{column, of_content};
 use super::index::FromClause;
 use crate::backend::ValueHosts;
 use crate::document::{Flag, Value};
@@ -28,9 +28,9 @@ pub(super) fn field(name: &str) -> Result<Option<String>, Error> {
 pub(super) fn values(
     db: &Connection,
     field: &str,
-    mut from: FromClause<'_>,
+    mut from: FromClause,
 ) -> rusqlite::Result<Vec<ValueHosts>> {
-    let value = match column(field, StateRow { state: "s", day: from.day }) {
+    let value = match column(field, from.day).filter(|_| field != "kind") {
         Some(column) => format!("SELECT DISTINCT s.host, {column} AS value {}", from.text),
         None if field == "kind" || field == "hash" => {
             let value = if field == "hash" { "lower(hex(hash))" } else { "kind" };
@@ -40,7 +40,7 @@ pub(super) fn values(
             )
         }
         None if of_content(field) => {
-            let name = from.condition.value(field.to_owned());
+            let name = from.value(field.to_owned());
             let facts = format!(
                 "SELECT has.content, fact.value FROM field JOIN fact ON fact.field = field.id JOIN has ON has.fact = fact.id WHERE field.name = {name}"
             );
@@ -52,12 +52,11 @@ pub(super) fn values(
         }
         None => return Ok(Vec::new()),
     };
-    from.condition.install()?;
     let sql = format!(
         "SELECT v.value, h.name FROM ({value}) v JOIN host h ON h.id = v.host WHERE v.value IS NOT NULL ORDER BY v.value, h.name"
     );
     let mut statement = db.prepare(&sql)?;
-    let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+    let mut rows = statement.query(params_from_iter(&from.values))?;
     let is_time = matches!(fields::field(field).map(|f| f.kind), Some(Type::Date | Type::Day));
     let mut held: Vec<ValueHosts> = Vec::new();
     while let Some(row) = rows.next()? {

@@ -83,9 +83,13 @@ impl Matcher {
             How::Prefix(text) => term.starts_with(text),
             How::Pattern(automaton) => automaton.takes(term),
             How::Near(text, edits) => {
-                // A character has at most four bytes, and most terms are too short or too long.
-                let apart = text.len().abs_diff(term.len());
-                apart <= 4 * edits && strsim::osa_distance(text, term) <= *edits
+                // A character has at most four bytes. Most terms are too short or too long, or have too many other bytes.
+                let most = if text.is_ascii() && term.is_ascii() { *edits } else { 4 * edits };
+                let (ours, theirs) = (kinds(text), kinds(term));
+                text.len().abs_diff(term.len()) <= most
+                    && (ours & !theirs).count_ones() as usize <= most
+                    && (theirs & !ours).count_ones() as usize <= most
+                    && strsim::osa_distance(text, term) <= *edits
             }
         }
     }
@@ -105,6 +109,11 @@ impl Matcher {
             How::Near(..) => "",
         }
     }
+}
+
+/// A bit for each kind of bytes that a text has. An edit of a byte adds one at most, and takes one away.
+fn kinds(text: &str) -> u128 {
+    text.bytes().fold(0, |kinds, byte| kinds | 1 << (byte & 127))
 }
 
 #[cfg(test)]
