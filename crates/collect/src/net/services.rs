@@ -84,7 +84,10 @@ struct Columns {
 
 impl Columns {
     fn new(entity: Entity, counters: [&str; COUNTERS], rows_max: usize) -> Self {
-        let of = |name: &str| col(&format!("{}.{name}", entity.name()));
+        let of = |name: &str| match entity {
+            Entity::Service => col(&format!("service.{name}")),
+            _ => col(&format!("dependency.{name}")),
+        };
         Columns {
             entity,
             counters: counters.map(col),

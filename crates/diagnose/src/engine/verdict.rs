@@ -265,7 +265,11 @@ impl Links {
             let (Some(cause), Some(effect)) = (active.get(edge.cause), active.get(edge.effect)) else {
                 continue;
             };
-            if edge.same_process && !is_same_process(&cause.finding, &effect.finding) {
+            // A service that nobody knows the process of may be that of the cause: it is no second incident.
+            let culprit = &effect.finding.culprit;
+            let is_anybodys =
+                effect.condition.stands_alone && culprit.pid.is_none() && culprit.process.is_none();
+            if edge.same_process && !is_anybodys && !is_same_process(&cause.finding, &effect.finding) {
                 continue;
             }
             if edge.same_place && !is_one_place(set, &cause.finding, &effect.finding) {

@@ -117,8 +117,12 @@ fn of_files(view: &View<'_>) -> Option<Queue> {
     };
     let kind = view.set.text("lock.kind", first).and_then(|t| t.at(until)).unwrap_or("lock");
     let mut statement = format!(
-        "up to {} processes waited for the {kind} lock of file {first}, which {} holds",
-        words::count(high.peak),
+        "{} waited for the {kind} lock of file {first}, which {} holds",
+        if high.peak > 1.0 {
+            format!("up to {} processes", words::count(high.peak))
+        } else {
+            "a process".to_owned()
+        },
         named(chain.first().and_then(|(_, holder)| *holder)),
     );
     for (file, holder) in chain.iter().skip(1) {
