@@ -49,12 +49,12 @@ impl Probes {
         }
     }
 
-    /// The end of a connection first: one that only begins would stay open for ever.
+    /// Those that older kernels lack come first: none of the others is attached then. They begin together, later.
     fn load_services(&mut self, object: &mut Ebpf, btf: &Btf) {
         let programs = [
-            ("inet_sock_set_state", "state_changed"),
-            ("sock_send_length", "socket_sent"),
             ("sk_data_ready", "data_ready"),
+            ("sock_send_length", "socket_sent"),
+            ("inet_sock_set_state", "state_changed"),
         ];
         let all = programs
             .iter()

@@ -92,6 +92,10 @@ const PROBES: &[(&str, &str)] = &[
     ("tcp_peers", "peers that need segments sent again or reset connections"),
     ("full_sockets", "sockets whose buffers are full"),
     (
+        "services",
+        "requests, response times and connections of services, and of what processes call; needs Linux 6.3",
+    ),
+    (
         "resolvers",
         "how long programs wait for name servers; also needs Linux 5.12, cap_net_admin, and version 2 control groups",
     ),
