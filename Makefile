@@ -96,6 +96,12 @@ lab-drift: build ## settings and limits changed five minutes before they do harm
 	cargo build --release --locked -p mitra-lab
 	$(LAB) run drift-swappiness drift-somaxconn drift-cgroup harmless --form loud --control-seconds 60 --seed $(SEED)
 
+.PHONY: lab-services
+lab-services: build ## what keeps the clients of a service waiting on an idle machine, in both forms, and healthy services: SEED=1 OUT=folder
+	@tools/install-deps.sh lab
+	cargo build --release --locked -p mitra-lab
+	$(LAB) run service- --seed $(SEED) $(OUT:%=--keep %)
+
 .PHONY: lab-endure
 lab-endure: build ## what the recorder itself has to live through, as root: no sample may be missing
 	@tools/install-deps.sh lab
@@ -148,6 +154,11 @@ bench-cost: ## instructions of a sample in user space, counted; fails when they 
 bench-observer: build ## what being recorded costs other people's work, by the second and by the request: BLOCKS=6 of four turns, CAPTURE=kind arms a probe
 	@tools/install-deps.sh observer
 	tools/bench/observer.py --mitra $(MITRA) $(BLOCKS:%=--blocks %) $(CAPTURE:%=--capture %)
+
+.PHONY: bench-services
+bench-services: build ## requests and response times as recorded, beside what load generators counted: redis-benchmark, wrk, pgbench
+	@tools/install-deps.sh observer
+	tools/bench/services.py --mitra $(MITRA)
 
 .PHONY: bench-files
 bench-files: build ## how fast other tools' output is explained, beside awk counting its lines

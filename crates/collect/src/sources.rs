@@ -13,6 +13,21 @@ struct Source {
     parse: Parse,
     period: Period,
     failed: bool,
+    bytes: usize,
+}
+
+/// From here on a file is not small: a thousand lines.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+
+impl Source {
+    /// Whether it is read in each sample. `is_rare` in one of some seconds.
+    fn is_due(&self, is_slow: bool, is_rare: bool) -> bool {
+        match self.period {
+            Period::Slow => is_slow,
+            Period::Fast => !is_slow,
+            Period::WhileSmall => !is_slow && (is_rare || self.bytes <= SMALL_BYTES_MAX),
+        }
+    }
 }
 
 /// All of them, and the rows of the slow ones.
@@ -32,6 +47,7 @@ impl Sources {
             parse: (s.parser)(),
             period: s.period,
             failed: false,
+            bytes: 0,
         };
         Sources { all: SOURCES.iter().map(source).collect(), slow: Frame::new(), parse_errors: 0 }
     }
@@ -51,23 +67,24 @@ impl Sources {
     pub fn read_slow(&mut self, is_retry: bool, io: &mut Io) {
         self.slow.clear();
         let mut slow = std::mem::take(&mut self.slow);
-        self.read(Period::Slow, is_retry, io, &mut slow);
+        self.read(true, is_retry, io, &mut slow);
         self.slow = slow;
     }
 
     /// Reads the sources of every tick.
     pub fn read_fast(&mut self, is_retry: bool, io: &mut Io, frame: &mut Frame) {
-        self.read(Period::Fast, is_retry, io, frame);
+        self.read(false, is_retry, io, frame);
     }
 
-    fn read(&mut self, period: Period, is_retry: bool, io: &mut Io, frame: &mut Frame) {
+    fn read(&mut self, is_slow: bool, is_retry: bool, io: &mut Io, frame: &mut Frame) {
         let Io { root, buffer, strings, missing, .. } = io;
-        for source in self.all.iter_mut().filter(|source| source.period == period) {
+        for source in self.all.iter_mut().filter(|source| source.is_due(is_slow, is_retry)) {
             if source.failed && !is_retry {
                 continue;
             }
             match source.file.read(root, buffer) {
                 Ok(bytes) => {
+                    source.bytes = bytes.len();
                     let outcome = (source.parse)(bytes, strings, frame);
                     self.parse_errors += i64::from(outcome.bad_lines);
                     if source.failed {
@@ -106,6 +123,22 @@ impl Sources {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_anybody_can_make_large_is_then_read_seldom() {
+        let source = |bytes| Source {
+            file: KeptFile::new("proc/locks"),
+            parse: Box::new(|_, _, _| mitra_parse::Outcome::default()),
+            period: Period::WhileSmall,
+            failed: false,
+            bytes,
+        };
+        let due = |bytes, is_rare| source(bytes).is_due(false, is_rare);
+        assert_eq!(
+            (due(0, false), due(SMALL_BYTES_MAX + 1, false), due(SMALL_BYTES_MAX + 1, true)),
+            (true, false, true)
+        );
+    }
 
     #[test]
     fn a_file_that_disappears_is_said_once_and_comes_back() {

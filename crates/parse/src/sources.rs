@@ -33,6 +33,8 @@ pub type Parse = Box<dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome + Sen
 pub enum Period {
     /// In each sample.
     Fast,
+    /// In each sample while it is small. Any user can make it as large as it likes, and then it is read every few seconds.
+    WhileSmall,
     /// Every few seconds: the file is costly to make or seldom changes.
     Slow,
 }
@@ -77,7 +79,11 @@ pub const SOURCES: &[Source] = &[
     fast("proc/sys/fs/dentry-state", || boxed(DentryState::default(), DentryState::parse)),
     fast("proc/sys/fs/inode-state", || boxed(InodeState::default(), InodeState::parse)),
     fast("proc/sys/fs/file-nr", || boxed(FileNr::default(), FileNr::parse)),
-    fast("proc/locks", || boxed(Locks::default(), Locks::parse)),
+    Source {
+        path: "proc/locks",
+        period: Period::WhileSmall,
+        parser: || boxed(Locks::default(), Locks::parse),
+    },
     slow("proc/zoneinfo", || boxed(ZoneInfo::default(), ZoneInfo::parse)),
     slow("proc/slabinfo", || boxed(SlabInfo::default(), SlabInfo::parse)),
     slow("proc/interrupts", || boxed(Interrupts::default(), Interrupts::parse)),

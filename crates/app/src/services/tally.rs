@@ -166,6 +166,9 @@ impl Tally {
             if dependency.of.is_empty() && dependency.pid.is_none() {
                 dependency.of.extend(only_named(&services, &dependency.name));
             }
+            // Who is only like the workers of the service that it calls is its client.
+            let is_worker = |of: usize| pid.is_some_and(|pid| services[of].pids.contains(pid));
+            dependency.of.retain(|of| Some(*of) != to || is_worker(*of));
             dependency.of.iter().for_each(|of| services[*of].calls.push(i));
         }
         Services { seconds, lost: self.lost, services, dependencies, unavailable: self.unavailable }

@@ -1,6 +1,6 @@
 //! What services answer and what processes ask of others, into the frame.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Result;
 
 use mitra_model::{Entity, Frame, Key, NA, StrId};
@@ -117,6 +117,8 @@ struct Row {
     connections: [u64; 2],
     pid: u32,
     comm: String,
+    /// Whether a slot counts in it.
+    is_used: bool,
     touched_ns: i64,
 }
 
@@ -158,6 +160,8 @@ pub struct ServiceCells {
     rows: Vec<Option<Row>>,
     by_name: HashMap<(bool, String), usize>,
     watched: Vec<Watched>,
+    /// The slots that are in there.
+    known: BTreeSet<u32>,
     ports: Vec<PortKey>,
     frames: u32,
     slots_made: u64,
@@ -177,6 +181,7 @@ impl ServiceCells {
             rows: Vec::new(),
             by_name: HashMap::new(),
             watched: Vec::new(),
+            known: BTreeSet::new(),
             ports: Vec::new(),
             frames: 0,
             slots_made: 0,
@@ -213,6 +218,7 @@ impl ServiceCells {
         for row in self.rows.iter_mut().flatten() {
             row.latency.clear();
             (row.open, row.connecting, row.connections) = (0, 0, [0; 2]);
+            row.is_used = false;
         }
         if !self.watched.is_empty() {
             services.pass(self.watched.iter().map(|one| one.slot))?;
@@ -225,6 +231,7 @@ impl ServiceCells {
                 at += 1;
             } else {
                 let gone = self.watched.swap_remove(at);
+                self.known.remove(&gone.slot);
                 services.release(&gone.key, gone.slot)?;
             }
         }
@@ -249,9 +256,9 @@ impl ServiceCells {
     }
 
     fn find_slots(&mut self, services: &mut Services, now: i64) -> Result<()> {
-        let watched = &mut self.watched;
+        let (watched, known) = (&mut self.watched, &mut self.known);
         services.keys(|key, slot| {
-            if !watched.iter().any(|one| one.slot == slot) {
+            if known.insert(slot) {
                 watched.push(Watched {
                     key: *key,
                     slot,
@@ -283,6 +290,7 @@ impl ServiceCells {
         let Some(counts) = services.counts(one.slot) else { return false };
         let is_same = counts == one.last;
         if let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) {
+            row.is_used = true;
             row.connections[0] = row.connections[0].saturating_add(counts.alive);
             row.connections[1] = row.connections[1].saturating_add(counts.watched);
         }
@@ -332,6 +340,7 @@ impl ServiceCells {
             connections: [0; 2],
             pid: 0,
             comm: String::new(),
+            is_used: true,
             touched_ns: now,
         };
         let free = self.rows.iter().position(Option::is_none).unwrap_or(self.rows.len());
@@ -402,6 +411,7 @@ impl ServiceCells {
         if row.comm != counts.comm() {
             counts.comm().clone_into(&mut row.comm);
         }
+        row.is_used = true;
         row.touched_ns = now;
     }
 
@@ -425,8 +435,7 @@ impl ServiceCells {
         let now = frame.time.mono;
         for at in 0..self.rows.len() {
             let Some(Some(row)) = self.rows.get(at) else { continue };
-            let is_used = self.watched.iter().any(|one| one.row == Some(at));
-            if !is_used && now - row.touched_ns >= self.idle_ns_max() {
+            if !row.is_used && now - row.touched_ns >= self.idle_ns_max() {
                 self.by_name.remove(&(row.is_service, row.name.clone()));
                 self.rows[at] = None;
             }

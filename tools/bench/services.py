@@ -1,0 +1,181 @@
+#!/usr/bin/env -S python3 -B
+"""Requests and response times as recorded, beside what the load generators counted, in one run.
+
+Redis (redis-benchmark), nginx (wrk) and PostgreSQL (pgbench -S), each at its limit with many connections and at a rate, on
+loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the
+load. The service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the
+limit, where it has no CPU of its own, that is most of it. So the calls of the generator are shown too.
+
+Needs root and the programs; one that is missing is left out and named.
+"""
+
+import argparse
+import contextlib
+import csv
+import datetime
+import io
+import json
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+REDIS, NGINX, POSTGRES = 7481, 7482, 7483
+# The recorder learns in its first frames which ports are listened on.
+SETTLE_S = 6
+# Beyond the load on both sides, so that its first and last frames are whole.
+MARGIN_S = 2.2
+
+NGINX_CONF = """daemon off; worker_processes 1; pid nginx.pid; error_log error.log;
+events { worker_connections 512; }
+http { access_log off; server { listen 127.0.0.1:%d; location / { return 200 "hello world\\n"; } } }
+""" % NGINX
+
+
+def ran(argv, **options):
+    return subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options).stdout
+
+
+def seconds(text):
+    value, unit = re.fullmatch(r"([\d.]+)(us|ms|s)", text).groups()
+    return float(value) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+
+
+class Redis:
+    name, program, port = "redis", "redis-benchmark", REDIS
+
+    def start(self, folder):
+        return [subprocess.Popen(["redis-server", "--port", str(REDIS), "--save", "", "--dir", folder], stdout=subprocess.DEVNULL)]
+
+    def limit(self, seconds_long):
+        number = 50_000 * seconds_long
+        out = ran(["redis-benchmark", "-p", REDIS, "-t", "get", "-n", number, "-c", 50, "--csv"])
+        row = list(csv.DictReader(io.StringIO(out[out.index('"test"'):])))[0]
+        # It asks for the configuration first, twice.
+        return number + 2, float(row["p50_latency_ms"]) / 1e3, float(row["p99_latency_ms"]) / 1e3
+
+    def rate(self, seconds_long):
+        # One request after the other, of which each waits for a hundredth of a second on the client's side.
+        script = f"import socket,time\ns=socket.create_connection(('127.0.0.1',{REDIS}))\nt=[]\n" \
+            f"for i in range({100 * seconds_long}):\n b=time.perf_counter();s.sendall(b'PING\\r\\n');s.recv(64);t.append(time.perf_counter()-b);time.sleep(0.01)\n" \
+            "t.sort();print(len(t),t[len(t)//2],t[len(t)*99//100])"
+        count, p50, p99 = ran([sys.executable, "-c", script]).split()
+        return int(count), float(p50), float(p99)
+
+
+class Nginx:
+    name, program, port = "nginx", "wrk", NGINX
+
+    def start(self, folder):
+        pathlib.Path(folder, "nginx.conf").write_text(NGINX_CONF)
+        return [subprocess.Popen(["nginx", "-p", folder, "-c", "nginx.conf"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
+
+    def limit(self, seconds_long):
+        out = ran(["wrk", "-t1", "-c20", f"-d{seconds_long}", "--latency", f"http://127.0.0.1:{NGINX}/"])
+        of = lambda percent: seconds(re.search(rf"{percent}%\s+(\S+)", out)[1])
+        return int(re.search(r"(\d+) requests in", out)[1]), of(50), of(99)
+
+    rate = None
+
+
+class Postgres:
+    name, program, port = "postgres", "pgbench", POSTGRES
+
+    def start(self, folder):
+        binaries = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+        self.folder = folder
+        shutil.chown(folder, "postgres")
+        as_user = ["runuser", "-u", "postgres", "--"]
+        ran([*as_user, binaries / "initdb", "-D", f"{folder}/data", "-A", "trust"])
+        server = subprocess.Popen([*as_user, str(binaries / "postgres"), "-D", f"{folder}/data", "-p", str(POSTGRES), "-k", folder,
+                                   "-c", "listen_addresses=127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(100):
+            if subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(POSTGRES)]).returncode == 0:
+                break
+            time.sleep(0.1)
+        self.ask("-i", "-s", "2")
+        return [server]
+
+    def ask(self, *argv):
+        return ran(["runuser", "-u", "postgres", "--", "pgbench", "-h", "127.0.0.1", "-p", POSTGRES, *argv, "postgres"], cwd=self.folder)
+
+    def load(self, *argv):
+        for old in pathlib.Path(self.folder).glob("pgbench_log.*"):
+            old.unlink()
+        self.ask("-S", "-n", "-l", *argv)
+        lines = [line for log in pathlib.Path(self.folder).glob("pgbench_log.*") for line in log.read_text().splitlines()]
+        times = sorted(int(line.split()[2]) / 1e6 for line in lines)
+        return len(times), times[len(times) // 2], times[len(times) * 99 // 100]
+
+    def limit(self, seconds_long):
+        return self.load("-c", "8", "-T", seconds_long)
+
+    def rate(self, seconds_long):
+        return self.load("-c", "4", "-R", "100", "-T", seconds_long)
+
+
+def recorded(mitra, archive, port, since_s, until_s):
+    when = lambda t: datetime.datetime.fromtimestamp(t, datetime.timezone.utc).isoformat().replace("+00:00", "Z")
+    argv = [mitra, "services", "--archive", archive, "--since", when(since_s), "--until", when(until_s), "--json", str(port)]
+    said = json.loads(subprocess.run(argv, stdout=subprocess.PIPE, check=True, text=True).stdout)
+    service = next(s for s in said["services"] if s["address"].endswith(f":{port}"))
+    calls = [d for d in said["dependencies"] if d["key"].endswith(f":{port}")]
+    return said["seconds"], service, max(calls, key=lambda d: d["requests"], default=None)
+
+
+def measure(args, server, scratch):
+    folder = tempfile.mkdtemp(dir=scratch)
+    pathlib.Path(folder).chmod(0o755)
+    archive = f"{folder}-archive"
+    running = server.start(folder)
+    recorder = subprocess.Popen([args.mitra, "record", "--archive", archive], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(SETTLE_S)
+        for form in ("limit", "rate"):
+            load = getattr(server, form)
+            if not load:
+                continue
+            since_s = time.time()
+            count, p50, p99 = load(args.seconds)
+            time.sleep(MARGIN_S)
+            # A frame ends up to a second after what it counts.
+            span_s, service, calls = recorded(args.mitra, archive, server.port, since_s - 1, time.time())
+            row(f"{server.name}, {form}", count, p50, p99, span_s, service, calls)
+    finally:
+        for process in [recorder, *running]:
+            with contextlib.suppress(OSError):
+                process.send_signal(signal.SIGINT)
+        for process in [recorder, *running]:
+            process.wait(timeout=30)
+
+
+def row(name, count, p50, p99, span_s, service, calls):
+    seen = service["requests"] * span_s
+    of = lambda one, key: f"{1e3 * one[key]:>9.3f}" if one and key in one else f"{'-':>9}"
+    print(f"{name:<18}{count:>9,}{seen:>11,.0f}{100 * (seen / count - 1):>+7.2f} %{1e2 * service['watched']:>6.0f} %"
+          f"{1e3 * p50:>9.3f}{of(service, 'latency_p50')}{of(calls, 'latency_p50')}"
+          f"{1e3 * p99:>9.3f}{of(service, 'latency_p99')}{of(calls, 'latency_p99')}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mitra", required=True)
+    parser.add_argument("--seconds", type=int, default=10, help="of each load")
+    args = parser.parse_args()
+    print(f"{'':<18}{'requests':>9}{'recorded':>11}{'':>9}{'watched':>8}{'p50 ms':>9}{'service':>9}{'calls':>9}{'p99 ms':>9}"
+          f"{'service':>9}{'calls':>9}")
+    with tempfile.TemporaryDirectory(prefix="mitra-services-", dir="/var/tmp") as scratch:
+        pathlib.Path(scratch).chmod(0o755)
+        for server in (Redis(), Nginx(), Postgres()):
+            if shutil.which(server.program):
+                measure(args, server, scratch)
+            else:
+                print(f"skipped: {server.name}: there is no {server.program}")
+
+
+if __name__ == "__main__":
+    main()
