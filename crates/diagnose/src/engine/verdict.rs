@@ -330,8 +330,11 @@ fn incident(
     let span = Span { since: onset + 1, until };
     let lost = lost_above_baseline(view, span);
     let services = Services::of(group, before, active, links);
+    // Who waits for a lock asleep loses what no counter of the kernel adds up, and so do the clients of a service.
+    let asleep = group.iter().filter_map(|a| a.finding.client_wait_s);
+    let waited = services.waited_s().into_iter().chain(asleep).reduce(f64::max);
     // A client and the task that works for it wait for the same thing: of the two the larger one is the cost.
-    let cost = match (lost, services.waited_s()) {
+    let cost = match (lost, waited) {
         (Some(lost), Some(waited)) => Some(lost.max(waited)),
         (lost, waited) => lost.or(waited),
     };

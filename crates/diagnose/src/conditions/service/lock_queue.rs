@@ -78,7 +78,8 @@ fn observe(view: &View<'_>) -> Observation {
         finding.prove(view, &[metric], row, queue.high.run.span());
     }
     finding.remarks = queue.remarks;
-    finding.loss_s = Some(queue.high.during * queue.high.run.high_s);
+    let waited_s = queue.high.during * queue.high.run.high_s;
+    (finding.loss_s, finding.client_wait_s) = (Some(waited_s), Some(waited_s));
     finding.confidence = queue.confidence;
     finding.active()
 }
