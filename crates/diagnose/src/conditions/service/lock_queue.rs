@@ -15,7 +15,17 @@ pub const CONDITION: Condition = Condition {
     id: "lock-queue",
     title: "processes wait for a lock that another one holds",
     area: "service",
-    needs: &[LOCKS, "lock.pid", "lock.kind", "lock.waiter_pids", SESSIONS, "session.activity", "task.tgid"],
+    needs: &[
+        LOCKS,
+        "lock.pid",
+        "lock.kind",
+        "lock.waiter_pids",
+        SESSIONS,
+        "session.activity",
+        OPEN,
+        "service.comm",
+        "task.tgid",
+    ],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LOCKS, SESSIONS, "session.activity"],
         find: are_queued,
@@ -38,6 +48,9 @@ pub const CONDITION: Condition = Condition {
 
 const LOCKS: &str = "lock.waiters";
 const SESSIONS: &str = "session.pid";
+const OPEN: &str = "service.open";
+/// What a process of PostgreSQL is called.
+const SERVER: &str = "postgres";
 /// One may wait on purpose.
 const CROWD: f64 = 2.0;
 /// A lock that is held for as long as it takes to work on a file is free again by the next sample.
@@ -247,11 +260,13 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
             (who, 0.6, first.and_then(pid))
         }
     };
-    let evidence: Vec<(&'static str, String)> =
-        blockers.iter().take(3).map(|s| (SESSIONS, s.row.to_owned())).collect();
+    // A title is no number: what proves it is how many requests of the server are open.
+    let is_server = |row: &&str| view.set.text("service.comm", row).and_then(|t| t.last()) == Some(SERVER);
+    let servers = view.each(OPEN).map(|(row, _)| row).filter(is_server);
+    let evidence = servers.map(|row| (OPEN, row.to_owned())).collect();
     Some(Queue {
         holder,
-        process: Some("postgres".to_owned()),
+        process: Some(SERVER.to_owned()),
         path: None,
         statement,
         evidence,
@@ -264,7 +279,7 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
 }
 
 fn is_database(finding: &Finding) -> bool {
-    finding.culprit.process.as_deref() == Some("postgres") && finding.statement.contains("PostgreSQL")
+    finding.culprit.process.as_deref() == Some(SERVER) && finding.statement.contains("PostgreSQL")
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
