@@ -510,12 +510,20 @@ int data_ready(unsigned long long *ctx)
 	return 0;
 }
 
+/* Whether data came with the end of what the other side sends: it is about to be told by data_ready(). */
+static __always_inline bool came_with_data(struct sock *sk, struct conn *conn)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	return tcp && conn->last_seq && tcp->rcv_nxt - conn->last_seq > 1;
+}
+
 /* The other side sends no more: it may still wait for the answer, or has said goodbye. */
-static __always_inline void half_close(struct service_slot *slot, struct conn *conn, __u64 now)
+static __always_inline void half_close(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
 {
 	bool hangs_up = conn->role == ROLE_CLIENT;
 
-	if (conn->turn != TURN_OPEN)
+	if (conn->turn != TURN_OPEN || (hangs_up && came_with_data(sk, conn)))
 		return;
 	conn->turn = TURN_HALF_CLOSED;
 	if (!hangs_up && now - conn->asked < PATIENCE_NS)
@@ -571,6 +579,10 @@ int state_changed(unsigned long long *ctx)
 	if (to == TCP_SYN_SENT || (from == TCP_SYN_RECV && to == TCP_ESTABLISHED)) {
 		bool is_server = to == TCP_ESTABLISHED;
 
+		/* A socket may try another address after one that failed. */
+		conn = is_server ? 0 : bpf_sk_storage_get(&conns, sk, 0, 0);
+		if (conn)
+			conn->slot = 0;
 		conn = conn_of(sk, !is_server, is_server ? ROLE_SERVER : ROLE_CLIENT, &slot);
 		if (!conn || !slot)
 			return 0;
@@ -594,12 +606,16 @@ int state_changed(unsigned long long *ctx)
 	if (!slot || slot->gen != conn->gen)
 		return 0;
 	if (conn->is_connecting) {
+		struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
 		if (to == TCP_ESTABLISHED || to == TCP_CLOSE)
 			end_connecting(slot, conn, now, to == TCP_CLOSE);
+		if (tcp)
+			conn->last_seq = tcp->rcv_nxt;
 		return 0;
 	}
 	if (is_watched(slot, conn) && to == TCP_CLOSE_WAIT)
-		half_close(slot, conn, now);
+		half_close(sk, slot, conn, now);
 	else if (is_watched(slot, conn) && to != TCP_ESTABLISHED)
 		close_open(slot, conn, now);
 	if (to == TCP_CLOSE) {

@@ -10,6 +10,8 @@ mod owner;
 mod queues;
 mod receivers;
 #[cfg(feature = "bpf")]
+mod service_names;
+#[cfg(feature = "bpf")]
 pub mod services;
 #[cfg(feature = "bpf")]
 pub mod trouble;

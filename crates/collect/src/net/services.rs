@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::latency::Latency;
-use super::names::mapped_endpoint;
+use super::service_names::row_name;
 use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services};
 use crate::cells::{cell, col, set};
 use crate::io::{Io, Listening};
@@ -304,7 +304,10 @@ impl ServiceCells {
             let was = one.row;
             one.is_young = one.is_young && is_young(one.key.tgid, frame);
             if was.is_none() || !one.is_young {
-                let Some(name) = name_of(one, &counts, io) else { return true };
+                let is_patient = one.seen_frames < UNNAMED_FRAMES;
+                let Some(name) = row_name(&one.key, &counts, one.is_young, is_patient, io) else {
+                    return true;
+                };
                 let row = self.row(at, name, io, frame.time.mono);
                 if let Some(one) = self.watched.get_mut(at) {
                     one.row = row;
@@ -493,59 +496,6 @@ fn is_young(tgid: u32, frame: &Frame) -> bool {
     born.is_none_or(|born| frame.time.boot - born < YOUNG_NS)
 }
 
-/// What the row of a slot is called; `None` while that is not known yet.
-fn name_of(one: &Watched, counts: &ServiceCounts, io: &Io) -> Option<String> {
-    let Some((address, port)) = one.key.endpoint() else {
-        let name = io.netns.within(&unix_name(counts.path()), one.key.netns);
-        return Some(if one.key.is_server() { name } else { called(one, counts, &name) });
-    };
-    let plain = mapped_endpoint(address, Some(port));
-    if !one.key.is_server() {
-        return Some(called(one, counts, &io.netns.within(&plain, one.key.netns)));
-    }
-    let address = address.to_canonical();
-    let of_port = || io.listening.iter().filter(|l| l.netns == one.key.netns && l.port == port);
-    let listener = of_port()
-        .find(|l| l.address == address)
-        .or_else(|| {
-            of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4())
-        })
-        .or_else(|| of_port().find(|l| l.address.is_unspecified()));
-    let plain = match listener {
-        Some(listener) => super::names::endpoint(listener.address, Some(port)),
-        None if one.seen_frames < UNNAMED_FRAMES => return None,
-        None => plain,
-    };
-    Some(io.netns.within(&plain, one.key.netns))
-}
-
-/// Who calls, and whom.
-fn called(one: &Watched, counts: &ServiceCounts, whom: &str) -> String {
-    if one.is_young {
-        let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !['@', '>'].contains(&c);
-        let comm: String = counts.comm().chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
-        return format!("{comm}>{whom}");
-    }
-    format!("{}>{whom}", one.key.tgid)
-}
-
-/// `unix:/run/app.sock`, `unix:abstract:/tmp/x`; `@` is what a namespace begins with.
-fn unix_name(path: &[u8]) -> String {
-    let (kind, path) = match path {
-        [0, name @ ..] => ("unix:abstract:", name),
-        path => ("unix:", path),
-    };
-    let mut name = kind.to_owned();
-    for c in String::from_utf8_lossy(path).chars() {
-        match c {
-            '@' => name.push_str("%40"),
-            c if c.is_control() => name.push('_'),
-            c => name.push(c),
-        }
-    }
-    name
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -583,12 +533,5 @@ mod tests {
             [8, 2, 1, 2]
         );
         assert_eq!((scaled(7, 1.0), scaled(7, 3.5)), (7, 25));
-    }
-
-    #[test]
-    fn names_of_unix_sockets() {
-        assert_eq!(unix_name(b"/run/app.sock"), "unix:/run/app.sock");
-        assert_eq!(unix_name(b"\0/tmp/.X11-unix/X0"), "unix:abstract:/tmp/.X11-unix/X0");
-        assert_eq!(unix_name(b"/run/a@b\x1b[1m"), "unix:/run/a%40b_[1m");
     }
 }

@@ -13,6 +13,8 @@ const PROGRAM: &str = include_str!("growth.c");
 
 /// The stack of a new thread, and what the C library wants for it: pages that come beside those that were asked for.
 const BESIDE_PAGES: f64 = 64.0;
+/// The kernel leaves a run of a program out while another one of it is interrupted on the same CPU.
+const MISSED_PAGES: f64 = 5.0;
 
 /// A process that does as it is told, until it is dropped.
 struct Program {
@@ -117,7 +119,7 @@ impl Seen {
     #[track_caller]
     fn has(&self, tag: &str, came: f64, there: f64) {
         let [ours_came, ours_there] = self.pages(tag);
-        let near = |ours: f64, theirs: f64| ours >= theirs && ours <= theirs + BESIDE_PAGES;
+        let near = |ours: f64, theirs: f64| ours >= theirs - MISSED_PAGES && ours <= theirs + BESIDE_PAGES;
         assert!(near(ours_came, came), "{tag}: {ours_came} pages came, not {came}");
         assert!(near(ours_there, there), "{tag}: {ours_there} pages are there, not {there}");
         let grew = self.sum("grew by");
@@ -186,7 +188,10 @@ fn memory_that_a_call_fills_counts() {
     seen.has("mapped memory", 700.0, 700.0);
     let Some(seen) = program.watched(&[("populate", 900)]) else { return };
     let [came, there] = seen.pages("without a fault");
-    assert!((895.0..=900.0 + BESIDE_PAGES).contains(&came) && there == came, "{came} pages came");
+    assert!(
+        (900.0 - MISSED_PAGES..=900.0 + BESIDE_PAGES).contains(&came) && there == came,
+        "{came} pages came"
+    );
     assert!((seen.sum("grew by") - seen.grew).abs() <= 2.0);
 }
 

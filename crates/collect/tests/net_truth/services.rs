@@ -245,6 +245,33 @@ fn both_may_close_after_an_answer() {
 
 #[test]
 #[ignore = "needs root: make test-kernel"]
+fn an_answer_may_come_with_the_end_of_the_connection() {
+    let Some(mut bench) = settled() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        // Held back until the end goes with it, in one segment.
+        rustix::net::sockopt::set_tcp_cork(&stream, true).expect("a cork");
+        stream.read_exact(&mut [0]).expect("a question");
+        stream.write_all(&[1]).expect("an answer");
+        stream.shutdown(std::net::Shutdown::Write).expect("the end");
+        // Until the client has closed too.
+        let _end = stream.read(&mut [0]);
+    });
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    ask(&mut stream);
+    drop(stream);
+    server.join().expect("the server");
+    (0..SETTLE).for_each(|_| bench.sample());
+    let row = address.to_string();
+    bench.print(&row);
+    assert_eq!((bench.service(&row, "requests"), bench.called(&row, "requests")), (1, 1));
+    assert_eq!((bench.service(&row, "unanswered"), bench.called(&row, "unanswered")), (0, 0));
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
 fn messages_that_expect_no_answer_are_no_open_requests() {
     let Some(mut bench) = settled() else { return };
     let (address, server) = start(Act::Ignore, 1);
