@@ -1,7 +1,7 @@
 //! Names of functions of a program that is compiled here: as it is, stripped, with its debug file
 //! beside it, replaced while it runs. Skipped where there is no C compiler.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -58,6 +58,17 @@ fn start_changed(dir: &Path, more: &[(&str, &[&str])], change: impl Fn(&Path)) -
     start_source(dir, SOURCE, more, change)
 }
 
+/// Starts a program that was just written. A child that another test forked meanwhile has the file open for writing until it
+/// executes its own program, and so long the kernel refuses it (ETXTBSY).
+fn spawned(program: &Path) -> Child {
+    loop {
+        match Command::new(program).stdout(Stdio::piped()).spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            child => return child.unwrap(),
+        }
+    }
+}
+
 fn start_source(
     dir: &Path,
     source: &str,
@@ -70,7 +81,7 @@ fn start_source(
         return None;
     }
     change(&dir.join("it"));
-    let mut child = Command::new(dir.join("it")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = spawned(&dir.join("it"));
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let mut words = line.split_whitespace().map(|word| u64::from_str_radix(&word[2..], 16).unwrap());
