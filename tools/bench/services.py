@@ -89,7 +89,7 @@ class Postgres:
         binaries = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
         self.folder = folder
         shutil.chown(folder, "postgres")
-        as_user = ["runuser", "-u", "postgres", "--"]
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
         ran([*as_user, binaries / "initdb", "-D", f"{folder}/data", "-A", "trust"])
         server = subprocess.Popen([*as_user, str(binaries / "postgres"), "-D", f"{folder}/data", "-p", str(POSTGRES), "-k", folder,
                                    "-c", "listen_addresses=127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

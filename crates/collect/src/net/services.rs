@@ -31,6 +31,8 @@ const UNNAMED_FRAMES: u32 = 3;
 /// some connections are watched and stand for the others.
 const REQUESTS_PER_S_MAX: f64 = 10_000.0;
 const ONE_IN_MAX: u32 = 1024;
+/// As many connections are watched at least: fewer do not stand for the others.
+const WATCHED_MIN: u64 = 4;
 /// How often ports that are closed are forgotten.
 const FORGET_EVERY_FRAMES: u32 = 60;
 
@@ -401,7 +403,7 @@ impl ServiceCells {
             *total = total.saturating_add(if is_all { grown } else { scaled(grown, factor) });
         }
         let requests_per_s = u64::try_from(answered).map_or(0.0, |n| n as f64) * factor / elapsed_s;
-        let one_in = one_in(requests_per_s, one.one_in);
+        let one_in = one_in(requests_per_s, one.one_in).min(most_one_in(counts.alive));
         if one_in != one.one_in {
             one.one_in = one_in;
             services.watch(one.slot, one_in);
@@ -482,6 +484,12 @@ fn one_in(requests_per_s: f64, now: u32) -> u32 {
     }
 }
 
+/// One in how many may be watched of so many connections.
+fn most_one_in(connections: u64) -> u32 {
+    let most = u32::try_from(connections / WATCHED_MIN).unwrap_or(u32::MAX).clamp(1, ONE_IN_MAX);
+    1 << most.ilog2()
+}
+
 /// Whether a process has ended.
 fn is_gone(tgid: u32) -> bool {
     let pid = i32::try_from(tgid).ok().and_then(Pid::from_raw);
@@ -533,5 +541,6 @@ mod tests {
             [8, 2, 1, 2]
         );
         assert_eq!((scaled(7, 1.0), scaled(7, 3.5)), (7, 25));
+        assert_eq!([0, 3, 8, 20, 50, 1 << 40].map(most_one_in), [1, 1, 2, 4, 8, 1024]);
     }
 }
