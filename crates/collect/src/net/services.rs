@@ -405,7 +405,8 @@ impl ServiceCells {
         let requests_per_s = u64::try_from(answered).map_or(0.0, |n| n as f64) * factor / elapsed_s;
         let one_in = one_in(requests_per_s, one.one_in).min(most_one_in(counts.alive));
         if one_in != one.one_in {
-            one.one_in = one_in;
+            // Until a pass has counted them; tickets are given out in turn.
+            (one.one_in, one.factor) = (one_in, f64::from(one_in));
             services.watch(one.slot, one_in);
         }
         row.open = row.open.saturating_add(scaled(counts.open, factor));
