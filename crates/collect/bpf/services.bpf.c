@@ -495,7 +495,8 @@ int data_ready(unsigned long long *ctx)
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
 	} else if (conn->turn == TURN_OPEN) {
-		if (arrival == ARRIVAL_AFTER_READING)
+		/* Of a Unix socket it is not known what was read: what was never answered may expect no answer. */
+		if (arrival == ARRIVAL_AFTER_READING || (is_unix(sk) && !conn->was_answered))
 			restart_turn(conn, now);
 	} else if (is_tcp(sk) && (sk->sk_shutdown & SEND_SHUTDOWN)) {
 		/* It has closed the connection, and answers nothing any more. */
@@ -626,8 +627,10 @@ int state_changed(unsigned long long *ctx)
 	return 0;
 }
 
-static __always_inline int note_reset(struct sock *sk, bool by_peer)
+SEC("tp_btf/tcp_receive_reset")
+int reset_received(unsigned long long *ctx)
 {
+	struct sock *sk = (struct sock *)ctx[0];
 	struct service_slot *slot;
 	struct conn *conn;
 
@@ -640,15 +643,8 @@ static __always_inline int note_reset(struct sock *sk, bool by_peer)
 	if (!slot || slot->gen != conn->gen || conn->is_connecting)
 		return 0;
 	add(&slot->resets, 1);
-	if (by_peer)
-		conn->was_reset = 1;
+	conn->was_reset = 1;
 	return 0;
-}
-
-SEC("tp_btf/tcp_receive_reset")
-int reset_received(unsigned long long *ctx)
-{
-	return note_reset((struct sock *)ctx[0], true);
 }
 
 /*

@@ -289,7 +289,11 @@ impl ServiceCells {
     ) -> bool {
         let idle_ns_max = self.idle_ns_max();
         let Some(one) = self.watched.get_mut(at) else { return false };
-        let Some(counts) = services.counts(one.slot) else { return false };
+        let Some(mut counts) = services.counts(one.slot) else { return false };
+        // Who has never answered may take messages that expect no answer, as a log does.
+        if counts.response_ns == 0 && (one.key.is_server() || one.key.endpoint().is_none()) {
+            (counts.open, counts.open_ns) = (0, 0);
+        }
         let is_same = counts == one.last;
         if let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) {
             row.is_used = true;
@@ -456,7 +460,9 @@ impl ServiceCells {
             for (column, value) in columns.latency.iter().zip(row.latency.quantiles_ns()) {
                 set(cells, *column, value.map_or(NA, cell));
             }
-            set(cells, columns.open, cell(row.open));
+            // Of who has never answered it is not known what is open: see `take_in`.
+            let is_asked = row.totals[0] > 0 || !(row.is_service || row.is_unix);
+            set(cells, columns.open, if is_asked { cell(row.open) } else { NA });
             set(cells, columns.connecting, cell(row.connecting));
             let [connections, watched] = row.connections;
             let share = watched.saturating_mul(1_000_000).checked_div(connections);
