@@ -137,6 +137,7 @@ struct Watched {
     factor: f64,
     seen_frames: u32,
     is_young: bool,
+    is_left_out: bool,
     touched_ns: i64,
 }
 
@@ -272,6 +273,7 @@ impl ServiceCells {
                     factor: 1.0,
                     seen_frames: 0,
                     is_young: !key.is_server(),
+                    is_left_out: false,
                     touched_ns: now,
                 });
             }
@@ -334,7 +336,9 @@ impl ServiceCells {
         let rows_max = self.columns[usize::from(!is_service)].rows_max;
         let count = self.rows.iter().flatten().filter(|row| row.is_service == is_service).count();
         if count >= rows_max {
-            self.left_out += 1;
+            // It is tried again in each frame, and missing once.
+            let one = self.watched.get_mut(at)?;
+            self.left_out += u64::from(!std::mem::replace(&mut one.is_left_out, true));
             return None;
         }
         let row = Row {
