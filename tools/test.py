@@ -14,6 +14,9 @@ names them and does not run them. Tests of the tier `search` have `opensearch` i
 Ignored tests with `by_hand` in their names are measurements, which no tier runs. A test that cannot
 run here prints a line `skipped: REASON`; it counts as skipped, not as passed.
 
+What fails in a tier that shares the machine with others is run once more, alone. If it passes then,
+it counts as passed, and is named at the end: it is to be mended all the same.
+
 The last line is `N passed, M failed, K skipped`, the sum of all tiers.
 """
 
@@ -36,6 +39,8 @@ SELECT = {
     "search": ["--ignored", "opensearch"],
 }
 NEEDS_ROOT = {"kernel", "lab"}
+# What these measure depends on what else the machine does.
+TRIED_AGAIN = {"kernel", "search"}
 TIERS = ["hermetic", "kernel", "search", "cost", "lab"]
 # A test program that says nothing for so long hangs.
 PROGRAM_S_MAX = 1200
@@ -45,6 +50,7 @@ STORED_COST = ROOT / "tools/bench/instructions.tsv"
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;", re.M)
 LAB_RESULT = re.compile(r"^(\d+) right, (\d+) wrong, (\d+) not made$", re.M)
 SKIPPED = re.compile(r"^skipped: (.*)$", re.M)
+FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$", re.M)
 
 
 @dataclasses.dataclass
@@ -61,12 +67,15 @@ class Outcome:
     seconds: float = 0.0
     # How often for each reason.
     skipped: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    # Names of those that failed once.
+    flaky: list = dataclasses.field(default_factory=list)
 
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
         self.seconds += other.seconds
         self.skipped.update(other.skipped)
+        self.flaky += other.flaky
 
     def __str__(self):
         return f"{self.passed} passed, {self.failed} failed, {self.skipped.total()} skipped"
@@ -119,6 +128,21 @@ def run_program(program, select):
     return outcome, said if outcome.failed else ""
 
 
+def try_again(program, outcome, said):
+    """Runs once more what failed; what it said, if something failed again."""
+    names = FAILED.findall(said)
+    if len(names) != outcome.failed:
+        return ""
+    for name in names:
+        again, what = run_program(program, ["--include-ignored", "--exact", name])
+        outcome.seconds += again.seconds
+        if again.failed or again.passed != 1:
+            return what
+        outcome.flaky.append(f"{program.name} {name}")
+    outcome.passed, outcome.failed = outcome.passed + outcome.failed, 0
+    return ""
+
+
 def read(said):
     """Counts what libtest printed. Each test is skipped once, by the first reason that it gives."""
     outcome = Outcome()
@@ -151,6 +175,9 @@ def run_tier(tier, programs):
     total, times = Outcome(), []
     for program in programs:
         outcome, said = run_program(program, select)
+        if outcome.failed:
+            print(said, flush=True)
+            said = try_again(program, outcome, said) if tier in TRIED_AGAIN else ""
         total.add(outcome)
         if outcome.passed + outcome.failed + outcome.skipped.total() == 0:
             continue
@@ -230,6 +257,8 @@ def main():
         tiers = []
     for tier in tiers:
         total.add(run(tier, programs))
+    for name in total.flaky:
+        print(f"failed once, passed alone: {name}")
     print(f"\n{total}", flush=True)
     return 1 if total.failed else 0
 

@@ -34,16 +34,21 @@ pub struct Group {
 
 /// Smaller growths are often equal by chance among some hundred counts.
 const LEAST_COUNT: i64 = 100;
-/// Counts of one snapshot are read seconds apart and differ by this share.
+/// Counts of one snapshot are read one after the other while the process works, and differ by this
+/// share at least.
 const SAME: f64 = 0.005;
+/// Beyond this, counts that differ are no longer called equal, however long a snapshot took.
+const SAME_MAX: f64 = 0.05;
 /// Pieces that come and go between two reads of a small count.
 const SAME_COUNT: u64 = 2;
 const ROWS_MAX: usize = 2000;
 const GROUPS_MAX: usize = 50;
 const MEMBERS_MAX: usize = 20;
 
-/// The groups of at least two rows.
-pub(super) fn of(rows: &[DiffRow]) -> Vec<Group> {
+/// The groups of at least two rows. `reading` is the share of the time between the snapshots that
+/// the longer one took: what grew evenly grew by this share while it was read.
+pub(super) fn of(rows: &[DiffRow], reading: f64) -> Vec<Group> {
+    let same = reading.clamp(SAME, SAME_MAX);
     let mut grown: Vec<(i64, &DiffRow)> = rows
         .iter()
         .filter(|row| row.what.is_piece() && !row.is_bound)
@@ -58,7 +63,7 @@ pub(super) fn of(rows: &[DiffRow]) -> Vec<Group> {
     while let [(most, first), ..] = rest {
         let is_alike = |(growth, row): &&(i64, &DiffRow)| {
             let error = first.error_count.saturating_add(row.error_count);
-            most.abs_diff(*growth) <= SAME_COUNT + error + (SAME * *most as f64) as u64
+            most.abs_diff(*growth) <= SAME_COUNT + error + (same * *most as f64) as u64
         };
         let alike = rest.iter().take_while(is_alike).count().max(1);
         let (members, others) = rest.split_at(alike);

@@ -202,7 +202,8 @@ impl Diff {
         }
         rows.retain(|row| row.growth_bytes.unwrap_or(0) != 0 || row.growth_count.unwrap_or(0) != 0);
         rows.sort_by(order);
-        let groups = groups::of(&rows);
+        let reading = before.cost.wall_s.max(after.cost.wall_s);
+        let groups = groups::of(&rows, seconds.map_or(0.0, |seconds| reading / seconds));
         rows.truncate(ROWS_MAX);
         let worked = before.work.cpu_s.zip(after.work.cpu_s).map(|(from, to)| to - from);
         Self {

@@ -133,7 +133,7 @@ fn what_grows_alike_is_a_group() {
         piece(RowKind::String, "y", 0, 99, 9),
     ];
     rows.sort_by(order);
-    let groups = groups::of(&rows);
+    let groups = groups::of(&rows, 0.0);
     assert_eq!(groups.len(), 1, "{groups:?}");
     let names: Vec<&str> = groups[0].members.iter().map(|member| member.name.as_str()).collect();
     assert_eq!(names, ["48", "couchbase.context_info", "Unknown:Unknown"]);
@@ -143,10 +143,19 @@ fn what_grows_alike_is_a_group() {
 }
 
 #[test]
+fn what_was_read_while_it_grew_is_alike_by_how_long_that_took() {
+    let rows = [piece(RowKind::Type, "str", 0, 27_305, 90), piece(RowKind::Type, "function", 0, 26_900, 136)];
+    assert!(groups::of(&rows, 0.001).is_empty(), "read in a moment, these are two things");
+    assert_eq!(groups::of(&rows, 0.02).len(), 1, "read in a fiftieth of the time, they are one");
+    let far = [piece(RowKind::Type, "str", 0, 27_305, 90), piece(RowKind::Type, "function", 0, 20_000, 136)];
+    assert!(groups::of(&far, 0.5).is_empty(), "however long it took");
+}
+
+#[test]
 fn estimates_that_may_be_wrong_are_like_nothing() {
     let mut unsure = piece(RowKind::String, "a", 0, 1000, 8);
     unsure.error_count = 400;
-    assert!(groups::of(&[unsure, piece(RowKind::String, "b", 0, 1000, 8)]).is_empty());
+    assert!(groups::of(&[unsure, piece(RowKind::String, "b", 0, 1000, 8)], 0.0).is_empty());
 }
 
 #[test]
