@@ -420,6 +420,27 @@ static __always_inline void note_process(struct service_slot *slot)
 	bpf_get_current_comm(slot->comm, sizeof(slot->comm));
 }
 
+/*
+ * How long the thread that answers has run since it slept or was preempted last, or since its last
+ * answer. The scheduler adds up at its ticks, and when the thread leaves the CPU.
+ */
+static __always_inline void note_oncpu(struct service_slot *slot)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 ran = task->se.sum_exec_runtime, from = task->se.prev_sum_exec_runtime;
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	if (slot->tid == tid) {
+		if (slot->oncpu_from > from)
+			from = slot->oncpu_from;
+	} else {
+		slot->tid = tid;
+	}
+	slot->oncpu_from = ran;
+	if (ran > from && ran - from > slot->oncpu_worst)
+		slot->oncpu_worst = ran - from;
+}
+
 /* sk, ret, flags; in the process that sends. */
 SEC("tp_btf/sock_send_length")
 int socket_sent(unsigned long long *ctx)
@@ -441,6 +462,7 @@ int socket_sent(unsigned long long *ctx)
 	if (conn->role == ROLE_SERVER) {
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
+		note_oncpu(slot);
 	} else if (conn->turn == TURN_OPEN) {
 		restart_turn(conn, now);
 	} else if (expects_answer(conn)) {

@@ -40,6 +40,8 @@ struct service_slot {
 	__u64 sent; /* of a connection whenever it is much, and at its end */
 	__u64 received;
 	__u64 worst; /* since user space wrote a zero here */
+	__u64 oncpu_worst; /* likewise: CPU time of a thread without a pause, from one answer to the next */
+	__u64 oncpu_from;  /* CPU time of the thread that answered last, when it did */
 	/* Of the last pass over all connections. */
 	__u64 open;	   /* requests without an answer */
 	__u64 open_wait;   /* how long those have waited, added up */
@@ -50,11 +52,11 @@ struct service_slot {
 	__u32 mask;    /* set by user space: a connection is watched whose ticket has none of these bits */
 	__u32 tickets; /* given to connections */
 	__u32 tgid;
-	__u32 pad;
+	__u32 tid; /* of the thread that answered last */
 	char comm[16];
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1120, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1136, "twin: src/bpf/services.rs");
 
 #endif

@@ -376,7 +376,7 @@ fn a_service_that_is_asked_more_at_the_same_cost_is_under_load() {
     );
     // Three times the CPU for each request: it is the requests.
     let dear = load(3.0);
-    assert_eq!(one(&dear).root_cause.condition, "service-slow");
+    assert_eq!(root(&dear), ("query-regression", Some("java"), Some(50)));
     let out = one(&dear).ruled_out.iter().find(|r| r.condition == "load-increase").unwrap();
     assert!(out.because.contains("each request to java (port 8080) cost"), "{}", out.because);
 }
@@ -472,4 +472,89 @@ fn requests_that_are_closed_without_an_answer_are_failures_of_the_service() {
     service(&mut m, WEB, (40, "nginx"), |_| Asked::each(50.0, 0.002));
     m.row("service.resets", WEB, 0.0, 50.0);
     is_silent(&m);
+}
+
+/// One that answers a hundred requests a second with 2 % of a CPU, and then less, which cost more or not.
+fn dear(comm: &str, cpu: f64) -> Machine {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, comm), during(Asked::each(100.0, 0.002), Asked::each(20.0, 0.1)));
+    m.task_rate(50, "task.cpu_time", 0.02, cpu);
+    m
+}
+
+#[test]
+fn requests_that_cost_several_times_as_much_are_a_regression() {
+    let report = dear("postgres", 0.9).explain();
+    assert_eq!(root(&report), ("query-regression", Some("postgres"), Some(50)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("costs 45.0 ms of CPU instead of 200 us"), "{statement}");
+    assert!(incident.remedies[0].command.contains("pg_stat_activity"), "{:?}", incident.remedies);
+    // What it does beside is no cost of requests that sleep.
+    let mut m = dear("postgres", 0.2);
+    service(&mut m, APP, (50, "postgres"), during(Asked::each(100.0, 0.002), Asked::each(4.0, 3.0)));
+    assert_eq!(one(&m.explain()).root_cause.condition, "service-slow");
+}
+
+/// A server of one thread that answers a hundred requests a second, and then runs for so long at a stretch.
+fn kept(stretch_s: f64, cpu: f64, waiting: f64) -> Machine {
+    let mut m = Machine::idle();
+    let asked = Asked { rate: 60.0, p50: 0.002, p90: 0.003, waiting };
+    service(&mut m, APP, (50, "node"), during(Asked::each(100.0, 0.002), asked));
+    m.task_rate(50, "task.cpu_time", 0.02, cpu);
+    m.row("service.oncpu_max", APP, 0.004, stretch_s);
+    m
+}
+
+#[test]
+fn a_thread_that_runs_for_long_while_others_wait_for_it_blocks_its_event_loop() {
+    // Nine of ten answers are as fast as ever.
+    let report = kept(0.3, 0.6, 1.0).explain();
+    assert_eq!(root(&report), ("event-loop-blocked", Some("node"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("ran for up to 312.0 ms at a stretch"), "{statement}");
+    // Only who asked for it waits.
+    is_silent(&kept(0.3, 0.6, 0.7));
+    // It is always so.
+    let mut always = kept(0.3, 0.6, 1.0);
+    always.row("service.oncpu_max", APP, 0.3, 0.3).task_rate(50, "task.cpu_time", 0.6, 0.6);
+    is_silent(&always);
+    // Several threads answer.
+    let mut threads = kept(0.3, 0.6, 1.0);
+    threads.thread(50, 51, "node", 0).task_rate(51, "task.cpu_time", 0.1, 0.6);
+    assert!(threads.explain().incidents.iter().all(|i| i.root_cause.condition != "event-loop-blocked"));
+}
+
+#[test]
+fn a_few_late_answers_are_an_incident_where_they_keep_clients_from_asking() {
+    let few = |rate: f64| {
+        let mut m = Machine::idle();
+        let asked = Asked { rate, p50: 0.002, p90: 0.09, waiting: 2.2 };
+        service(&mut m, APP, (50, "java"), during(Asked::each(200.0, 0.002), asked));
+        m
+    };
+    let report = few(85.0).explain();
+    assert_eq!(root(&report), ("service-slow", Some("java"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("one request in a hundred in 180.0 ms or more"), "{statement}");
+    // As much is asked as ever: two clients have begun to ask for something that takes long.
+    is_silent(&few(200.0));
+}
+
+#[test]
+fn requests_that_wait_inside_while_nothing_is_asked_of_the_database_wait_for_its_pool() {
+    let pool = |called: Asked| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "shop"), during(Asked::each(50.0, 0.004), Asked::nothing(12.0)));
+        dependency(&mut m, (50, "shop"), DB, during(Asked::each(50.0, 0.002), called));
+        m.task_rate(50, "task.cpu_time", 0.1, 0.001);
+        m.explain()
+    };
+    let report = pool(Asked::nothing(0.0));
+    assert_eq!(root(&report), ("worker-pool-exhausted", Some("shop"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("it called 10.0.0.7:5432 50.0 times a second and has stopped"), "{statement}");
+    // The database does not answer: it is the database.
+    let slow = pool(Asked::nothing(12.0));
+    assert_eq!(one(&slow).root_cause.condition, "dependency-slow");
 }

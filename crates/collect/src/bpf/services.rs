@@ -88,6 +88,8 @@ pub struct ServiceCounts {
     /// Bytes that arrived.
     pub received: u64,
     worst_ns: u64,
+    oncpu_worst_ns: u64,
+    oncpu_from_ns: u64,
     /// Requests without an answer, as of the last [`Services::pass`].
     pub open: u64,
     /// How long those have waited, added up.
@@ -104,14 +106,15 @@ pub struct ServiceCounts {
     tickets: u32,
     /// The process that sent last.
     pub tgid: u32,
-    pad: u32,
+    tid: u32,
     comm: [u8; 16],
     path: [u8; 112],
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1120, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1136, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
+const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.
 const OPEN_AT: usize = std::mem::offset_of!(ServiceCounts, open);
 const OPEN_WORDS: usize = 6;
@@ -248,7 +251,17 @@ impl Services {
     /// The longest response since this was asked last.
     #[must_use]
     pub fn take_worst_ns(&self, slot: u32) -> u64 {
-        let worst = self.offset(slot).and_then(|at| self.slots.atomic(at + WORST_AT));
+        self.take(slot, WORST_AT)
+    }
+
+    /// The longest CPU time without a pause of a thread that answered since this was asked last.
+    #[must_use]
+    pub fn take_oncpu_worst_ns(&self, slot: u32) -> u64 {
+        self.take(slot, ONCPU_WORST_AT)
+    }
+
+    fn take(&self, slot: u32, field: usize) -> u64 {
+        let worst = self.offset(slot).and_then(|at| self.slots.atomic(at + field));
         worst.map_or(0, |worst: &AtomicU64| worst.swap(0, Ordering::Relaxed))
     }
 

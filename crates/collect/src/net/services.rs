@@ -76,6 +76,7 @@ struct Columns {
     entity: Entity,
     counters: [usize; COUNTERS],
     latency: [usize; 4],
+    oncpu_max: usize,
     open: usize,
     connecting: usize,
     watched: usize,
@@ -94,6 +95,7 @@ impl Columns {
             entity,
             counters: counters.map(col),
             latency: ["latency_p50", "latency_p90", "latency_p99", "latency_max"].map(of),
+            oncpu_max: of("oncpu_max"),
             open: of("open"),
             connecting: of("connecting"),
             watched: of("watched"),
@@ -113,6 +115,7 @@ struct Row {
     id: StrId,
     totals: [u64; COUNTERS],
     latency: Latency,
+    oncpu_max_ns: u64,
     open: u64,
     connecting: u64,
     /// Connections, and how many of them are watched.
@@ -220,6 +223,7 @@ impl ServiceCells {
         self.renew_names(io);
         for row in self.rows.iter_mut().flatten() {
             row.latency.clear();
+            row.oncpu_max_ns = 0;
             (row.open, row.connecting, row.connections) = (0, 0, [0; 2]);
             row.is_used = false;
         }
@@ -348,6 +352,7 @@ impl ServiceCells {
             name: name.clone(),
             totals: [0; COUNTERS],
             latency: Latency::default(),
+            oncpu_max_ns: 0,
             open: 0,
             connecting: 0,
             connections: [0; 2],
@@ -391,6 +396,7 @@ impl ServiceCells {
                 answered += i64::from(grown);
             });
             row.latency.note_worst(services.take_worst_ns(one.slot));
+            row.oncpu_max_ns = row.oncpu_max_ns.max(services.take_oncpu_worst_ns(one.slot));
         }
         let by = |of: fn(&ServiceCounts) -> u64| of(counts).saturating_sub(of(&last));
         let grown = [
@@ -461,9 +467,11 @@ impl ServiceCells {
                 let is_known = !(row.is_unix && NOT_OF_UNIX.contains(&number));
                 set(cells, *column, if is_known { cell(total) } else { NA });
             }
-            for (column, value) in columns.latency.iter().zip(row.latency.quantiles_ns()) {
+            let quantiles = row.latency.quantiles_ns();
+            for (column, value) in columns.latency.iter().zip(quantiles) {
                 set(cells, *column, value.map_or(NA, cell));
             }
+            set(cells, columns.oncpu_max, quantiles[0].map_or(NA, |_| cell(row.oncpu_max_ns)));
             // Of who has never answered it is not known what is open: see `take_in`.
             let is_asked = row.totals[0] > 0 || !(row.is_service || row.is_unix);
             set(cells, columns.open, if is_asked { cell(row.open) } else { NA });
@@ -529,6 +537,7 @@ mod tests {
             let all = counters.iter().chain(&columns.latency).chain(&gauges);
             assert!(all.chain([&cells.lost]).all(|column| *column != usize::MAX));
             assert_eq!(columns.connecting == usize::MAX, is_service);
+            assert_eq!(columns.oncpu_max != usize::MAX, is_service);
         }
     }
 

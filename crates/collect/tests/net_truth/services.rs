@@ -36,6 +36,8 @@ enum Act {
     HangUp,
     /// Answers and ends the connection, as HTTP/1.0 does.
     AnswerAndHangUp,
+    /// Computes for so many milliseconds of its CPU time, and answers.
+    Compute(u64),
 }
 
 /// Serves one connection until it ends.
@@ -51,6 +53,7 @@ fn serve(mut stream: impl Read + Write, act: Act) {
         match act {
             Act::Answer(ms) => std::thread::sleep(Duration::from_millis(ms)),
             Act::ReadLate(_) => {}
+            Act::Compute(ms) => compute(Duration::from_millis(ms)),
             Act::Ignore => continue,
             Act::HangUp => return,
             Act::AnswerAndHangUp => {
@@ -62,6 +65,18 @@ fn serve(mut stream: impl Read + Write, act: Act) {
             return;
         }
     }
+}
+
+/// Takes so much CPU time of this thread.
+fn compute(time: Duration) {
+    let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let since = |from: rustix::time::Timespec| {
+        let now = used();
+        Duration::new((now.tv_sec - from.tv_sec) as u64, 0) + Duration::from_nanos(now.tv_nsec as u64)
+            - Duration::from_nanos(from.tv_nsec as u64)
+    };
+    let from = used();
+    while since(from) < time {}
 }
 
 /// A server of so many connections on a port of loopback.
@@ -369,4 +384,28 @@ fn by_hand_what_is_seen_of_this_machine() {
         bench.print(&row);
     }
     println!("{:?}", bench.names(Entity::Dependency));
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn how_long_the_thread_that_answers_ran_at_a_stretch() {
+    let Some(mut bench) = settled() else { return };
+    let mut longest = |act: Act, times: usize| {
+        let (address, server) = start(act, 1);
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        (0..times).for_each(|_| drop(ask(&mut stream)));
+        bench.sample();
+        let row = address.to_string();
+        let seen = bench.service(&row, "oncpu_max");
+        drop(stream);
+        server.join().expect("the server");
+        seen as f64 / 1e6
+    };
+    // Whatever else runs on the machine may take the CPU away once: the longest of several is whole.
+    let computed = longest(Act::Compute(120), 5);
+    assert!((70.0..160.0).contains(&computed), "{computed} ms of 120");
+    let slept = longest(Act::Answer(120), 3);
+    assert!((0.0..20.0).contains(&slept), "who sleeps runs for a moment: {slept} ms");
+    let often = longest(Act::Compute(2), 60);
+    assert!((0.0..40.0).contains(&often), "answers in between are no stretch: {often} ms");
 }

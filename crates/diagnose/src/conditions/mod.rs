@@ -97,10 +97,13 @@ mod reclaim {
     pub(super) mod numa_imbalance;
 }
 mod service {
+    pub(super) mod deadlock;
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
+    pub(super) mod event_loop_blocked;
     pub(super) mod load_increase;
     pub(super) mod lock_queue;
+    pub(super) mod query_regression;
     pub(super) mod service_failing;
     pub(super) mod service_silent;
     pub(super) mod service_slow;
@@ -158,7 +161,11 @@ pub fn all() -> &'static [Condition] {
         service::dependency_unreachable::CONDITION,
         service::dependency_slow::CONDITION,
         service::load_increase::CONDITION,
+        service::query_regression::CONDITION,
+        service::event_loop_blocked::CONDITION,
         service::lock_queue::CONDITION,
+        service::deadlock::CONDITION,
+        service::worker_pool_exhausted::CONDITION,
         process::process_crash::CONDITION,
         process::crash_loop::CONDITION,
         process::fd_exhaustion::CONDITION,
@@ -185,7 +192,6 @@ pub fn all() -> &'static [Condition] {
         disk::disk_saturated::CONDITION,
         cpu::cpu_saturated::CONDITION,
         cpu::runqueue_wait::CONDITION,
-        service::worker_pool_exhausted::CONDITION,
         disk::tasks_in_d_state::CONDITION,
         cpu::pressure_cpu::CONDITION,
         disk::pressure_io::CONDITION,

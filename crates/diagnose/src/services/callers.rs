@@ -85,6 +85,12 @@ pub fn walk<'a>(view: &View<'a>, row: &'a str, span: Span, beyond: f64) -> Walk<
     walk
 }
 
+/// The rows of `dependency` of these processes.
+#[must_use]
+pub fn called_by<'a>(set: &'a SeriesSet, servers: &Servers<'_, '_>) -> Vec<&'a str> {
+    set.each("dependency.requests").map(|(row, _)| row).filter(|row| calls(set, servers, row)).collect()
+}
+
 /// Whether a row of `dependency` is of one of these processes. Young ones share a row by their name.
 fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
     let Some((who, _)) = row.split_once('>') else { return false };

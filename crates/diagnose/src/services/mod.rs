@@ -9,8 +9,8 @@ mod callers;
 mod traffic;
 
 pub use address::{Address, port};
-pub use callers::{Walk, callers, local_service, rows_by_address, walk};
-pub use traffic::{Late, NEED_S, Slow, Traffic, Usual, best_tenth};
+pub use callers::{Walk, called_by, callers, local_service, rows_by_address, walk};
+pub use traffic::{NEED_S, Slow, Traffic, Usual, best_tenth};
 
 use mitra_model::{SeriesSet, Span};
 
@@ -25,6 +25,7 @@ pub const NEEDS: &[&str] = &[
     "service.wait_time",
     "service.latency_p50",
     "service.latency_p90",
+    "service.latency_p99",
     "service.pid",
     "service.comm",
     "listener.pid",
@@ -34,6 +35,7 @@ pub const NEEDS: &[&str] = &[
     "dependency.wait_time",
     "dependency.latency_p50",
     "dependency.latency_p90",
+    "dependency.latency_p99",
     "dependency.connect_time",
     "dependency.pid",
     "dependency.comm",
@@ -52,6 +54,7 @@ pub const SERVICE_SCAN: &[&str] = &[
     "service.wait_time",
     "service.latency_p50",
     "service.latency_p90",
+    "service.latency_p99",
 ];
 
 /// What a trigger reads of what processes call.
@@ -61,6 +64,7 @@ pub const DEPENDENCY_SCAN: &[&str] = &[
     "dependency.wait_time",
     "dependency.latency_p50",
     "dependency.latency_p90",
+    "dependency.latency_p99",
 ];
 
 /// The metrics of one side of conversations.
@@ -71,6 +75,7 @@ pub struct Side {
     wait_time: &'static str,
     p50: &'static str,
     p90: &'static str,
+    p99: &'static str,
 }
 
 /// The side that answers.
@@ -80,6 +85,7 @@ pub const SERVICE: Side = Side {
     wait_time: "service.wait_time",
     p50: "service.latency_p50",
     p90: "service.latency_p90",
+    p99: "service.latency_p99",
 };
 
 /// The side that asks.
@@ -89,6 +95,7 @@ pub const DEPENDENCY: Side = Side {
     wait_time: "dependency.wait_time",
     p50: "dependency.latency_p50",
     p90: "dependency.latency_p90",
+    p99: "dependency.latency_p99",
 };
 
 impl Side {
@@ -189,6 +196,16 @@ impl<'v, 'a> Servers<'v, 'a> {
         known.then(|| total / span.seconds().max(1e-9))
     }
 
+    /// What each request took of them, in a span and in the baseline.
+    #[must_use]
+    pub fn per_request(&self, view: &View<'_>, row: &str, metric: &str, span: Span) -> Option<(f64, f64)> {
+        let of = |set: &SeriesSet, span: Span| {
+            let requests = set.get("service.requests", row)?.mean(span).filter(|rate| *rate > 0.0)?;
+            Some(self.rate(set, metric, span)? / requests)
+        };
+        Some((of(view.set, span)?, of(view.base_set, view.baseline?)?))
+    }
+
     /// Whether one of them is known to wait for a lock that another process holds, or is a session of a database that says
     /// what it does.
     fn wait_for_a_lock(&self, view: &View<'_>, span: Span) -> bool {
@@ -235,8 +252,7 @@ impl<'v, 'a> Servers<'v, 'a> {
 }
 
 /// What makes a service slow or silent only if it waits for somebody elsewhere.
-const ELSEWHERE: &[&str] =
-    &["dependency-slow", "dependency-unreachable", "worker-pool-exhausted", "retransmit-storm"];
+const ELSEWHERE: &[&str] = &["dependency-slow", "dependency-unreachable", "retransmit-storm"];
 
 /// Causes that may be there and are not those of a service, by what its processes and those that it asks wait for.
 #[must_use]

@@ -36,6 +36,9 @@ const STALLED: f64 = 0.5;
 const STALLED_CROWD: f64 = 1.8;
 const BESIDE_OTHERS: f64 = 1.0;
 
+/// By so much fewer requests than usual are answered where clients are kept from asking: rates stray by less.
+const KEPT: f64 = 0.8;
+
 /// Of less than ten minutes a tenth is one trouble.
 const LONG_S: f64 = 600.0;
 
@@ -52,6 +55,7 @@ pub struct Traffic {
     pub waiting: Vec<f64>,
     p50: Vec<f64>,
     p90: Vec<f64>,
+    p99: Vec<f64>,
 }
 
 /// How requests are usually answered.
@@ -63,12 +67,14 @@ pub struct Usual {
     pub p50: f64,
     /// Nine of ten took no longer.
     pub p90: f64,
+    p99: f64,
     /// Who waits: in the mean.
     pub waiting: f64,
     /// Seconds that one waits for an answer in the mean.
     pub each_s: f64,
     late_p50: f64,
     late_p90: f64,
+    late_p99: f64,
     spread: f64,
 }
 
@@ -80,6 +86,7 @@ impl Usual {
             let often = |values: &[f64]| share(values, 0.9).unwrap_or(0.0);
             self.late_p50 = self.late_p50.max(often(&earlier.p50));
             self.late_p90 = self.late_p90.max(often(&earlier.p90));
+            self.late_p99 = self.late_p99.max(often(&earlier.p99));
         }
         self
     }
@@ -102,6 +109,8 @@ pub enum Late {
     Tail,
     /// Less than half as many as usual are answered, and the others wait.
     Stalled,
+    /// A few, by so much that less is asked: who waits asks nothing else.
+    Few,
 }
 
 /// A stretch in which requests were late.
@@ -123,6 +132,20 @@ pub struct Slow {
     pub beyond_s: f64,
 }
 
+impl Slow {
+    /// `answered one request in ten in 3.2 s or more instead of 2 ms`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let (during, usual) = (words::seconds(self.during_s), words::seconds(self.usual_s));
+        match self.late {
+            Late::Tail => format!("answered one request in ten in {during} or more instead of {usual}"),
+            Late::Few => format!("answered one request in a hundred in {during} or more instead of {usual}"),
+            Late::Stalled => format!("answered in {during} or more instead of {usual}"),
+            Late::Half | Late::Not => format!("answered in {during} instead of {usual}"),
+        }
+    }
+}
+
 impl Traffic {
     /// Of some rows together. `None` where none of them has been measured.
     #[must_use]
@@ -134,8 +157,9 @@ impl Traffic {
         let waiting = requests.t.iter().map(|t| at(&waits, t)).collect();
         let p50 = quantile(set, side, side.p50, rows, &requests);
         let p90 = quantile(set, side, side.p90, rows, &requests);
+        let p99 = quantile(set, side, side.p99, rows, &requests);
         let Signal { t, dt, v } = requests;
-        Some(Traffic { t, dt, requests: v, waiting, p50, p90 })
+        Some(Traffic { t, dt, requests: v, waiting, p50, p90, p99 })
     }
 
     /// What is usual, by samples that are taken for it.
@@ -148,16 +172,19 @@ impl Traffic {
         }
         let (p50, late_p50) = late_from(&self.p50, LATE_S)?;
         let (p90, late_p90) = late_from(&self.p90, TAIL_S).unwrap_or((p50, late_p50));
+        let (p99, late_p99) = late_from(&self.p99, LATE_S).unwrap_or((p90, late_p90));
         let waiting = waited / seconds;
         let spread = stats::level(&self.waiting).map_or(waiting, |l| l.median + SIGMAS * l.sigma);
         Some(Usual {
             rate: answered / seconds,
             p50,
             p90,
+            p99,
             waiting,
             each_s: waited / answered,
             late_p50,
             late_p90,
+            late_p99,
             spread,
         })
     }
@@ -171,16 +198,19 @@ impl Traffic {
             return None;
         }
         let (p50, p90) = (best_tenth(&self.p50)?, best_tenth(&self.p90)?);
+        let p99 = best_tenth(&self.p99).unwrap_or(p90);
         let waiting = best_tenth(&self.waiting)?;
-        let mut rates = self.requests.clone();
         Some(Usual {
-            rate: stats::median(&mut rates)?,
+            // Of a short recording most may be trouble.
+            rate: share(&self.requests, 0.75)?,
             p50,
             p90,
+            p99,
             waiting,
             each_s: p50,
             late_p50: (GROWTH * p50).max(p50 + LATE_S),
             late_p90: (GROWTH * p90).max(p90 + TAIL_S),
+            late_p99: (GROWTH * p99).max(p99 + LATE_S),
             spread: waiting,
         })
     }
@@ -200,6 +230,7 @@ impl Traffic {
             before.waiting.push(self.waiting[i]);
             before.p50.push(self.p50[i]);
             before.p90.push(self.p90[i]);
+            before.p99.push(self.p99[i]);
         }
         Some(before)
     }
@@ -235,6 +266,9 @@ impl Traffic {
                 Late::Stalled
             } else if self.p90[i] >= usual.late_p90 && beyond >= CROWD {
                 Late::Tail
+            } else if self.p99[i] >= usual.late_p99 && beyond >= CROWD && self.requests[i] < KEPT * usual.rate
+            {
+                Late::Few
             } else {
                 Late::Not
             }
@@ -261,12 +295,12 @@ impl Traffic {
         let seconds: f64 = self.dt[span.clone()].iter().sum();
         let beyond_s: f64 = span.clone().map(|i| self.beyond(i, usual) * self.dt[i]).sum();
         let of = |kind: Late| span.clone().filter(|i| late[*i] == kind).collect::<Vec<usize>>();
-        let (half, tail, stalled) = (of(Late::Half), of(Late::Tail), of(Late::Stalled));
+        let (half, tail, stalled, few) = (of(Late::Half), of(Late::Tail), of(Late::Stalled), of(Late::Few));
         let answers =
             |samples: &[usize]| samples.iter().map(|i| self.requests[*i] * self.dt[*i]).sum::<f64>();
-        let open = stalled.iter().map(|i| self.beyond(*i, usual)).fold(0.0, f64::max);
+        let open = stalled.iter().chain(&few).map(|i| self.beyond(*i, usual)).fold(0.0, f64::max);
         let hurt = 0.5 * answers(&half) + 0.1 * answers(&tail) + open;
-        if beyond_s < COST_S || (hurt < LEAST && open < STALLED_CROWD) {
+        if beyond_s < COST_S || (hurt < LEAST && open < STALLED_CROWD && few.is_empty()) {
             return Err(format!("{} answers were late, and no more", words::count(hurt.ceil())));
         }
         let (kind, during_s, usual_s) = if !half.is_empty() && answers(&half) >= answers(&tail).min(LEAST) {
@@ -274,6 +308,8 @@ impl Traffic {
         } else if !stalled.is_empty() {
             // So long the first of them has waited.
             (Late::Stalled, stalled.iter().map(|i| self.dt[*i]).sum(), usual.p50)
+        } else if answers(&few) > answers(&tail) {
+            (Late::Few, self.weighted(&self.p99, &few), usual.p99)
         } else {
             (Late::Tail, self.weighted(&self.p90, &tail), usual.p90)
         };

@@ -11,9 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::condition::Others;
 use crate::prelude::*;
-use crate::services::{
-    self, Address, DEPENDENCY, Late, Servers, Slow, Traffic, local_service, rows_by_address,
-};
+use crate::services::{self, Address, DEPENDENCY, Servers, Slow, Traffic, local_service, rows_by_address};
 
 pub const CONDITION: Condition = Condition {
     id: "dependency-slow",
@@ -126,16 +124,11 @@ fn finding(view: &View<'_>, found: &Found<'_>) -> Finding {
     };
     let waiting = found.rows.iter().filter(|row| waited(row) > 0.0).copied().collect::<BTreeSet<&str>>();
     let callers = services::callers(view, waiting);
-    let (during, usual) = (words::seconds(slow.during_s), words::seconds(slow.usual_s));
-    let how = match slow.late {
-        Late::Tail => format!("answered one request in ten in {during} or more instead of {usual}"),
-        Late::Stalled => format!("answered in {during} or more instead of {usual}"),
-        Late::Half | Late::Not => format!("answered in {during} instead of {usual}"),
-    };
     finding.statement = format!(
-        "{}{} {how}; {callers} waited {} for it beyond the usual",
+        "{}{} {}; {callers} waited {} for it beyond the usual",
         address.text,
         address.net.place(),
+        slow.words(),
         words::seconds(slow.beyond_s)
     );
     finding.remarks.push(format!("who calls it is a victim: {callers}"));

@@ -99,7 +99,7 @@ fn loaded<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Loaded<'a>>, Strin
     if slow.run.end <= high.run.onset || high.run.end <= slow.run.onset || slow.rate < 0.8 * usual.rate {
         return Err(format!("{name} was late when it was asked no more than before"));
     }
-    let cost = cost(view, &servers, row, slow.run.span());
+    let cost = servers.per_request(view, row, "task.cpu_time", slow.run.span());
     if let Some((now, before)) = cost.filter(|(now, before)| *now > SAME_COST * before && *now >= COST_S) {
         return Err(format!(
             "each request to {name} cost {} of CPU ({} before)",
@@ -120,15 +120,6 @@ fn offered(view: &View<'_>, row: &str, traffic: &Traffic) -> Signal {
         }
     }
     offered
-}
-
-/// CPU-seconds of each request, in the stretch and before.
-fn cost(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<(f64, f64)> {
-    let of = |set: &SeriesSet, span: Span| {
-        let requests = set.get("service.requests", row)?.mean(span).filter(|rate| *rate > 0.0)?;
-        Some(servers.rate(set, "task.cpu_time", span)? / requests)
-    };
-    Some((of(view.set, span)?, of(view.base_set, view.baseline?)?))
 }
 
 fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {

@@ -11,7 +11,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Late, SERVICE, Servers, Slow, Traffic, Walk};
+use crate::services::{self, Address, SERVICE, Servers, Slow, Traffic, Walk};
 
 pub const CONDITION: Condition = Condition {
     id: "service-slow",
@@ -119,7 +119,7 @@ fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
     let servers = Servers::of(view, row);
     let mut finding = view.finding(&slow.run);
     finding.netns = Some(network::device(row).1.id());
-    finding.statement = statement(&services::name(&servers, row), slow);
+    finding.statement = format!("{} {}", services::name(&servers, row), slow.words());
     finding.client_wait_s = Some(slow.beyond_s);
     finding.confidence = 0.95;
     finding.prove(
@@ -149,15 +149,6 @@ fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
     judge(view, &mut finding, &passed, &front.walk, span);
     say_others(view, &mut finding, front, all);
     finding
-}
-
-fn statement(name: &str, slow: &Slow) -> String {
-    let (during, usual) = (words::seconds(slow.during_s), words::seconds(slow.usual_s));
-    match slow.late {
-        Late::Tail => format!("{name} answered one request in ten in {during} or more instead of {usual}"),
-        Late::Stalled => format!("{name} answered in {during} or more instead of {usual}"),
-        Late::Half | Late::Not => format!("{name} answered in {during} instead of {usual}"),
-    }
 }
 
 /// What the processes waited for, and which causes that leaves.
@@ -209,7 +200,7 @@ fn judge(view: &View<'_>, finding: &mut Finding, passed: &[Servers<'_, '_>], wal
 fn say_others(view: &View<'_>, finding: &mut Finding, front: &Found<'_>, all: &[Found<'_>]) {
     for other in all.iter().filter(|other| other.row != front.row).take(3) {
         let name = services::name(&Servers::of(view, other.row), other.row);
-        finding.remarks.push(format!("beside it: {}", statement(&name, &other.slow)));
+        finding.remarks.push(format!("beside it: {name} {}", other.slow.words()));
     }
 }
 

@@ -4,12 +4,16 @@
 //! else does not answer them, so the machine idles; further connections stay in the accept queue. The requests that are open are
 //! those in the queue and a number that stays the same: that of the workers.
 //!
+//! A pool inside of the program is seen by what no longer comes out of it: requests wait, the program sleeps, and it has stopped
+//! calling an address that it called for each request before, though nothing that it asked there is open. Its connections to
+//! that address are all taken, by whoever does not give them back.
+//!
 //! Where nothing was taken at all the service stands still (`service-silent`); where the workers compute, there are too few of
 //! them or of CPUs.
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Servers};
+use crate::services::{self, Address, SERVICE, Servers, Traffic};
 use crate::stats;
 
 pub const CONDITION: Condition = Condition {
@@ -22,17 +26,20 @@ pub const CONDITION: Condition = Condition {
         "service.open",
         "service.wait_time",
         "service.requests",
+        "dependency.requests",
+        "dependency.wait_time",
+        "dependency.connect_time",
         "task.cpu_time",
     ],
     needs_of: &[services::NEEDS],
     observe,
     causes: &[
-        explains(
+        within(
             "service-slow",
             "a request waits until a worker is free, and then for what the worker waits for",
         ),
-        explains("service-silent", "no worker is left that could answer"),
-        explains("service-failing", "clients give up before a worker is free"),
+        within("service-silent", "no worker is left that could answer"),
+        within("service-failing", "clients give up before a worker is free"),
         within("listen-overflow", "no worker is left that accepts"),
     ],
     remedies: &[Advice {
@@ -43,7 +50,7 @@ pub const CONDITION: Condition = Condition {
     }],
     next: &[measure("what each worker waits for", "mitra capture offcpu --pid {pid}")],
     source: include_str!("worker_pool_exhausted.rs"),
-    ..Condition::MECHANISM
+    ..Condition::ROOT
 };
 
 /// Connections that nobody takes: a worker that is free takes each within a millisecond.
@@ -68,7 +75,76 @@ fn observe(view: &View<'_>) -> Observation {
             Err(reason) => because = reason,
         }
     }
-    Observation::Inactive(because)
+    match view.each("service.open").find_map(|(row, _)| kept_inside(view, row)) {
+        Some(finding) => finding.active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// A share of the usual that is as good as nothing: who tries again, and what is asked by others.
+const NEXT_TO_NOTHING: f64 = 0.2;
+/// As often a second an address was called that a request needs.
+const CALLED: f64 = 1.0;
+
+/// A service whose requests wait inside of it, and that no longer calls what it needs for them.
+fn kept_inside<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
+    let traffic = Traffic::of(view.set, &SERVICE, &[row], view.window)?;
+    let usual = services::usual(view, row)?;
+    let stands = Signal {
+        v: (0..traffic.t.len())
+            .map(|i| {
+                step(
+                    traffic.requests[i] < NEXT_TO_NOTHING * usual.rate
+                        && traffic.waiting[i] >= usual.crowd(1.0),
+                )
+            })
+            .collect(),
+        t: traffic.t.clone(),
+        dt: traffic.dt.clone(),
+    };
+    let run = stands.run(1.0, NEED_S)?;
+    let span = run.span();
+    let servers = Servers::of(view, row);
+    if servers.used(view, span)? >= ASLEEP || servers.blocked(view.set, span)? >= ASLEEP {
+        return None;
+    }
+    let baseline = view.baseline?;
+    let mean = |set: &SeriesSet, row: &str, metric: &str, span: Span| {
+        set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
+    };
+    let own: Vec<&str> = services::called_by(view.set, &servers);
+    // Somebody elsewhere keeps them waiting.
+    let waits = |row: &&str| {
+        mean(view.set, row, "dependency.wait_time", span)
+            + mean(view.set, row, "dependency.connect_time", span)
+    };
+    if own.iter().map(waits).fold(0.0, f64::max) >= ASLEEP {
+        return None;
+    }
+    let called = |row: &str, set: &SeriesSet, span: Span| mean(set, row, "dependency.requests", span);
+    let before = |row: &str| called(row, view.base_set, baseline);
+    let stopped =
+        |row: &&&str| before(row) >= CALLED && called(row, view.set, span) < NEXT_TO_NOTHING * before(row);
+    let pool = own.iter().filter(stopped).max_by(|a, b| before(a).total_cmp(&before(b)))?;
+    let mut finding = view.finding(&run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&servers.comm);
+    finding.culprit.pid = servers.pid;
+    finding.statement = format!(
+        "requests wait inside of {}: it called {} {} times a second and has stopped, though nothing that it asked there is \
+         open; none of its connections there is free, or its threads wait for each other",
+        services::name(&servers, row),
+        Address::called(pool).text,
+        words::count(before(pool)),
+    );
+    finding.client_wait_s =
+        Some(traffic.beyond_all(&usual).iter().zip(&traffic.dt).map(|(v, dt)| v * dt).sum());
+    finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
+    finding.prove(view, &["dependency.requests"], pool, span);
+    finding.despite = vec!["lock-queue", "dependency-slow", "dependency-unreachable"];
+    finding.confidence = 0.7;
+    Some(finding)
 }
 
 fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, String> {

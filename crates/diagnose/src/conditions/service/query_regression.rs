@@ -1,0 +1,203 @@
+//! Each request to a service costs several times as much as before: of CPU time, or of bytes that are read from a device.
+//!
+//! An index that is gone, a plan that changed, a release that computes more. What is asked is not more than before
+//! (`load-increase`); what it takes is divided by how much is answered. The requests that wait are at work, or in the run queue
+//! before the CPU that others of them use: a service whose requests sleep waits for somebody else, however little is answered.
+//!
+//! A few requests that keep an event loop (`event-loop-blocked`) and a collector of garbage (`gc-pressure`) make the mean rise
+//! as well, and are told apart by what they do.
+
+use crate::network;
+use crate::prelude::*;
+use crate::services::{self, Address, SERVICE, Servers, Slow, Traffic};
+
+pub const CONDITION: Condition = Condition {
+    id: "query-regression",
+    title: "each request costs several times as much as before",
+    area: "service",
+    needs: &[
+        "service.requests",
+        "service.wait_time",
+        "service.latency_p50",
+        CPU,
+        READ,
+        "task.blkio_delay",
+        "task.state",
+    ],
+    needs_of: &[services::NEEDS],
+    observe,
+    causes: &[
+        explains("service-slow", "each request takes longer"),
+        explains("service-silent", "each request takes longer than anybody waits"),
+        explains("service-failing", "clients give up what takes so long"),
+        within("single-thread-bottleneck", "the thread is busy with the requests"),
+        within("cpu-hog", "the CPU goes into the requests"),
+        within("runqueue-saturation", "the tasks are those that work on the requests"),
+        within("disk-hog", "the bytes are read for the requests"),
+        within("page-cache-thrash", "the requests read more than before, again and again"),
+        explains("cpu-saturated", "the requests take the CPUs"),
+        effect("disk-saturated", "the requests read from the disk"),
+        within("listen-overflow", "whoever accepts is busy with the requests"),
+    ],
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("query_regression.rs"),
+    ..Condition::ROOT
+};
+
+const CPU: &str = "task.cpu_time";
+const READ: &str = "task.read_bytes";
+/// Times as much: caches, mixes of requests and idle CPUs that clock higher make less.
+const MORE: f64 = 3.0;
+/// A tenth of a CPU more than before: less delays nobody.
+const CPU_MORE: f64 = 0.1;
+/// A megabyte a second more than before: a slow disk is busy for a hundredth of its time with it.
+const READ_MORE: f64 = 1e6;
+/// The share of the requests that wait, or of the CPUs, at which work was done for them. With less they wait for somebody.
+const AT_WORK: f64 = 0.5;
+
+/// A service whose requests cost more.
+struct Grown<'a> {
+    row: &'a str,
+    slow: Slow,
+    metric: &'static str,
+    cost: (f64, f64),
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("service.requests") {
+        return Observation::needs_as("requests of services (service.requests)", &["service.requests"]);
+    }
+    let mut because = "no service answered late whose requests cost more than before".to_owned();
+    let mut best: Option<Grown<'_>> = None;
+    for (row, _) in view.each("service.requests") {
+        match grown(view, row) {
+            Ok(Some(one)) if best.as_ref().is_none_or(|b| one.slow.beyond_s > b.slow.beyond_s) => {
+                best = Some(one)
+            }
+            Ok(_) => {}
+            Err(reason) => because = reason,
+        }
+    }
+    match best {
+        Some(grown) => finding(view, &grown).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// Whether the requests of a service cost more; an error is the reason why not.
+fn grown<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Grown<'a>>, String> {
+    let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else { return Ok(None) };
+    let Some(usual) = services::usual(view, row) else { return Ok(None) };
+    let Ok(slow) = traffic.slow(&usual) else { return Ok(None) };
+    let servers = Servers::of(view, row);
+    let name = services::name(&servers, row);
+    let span = slow.run.span();
+    let Some(cpu) = servers.per_request(view, row, CPU, span) else {
+        return Err(format!("what a request to {name} costs is not known"));
+    };
+    let more = |metric: &str| {
+        let before = view.baseline.and_then(|b| servers.rate(view.base_set, metric, b)).unwrap_or(0.0);
+        servers.rate(view.set, metric, span).unwrap_or(0.0) - before
+    };
+    let read = servers.per_request(view, row, READ, span);
+    let is_cpu = cpu.0 >= MORE * cpu.1 && more(CPU) >= CPU_MORE;
+    let is_read = read.is_some_and(|read| read.0 >= MORE * read.1) && more(READ) >= READ_MORE;
+    if !is_cpu && !is_read {
+        return Err(format!(
+            "each request to {name} cost {} of CPU ({} before)",
+            words::seconds(cpu.0),
+            words::seconds(cpu.1)
+        ));
+    }
+    let used = servers.used(view, span).unwrap_or(0.0);
+    let at_work = used + if is_read { servers.blocked(view.set, span).unwrap_or(0.0) } else { 0.0 };
+    let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
+    let could = if is_read { beyond } else { beyond.min(view.cpus()) };
+    if at_work < AT_WORK * could {
+        return Err(format!(
+            "the processes of {name} worked for {at_work:.1} of the {beyond:.1} clients that waited; the others wait for \
+             somebody else"
+        ));
+    }
+    let (metric, cost) = match read {
+        Some(read) if is_read && !is_cpu => (READ, read),
+        _ => (CPU, cpu),
+    };
+    Ok(Some(Grown { row, slow, metric, cost }))
+}
+
+fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
+    let (row, span) = (grown.row, grown.slow.run.span());
+    let servers = Servers::of(view, row);
+    let mut finding = view.finding(&grown.slow.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&servers.comm);
+    finding.culprit.pid = servers.pid;
+    let group = servers.processes.first().and_then(|p| p.cgroup).filter(|group| *group != "/");
+    finding.culprit.cgroup = group.map(str::to_owned);
+    let (now, before) = grown.cost;
+    let amount = |cost: f64| {
+        if grown.metric == CPU { words::seconds(cost) } else { words::bytes(cost) }
+    };
+    let what = if grown.metric == CPU { "of CPU" } else { "read from a device" };
+    finding.statement = format!(
+        "each request to {} costs {} {what} instead of {}, and it {}",
+        services::name(&servers, row),
+        amount(now),
+        amount(before),
+        grown.slow.words()
+    );
+    let rate = view.before("service.requests", row).unwrap_or(0.0);
+    finding.remarks.push(format!(
+        "it answered {} requests a second ({} before): it is what they cost, and not their number",
+        words::count(grown.slow.rate),
+        words::count(rate)
+    ));
+    finding.client_wait_s = Some(grown.slow.beyond_s);
+    finding.prove(view, &["service.requests", "service.latency_p50", "service.wait_time"], row, span);
+    if let [process] = servers.processes[..] {
+        let used =
+            |set: &SeriesSet, span: Span| process.total(set, grown.metric, span) / span.seconds().max(1e-9);
+        let earlier = view.baseline.map(|baseline| used(view.base_set, baseline));
+        finding.evidence.push(view.task_evidence(grown.metric, process, earlier, used(view.set, span), span));
+    }
+    finding.confidence = 0.85;
+    finding
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    match who {
+        "postgres" => vec![Remedy {
+            action: "find the statement that takes the time, and see its plan: an index that is gone or invalid, \
+                     statistics that are old"
+                .to_owned(),
+            command: "psql -c \"SELECT pid, now() - query_start AS for, left(query, 80) FROM pg_stat_activity \
+                      WHERE state = 'active' ORDER BY 2 DESC\"; psql -c 'SELECT relname, seq_scan, seq_tup_read, idx_scan \
+                      FROM pg_stat_user_tables ORDER BY seq_tup_read DESC LIMIT 5'; then CREATE INDEX CONCURRENTLY or ANALYZE"
+                .to_owned(),
+            verify: "seq_scan of the table no longer grows with each request".to_owned(),
+            risk: "CREATE INDEX without CONCURRENTLY keeps writers out".to_owned(),
+        }],
+        "mysqld" | "mariadbd" => vec![Remedy {
+            action: "find the statement that takes the time, and see its plan (EXPLAIN): an index that is gone, \
+                     statistics that are old"
+                .to_owned(),
+            command: "mysql -e 'SHOW FULL PROCESSLIST'; then ALTER TABLE … ADD INDEX or ANALYZE TABLE".to_owned(),
+            verify: "Handler_read_rnd_next no longer grows with each request".to_owned(),
+            risk: "an index that is built on a large table takes its disk for a while".to_owned(),
+        }],
+        _ => vec![Remedy {
+            action: format!("see what changed in {who} when it began (a release, a setting, its data), and take it back"),
+            command: "mitra capture oncpu --pid PID: the functions that the time goes into".to_owned(),
+            verify: "a request costs what it did".to_owned(),
+            risk: String::new(),
+        }],
+    }
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    vec![to_measure("which code the time goes into", format!("mitra capture oncpu --pid {}", finding.pid()))]
+}

@@ -1,0 +1,154 @@
+//! Locks of files that processes wait for (`/proc/locks`), and who holds them.
+
+use mitra_model::{SeriesSet, Span};
+
+use crate::view::{High, View};
+use crate::words;
+
+/// Processes that wait for a lock of a file.
+pub const LOCKS: &str = "lock.waiters";
+/// What the functions of this module read.
+pub const NEEDS: &[&str] = &[LOCKS, "lock.pid", "lock.kind", "lock.waiter_pids"];
+/// A lock that is held for as long as it takes to work on a file is free again by the next sample.
+pub const NEED_S: f64 = 2.0;
+/// Who holds a lock may wait for another one. A chain is not longer.
+const CHAIN_MAX: usize = 8;
+
+/// The queue of a lock, followed to its end.
+#[derive(Debug)]
+pub struct FileQueue<'a> {
+    /// How many waited for the first of the files.
+    pub high: High,
+    /// Whether the last holder waits for one of the files before.
+    pub is_circle: bool,
+    /// Files, and who holds each.
+    chain: Vec<(&'a str, Option<u32>)>,
+}
+
+/// That of the file whose lock most wait for.
+#[must_use]
+pub fn of_files<'a>(view: &View<'a>) -> Option<FileQueue<'a>> {
+    let high = |row: &str| view.high(LOCKS, row, 1.0, NEED_S);
+    let queues = view.each(LOCKS).filter_map(|(row, _)| Some((row, high(row)?)));
+    let (mut row, high) = queues.max_by(|(_, a), (_, b)| a.peak.total_cmp(&b.peak))?;
+    let until = high.run.end;
+    let mut chain: Vec<(&str, Option<u32>)> = Vec::new();
+    let is_circle = loop {
+        let holder = holder_of(view.set, row, until);
+        let is_known = chain.iter().any(|(known, _)| *known == row);
+        if is_known || chain.len() >= CHAIN_MAX {
+            break is_known;
+        }
+        chain.push((row, holder));
+        let waits_for = |file: &str| holder.is_some_and(|pid| waiters(view.set, file, until).contains(&pid));
+        match view.each(LOCKS).map(|(file, _)| file).find(|file| waits_for(file)) {
+            Some(next) => row = next,
+            None => break false,
+        }
+    };
+    Some(FileQueue { high, is_circle, chain })
+}
+
+impl<'a> FileQueue<'a> {
+    /// Who holds the lock that all others wait for in the end.
+    #[must_use]
+    pub fn holder(&self) -> Option<u32> {
+        self.chain.last().and_then(|(_, holder)| *holder)
+    }
+
+    /// The files, the one that most wait for first.
+    pub fn files(&self) -> impl Iterator<Item = &'a str> {
+        self.chain.iter().map(|(file, _)| *file)
+    }
+
+    /// Who waits for whom.
+    #[must_use]
+    pub fn words(&self, view: &View<'_>) -> String {
+        let Some((first, holder)) = self.chain.first() else { return String::new() };
+        let kind = view.set.text("lock.kind", first).and_then(|t| t.at(self.high.run.end)).unwrap_or("lock");
+        let many = if self.high.peak > 1.0 {
+            format!("up to {} processes", words::count(self.high.peak))
+        } else {
+            "a process".to_owned()
+        };
+        let holder = named(view, *holder);
+        let mut text = format!("{many} waited for the {kind} lock of file {first}, which {holder} holds");
+        for (file, holder) in self.chain.iter().skip(1) {
+            let holder = named(view, *holder);
+            text.push_str(&format!(" and waits for that of file {file}, which {holder} holds"));
+        }
+        text
+    }
+
+    /// Who waits for the first of the files.
+    #[must_use]
+    pub fn victims(&self, view: &View<'_>) -> Option<String> {
+        let first = self.files().next()?;
+        let all = waiters(view.set, first, self.high.run.end);
+        let names: Vec<String> = all.into_iter().map(|pid| named(view, Some(pid))).collect();
+        (!names.is_empty()).then(|| format!("{} wait and are victims", names.join(", ")))
+    }
+}
+
+/// The name of a process.
+#[must_use]
+pub fn comm(view: &View<'_>, pid: Option<u32>) -> Option<String> {
+    let process = pid.and_then(|pid| view.processes().iter().rev().find(|p| p.pid == pid));
+    process.map(|p| p.comm.to_owned())
+}
+
+fn named(view: &View<'_>, pid: Option<u32>) -> String {
+    match (comm(view, pid), pid) {
+        (Some(name), Some(pid)) => format!("{name} ({pid})"),
+        (None, Some(pid)) => format!("process {pid}"),
+        _ => "a process that has it open".to_owned(),
+    }
+}
+
+fn holder_of(set: &SeriesSet, file: &str, until: i64) -> Option<u32> {
+    let span = Span { since: i64::MIN, until: until.saturating_add(1) };
+    set.get("lock.pid", file)?.last(span).filter(|pid| *pid >= 1.0).map(|pid| pid as u32)
+}
+
+fn waiters(set: &SeriesSet, file: &str, until: i64) -> Vec<u32> {
+    let text = set.text("lock.waiter_pids", file).and_then(|t| t.at(until)).unwrap_or_default();
+    text.split(',').filter_map(|pid| pid.parse().ok()).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use mitra_model::{Axis, Series, TextSeries, lookup, time::SECOND};
+
+    use super::*;
+
+    fn axis(n: i64) -> Arc<Axis> {
+        Arc::new(Axis {
+            t: (1..=n).map(|i| i * SECOND).collect(),
+            dt: vec![1.0; n as usize],
+            places: Vec::new(),
+        })
+    }
+
+    pub(crate) fn series(set: &mut SeriesSet, metric: &str, row: &str, values: Vec<f64>) {
+        let axis = axis(values.len() as i64);
+        set.insert(lookup(metric).unwrap(), row.into(), Series { axis, start: 0, values });
+    }
+
+    pub(crate) fn text(set: &mut SeriesSet, metric: &str, row: &str, text: &str) {
+        let changes = vec![(SECOND, Some(text.into()))];
+        set.insert_text(lookup(metric).unwrap(), row.into(), TextSeries { changes, place: None });
+    }
+
+    /// A file whose lock is held by one, and waited for by others, from the third second on.
+    pub(crate) fn queue(set: &mut SeriesSet, file: &str, holder: f64, waiters: &str) {
+        let count = waiters.split(',').count() as f64;
+        let from_third =
+            |value: f64| (1..=8).map(|i| if i > 2 { value } else { f64::NAN }).collect::<Vec<_>>();
+        series(set, "lock.waiters", file, from_third(count));
+        series(set, "lock.pid", file, from_third(holder));
+        text(set, "lock.kind", file, "flock");
+        text(set, "lock.waiter_pids", file, waiters);
+    }
+}
