@@ -9,6 +9,7 @@ pub mod bpf;
 #[cfg(feature = "bpf")]
 pub mod capture;
 
+mod aside;
 mod budget;
 mod cells;
 mod cgroup;
@@ -25,6 +26,7 @@ mod io;
 mod kmsg;
 mod missing;
 mod mounts;
+mod mutexes;
 mod net;
 mod nodes;
 #[cfg(feature = "bpf")]

@@ -18,6 +18,7 @@ use crate::io::Io;
 use crate::kmsg::KernelLog;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
+use crate::mutexes::Mutexes;
 use crate::net::Network;
 use crate::nodes::Nodes;
 use crate::rate::RateLimit;
@@ -91,6 +92,7 @@ pub struct Sampler {
     finder: TaskFinder,
     network: Network,
     sessions: Sessions,
+    mutexes: Mutexes,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     self_metrics: SelfMetrics,
@@ -143,6 +145,7 @@ impl Sampler {
             finder,
             network,
             sessions: Sessions::new(),
+            mutexes: Mutexes::new(),
             kernel_log,
             governor: Governor::new(config.budget),
             self_metrics: SelfMetrics::new(),
@@ -230,6 +233,7 @@ impl Sampler {
         self.network.read(&mut self.io, frame, is_slow);
         self.finder.services(&mut self.io, frame);
         self.sessions.fill(&mut self.io, frame);
+        self.mutexes.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);

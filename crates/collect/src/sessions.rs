@@ -6,10 +6,9 @@
 //! The kernel takes the title out of the memory of the process, and waits for the lock of its address space: a thread of its
 //! own does that, so that the recorder never waits.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-
 use mitra_model::{Entity, Frame, Key, NA};
 
+use crate::aside::Aside;
 use crate::cells::{col, set};
 use crate::file::{Buffer, Root};
 use crate::io::Io;
@@ -26,41 +25,24 @@ const IDLE: [&str; 4] = ["idle in transaction (aborted)", "idle in transaction",
 /// Process ids, and what their titles said.
 type Activities = Vec<(u64, String)>;
 
-/// The thread that reads titles. It ends when this is dropped.
-#[derive(Debug)]
-struct Reader {
-    wanted: SyncSender<Vec<u64>>,
-    read: Receiver<Activities>,
-}
-
-impl Reader {
-    fn start() -> std::io::Result<Self> {
-        // One question and one answer may wait.
-        let (wanted, questions) = sync_channel::<Vec<u64>>(1);
-        let (answers, read) = sync_channel(1);
-        let work = move || {
-            let Ok(root) = Root::open("/".as_ref()) else { return };
-            let mut buffer = Buffer::default();
-            for pids in questions {
-                let mut title_of = |pid: u64| {
-                    let title = root.read(&format!("proc/{pid}/cmdline"), &mut buffer).ok()?;
-                    Some((pid, activity(title.get(..TITLE_BYTES_MAX).unwrap_or(title))?))
-                };
-                let found = pids.into_iter().filter_map(&mut title_of).collect();
-                if answers.send(found).is_err() {
-                    return;
-                }
-            }
+/// The thread that reads titles.
+fn reader() -> std::io::Result<Aside<Vec<u64>, Activities>> {
+    let root = Root::open("/".as_ref());
+    let mut buffer = Buffer::default();
+    Aside::start("mitra-titles", move |pids: Vec<u64>| {
+        let Ok(root) = &root else { return Vec::new() };
+        let mut title_of = |pid: u64| {
+            let title = root.read(&format!("proc/{pid}/cmdline"), &mut buffer).ok()?;
+            Some((pid, activity(title.get(..TITLE_BYTES_MAX).unwrap_or(title))?))
         };
-        std::thread::Builder::new().name("mitra-titles".to_owned()).stack_size(128 * 1024).spawn(work)?;
-        Ok(Reader { wanted, read })
-    }
+        pids.into_iter().filter_map(&mut title_of).collect()
+    })
 }
 
 /// The columns, and the thread once it was needed.
 #[derive(Debug)]
 pub struct Sessions {
-    reader: Option<Reader>,
+    reader: Option<Aside<Vec<u64>, Activities>>,
     activity: usize,
     pid: usize,
     comm: usize,
@@ -90,13 +72,13 @@ impl Sessions {
             return;
         }
         if self.reader.is_none() {
-            match Reader::start() {
+            match reader() {
                 Ok(reader) => self.reader = Some(reader),
                 Err(error) => io.missing.add("sessions", &crate::missing::reason(&error)),
             }
         }
         let Some(reader) = &self.reader else { return };
-        for (pid, activity) in reader.read.try_iter().last().unwrap_or_default() {
+        for (pid, activity) in reader.answer().unwrap_or_default() {
             let activity = io.strings.intern(&activity);
             let key = Key::named(io.strings.intern(&pid.to_string()));
             let row = frame.table_mut(Entity::Session).push(key);
@@ -108,8 +90,7 @@ impl Sessions {
         let tasks = frame.table(Entity::Task).rows();
         let sessions =
             tasks.filter(|(key, row)| row.get(self.comm) == Some(&server) && is_leader(key.id, row));
-        // While it has not answered, it is not asked.
-        let _full = reader.wanted.try_send(sessions.map(|(key, _)| key.id).take(SESSIONS_MAX).collect());
+        reader.ask(sessions.map(|(key, _)| key.id).take(SESSIONS_MAX).collect());
     }
 
     fn is_anybody_kept_waiting(&self, server: i64, frame: &Frame) -> bool {

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use mitra_model::report::{Culprit, Next, Remedy};
 
+use crate::words;
+
 /// Something to do about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Advice {
@@ -31,6 +33,25 @@ pub struct Measure {
 #[must_use]
 pub const fn measure(what: &'static str, command: &'static str) -> Measure {
     Measure { what, command }
+}
+
+/// A command with the names of the culprit in it, each of them a word of the shell.
+fn fill_command(text: &str, culprit: &Culprit) -> String {
+    let mut quoted = culprit.clone();
+    let names = [
+        &mut quoted.address,
+        &mut quoted.cgroup,
+        &mut quoted.device,
+        &mut quoted.library,
+        &mut quoted.nic,
+        &mut quoted.path,
+        &mut quoted.process,
+        &mut quoted.slab,
+    ];
+    for name in names.into_iter().flatten() {
+        *name = words::shell(name).into_owned();
+    }
+    fill(text, &quoted)
 }
 
 /// A text with the names of the culprit in it.
@@ -78,8 +99,8 @@ impl Advice {
     pub fn of(&self, culprit: &Culprit) -> Remedy {
         Remedy {
             action: fill(self.action, culprit),
-            command: fill(self.command, culprit),
-            verify: fill(self.verify, culprit),
+            command: fill_command(self.command, culprit),
+            verify: fill_command(self.verify, culprit),
             risk: fill(self.risk, culprit),
         }
     }
@@ -89,7 +110,7 @@ impl Measure {
     /// For a culprit.
     #[must_use]
     pub fn of(&self, culprit: &Culprit) -> Next {
-        to_measure(fill(self.what, culprit), fill(self.command, culprit))
+        to_measure(fill(self.what, culprit), fill_command(self.command, culprit))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Locks of files that processes wait for (`/proc/locks`), and who holds them.
+//! Locks of files that processes wait for (`/proc/locks`), mutexes that threads wait for, and who holds them.
 
 use mitra_model::{SeriesSet, Span};
 
@@ -16,18 +16,18 @@ const CHAIN_MAX: usize = 8;
 
 /// The queue of a lock, followed to its end.
 #[derive(Debug)]
-pub struct FileQueue<'a> {
-    /// How many waited for the first of the files.
+pub struct Queue<'a> {
+    /// How many waited for the first of the locks.
     pub high: High,
-    /// Whether the last holder waits for one of the files before.
+    /// Whether the last holder waits for one of the locks before.
     pub is_circle: bool,
-    /// Files, and who holds each.
+    /// Locks, and who holds each: processes, or threads of mutexes.
     chain: Vec<(&'a str, Option<u32>)>,
 }
 
-/// That of the file whose lock most wait for.
+/// That of the lock that most wait for.
 #[must_use]
-pub fn of_files<'a>(view: &View<'a>) -> Option<FileQueue<'a>> {
+pub fn longest<'a>(view: &View<'a>) -> Option<Queue<'a>> {
     let high = |row: &str| view.high(LOCKS, row, 1.0, NEED_S);
     let queues = view.each(LOCKS).filter_map(|(row, _)| Some((row, high(row)?)));
     let (mut row, high) = queues.max_by(|(_, a), (_, b)| a.peak.total_cmp(&b.peak))?;
@@ -46,58 +46,86 @@ pub fn of_files<'a>(view: &View<'a>) -> Option<FileQueue<'a>> {
             None => break false,
         }
     };
-    Some(FileQueue { high, is_circle, chain })
+    Some(Queue { high, is_circle, chain })
 }
 
-impl<'a> FileQueue<'a> {
-    /// Who holds the lock that all others wait for in the end.
+impl<'a> Queue<'a> {
+    /// Whether who holds the last of them is known.
     #[must_use]
-    pub fn holder(&self) -> Option<u32> {
-        self.chain.last().and_then(|(_, holder)| *holder)
+    pub fn has_holder(&self) -> bool {
+        self.chain.last().is_some_and(|(_, holder)| holder.is_some())
     }
 
-    /// The files, the one that most wait for first.
-    pub fn files(&self) -> impl Iterator<Item = &'a str> {
-        self.chain.iter().map(|(file, _)| *file)
+    /// The process that holds the lock which all others wait for in the end: its name and id.
+    #[must_use]
+    pub fn culprit(&self, view: &View<'_>) -> (Option<String>, Option<u32>) {
+        let Some((row, holder)) = self.chain.last() else { return (None, None) };
+        let pid = mutex_of(row).or(*holder);
+        (comm(view, pid), pid)
+    }
+
+    /// The rows of the locks, the one that most wait for first.
+    pub fn rows(&self) -> impl Iterator<Item = &'a str> {
+        self.chain.iter().map(|(row, _)| *row)
     }
 
     /// Who waits for whom.
     #[must_use]
     pub fn words(&self, view: &View<'_>) -> String {
         let Some((first, holder)) = self.chain.first() else { return String::new() };
-        let kind = view.set.text("lock.kind", first).and_then(|t| t.at(self.high.run.end)).unwrap_or("lock");
-        let many = if self.high.peak > 1.0 {
-            format!("up to {} processes", words::count(self.high.peak))
-        } else {
-            "a process".to_owned()
+        let who = if mutex_of(first).is_some() { "thread" } else { "process" };
+        let many = match (self.high.peak > 1.0, who) {
+            (true, "thread") => format!("up to {} threads", words::count(self.high.peak)),
+            (true, _) => format!("up to {} processes", words::count(self.high.peak)),
+            (false, who) => format!("a {who}"),
         };
-        let holder = named(view, *holder);
-        let mut text = format!("{many} waited for the {kind} lock of file {first}, which {holder} holds");
-        for (file, holder) in self.chain.iter().skip(1) {
-            let holder = named(view, *holder);
-            text.push_str(&format!(" and waits for that of file {file}, which {holder} holds"));
+        let holder = named(view, first, *holder);
+        let lock = lock_in_words(view, first, self.high.run.end);
+        let mut text = format!("{many} waited for {lock}, which {holder} holds");
+        for (row, holder) in self.chain.iter().skip(1) {
+            let lock = lock_in_words(view, row, self.high.run.end);
+            text.push_str(&format!(" while it waits for {lock}, which {} holds", named(view, row, *holder)));
         }
         text
     }
 
-    /// Who waits for the first of the files.
+    /// Who waits for the first of the locks.
     #[must_use]
     pub fn victims(&self, view: &View<'_>) -> Option<String> {
-        let first = self.files().next()?;
+        let first = self.rows().next()?;
         let all = waiters(view.set, first, self.high.run.end);
-        let names: Vec<String> = all.into_iter().map(|pid| named(view, Some(pid))).collect();
+        let names: Vec<String> = all.into_iter().map(|pid| named(view, first, Some(pid))).collect();
         (!names.is_empty()).then(|| format!("{} wait and are victims", names.join(", ")))
     }
 }
 
-/// The name of a process.
-#[must_use]
-pub fn comm(view: &View<'_>, pid: Option<u32>) -> Option<String> {
+/// The process of a mutex: `mutex:4242:7f10a0`.
+fn mutex_of(row: &str) -> Option<u32> {
+    row.strip_prefix("mutex:")?.split_once(':')?.0.parse().ok()
+}
+
+fn lock_in_words(view: &View<'_>, row: &str, until: i64) -> String {
+    if let Some(pid) = mutex_of(row) {
+        let address = row.rsplit(':').next().unwrap_or_default();
+        return format!("the mutex at {address} of {}", process_in_words(view, Some(pid)));
+    }
+    let kind = view.set.text("lock.kind", row).and_then(|t| t.at(until)).unwrap_or("lock");
+    format!("the {kind} lock of file {row}")
+}
+
+fn comm(view: &View<'_>, pid: Option<u32>) -> Option<String> {
     let process = pid.and_then(|pid| view.processes().iter().rev().find(|p| p.pid == pid));
     process.map(|p| p.comm.to_owned())
 }
 
-fn named(view: &View<'_>, pid: Option<u32>) -> String {
+fn named(view: &View<'_>, row: &str, holder: Option<u32>) -> String {
+    match (mutex_of(row), holder) {
+        (Some(_), Some(tid)) => format!("thread {tid}"),
+        _ => process_in_words(view, holder),
+    }
+}
+
+fn process_in_words(view: &View<'_>, pid: Option<u32>) -> String {
     match (comm(view, pid), pid) {
         (Some(name), Some(pid)) => format!("{name} ({pid})"),
         (None, Some(pid)) => format!("process {pid}"),

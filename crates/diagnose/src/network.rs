@@ -15,6 +15,7 @@ use mitra_model::{SeriesSet, Span, lookup};
 
 use crate::signal::Signal;
 use crate::view::{High, View};
+use crate::words;
 
 /// The first time-out of a connection that is being set up (RFC 6298, `TCP_TIMEOUT_INIT`): whoever loses a SYN waits for
 /// that long at least.
@@ -145,7 +146,7 @@ impl<'a> Net<'a> {
         match self.name {
             None => String::new(),
             Some(name) if name.starts_with("net:[") => "nsenter -t PID -n ".to_owned(),
-            Some(name) => format!("ip netns exec {name} "),
+            Some(name) => format!("ip netns exec {} ", words::shell(name)),
         }
     }
 }

@@ -100,6 +100,12 @@ impl<'a> Process<'a> {
         self.rows.iter().filter_map(|row| set.get(metric, row)?.total(span)).sum()
     }
 
+    /// When it was first seen.
+    #[must_use]
+    pub fn first_seen(&self, set: &SeriesSet) -> Option<i64> {
+        self.series(set, "task.tgid").filter_map(|s| s.samples(Span::ALL).next()).map(|(t, ..)| t).min()
+    }
+
     /// When it was last seen. Tools name their tasks once and say what they did again and again.
     #[must_use]
     pub fn last_seen(&self, set: &SeriesSet) -> Option<i64> {

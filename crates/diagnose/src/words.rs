@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use std::borrow::Cow;
+
 use mitra_model::time::SECOND;
 pub use mitra_model::words::{bytes, count, percent};
 
@@ -19,6 +21,16 @@ pub fn seconds(value: f64) -> String {
 #[must_use]
 pub fn between(from: i64, to: i64) -> f64 {
     to.saturating_sub(from) as f64 / SECOND as f64
+}
+
+/// A name as one word of a shell: names come from processes, and whoever reads a command may paste it as root.
+#[must_use]
+pub fn shell(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./:@%+=,-".contains(&byte);
+    if !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_plain) {
+        return name.into();
+    }
+    format!("'{}'", name.replace('\'', r"'\''")).into()
 }
 
 /// The command that measures the first of some metrics for which there is one.

@@ -56,8 +56,6 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[PYTHON, Need::Path("/dev/fuse")]),
     Incident::new("service-deadlock", "deadlock", "service", waits::deadlock)
         .what("threads or processes of a service take two locks crosswise")
-        // What is seen of locks whose holder cannot be known.
-        .also(&["service-silent"])
         .needs(&[PYTHON]),
     Incident::new("service-stopped", "service-silent", "service", waits::stopped)
         .what("the processes of a service are stopped by a signal")

@@ -17,7 +17,8 @@ pub fn port(address: &str) -> Option<&str> {
     if address.starts_with("unix:") {
         return None;
     }
-    address.rsplit_once(':').map(|(_, port)| port)
+    let port = address.rsplit_once(':').map(|(_, port)| port);
+    port.filter(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The addresses that stand for all of the machine.

@@ -94,7 +94,9 @@ pub fn called_by<'a>(set: &'a SeriesSet, servers: &Servers<'_, '_>) -> Vec<&'a s
 /// Whether a row of `dependency` is of one of these processes. Young ones share a row by their name.
 fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
     let Some((who, _)) = row.split_once('>') else { return false };
-    let Ok(pid) = who.parse::<u32>() else { return servers.comm.as_deref() == Some(who) };
+    let Ok(pid) = who.parse::<u32>() else {
+        return servers.comm.as_deref() == Some(who) && servers.may_be_young(set);
+    };
     if servers.processes.is_empty() {
         let comm = set.text("dependency.comm", row).and_then(|t| t.last());
         return servers.pid == Some(pid) || comm.is_some() && comm == servers.comm.as_deref();

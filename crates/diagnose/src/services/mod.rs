@@ -5,14 +5,16 @@
 //! somebody else. [`walk`] goes along the addresses that their processes call.
 
 mod address;
+mod ask;
 mod callers;
 mod traffic;
 
 pub use address::{Address, port};
+pub use ask::ask;
 pub use callers::{Walk, called_by, callers, local_service, rows_by_address, walk};
 pub use traffic::{NEED_S, Slow, Traffic, Usual, best_tenth};
 
-use mitra_model::{SeriesSet, Span};
+use mitra_model::{SeriesSet, Span, time::SECOND};
 
 use crate::network;
 use crate::process::Process;
@@ -206,6 +208,14 @@ impl<'v, 'a> Servers<'v, 'a> {
         Some((of(view.set, span)?, of(view.base_set, view.baseline?)?))
     }
 
+    /// Whether one of them came while it was recorded, so that what it called may stand under its name: clients have the
+    /// name of an interpreter too.
+    fn may_be_young(&self, set: &SeriesSet) -> bool {
+        let begins = set.span().map_or(i64::MIN, |span| span.since);
+        let came = |p: &&&Process<'_>| p.first_seen(set).is_some_and(|t| t > begins + SECOND);
+        self.processes.is_empty() || self.processes.iter().any(|p| came(&p))
+    }
+
     /// Whether one of them is known to wait for a lock that another process holds, or is a session of a database that says
     /// what it does.
     fn wait_for_a_lock(&self, view: &View<'_>, span: Span) -> bool {
@@ -236,10 +246,8 @@ impl<'v, 'a> Servers<'v, 'a> {
     /// Whether all of them came less than so many seconds before a moment, and others had served at the address before.
     #[must_use]
     pub fn are_restarted(&self, view: &View<'_>, row: &str, moment: i64, seconds: f64) -> bool {
-        let first = |p: &&Process<'_>| {
-            p.series(view.set, "task.tgid").filter_map(|s| s.samples(Span::ALL).next()).map(|(t, ..)| t).min()
-        };
-        let Some(oldest) = self.processes.iter().filter_map(first).min() else { return false };
+        let first = self.processes.iter().filter_map(|p| p.first_seen(view.set));
+        let Some(oldest) = first.min() else { return false };
         let begins = view.set.span().map_or(i64::MIN, |span| span.since);
         let before = Span { since: i64::MIN, until: oldest };
         let served = [view.set, view.base_set]

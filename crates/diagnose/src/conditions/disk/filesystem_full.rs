@@ -102,12 +102,13 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let path = finding.culprit.path.as_deref().unwrap_or("/");
+    let shell = words::shell(path);
     let mut list = vec![Remedy {
         action: format!(
             "make room on {path}: what grew last goes first; a file that is deleted while a program holds it stays"
         ),
-        command: format!("du -xh {path} | sort -h | tail -20; lsof +L1 {path}"),
-        verify: format!("df -h {path} shows free space, and the programs that failed write again"),
+        command: format!("du -xh {shell} | sort -h | tail -20; lsof +L1 {shell}"),
+        verify: format!("df -h {shell} shows free space, and the programs that failed write again"),
         risk:
             "make sure that nobody needs what is deleted; truncate a log that is open instead of deleting it"
                 .to_owned(),

@@ -139,7 +139,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     else {
         return Vec::new();
     };
-    let device = finding.device();
+    let device = words::shell(finding.device());
     let block = of("xfs.agsize").map_or(4096.0, |ag| bytes / (ag - unit));
     vec![Remedy {
         action: "make the file system with groups that are one stripe unit smaller".to_owned(),

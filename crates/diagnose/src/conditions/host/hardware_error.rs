@@ -135,6 +135,7 @@ fn finding(view: &View<'_>, what: &str, device: &str, list: &[(&Event, &str)]) -
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let culprit = &finding.culprit;
     let device = culprit.device.as_deref().or(culprit.nic.as_deref()).unwrap_or("the device");
+    let shell = words::shell(device);
     let kind = finding.evidence.first().and_then(|e| e.metric.strip_prefix("event.")).unwrap_or_default();
     let (action, command, risk) = match kind {
         "machine-check" | CORRECTED => {
@@ -142,18 +143,18 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             (
                 "find the module, the card or the slot that reports it, and replace it at the next stop of the machine"
                     .to_owned(),
-                format!("ras-mc-ctl --errors; edac-util -v; lspci -vvs '{address}'"),
+                format!("ras-mc-ctl --errors; edac-util -v; lspci -vvs {}", words::shell(address)),
                 "until then what it holds may be lost",
             )
         }
         "filesystem-error" => (
             format!("save what is on {device}, unmount it and let its file system be checked"),
-            format!("findmnt /dev/{device}; fsck -n /dev/{device}; smartctl -a /dev/{device}"),
+            format!("findmnt /dev/{shell}; fsck -n /dev/{shell}; smartctl -a /dev/{shell}"),
             "a repair of a file system on a failing disk may end both: copy first what matters",
         ),
         _ if culprit.nic.is_some() => (
             format!("look for the driver's and the link's own errors of {device}, and replace cable or card"),
-            format!("ethtool -S {device}; ethtool {device}"),
+            format!("ethtool -S {shell}; ethtool {shell}"),
             "the link is down meanwhile",
         ),
         _ => (

@@ -12,6 +12,7 @@
 
 use crate::network::{self, Net, SYN_WAIT_S};
 use crate::prelude::*;
+use crate::services;
 
 pub const CONDITION: Condition = Condition {
     id: "listen-overflow",
@@ -210,8 +211,7 @@ fn busiest_thread(view: &View<'_>, process: &Process<'_>, span: Span) -> Option<
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let port =
-        finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PORT", |(_, port)| port);
+    let port = finding.culprit.address.as_deref().and_then(services::port).unwrap_or("PORT");
     let pid = finding.pid();
     let who = finding.culprit.process.as_deref().unwrap_or("the server");
     let verify = "nstat -az TcpExtListenOverflows: stops growing".to_owned();

@@ -303,6 +303,7 @@ fn add_cpus(view: &View<'_>, finding: &mut Finding, span: Span) {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (device, _) = network::device(finding.culprit.nic.as_deref().unwrap_or("DEVICE"));
+    let device = words::shell(device);
     let is_backlog = finding.evidence.iter().any(|e| e.metric == "softnet.dropped");
     let verify = "awk '{print $2}' /proc/net/softnet_stat; ip -s -s link: stop growing".to_owned();
     let limit = finding.evidence.iter().find(|e| e.metric == "sysctl.net.core.netdev_max_backlog");
@@ -336,6 +337,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 
 fn next(finding: &Finding) -> Vec<Next> {
     let (device, _) = network::device(finding.culprit.nic.as_deref().unwrap_or("DEVICE"));
+    let device = words::shell(device);
     vec![to_measure(
         "the driver's own names for what it lost".to_owned(),
         format!("ethtool -S {device} | grep -i -e drop -e miss -e fifo"),

@@ -226,6 +226,7 @@ fn name_senders(view: &View<'_>, finding: &mut Finding, worst: &Dropping<'_>, sp
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (device, net) = network::device(finding.culprit.nic.as_deref().unwrap_or("DEVICE"));
+    let device = words::shell(device);
     let enter = net.enter();
     vec![
         Remedy {

@@ -307,7 +307,7 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let address = finding.culprit.address.as_deref().unwrap_or("SERVER");
-    let server = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let server = words::shell(address.rsplit_once(':').map_or(address, |(host, _)| host));
     let verify = "getent ahosts NAME: as fast as before".to_owned();
     vec![
         Remedy {
@@ -328,7 +328,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 
 fn next(finding: &Finding) -> Vec<Next> {
     let address = finding.culprit.address.as_deref().unwrap_or("SERVER");
-    let server = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let server = words::shell(address.rsplit_once(':').map_or(address, |(host, _)| host));
     vec![to_measure(
         "each question and its answer".to_owned(),
         format!("tcpdump -ni any host {server} and port 53"),

@@ -161,6 +161,6 @@ fn next(finding: &Finding) -> Vec<Next> {
     };
     vec![to_measure(
         "the function at that offset, where the library and its symbols are on the machine".to_owned(),
-        format!("addr2line -f -C -e /path/to/{library} {address}"),
+        format!("addr2line -f -C -e /path/to/{} {}", words::shell(library), words::shell(address)),
     )]
 }

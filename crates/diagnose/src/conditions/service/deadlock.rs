@@ -1,16 +1,17 @@
-//! Processes wait for locks of files that each other hold, in a circle: none of them ever goes on.
+//! Processes wait for locks of files that each other hold, or threads for mutexes, in a circle: none of them ever goes on.
 //!
 //! The kernel names who holds each lock and who waits for it (`/proc/locks`). It refuses circles of `fcntl` locks (EDEADLK), and
 //! neither those of `flock` nor of locks of open files. A queue that ends at somebody who waits for nothing is `lock-queue`.
 //!
-//! Locks inside of one process are not recorded: `mitra capture locks` names them.
+//! Of mutexes those of glibc are seen, while requests to a service wait for longer than a second. Locks of a runtime (the JVM,
+//! Go, CPython) name no owner that could be read.
 
 use crate::locks;
 use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "deadlock",
-    title: "processes hold locks that each other wait for",
+    title: "processes or threads hold locks that each other wait for",
     area: "service",
     needs: &["task.tgid"],
     needs_of: &[locks::NEEDS],
@@ -29,23 +30,23 @@ pub const CONDITION: Condition = Condition {
         within("dependency-slow", "the service that is asked waits for the lock"),
     ],
     remedies: &[Advice {
-        action: "end one of them: the others go on; then take the locks in the same order everywhere",
+        action: "end one of them (of threads their process): the others go on; then take the locks in the same order everywhere",
         command: "lslocks -o COMMAND,PID,TYPE,MODE,BLOCKER,PATH; kill {pid}",
-        verify: "lslocks: no BLOCKER",
+        verify: "its service answers; lslocks: no BLOCKER",
         risk: "what it was doing is left half done",
     }],
     next: &[measure(
         "where each of them takes the second lock",
-        "cat /proc/{pid}/stack; gdb -p {pid} -batch -ex bt",
+        "gdb -p {pid} -batch -ex 'thread apply all bt'",
     )],
     source: include_str!("deadlock.rs"),
     ..Condition::ROOT
 };
 
 fn observe(view: &View<'_>) -> Observation {
-    let Some(queue) = locks::of_files(view) else {
+    let Some(queue) = locks::longest(view) else {
         return if view.has("task.tgid") && !view.is_case {
-            Observation::inactive("no process waited for a lock of a file that another one held")
+            Observation::inactive("nobody waited for a lock that another one held")
         } else {
             Observation::cannot_tell("who waits for whom: lslocks")
         };
@@ -56,12 +57,11 @@ fn observe(view: &View<'_>) -> Observation {
         );
     }
     let mut finding = view.finding(&queue.high.run);
-    finding.culprit.process = locks::comm(view, queue.holder());
-    finding.culprit.pid = queue.holder();
+    (finding.culprit.process, finding.culprit.pid) = queue.culprit(view);
     finding.statement = format!("{}: a deadlock", queue.words(view));
     finding.remarks.extend(queue.victims(view));
-    for file in queue.files() {
-        finding.prove(view, &[locks::LOCKS], file, queue.high.run.span());
+    for row in queue.rows() {
+        finding.prove(view, &[locks::LOCKS], row, queue.high.run.span());
     }
     let waited_s = queue.high.during * queue.high.run.high_s;
     (finding.loss_s, finding.client_wait_s) = (Some(waited_s), Some(waited_s));
@@ -80,15 +80,31 @@ mod tests {
     use super::*;
     use crate::locks::tests::queue;
 
-    #[test]
-    fn a_circle_is_a_deadlock() {
+    fn observed(rows: [&str; 2]) -> Finding {
         let mut set = SeriesSet::default();
-        queue(&mut set, "fe:00:1", 10.0, "11,12");
-        queue(&mut set, "fe:00:2", 11.0, "10");
+        queue(&mut set, rows[0], 10.0, "11,12");
+        queue(&mut set, rows[1], 11.0, "10");
         let none = SeriesSet::default();
         match observe(&View::new(&set, Span::ALL, &none, None)) {
-            Observation::Active(finding) => assert!(finding.statement.ends_with(": a deadlock")),
+            Observation::Active(finding) => *finding,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_circle_is_a_deadlock() {
+        let files = observed(["fe:00:1", "fe:00:2"]);
+        assert!(files.statement.ends_with(": a deadlock"), "{}", files.statement);
+        assert_eq!(files.culprit.pid, Some(11));
+        // Of threads it is their process.
+        let inside = observed(["mutex:9:7f10", "mutex:9:7f20"]);
+        assert_eq!(inside.culprit.pid, Some(9));
+        assert!(
+            inside
+                .statement
+                .contains("up to 2 threads waited for the mutex at 7f10 of process 9, which thread 10 holds"),
+            "{}",
+            inside.statement
+        );
     }
 }

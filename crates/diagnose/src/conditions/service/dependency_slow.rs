@@ -179,9 +179,9 @@ fn next(finding: &Finding) -> Vec<Next> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
     let Some(port) = services::port(address) else {
         let path = address.trim_start_matches("unix:");
-        return vec![to_measure("who serves there", format!("ss -xlp | grep -F '{path}'"))];
+        return vec![to_measure("who serves there", format!("ss -xlp | grep -F {}", words::shell(path)))];
     };
-    let host = address.trim_end_matches(port).trim_end_matches(':');
+    let host = words::shell(address.trim_end_matches(port).trim_end_matches(':'));
     vec![
         to_measure(
             "whether it is the way or the other side: rtt and retransmits of the connections",

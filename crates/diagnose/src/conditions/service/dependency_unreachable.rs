@@ -12,6 +12,8 @@
 use std::collections::BTreeSet;
 
 use crate::network::SYN_WAIT_S;
+use std::borrow::Cow;
+
 use crate::prelude::*;
 use crate::services::{self, Address, local_service, rows_by_address};
 
@@ -349,12 +351,13 @@ fn next(finding: &Finding) -> Vec<Next> {
     ]
 }
 
-fn host(address: &str) -> &str {
-    services::port(address).map_or(address, |port| address.trim_end_matches(port).trim_end_matches(':'))
+fn host(address: &str) -> Cow<'_, str> {
+    let port = services::port(address);
+    words::shell(port.map_or(address, |port| address.trim_end_matches(port).trim_end_matches(':')))
 }
 
 /// As `ss` wants it.
 fn destination(address: &str) -> String {
     services::port(address)
-        .map_or_else(|| address.to_owned(), |port| format!("{} dport = :{port}", host(address)))
+        .map_or_else(|| host(address).into_owned(), |port| format!("{} dport = :{port}", host(address)))
 }

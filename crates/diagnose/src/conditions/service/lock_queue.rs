@@ -1,7 +1,8 @@
 //! Processes wait for a lock that another process holds: of a file, or of rows or tables of a database.
 //!
 //! Whoever waits sleeps, and whoever holds the lock may sleep too: the machine idles. Of locks of files (`flock`, `fcntl`) the
-//! kernel names holder and waiters (`/proc/locks`). PostgreSQL writes into the titles of its sessions that they wait, and which
+//! kernel names holder and waiters (`/proc/locks`). Of a mutex of glibc that threads of a service wait for the owner stands
+//! beside it, in the memory of the process. PostgreSQL writes into the titles of its sessions that they wait, and which
 //! one is idle in a transaction: it keeps each row that it has changed locked until it commits.
 //!
 //! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
@@ -60,7 +61,7 @@ struct Queue {
 }
 
 fn observe(view: &View<'_>) -> Observation {
-    let queues = [of_sessions(view), of_files(view)];
+    let queues = [of_sessions(view), of_locks(view)];
     let Some(queue) = queues.into_iter().flatten().max_by(|a, b| a.high.peak.total_cmp(&b.high.peak)) else {
         // Rows are there only while somebody waits: what a recording of tasks has none of, nobody waited for.
         return if view.has("task.tgid") && !view.is_case {
@@ -84,17 +85,17 @@ fn observe(view: &View<'_>) -> Observation {
     finding.active()
 }
 
-/// The file whose lock most wait for.
-fn of_files(view: &View<'_>) -> Option<Queue> {
-    let queue = locks::of_files(view).filter(|queue| !queue.is_circle)?;
-    let holder = queue.holder();
+/// The lock of a file, or the mutex, that most wait for.
+fn of_locks(view: &View<'_>) -> Option<Queue> {
+    let queue = locks::longest(view).filter(|queue| !queue.is_circle)?;
+    let (process, holder) = queue.culprit(view);
     Some(Queue {
-        process: locks::comm(view, holder),
+        process,
         path: None,
         statement: queue.words(view),
-        evidence: queue.files().map(|file| (LOCKS, file.to_owned())).collect(),
+        evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
         remarks: queue.victims(view).into_iter().collect(),
-        confidence: if holder.is_some() { 0.95 } else { 0.6 },
+        confidence: if queue.has_holder() { 0.95 } else { 0.6 },
         holder,
         high: queue.high,
     })

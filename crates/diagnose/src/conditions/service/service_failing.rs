@@ -198,7 +198,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         action: format!(
             "read what {who} says of these requests: a limit that is reached is in its log with its name"
         ),
-        command: format!("journalctl -n 100 -t {who}; tail its error log"),
+        command: format!("journalctl -n 100 -t {}; tail its error log", words::shell(who)),
         verify: "requests without an answer are as few as before".to_owned(),
         risk: "a higher limit lets in more than it can serve if it is slow for another reason".to_owned(),
     }]

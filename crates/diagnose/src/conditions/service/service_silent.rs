@@ -213,11 +213,14 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 
 fn next(finding: &Finding) -> Vec<Next> {
     let pid = finding.pid();
-    vec![
-        to_measure("where its threads stand still", format!("mitra capture offcpu --pid {pid}")),
-        to_measure(
-            "which locks and files it holds and waits for",
-            format!("cat /proc/locks; ls -l /proc/{pid}/fd"),
-        ),
-    ]
+    let own = services::ask(finding.culprit.process.as_deref(), &pid);
+    own.into_iter()
+        .chain([
+            to_measure("where its threads stand still", format!("mitra capture offcpu --pid {pid}")),
+            to_measure(
+                "which locks and files it holds and waits for",
+                format!("cat /proc/locks; ls -l /proc/{pid}/fd"),
+            ),
+        ])
+        .collect()
 }

@@ -235,11 +235,17 @@ fn next(finding: &Finding) -> Vec<Next> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
     let sockets = match services::port(address) {
         Some(port) => format!("ss -tnp state established '( sport = :{port} )'; ss -ltn 'sport = :{port}'"),
-        None => format!("ss -xp | grep -F '{}'", address.trim_start_matches("unix:")),
+        None => format!("ss -xp | grep -F {}", words::shell(address.trim_start_matches("unix:"))),
     };
-    vec![
-        to_measure("what its threads wait for, with stacks", format!("mitra capture offcpu --pid {pid}")),
-        to_measure("the requests that are open (Recv-Q) and the connections that are not accepted", sockets),
-        to_measure("whom it waits for itself", format!("ss -tnp | grep 'pid={pid},'")),
-    ]
+    let own = services::ask(finding.culprit.process.as_deref(), &pid);
+    own.into_iter()
+        .chain([
+            to_measure("what its threads wait for, with stacks", format!("mitra capture offcpu --pid {pid}")),
+            to_measure(
+                "the requests that are open (Recv-Q) and the connections that are not accepted",
+                sockets,
+            ),
+            to_measure("whom it waits for itself", format!("ss -tnp | grep 'pid={pid},'")),
+        ])
+        .collect()
 }

@@ -48,10 +48,17 @@ pub const CONDITION: Condition = Condition {
         verify: "ss -ltn: Recv-Q of its socket is 0",
         risk: "more workers ask more of whoever does not answer",
     }],
-    next: &[measure("what each worker waits for", "mitra capture offcpu --pid {pid}")],
+    next_of: next,
     source: include_str!("worker_pool_exhausted.rs"),
     ..Condition::ROOT
 };
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.pid();
+    let own = services::ask(finding.culprit.process.as_deref(), &pid);
+    let stacks = to_measure("what each worker waits for", format!("mitra capture offcpu --pid {pid}"));
+    own.into_iter().chain([stacks]).collect()
+}
 
 /// Connections that nobody takes: a worker that is free takes each within a millisecond.
 const QUEUED: f64 = 3.0;
