@@ -558,3 +558,31 @@ fn requests_that_wait_inside_while_nothing_is_asked_of_the_database_wait_for_its
     let slow = pool(Asked::nothing(12.0));
     assert_eq!(one(&slow).root_cause.condition, "dependency-slow");
 }
+
+#[test]
+fn calls_that_are_given_up_and_tried_again_stand_between_a_slow_address_and_its_victims() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "shop"), during(Asked::each(50.0, 0.004), Asked::each(20.0, 1.2)));
+    dependency(&mut m, (50, "shop"), DB, during(Asked::each(50.0, 0.002), Asked::each(20.0, 0.4)));
+    let row = format!("50>{DB}");
+    // Three tries for each request, and most of them in vain.
+    m.row("dependency.abandoned", &row, 0.0, 100.0).row("service.abandoned", APP, 0.0, 20.0);
+    m.task_rate(50, "task.cpu_time", 0.02, 0.01);
+    let report = m.explain();
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.condition, "dependency-slow");
+    assert!(links(incident).contains(&"retry-storm"), "{:?}", links(incident));
+    assert!(links(incident).contains(&"timeout-cascade"), "{:?}", links(incident));
+    let storm = incident.chain.iter().find(|link| link.condition == "retry-storm").unwrap();
+    assert!(
+        storm.statement.contains("called 3.0 times for each request of its callers instead of 1.0"),
+        "{}",
+        storm.statement
+    );
+    // As many calls for each request as ever, of more requests: nobody tries again.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "shop"), during(Asked::each(50.0, 0.004), Asked::each(120.0, 0.4)));
+    dependency(&mut m, (50, "shop"), DB, during(Asked::each(50.0, 0.002), Asked::each(90.0, 0.4)));
+    m.row("dependency.abandoned", &row, 0.0, 30.0);
+    assert!(!links(one(&m.explain())).contains(&"retry-storm"));
+}

@@ -104,9 +104,11 @@ mod service {
     pub(super) mod load_increase;
     pub(super) mod lock_queue;
     pub(super) mod query_regression;
+    pub(super) mod retry_storm;
     pub(super) mod service_failing;
     pub(super) mod service_silent;
     pub(super) mod service_slow;
+    pub(super) mod timeout_cascade;
     pub(super) mod worker_pool_exhausted;
 }
 
@@ -179,6 +181,8 @@ pub fn all() -> &'static [Condition] {
         host::hardware_error::CONDITION,
         host::device_lost::CONDITION,
         disk::stripe_misaligned::CONDITION,
+        service::retry_storm::CONDITION,
+        service::timeout_cascade::CONDITION,
         memory::free_memory_low::CONDITION,
         reclaim::kswapd_scanning::CONDITION,
         reclaim::mass_reclaim::CONDITION,

@@ -23,6 +23,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
+        explains("timeout-cascade", "whoever waits for the lock is given up"),
+        explains("retry-storm", "what fails or is given up is asked again"),
         explains("service-slow", "requests wait for a lock that is never released"),
         explains("service-silent", "every worker waits for a lock that is never released"),
         explains("service-failing", "clients give up, since the lock is never released"),

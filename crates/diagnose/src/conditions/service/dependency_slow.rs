@@ -33,6 +33,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe_after: Some(observe),
     causes: &[
+        explains("timeout-cascade", "whoever waits for the answer gives up"),
+        explains("retry-storm", "what fails or is given up is asked again"),
         effect("worker-pool-exhausted", "each worker waits for the answer"),
         explains("service-slow", "a request waits while its worker waits for the answer"),
         explains("service-silent", "all threads that could answer wait for it"),

@@ -42,6 +42,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
+        explains("timeout-cascade", "whoever waits for a connection gives up"),
+        explains("retry-storm", "what fails or is given up is asked again"),
         effect("worker-pool-exhausted", "each worker waits for a connection until it gives up"),
         explains("service-slow", "a request waits while its worker waits for a connection"),
         explains("service-silent", "all threads that could answer wait for a connection"),

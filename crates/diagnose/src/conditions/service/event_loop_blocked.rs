@@ -33,6 +33,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
+        explains("timeout-cascade", "what waits for the thread is given up"),
+        explains("retry-storm", "what fails or is given up is asked again"),
         explains("service-slow", "requests wait until the thread is free"),
         explains("service-failing", "clients give up before the thread is free"),
         within("single-thread-bottleneck", "the thread is busy with a few of the requests"),

@@ -27,6 +27,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
+        explains("timeout-cascade", "whoever waits for the lock is given up"),
+        explains("retry-storm", "what fails or is given up is asked again"),
         explains("service-slow", "requests wait for the lock"),
         explains("service-silent", "every worker waits for the lock"),
         explains("service-failing", "clients give up before the lock is free"),

@@ -27,6 +27,8 @@ pub const CONDITION: Condition = Condition {
     needs_of: &[services::NEEDS],
     observe,
     causes: &[
+        explains("timeout-cascade", "what takes so long is given up"),
+        explains("retry-storm", "what fails or is given up is asked again"),
         explains("service-slow", "each request takes longer"),
         explains("service-silent", "each request takes longer than anybody waits"),
         explains("service-failing", "clients give up what takes so long"),

@@ -34,6 +34,8 @@ pub const CONDITION: Condition = Condition {
     needs_of: &[services::NEEDS],
     observe,
     causes: &[
+        explains("timeout-cascade", "what waits for a worker is given up"),
+        explains("retry-storm", "what fails or is given up is asked again"),
         within(
             "service-slow",
             "a request waits until a worker is free, and then for what the worker waits for",
