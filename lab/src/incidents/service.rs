@@ -35,15 +35,13 @@ pub const INCIDENTS: &[Incident] = &[
     Incident::new("service-retries", "dependency-slow", "service", waits::retries)
         .what("a server gets slower than its callers are patient, and each of them tries again several times")
         // The backend has one thread, it computes all the time, and it is asked several times as often.
-        .also(&["service-slow", "single-thread-bottleneck", "retry-storm", "load-increase"])
+        .also(&["service-slow", "single-thread-bottleneck", "query-regression", "load-increase"])
         .needs(&[PYTHON, Need::Cpus(2)]),
     Incident::new("service-row-lock", "lock-queue", "service", database::row_lock)
         .what("a session of PostgreSQL idles in a transaction and holds a row that all others update")
         .needs(POSTGRES),
     Incident::new("service-no-index", "query-regression", "service", database::no_index)
         .what("the index of a table in PostgreSQL is gone, and each query costs hundreds of times as much")
-        // What it comes to, for who does not know how many queries there are.
-        .also(&["runqueue-saturation", "cpu-hog"])
         .needs(POSTGRES),
     Incident::new("service-sessions", "connection-limit", "service", database::too_many_clients)
         .what("a program keeps all the sessions that PostgreSQL has, and other clients are turned away")
@@ -65,8 +63,6 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[PYTHON, NGINX]),
     Incident::new("service-pool", "worker-pool-exhausted", "service", limits::pool)
         .what("a service does not give the connections of its pool back, until none is left")
-        // All its threads wait for each other's promise.
-        .also(&["service-silent"])
         .needs(&[PYTHON]),
     Incident::new("service-load", "load-increase", "service", limits::load)
         .what("a service with one worker is asked more than it can answer")
@@ -75,8 +71,6 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[PYTHON, Need::Cpus(2)]),
     Incident::new("service-event-loop", "event-loop-blocked", "service", runtimes::event_loop)
         .what("one kind of request keeps the only thread of a Node.js server busy")
-        // The same without its run time.
-        .also(&["single-thread-bottleneck"])
         .needs(&[Need::Tool("node"), Need::Cpus(2)]),
     Incident::new("service-redis-keys", "single-thread-bottleneck", "service", runtimes::redis_keys)
         .what("a client of redis asks for all keys, again and again, and all others wait meanwhile")

@@ -276,6 +276,14 @@ pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str
     despite
 }
 
+/// Seconds that the clients of a service waited in a span beyond the usual.
+#[must_use]
+pub fn beyond_s<'a>(view: &View<'a>, row: &'a str, span: Span) -> Option<f64> {
+    let traffic = Traffic::of(view.set, &SERVICE, &[row], span)?;
+    let usual = usual(view, row)?;
+    Some(traffic.beyond_all(&usual).iter().zip(&traffic.dt).map(|(beyond, dt)| beyond * dt).sum())
+}
+
 /// `python3 (port 8080)`.
 #[must_use]
 pub fn name(servers: &Servers<'_, '_>, row: &str) -> String {

@@ -147,8 +147,7 @@ fn kept_inside<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
         Address::called(pool).text,
         words::count(before(pool)),
     );
-    finding.client_wait_s =
-        Some(traffic.beyond_all(&usual).iter().zip(&traffic.dt).map(|(v, dt)| v * dt).sum());
+    finding.client_wait_s = services::beyond_s(view, row, span);
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.prove(view, &["dependency.requests"], pool, span);
     finding.despite = vec!["lock-queue", "dependency-slow", "dependency-unreachable"];
@@ -185,9 +184,13 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
     finding.culprit.pid = servers.pid;
     let beyond = view.set.get("service.wait_time", row).and_then(|s| s.mean(span)).unwrap_or(workers);
     let walk = services::walk(view, row, span, beyond);
-    let own = walk.services.iter().skip(1).map(|row| Address::of(row).text);
-    let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).chain(own).collect();
+    if let Some(inner) = walk.services.get(1) {
+        let inner = services::name(&Servers::of(view, inner), inner);
+        return Err(format!("the workers of {name} wait for {inner}, which is late itself"));
+    }
+    let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
     let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
+    finding.client_wait_s = services::beyond_s(view, row, span);
     finding.statement = format!(
         "all {} workers of {name} wait{waits}, and up to {} connections queue for them",
         words::count(workers.round()),
