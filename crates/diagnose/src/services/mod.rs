@@ -233,6 +233,18 @@ impl<'v, 'a> Servers<'v, 'a> {
         self.rate(view.set, "task.cpu_time", span).or_else(|| known.then_some(0.0))
     }
 
+    /// Whether all of them are stopped by a signal or a debugger, as far as is known.
+    #[must_use]
+    pub fn are_stopped(&self, set: &SeriesSet, span: Span) -> bool {
+        let is_stopped = |state: f64| state == f64::from(b'T') || state == f64::from(b't');
+        let mut known = self
+            .processes
+            .iter()
+            .filter_map(|p| set.get("task.state", p.rows.first()?)?.last(span))
+            .peekable();
+        known.peek().is_some() && known.all(is_stopped)
+    }
+
     /// Task-seconds per second in uninterruptible sleep.
     #[must_use]
     pub fn blocked(&self, set: &SeriesSet, span: Span) -> Option<f64> {

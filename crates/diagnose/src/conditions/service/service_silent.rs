@@ -59,6 +59,8 @@ const BLOCKED: f64 = 0.5;
 /// Of a second: who reads or writes as much works.
 const MOVES_BYTES_S: f64 = 1e5;
 
+const STOPPED: &str = "were stopped";
+
 /// A service that is silent.
 struct Silent<'a> {
     row: &'a str,
@@ -163,15 +165,18 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
             .collect();
     let waits =
         if waits.is_empty() { String::new() } else { format!(", with {} waiting", waits.join(" and ")) };
+    let is_stopped = servers.are_stopped(view.set, span);
     finding.statement = format!(
-        "{} answered nothing for {} while its processes slept{waits}",
+        "{} answered nothing for {} while its processes {}{waits}",
         services::name(&servers, row),
-        words::seconds(silent.run.seconds())
+        words::seconds(silent.run.seconds()),
+        if is_stopped { STOPPED } else { "slept" }
     );
-    finding.remarks.push(format!(
-        "its processes took {} of a CPU: they wait for something",
-        words::percent(silent.used)
-    ));
+    finding.remarks.push(if is_stopped {
+        "they are in state T: a signal (SIGSTOP, SIGTSTP) or a debugger stopped them".to_owned()
+    } else {
+        format!("its processes took {} of a CPU: they wait for something", words::percent(silent.used))
+    });
     finding.client_wait_s = Some(silent.waited_s);
     let walk = services::walk(view, row, span, silent.waited_s / silent.run.seconds().max(1.0));
     finding.despite = services::despite(view, &walk, span);
@@ -199,6 +204,14 @@ fn are_silent(set: &SeriesSet, window: Span) -> Vec<Signal> {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (pid, who) = (finding.pid(), finding.culprit.process.as_deref().unwrap_or("the service"));
+    if finding.statement.contains(STOPPED) {
+        return vec![Remedy {
+            action: format!("let {who} go on, once it is known who stopped it"),
+            command: format!("kill -CONT {pid}"),
+            verify: "it answers again, and its processes are in state S or R: ps -o stat,pid,comm".to_owned(),
+            risk: "a debugger that looks at it loses its place".to_owned(),
+        }];
+    }
     vec![Remedy {
         action: format!(
             "find what {who} waits for before it is restarted: a restart hides it and brings it back"

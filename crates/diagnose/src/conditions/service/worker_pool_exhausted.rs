@@ -191,11 +191,14 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
     let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
     let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
     finding.client_wait_s = services::beyond_s(view, row, span);
-    finding.statement = format!(
-        "all {} workers of {name} wait{waits}, and up to {} connections queue for them",
-        words::count(workers.round()),
-        words::count(high.peak)
-    );
+    let queued = words::count(high.peak);
+    finding.statement = match workers.round() {
+        workers if workers > 1.0 => format!(
+            "all {} workers of {name} wait{waits}, and up to {queued} connections queue for them",
+            words::count(workers)
+        ),
+        _ => format!("the only worker of {name} waits{waits}, and up to {queued} connections queue for it"),
+    };
     finding.prove(
         view,
         &["listener.queue", "listener.backlog", "service.open", "service.requests"],
