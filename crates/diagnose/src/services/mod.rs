@@ -198,14 +198,18 @@ impl<'v, 'a> Servers<'v, 'a> {
         known.then(|| total / span.seconds().max(1e-9))
     }
 
-    /// What each request took of them, in a span and in the baseline.
+    /// What each request took of them, in a span and in the baseline, or where the machine had no quiet time in what is known
+    /// of before the span.
     #[must_use]
     pub fn per_request(&self, view: &View<'_>, row: &str, metric: &str, span: Span) -> Option<(f64, f64)> {
         let of = |set: &SeriesSet, span: Span| {
+            let span = span.intersect(set.span()?)?;
             let requests = set.get("service.requests", row)?.mean(span).filter(|rate| *rate > 0.0)?;
             Some(self.rate(set, metric, span)? / requests)
         };
-        Some((of(view.set, span)?, of(view.base_set, view.baseline?)?))
+        let before = view.baseline.and_then(|baseline| of(view.base_set, baseline));
+        let earlier = || of(view.around, Span { since: i64::MIN, until: span.since });
+        Some((of(view.set, span)?, before.or_else(earlier)?))
     }
 
     /// Whether one of them came while it was recorded, so that what it called may stand under its name: clients have the

@@ -21,6 +21,7 @@ pub const CONDITION: Condition = Condition {
         "service.latency_p50",
         CPU,
         READ,
+        "task.run_delay",
         "task.blkio_delay",
         "task.state",
     ],
@@ -55,13 +56,15 @@ const MORE: f64 = 3.0;
 const CPU_MORE: f64 = 0.1;
 /// A megabyte a second more than before: a slow disk is busy for a hundredth of its time with it.
 const READ_MORE: f64 = 1e6;
-/// The share of the requests that wait, or of the CPUs, at which work was done for them. With less they wait for somebody.
+/// The share of the requests that wait, or of the CPUs, which is worked on, or has its turn at a CPU or a device next. With
+/// less they wait for somebody else.
 const AT_WORK: f64 = 0.5;
 
 /// A service whose requests cost more.
 struct Grown<'a> {
     row: &'a str,
     slow: Slow,
+    usual_rate: f64,
     metric: &'static str,
     cost: (f64, f64),
 }
@@ -98,13 +101,11 @@ fn grown<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Grown<'a>>, String>
     let Some(cpu) = servers.per_request(view, row, CPU, span) else {
         return Err(format!("what a request to {name} costs is not known"));
     };
-    let more = |metric: &str| {
-        let before = view.baseline.and_then(|b| servers.rate(view.base_set, metric, b)).unwrap_or(0.0);
-        servers.rate(view.set, metric, span).unwrap_or(0.0) - before
-    };
+    let is_more =
+        |(now, before): (f64, f64), least: f64| now >= MORE * before && (now - before) * slow.rate >= least;
     let read = servers.per_request(view, row, READ, span);
-    let is_cpu = cpu.0 >= MORE * cpu.1 && more(CPU) >= CPU_MORE;
-    let is_read = read.is_some_and(|read| read.0 >= MORE * read.1) && more(READ) >= READ_MORE;
+    let is_cpu = is_more(cpu, CPU_MORE);
+    let is_read = read.is_some_and(|read| is_more(read, READ_MORE));
     if !is_cpu && !is_read {
         return Err(format!(
             "each request to {name} cost {} of CPU ({} before)",
@@ -112,8 +113,9 @@ fn grown<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Grown<'a>>, String>
             words::seconds(cpu.1)
         ));
     }
-    let used = servers.used(view, span).unwrap_or(0.0);
-    let at_work = used + if is_read { servers.blocked(view.set, span).unwrap_or(0.0) } else { 0.0 };
+    let of = |metric: &str| servers.rate(view.set, metric, span).unwrap_or(0.0);
+    let read_s = if is_read { servers.blocked(view.set, span).unwrap_or(0.0) } else { 0.0 };
+    let at_work = of(CPU) + of("task.run_delay") + read_s;
     let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
     let could = if is_read { beyond } else { beyond.min(view.cpus()) };
     if at_work < AT_WORK * could {
@@ -126,7 +128,7 @@ fn grown<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Grown<'a>>, String>
         Some(read) if is_read && !is_cpu => (READ, read),
         _ => (CPU, cpu),
     };
-    Ok(Some(Grown { row, slow, metric, cost }))
+    Ok(Some(Grown { row, slow, usual_rate: usual.rate, metric, cost }))
 }
 
 fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
@@ -145,17 +147,15 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
     };
     let what = if grown.metric == CPU { "of CPU" } else { "read from a device" };
     finding.statement = format!(
-        "each request to {} costs {} {what} instead of {}, and it {}",
+        "each request to {} costs {} {what} instead of {}",
         services::name(&servers, row),
         amount(now),
-        amount(before),
-        grown.slow.words()
+        amount(before)
     );
-    let rate = view.before("service.requests", row).unwrap_or(0.0);
     finding.remarks.push(format!(
         "it answered {} requests a second ({} before): it is what they cost, and not their number",
         words::count(grown.slow.rate),
-        words::count(rate)
+        words::count(grown.usual_rate)
     ));
     finding.client_wait_s = Some(grown.slow.beyond_s);
     finding.prove(view, &["service.requests", "service.latency_p50", "service.wait_time"], row, span);
