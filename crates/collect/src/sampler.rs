@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::file::Root;
 use crate::filesystems::Filesystems;
 use crate::finder::TaskFinder;
+use crate::fuse::Fuse;
 use crate::host::host_info;
 use crate::io::Io;
 use crate::kmsg::KernelLog;
@@ -91,6 +92,7 @@ pub struct Sampler {
     finder: TaskFinder,
     network: Network,
     sessions: Sessions,
+    fuse: Fuse,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     self_metrics: SelfMetrics,
@@ -143,6 +145,7 @@ impl Sampler {
             finder,
             network,
             sessions: Sessions::new(),
+            fuse: Fuse::new(),
             kernel_log,
             governor: Governor::new(config.budget),
             self_metrics: SelfMetrics::new(),
@@ -230,6 +233,7 @@ impl Sampler {
         self.network.read(&mut self.io, frame, is_slow);
         self.finder.services(&mut self.io, frame);
         self.sessions.fill(&mut self.io, frame);
+        self.fuse.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);
@@ -288,6 +292,7 @@ impl Sampler {
             self.filesystems.set_mounts(&self.io, &mounts);
             self.mounts = mounts;
         }
+        self.fuse.look(&mut self.io);
         self.filesystems.read_slow(&mut self.io, self.sources.slow_frame());
         if self.cgroups.was_cut() {
             let why = format!("more than {} groups: the rest has no rows", crate::cgroup::GROUPS_MAX);

@@ -99,6 +99,8 @@ mod reclaim {
 mod service {
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
+    pub(super) mod filesystem_hung;
+    pub(super) mod gc_pressure;
     pub(super) mod load_increase;
     pub(super) mod lock_queue;
     pub(super) mod service_failing;
@@ -159,6 +161,8 @@ pub fn all() -> &'static [Condition] {
         service::dependency_slow::CONDITION,
         service::load_increase::CONDITION,
         service::lock_queue::CONDITION,
+        service::filesystem_hung::CONDITION,
+        service::gc_pressure::CONDITION,
         process::process_crash::CONDITION,
         process::crash_loop::CONDITION,
         process::fd_exhaustion::CONDITION,

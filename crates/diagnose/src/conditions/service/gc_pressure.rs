@@ -1,0 +1,205 @@
+//! A runtime collects garbage most of the time, and its program hardly gets on.
+//!
+//! Where the heap has little room left each collection frees little, and the next one follows at once. The CPU time of the
+//! threads that collect tells it: in a collection that stops the world no other thread of the process runs, so that the share
+//! of the collector in the CPU time of the process is near the share of time in which the program stands still. Known are the
+//! threads of HotSpot's collectors (`GC Thread#0`, `ParGC Thread#0`, `ZWorker#0`, `Shenandoah GC Th`; `VM Thread` does the work
+//! of the serial one) and of .NET (`.NET Server GC`, `.NET BGC`). Go, Node and .NET's workstation collector do part of their work
+//! in threads that do other things too.
+//!
+//! A program that makes much garbage and drops it collects often and briefly, at a tenth or a fifth of its time: that is work. So
+//! is a single full collection, however long: nobody else of the process runs before its end.
+
+use crate::prelude::*;
+
+pub const CONDITION: Condition = Condition {
+    id: "gc-pressure",
+    title: "a runtime collects garbage most of the time",
+    area: "service",
+    needs: &["task.cpu_time", "task.rss_anon", "tasks.busiest"],
+    triggers: &[
+        // A thread that takes as much of a CPU as a collector does that stops its program for half of the time.
+        above(&["tasks.busiest"], GC_CPU).lasting(NEED_S),
+    ],
+    observe,
+    causes: &[
+        within("service-slow", "requests wait while the world is stopped"),
+        within("service-silent", "nothing is answered while the world is stopped"),
+        within("service-failing", "clients give up while the world is stopped"),
+        within("single-thread-bottleneck", "the busy thread collects garbage"),
+        within("cpu-hog", "the CPU goes into collections"),
+        within("runqueue-saturation", "the tasks are the threads of the collector"),
+        within("user-lock-contention", "threads wait for the end of each collection"),
+        within("worker-pool-exhausted", "workers stand still while the world is stopped"),
+        within("listen-overflow", "nothing is accepted while the world is stopped"),
+        effect("cpu-saturated", "the threads of the collector take the CPUs"),
+        effect("runqueue-wait", "others wait while the threads of the collector run"),
+    ],
+    remedies: &[
+        Advice {
+            action: "see what fills the heap: what is left after a full collection is in use, or leaks",
+            command: "jcmd {pid} GC.heap_info; jcmd {pid} GC.class_histogram | head -30",
+            verify: "",
+            risk: "the histogram makes a full collection first, which stops the program once more",
+        },
+        Advice {
+            action: "give it a heap with room, if what is in use belongs there: twice of it",
+            command: "-Xmx, with -Xlog:gc*:file=gc.log to see each collection (.NET: DOTNET_GCHeapHardLimit)",
+            verify: "pidstat -t -p {pid} 1: the threads of the collector take less than a tenth of it",
+            risk: "a heap beyond the limit of its cgroup is killed; more heap delays a leak and does not end it",
+        },
+    ],
+    next: &[
+        measure(
+            "how full the generations are, and the time in collections (FGCT)",
+            "jstat -gcutil {pid} 1000",
+        ),
+        measure("which threads take the time", "pidstat -t -p {pid} 1 5"),
+        measure("what holds the objects", "jcmd {pid} GC.heap_dump /var/tmp/heap-{pid}.hprof"),
+    ],
+    source: include_str!("gc_pressure.rs"),
+    ..Condition::ROOT
+};
+
+/// Names of threads that collect, as far as the kernel keeps them: 15 bytes. JDK 8 and later; G1, parallel, CMS, ZGC,
+/// Shenandoah; .NET.
+const COLLECTORS: &[&str] = &[
+    "VM Thread",
+    "GC Thread#",
+    "GC task thread#",
+    "Gang worker#",
+    "G1 Conc#",
+    "G1 Main Marker",
+    "G1 Refine#",
+    "G1 Concurrent",
+    "ParGC Thread#",
+    "Concurrent Mark",
+    "CMS ",
+    "ZWorker",
+    "ZDriver",
+    "XWorker",
+    "XDriver",
+    "Shenandoah GC",
+    ".NET Server GC",
+    ".NET BGC",
+];
+/// Threads that only such a runtime has.
+const RUNTIMES: &[&str] = &["VM Thread", ".NET "];
+/// A collector with one thread that stops the program for half of the time takes half of a CPU; with several threads more.
+const GC_CPU: f64 = 0.5;
+/// The program stands still for half of its time.
+const SHARE: f64 = 0.5;
+/// A full collection goes through about a gigabyte a second and thread: a heap of that size is done with several times.
+const NEED_S: f64 = 6.0;
+/// Twice what it took before.
+const MORE: f64 = 2.0;
+/// A process without a past is one that starts, and loads what its heap is for.
+const NEW_NEED_S: f64 = 30.0;
+/// Of a CPU: the program ran between two collections. Threads that only watch a clock take less.
+const BETWEEN: f64 = 0.005;
+/// In that many samples: the first and the last one of a single long collection show the time before and after.
+const BETWEEN_SAMPLES: usize = 3;
+
+/// A runtime that collects.
+struct Collects<'v, 'a> {
+    process: &'v Process<'a>,
+    run: Run,
+    gc: f64,
+    all: f64,
+    before: Option<f64>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("task.cpu_time") {
+        return Observation::needs_as("CPU time of each thread (task.cpu_time)", &["task.cpu_time"]);
+    }
+    let mut because = "no runtime whose collector has threads of its own was at work".to_owned();
+    let mut best: Option<Collects<'_, '_>> = None;
+    for process in view.processes().iter().filter(|p| !p.kthread) {
+        if !process.rows.iter().any(|row| is_named(view.set, row, RUNTIMES)) {
+            continue;
+        }
+        match collects(view, process) {
+            Ok(found) if best.as_ref().is_none_or(|b| found.gc > b.gc) => best = Some(found),
+            Ok(_) => {}
+            Err(reason) => because = reason,
+        }
+    }
+    match best {
+        Some(found) => finding(view, &found).active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+fn is_named(set: &SeriesSet, row: &str, names: &[&str]) -> bool {
+    let name = set.text("task.comm", row).and_then(|text| text.last());
+    name.is_some_and(|name| names.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+/// CPU-seconds per second of the threads that collect, and of the others.
+fn split(process: &Process<'_>, set: &SeriesSet, span: Span) -> (Signal, Signal) {
+    let of = |collect: bool| {
+        let rows = process.rows.iter().filter(|row| is_named(set, row, COLLECTORS) == collect);
+        Signal::sum(rows.filter_map(|row| set.get("task.cpu_time", row)), span).unwrap_or_default()
+    };
+    (of(true), of(false))
+}
+
+/// Whether a runtime collects most of the time; an error is a reason why one that collects does not.
+fn collects<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Result<Collects<'v, 'a>, String> {
+    let (gc, program) = split(process, view.set, view.window);
+    let name = format!("{} ({})", process.comm, process.pid);
+    let beside = |gc: f64, program: f64| if gc >= SHARE * (gc + program) { gc } else { 0.0 };
+    let most = if program.t.is_empty() { gc.clone() } else { gc.zip(&program, beside) };
+    let Some(run) = most.run(GC_CPU, NEED_S) else {
+        let (gc, program) = (gc.total(), program.total());
+        let share = if gc + program > 0.0 { gc / (gc + program) } else { 0.0 };
+        return Err(format!("{name} spent {} of its CPU time on collections", words::percent(share)));
+    };
+    let span = run.span();
+    let (gc, program) = (gc.within(span), program.within(span));
+    if program.v.iter().filter(|cpu| **cpu >= BETWEEN).count() < BETWEEN_SAMPLES {
+        return Err(format!("{name} made one collection of {}", words::seconds(run.high_s)));
+    }
+    let before = usual(view, process);
+    let gc = gc.mean().unwrap_or(0.0);
+    match before {
+        Some(before) if gc < MORE * before => {
+            return Err(format!("{name} spent as much time on collections before"));
+        }
+        None if run.high_s < NEW_NEED_S => return Err(format!("{name} had just started")),
+        _ => {}
+    }
+    let all = gc + program.mean().unwrap_or(0.0);
+    Ok(Collects { process, run, gc, all, before })
+}
+
+/// What the collector took in the baseline; `None` of a process that was not there.
+fn usual(view: &View<'_>, process: &Process<'_>) -> Option<f64> {
+    let baseline = view.baseline?;
+    let (gc, program) = split(process, view.base_set, baseline);
+    // What slept all through it was there if it is older.
+    let was_there = !gc.t.is_empty() || !program.t.is_empty();
+    was_there.then(|| gc.mean().unwrap_or(0.0))
+}
+
+fn finding(view: &View<'_>, found: &Collects<'_, '_>) -> Finding {
+    let span = found.run.span();
+    let process = found.process;
+    let mut finding = view.finding(&found.run);
+    finding.blame(process);
+    let share = found.gc / found.all.max(1e-9);
+    finding.statement = format!(
+        "{} ({}) spent {} of its CPU time on collecting garbage: its collector took {:.2} CPUs{}",
+        process.comm,
+        process.pid,
+        words::percent(share),
+        found.gc,
+        found.before.map(|before| format!(" ({before:.2} before)")).unwrap_or_default(),
+    );
+    finding.evidence.push(view.task_evidence("task.cpu_time", process, found.before, found.gc, span));
+    let leader = process.rows.first().copied().unwrap_or_default();
+    finding.prove(view, &["task.rss_anon"], leader, span);
+    finding.confidence = if found.before.is_some() { 0.9 } else { 0.7 };
+    finding
+}
