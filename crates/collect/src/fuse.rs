@@ -1,8 +1,7 @@
 //! Connections of the kernel with FUSE daemons: how many requests wait for an answer, and who the daemon is.
 //!
 //! fusectl has a directory for each connection, named by the device number of its file system, with a file `waiting`
-//! (`fs/fuse/control.c`). Where the machine has not mounted fusectl it is read through a mount that belongs to the
-//! descriptor alone and is seen by nobody else.
+//! (`fs/fuse/control.c`). systemd mounts it; where nobody has, it is missing as soon as a FUSE file system is mounted.
 //!
 //! A daemon is a process with `/dev/fuse` open. It is looked for only while requests wait, by a thread of its own, because
 //! all processes have to be asked for their descriptors. No file of a FUSE file system is ever touched.
@@ -17,13 +16,12 @@ use mitra_model::{Entity, Frame, Key};
 use mitra_parse::mountinfo::mount_infos;
 use mitra_parse::mounts::unescaped;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, openat, statx};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::cells::{col, set};
 use crate::file::{Buffer, Root, each_entry};
 use crate::io::Io;
 use crate::missing::reason;
-use crate::mounts::machines_tree;
+use crate::mounts::{Mount, machines_tree};
 
 /// As many connections have rows.
 const CONNECTIONS_MAX: usize = 64;
@@ -50,6 +48,7 @@ const FUSE_MINOR: u32 = 229;
 const FUSECTL: u64 = 0x6573_5543;
 /// How fusectl is called in the list of what is missing.
 const NAME: &str = "fusectl";
+const WHY: &str = "not mounted: mount -t fusectl none /sys/fs/fuse/connections";
 
 /// A daemon: its process id and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,11 +134,11 @@ impl Fuse {
     }
 
     /// Looks which connections there are, and where they are mounted. On slow ticks.
-    pub fn look(&mut self, io: &mut Io) {
+    pub fn look(&mut self, io: &mut Io, mounts: &[Mount]) {
         if self.dir.is_none() {
-            match control(&io.root) {
-                Ok(dir) => self.dir = dir,
-                Err(error) => return io.missing.add(NAME, &format!("not mounted; {}", reason(&error))),
+            self.dir = control(&io.root);
+            if self.dir.is_none() && mounts.iter().any(|mount| is_fuse(&mount.kind)) {
+                return io.missing.add(NAME, WHY);
             }
             io.missing.remove(NAME);
         }
@@ -236,26 +235,18 @@ impl Fuse {
     }
 }
 
-/// The directory of fusectl. `None` while the kernel has no FUSE: there is no connection then.
-fn control(root: &Root) -> io::Result<Option<OwnedFd>> {
+fn is_fuse(kind: &str) -> bool {
+    kind == "fuse" || kind == "fuseblk" || kind == "virtiofs" || kind.starts_with("fuse.")
+}
+
+/// The directory of fusectl, if it is mounted.
+fn control(root: &Root) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = match openat(root.fd(), "sys/fs/fuse/connections", flags, Mode::empty()) {
-        Ok(dir) => dir,
-        Err(error) if error == rustix::io::Errno::NOENT => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+    let dir = openat(root.fd(), "sys/fs/fuse/connections", flags, Mode::empty()).ok()?;
     // The type of the field differs between architectures; the magic numbers fit in 32 bits.
-    let is_mounted = rustix::fs::fstatfs(&dir)?.f_type as u64 & 0xffff_ffff == FUSECTL;
-    if is_mounted || !root.is_host() {
-        return Ok(Some(dir));
-    }
-    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
-        | MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    Ok(Some(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
+    let is_mounted = rustix::fs::fstatfs(&dir).ok()?.f_type as u64 & 0xffff_ffff == FUSECTL;
+    // A tree that looks like a machine is all of one file system.
+    (is_mounted || !root.is_host()).then_some(dir)
 }
 
 /// The numbers that a directory has entries for.
@@ -423,6 +414,8 @@ fn connection_of(fdinfo: &[u8]) -> Option<u32> {
 mod tests {
     use mitra_model::{NA, Strings, column};
 
+    use crate::mounts::read_mounts;
+
     use super::*;
 
     #[test]
@@ -452,7 +445,8 @@ mod tests {
     /// The number and the mount point of each row of a tree that looks like a machine.
     fn rows(io: &mut Io, fuse: &mut Fuse) -> Vec<(String, i64, Option<String>)> {
         let mut frame = Frame::new();
-        fuse.look(io);
+        let mounts = read_mounts(&io.root, &mut io.buffer);
+        fuse.look(io, &mounts);
         fuse.fill(io, &mut frame);
         let text = |strings: &Strings, cell: i64| strings.cell(cell).map(str::to_owned);
         let rows = frame.table(Entity::Fuse).rows().map(|(key, row)| {
@@ -477,6 +471,9 @@ mod tests {
         let mut fuse = Fuse::new();
         assert!(rows(&mut io, &mut fuse).is_empty(), "a kernel without FUSE");
         assert!(io.missing.list().is_empty());
+        write("proc/1/mounts", "me /mnt/my\\040disk fuse.sshfs rw 0 0\n");
+        assert!(rows(&mut io, &mut fuse).is_empty());
+        assert_eq!(io.missing.list(), [(NAME.to_owned(), WHY.to_owned())]);
         write("sys/fs/fuse/connections/45/waiting", "3\n");
         write("sys/fs/fuse/connections/46/waiting", "nonsense\n");
         write("sys/fs/fuse/connections/x/waiting", "1\n");
@@ -485,6 +482,7 @@ mod tests {
             "40 1 0:45 / /mnt/my\\040disk rw - fuse.sshfs me rw\n41 1 0:45 / /second rw - fuse.sshfs me rw\n",
         );
         assert_eq!(rows(&mut io, &mut fuse), [("0:45".to_owned(), 3, Some("/mnt/my disk".to_owned()))]);
+        assert!(io.missing.list().is_empty());
         std::fs::remove_dir_all(&control).unwrap();
         assert!(rows(&mut io, &mut fuse).is_empty());
     }

@@ -292,7 +292,7 @@ impl Sampler {
             self.filesystems.set_mounts(&self.io, &mounts);
             self.mounts = mounts;
         }
-        self.fuse.look(&mut self.io);
+        self.fuse.look(&mut self.io, &self.mounts);
         self.filesystems.read_slow(&mut self.io, self.sources.slow_frame());
         if self.cgroups.was_cut() {
             let why = format!("more than {} groups: the rest has no rows", crate::cgroup::GROUPS_MAX);

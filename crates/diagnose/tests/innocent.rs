@@ -368,6 +368,9 @@ fn collects(of: impl Fn(usize) -> (f64, f64)) -> String {
 fn a_program_that_makes_much_garbage_and_gets_on_is_at_work() {
     let busy = collects(|i| if is_on(i) { (0.3, 1.6) } else { (0.02, 0.1) });
     assert!(busy.contains("java (50) spent 1"), "{busy}");
+    // Nobody asks it for anything.
+    let alone = collects(|i| if is_on(i) { (0.3, 0.1) } else { (0.02, 0.1) });
+    assert!(alone.contains("no client"), "{alone}");
     // As much as it always did.
     let always = collects(|i| if is_on(i) { (0.9, 0.2) } else { (0.7, 0.2) });
     assert!(always.contains("before"), "{always}");
@@ -414,7 +417,10 @@ fn a_file_system_that_is_busy_does_not_hang() {
     let short = fuse(|i| if is_on(i) && i % 3 > 0 { 2.0 } else { 0.0 }, 0.0);
     assert!(!is_active(&short, "filesystem-hung"));
     // Two seconds are within what a lost segment costs.
-    assert!(!is_active(&fuse(|i| if (HEALTHY..HEALTHY + 2).contains(&i) { 4.0 } else { 0.0 }, 0.0), "filesystem-hung"));
+    assert!(!is_active(
+        &fuse(|i| if (HEALTHY..HEALTHY + 2).contains(&i) { 4.0 } else { 0.0 }, 0.0),
+        "filesystem-hung"
+    ));
 }
 
 #[test]

@@ -509,6 +509,20 @@ fn a_serial_collector_that_takes_a_cpu_is_no_mere_busy_thread() {
     assert!(statement.contains("java (50) spent 95 % of its CPU time on collecting garbage"), "{statement}");
 }
 
+#[test]
+fn a_jvm_that_stops_for_a_fifth_of_the_time_is_one_where_its_clients_wait() {
+    // Nine of ten answers are as fast as ever.
+    let pauses = |waiting: f64| {
+        let mut m = Machine::idle();
+        jvm(&mut m, (0.01, 0.4), (0.1, 0.1));
+        let asked = Asked { waiting, ..Asked::each(200.0, 0.0005) };
+        service(&mut m, APP, (50, "java"), during(Asked::each(200.0, 0.0005), asked));
+        m.explain()
+    };
+    assert_eq!(root(&pauses(1.3)), ("gc-pressure", Some("java"), Some(50)));
+    assert!(pauses(0.12).incidents.is_empty());
+}
+
 /// A FUSE file system whose requests wait in the incident, and its daemon, which is stopped meanwhile or wakes so often.
 fn fuse(m: &mut Machine, waiting: f64, state: u8, wakes: f64) {
     m.task(80, "sshfs", 0).task_rate(80, "task.nvcsw", 30.0, wakes);
@@ -517,8 +531,10 @@ fn fuse(m: &mut Machine, waiting: f64, state: u8, wakes: f64) {
     m.values("task.state", &support::row(80), 0, (0..N).map(of).collect());
     m.values("fuse.waiting", "0:45", 0, (0..N).map(|i| if is_on(i) { waiting } else { 0.0 }).collect());
     m.values("fuse.pid", "0:45", HEALTHY, vec![80.0; N - HEALTHY]);
-    for (metric, text) in [("fuse.mount", "/srv/share"), ("fuse.type", "fuse.sshfs"), ("fuse.comm", "sshfs")] {
-        let text = mitra_model::TextSeries { changes: vec![(support::START, Some(text.into()))], place: None };
+    for (metric, text) in [("fuse.mount", "/srv/share"), ("fuse.type", "fuse.sshfs"), ("fuse.comm", "sshfs")]
+    {
+        let text =
+            mitra_model::TextSeries { changes: vec![(support::START, Some(text.into()))], place: None };
         m.set.insert_text(mitra_model::lookup(metric).unwrap(), "0:45".into(), text);
     }
 }
@@ -534,7 +550,7 @@ fn a_daemon_that_is_stopped_hangs_the_service_that_reads_from_its_file_system() 
     assert_eq!(incident.root_cause.culprit.path.as_deref(), Some("/srv/share"));
     assert!(links(incident).contains(&"service-silent"));
     let statement = &incident.root_cause.statement;
-    assert!(statement.starts_with("/srv/share (fuse.sshfs) did not answer for 40"), "{statement}");
+    assert!(statement.contains("/srv/share (fuse.sshfs) did not answer for 40"), "{statement}");
     assert!(statement.contains("sshfs (80), is stopped"), "{statement}");
     assert_eq!(incident.remedies[0].command, "kill -CONT 80");
     assert!(incident.remedies[1].command.contains("/sys/fs/fuse/connections/45/abort"));
