@@ -381,6 +381,12 @@ fn a_single_full_collection_is_no_pressure_however_long() {
     let collection = HEALTHY + 5..HEALTHY + 17;
     let one = collects(|i| if collection.contains(&i) { (1.0, 0.0) } else { (0.05, 0.5) });
     assert!(one.contains("one collection of"), "{one}");
+    // Many, one after the other, hardly let the program run, and wake the thread that leads them.
+    let mut m = Machine::idle();
+    m.task(50, "java", 0).thread(50, 51, "VM Thread", 0).thread(50, 52, "GC Thread#0", 0);
+    m.task_rate(51, "task.nvcsw", 3.0, 60.0).task_rate(51, "task.cpu_time", 0.001, 0.03);
+    m.task_rate(52, "task.cpu_time", 0.001, 0.95).task_rate(50, "task.cpu_time", 0.2, 0.001);
+    assert!(is_active(&m, "gc-pressure"));
     // And one of a heap of several gigabytes is over after some seconds.
     let short = HEALTHY + 5..HEALTHY + 10;
     let short = collects(|i| if short.contains(&i) { (1.0, 0.01) } else { (0.05, 0.5) });

@@ -18,7 +18,7 @@ pub const CONDITION: Condition = Condition {
     id: "gc-pressure",
     title: "a runtime collects garbage most of the time",
     area: "service",
-    needs: &["task.cpu_time", "task.rss_anon", REQUESTS, WAITS],
+    needs: &["task.cpu_time", "task.nvcsw", "task.rss_anon", REQUESTS, WAITS],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[REQUESTS, WAITS],
@@ -108,6 +108,8 @@ const NEW_NEED_S: f64 = 30.0;
 const BETWEEN: f64 = 0.005;
 /// In that many samples: the first and the last one of a single long collection show the time before and after.
 const BETWEEN_SAMPLES: usize = 3;
+/// The thread that leads a collection sleeps in each of its phases, some ten to thirty times: with more it was not the only one.
+const PHASES: f64 = 100.0;
 /// Clients wait for a fifth of a client's time: with less nobody lost anything.
 const WAITED: f64 = 0.2;
 /// Times as long as usual: caches, mixes of requests and queues of half-busy servers make less.
@@ -190,10 +192,11 @@ fn collects<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Result<Coll
     };
     let span = run.span();
     let (gc, program) = (gc.within(span), program.within(span));
-    if program.v.iter().filter(|cpu| **cpu >= BETWEEN).count() < BETWEEN_SAMPLES {
+    let ran = program.v.iter().filter(|cpu| **cpu >= BETWEEN).count();
+    if ran < BETWEEN_SAMPLES && phases(view, process, span) < PHASES {
         return Err(format!("{name} made one collection of {}", words::seconds(run.high_s)));
     }
-    let before = usual(view, process);
+    let before = usual(view, process, &run);
     let gc = gc.mean().unwrap_or(0.0);
     match before {
         Some(before) if gc < MORE * before => {
@@ -213,18 +216,25 @@ fn collects<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Result<Coll
     Ok(Collects { process, run, gc, before, all, stopped })
 }
 
+/// The services of a process, and what their clients wait.
+fn own_services<'a>(view: &View<'a>, pid: u32) -> Vec<(&'a str, &'a Series)> {
+    let is_own = |row: &str| Servers::of(view, row).processes.iter().any(|p| p.pid == pid);
+    view.each(WAITS).filter(|(row, _)| is_own(row)).collect()
+}
+
 /// Whether clients of a service of the process wait several times as long as in the baseline.
 fn is_waited_for(view: &View<'_>, process: &Process<'_>, span: Span) -> bool {
     let per_request = |set: &SeriesSet, row: &str, span: Span| {
         let total = |metric: &str| set.get(metric, row).and_then(|s| s.total(span));
         Some(total(WAITS)? / total(REQUESTS)?.max(1.0))
     };
-    view.each(WAITS).any(|(row, waits)| {
-        let is_own = || Servers::of(view, row).processes.iter().any(|p| p.pid == process.pid);
-        let before = view.baseline.and_then(|baseline| per_request(view.base_set, row, baseline));
+    own_services(view, process.pid).into_iter().any(|(row, waits)| {
+        let own = Span { since: i64::MIN, until: span.since };
+        let (base_set, base) = view.baseline.map_or((view.set, own), |baseline| (view.base_set, baseline));
+        let before = per_request(base_set, row, base);
         let grew =
             per_request(view.set, row, span).zip(before).is_none_or(|(now, before)| now >= GROWTH * before);
-        waits.mean(span).is_some_and(|waiting| waiting >= WAITED) && grew && is_own()
+        waits.mean(span).is_some_and(|waiting| waiting >= WAITED) && grew
     })
 }
 
@@ -246,11 +256,17 @@ fn are_waited_for(set: &SeriesSet, window: Span) -> Vec<Signal> {
     set.each(WAITS).filter_map(of).collect()
 }
 
-/// What the collector took in the baseline; `None` of a process that was not there.
-fn usual(view: &View<'_>, process: &Process<'_>) -> Option<f64> {
-    let baseline = view.baseline?;
-    let (gc, program) = split(process, view.base_set, baseline);
-    // What slept all through it was there if it is older.
+/// How often the thread slept that leads collections.
+fn phases(view: &View<'_>, process: &Process<'_>, span: Span) -> f64 {
+    let rows = process.rows.iter().filter(|row| is_named(view.set, row, RUNTIMES));
+    rows.filter_map(|row| view.set.get("task.nvcsw", row)?.total(span)).fold(0.0, f64::max)
+}
+
+/// What the collector took in the baseline, or where there is none, before; `None` of a process that was not there.
+fn usual(view: &View<'_>, process: &Process<'_>, run: &Run) -> Option<f64> {
+    let own = Span { since: i64::MIN, until: run.onset.saturating_add(1) };
+    let (set, span) = view.baseline.map_or((view.set, own), |baseline| (view.base_set, baseline));
+    let (gc, program) = split(process, set, span);
     let was_there = !gc.t.is_empty() || !program.t.is_empty();
     was_there.then(|| gc.mean().unwrap_or(0.0))
 }
@@ -274,6 +290,11 @@ fn finding(view: &View<'_>, found: &Collects<'_, '_>) -> Finding {
     finding.evidence.push(view.task_evidence("task.cpu_time", process, found.before, found.gc, span));
     let leader = process.rows.first().copied().unwrap_or_default();
     finding.prove(view, &["task.rss_anon"], leader, span);
+    // While the world is stopped they wait, whatever for.
+    let waited_s: f64 =
+        own_services(view, process.pid).iter().filter_map(|(_, waits)| waits.total(span)).sum();
+    let waited_s = Some(waited_s).filter(|s| *s > 0.0);
+    (finding.loss_s, finding.client_wait_s) = (waited_s, waited_s);
     finding.confidence = if found.before.is_some() { 0.9 } else { 0.7 };
     finding
 }
