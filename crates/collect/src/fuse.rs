@@ -305,7 +305,7 @@ impl Finder {
 enum Open {
     /// The kernel says of which connection.
     Of(u32),
-    /// The kernel does not say it (before 6.16).
+    /// The kernel does not say it. That of 6.18 does.
     Device,
 }
 
@@ -404,7 +404,7 @@ fn opened(root: &Root, pid: u32, dir: &OwnedFd, name: &CStr) -> Option<Open> {
     Some(connection_of(text).map_or(Open::Device, Open::Of))
 }
 
-/// `fuse_connection:	45`, since 6.16 (`fuse_dev_show_fdinfo` in `fs/fuse/dev.c`).
+/// `fuse_connection:	45` (`fuse_dev_show_fdinfo` in `fs/fuse/dev.c`); older kernels do not have the line.
 fn connection_of(fdinfo: &[u8]) -> Option<u32> {
     let mut lines = fdinfo.split(|byte| *byte == b'\n');
     lines.find_map(|line| number(line.strip_prefix(b"fuse_connection:")?))
@@ -453,7 +453,7 @@ mod tests {
             let name = mitra_model::frame::row_name(Entity::Fuse, key, &io.strings);
             let mount = row[column("fuse.mount").unwrap()];
             assert_eq!(row[column("fuse.pid").unwrap()], NA);
-            (name.into_owned(), row[column("fuse.waiting").unwrap()], text(&io.strings, mount))
+            (name, row[column("fuse.waiting").unwrap()], text(&io.strings, mount))
         });
         rows.collect()
     }
