@@ -20,6 +20,7 @@ mod error;
 mod file;
 mod filesystems;
 mod finder;
+mod fuse;
 mod host;
 mod inotify;
 mod io;

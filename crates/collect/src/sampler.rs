@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::file::Root;
 use crate::filesystems::Filesystems;
 use crate::finder::TaskFinder;
+use crate::fuse::Fuse;
 use crate::host::host_info;
 use crate::io::Io;
 use crate::kmsg::KernelLog;
@@ -93,6 +94,7 @@ pub struct Sampler {
     network: Network,
     sessions: Sessions,
     mutexes: Mutexes,
+    fuse: Fuse,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     self_metrics: SelfMetrics,
@@ -146,6 +148,7 @@ impl Sampler {
             network,
             sessions: Sessions::new(),
             mutexes: Mutexes::new(),
+            fuse: Fuse::new(),
             kernel_log,
             governor: Governor::new(config.budget),
             self_metrics: SelfMetrics::new(),
@@ -234,6 +237,7 @@ impl Sampler {
         self.finder.services(&mut self.io, frame);
         self.sessions.fill(&mut self.io, frame);
         self.mutexes.fill(&mut self.io, frame);
+        self.fuse.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);
@@ -292,6 +296,7 @@ impl Sampler {
             self.filesystems.set_mounts(&self.io, &mounts);
             self.mounts = mounts;
         }
+        self.fuse.look(&mut self.io, &self.mounts);
         self.filesystems.read_slow(&mut self.io, self.sources.slow_frame());
         if self.cgroups.was_cut() {
             let why = format!("more than {} groups: the rest has no rows", crate::cgroup::GROUPS_MAX);

@@ -118,6 +118,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Dependency,
             Entity::Lock,
             Entity::Session,
+            Entity::Fuse,
         ];
         if entity.is_recorded() && !is_rare.contains(&entity) {
             assert!(all > 0, "no {entity}");
@@ -407,4 +408,71 @@ fn unprivileged() {
     let abilities = mitra_collect::doctor(Path::new("/"));
     let privileges = abilities.iter().find(|a| a.name == "privileges").expect("an answer");
     assert!(privileges.fix.as_deref().is_some_and(|fix| fix.starts_with("setcap cap_bpf")), "{privileges:?}");
+}
+
+/// Unmounts with the test, whatever happens.
+struct Mounted(std::ffi::CString);
+
+impl Mounted {
+    fn new(kind: &std::ffi::CStr, dir: &Path, options: &str) -> Self {
+        let target = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).expect("a path");
+        let options = std::ffi::CString::new(options).expect("options");
+        // SAFETY: four strings that live until the call returns.
+        let mounted = unsafe {
+            libc::mount(c"none".as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast())
+        };
+        assert_eq!(mounted, 0, "{}: {}", dir.display(), std::io::Error::last_os_error());
+        Mounted(target)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // SAFETY: a string that lives until the call returns.
+        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn a_fuse_daemon_that_does_not_answer_is_found() {
+    use std::os::fd::AsRawFd;
+    let Ok(device) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") else {
+        return println!("skipped: no /dev/fuse");
+    };
+    let control = Path::new("/sys/fs/fuse/connections");
+    let is_there = std::fs::read_to_string("/proc/self/mounts").expect("mounts").contains(" fusectl ");
+    let _fusectl = (!is_there).then(|| Mounted::new(c"fusectl", control, ""));
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+    // The kernel asks for the version of the protocol at once, and this process never answers.
+    let fuse = Mounted::new(c"fuse", dir.path(), &options);
+    let mut sampler = Sampler::open(host(false)).expect("a sampler");
+    let mut frame = Frame::new();
+    let mut row = || {
+        sampler.sample(&mut frame).expect("a sample");
+        let table = frame.table(Entity::Fuse);
+        let cell = |row: &[i64], metric: &str| row[column(metric).expect("a metric")];
+        let is_it = |row: &&[i64]| sampler.strings().cell(cell(row, "fuse.mount")) == dir.path().to_str();
+        let row = table.rows().map(|(_, row)| row).find(is_it).map(<[i64]>::to_vec);
+        row.map(|row| (cell(&row, "fuse.waiting"), cell(&row, "fuse.pid")))
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let (waiting, pid) = row().expect("a row of the connection");
+        assert!(waiting >= 1);
+        if pid != NA {
+            assert_eq!(pid, i64::from(std::process::id()));
+            break;
+        }
+        assert!(Instant::now() < until, "its daemon is not found");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(fuse);
+    drop(device);
+    let gone = Instant::now() + Duration::from_secs(60);
+    while row().is_some() {
+        assert!(Instant::now() < gone, "the connection stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

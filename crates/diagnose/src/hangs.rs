@@ -69,16 +69,7 @@ pub fn all<'v, 'a>(view: &'v View<'a>) -> Vec<Hung<'v, 'a>> {
     let mut list = Vec::new();
     for process in view.processes().iter().filter(|p| !p.kthread) {
         for row in &process.rows {
-            let Some(states) = view.of("task.state", row) else { continue };
-            let asleep = states.map(|s| f64::from(u8::from(s == f64::from(b'D'))));
-            let Some(run) =
-                asleep.runs(1.0).into_iter().filter(is_whole).max_by(|a, b| a.high_s.total_cmp(&b.high_s))
-            else {
-                continue;
-            };
-            if run.high_s < LONG_S || woke(view, row, &run) {
-                continue;
-            }
+            let Some(run) = asleep(view, row) else { continue };
             let stack = view.set.text("task.kstack", row).and_then(|t| t.at(run.end)).map(str::to_owned);
             let meaning = stack.as_deref().map_or(Meaning::Other, Meaning::of);
             let needed = match (meaning, &stack) {
@@ -102,6 +93,21 @@ pub fn all<'v, 'a>(view: &'v View<'a>) -> Vec<Hung<'v, 'a>> {
     list
 }
 
+/// When a task slept uninterruptibly for long and did not wake.
+fn asleep(view: &View<'_>, row: &str) -> Option<Run> {
+    let asleep = view.of("task.state", row)?.map(|s| f64::from(u8::from(s == f64::from(b'D'))));
+    let runs = asleep.runs(1.0).into_iter().filter(is_whole);
+    let run = runs.max_by(|a, b| a.high_s.total_cmp(&b.high_s))?;
+    (run.high_s >= LONG_S && !woke(view, row, &run)).then_some(run)
+}
+
+/// How many tasks slept uninterruptibly for long and did not wake, at some time inside a span, whatever for.
+pub fn asleep_in(view: &View<'_>, span: Span) -> usize {
+    let users = view.processes().iter().filter(|p| !p.kthread);
+    let rows = users.flat_map(|process| &process.rows);
+    rows.filter(|row| asleep(view, row).is_some_and(|run| run.span().intersect(span).is_some())).count()
+}
+
 /// Whether tasks hang because a file system is frozen, at some time inside a span.
 pub fn is_frozen(view: &View<'_>, span: Span) -> bool {
     let hung = all(view);
@@ -123,7 +129,7 @@ pub fn io_beside(view: &View<'_>, run: &Run) -> bool {
 const IO_BESIDE: f64 = 0.25;
 
 /// Whether the task was on a CPU inside the run; its first and last sample still show the way in and out.
-fn woke(view: &View<'_>, row: &str, run: &Run) -> bool {
+pub fn woke(view: &View<'_>, row: &str, run: &Run) -> bool {
     let step = (run.step_s.max(1.0) * 1.5e9) as i64;
     let span = Span { since: run.onset + step, until: run.end - step / 3 };
     let total = |metric: &str| view.set.get(metric, row).map(|s| Signal::of(s, span).total());

@@ -351,3 +351,89 @@ fn a_task_that_waits_for_no_longer_than_a_commit_of_a_journal_may_take_does_not_
     assert!(!hangs(6));
     assert!(hangs(8));
 }
+
+/// A JVM whose collector and whose program take so much of a CPU in each second.
+fn collects(of: impl Fn(usize) -> (f64, f64)) -> String {
+    let mut m = Machine::idle();
+    m.task(50, "java", 0).thread(50, 51, "VM Thread", 0).thread(50, 52, "C2 CompilerThre", 0);
+    m.values("task.cpu_time", &row(51), 0, each(|i| of(i).0));
+    m.values("task.cpu_time", &row(52), 0, each(|i| of(i).1));
+    match observe(&m, "gc-pressure") {
+        Observation::Inactive(because) => because,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_program_that_makes_much_garbage_and_gets_on_is_at_work() {
+    let busy = collects(|i| if is_on(i) { (0.3, 1.6) } else { (0.02, 0.1) });
+    assert!(busy.contains("java (50) spent 1"), "{busy}");
+    // Nobody asks it for anything.
+    let alone = collects(|i| if is_on(i) { (0.3, 0.1) } else { (0.02, 0.1) });
+    assert!(alone.contains("no client"), "{alone}");
+    // As much as it always did.
+    let always = collects(|i| if is_on(i) { (0.9, 0.2) } else { (0.7, 0.2) });
+    assert!(always.contains("before"), "{always}");
+}
+
+#[test]
+fn a_single_full_collection_is_no_pressure_however_long() {
+    let collection = HEALTHY + 5..HEALTHY + 17;
+    let one = collects(|i| if collection.contains(&i) { (1.0, 0.0) } else { (0.05, 0.5) });
+    assert!(one.contains("one collection of"), "{one}");
+    // Many, one after the other, hardly let the program run, and wake the thread that leads them.
+    let mut m = Machine::idle();
+    m.task(50, "java", 0).thread(50, 51, "VM Thread", 0).thread(50, 52, "GC Thread#0", 0);
+    m.task_rate(51, "task.nvcsw", 3.0, 60.0).task_rate(51, "task.cpu_time", 0.001, 0.03);
+    m.task_rate(52, "task.cpu_time", 0.001, 0.95).task_rate(50, "task.cpu_time", 0.2, 0.001);
+    assert!(is_active(&m, "gc-pressure"));
+    // And one of a heap of several gigabytes is over after some seconds.
+    let short = HEALTHY + 5..HEALTHY + 10;
+    let short = collects(|i| if short.contains(&i) { (1.0, 0.01) } else { (0.05, 0.5) });
+    assert!(short.contains("of its CPU time on collections"), "{short}");
+}
+
+#[test]
+fn a_runtime_that_has_just_started_fills_its_heap() {
+    let mut m = Machine::idle();
+    m.task(50, "java", HEALTHY).thread(50, 51, "VM Thread", HEALTHY).thread(50, 52, "main", HEALTHY);
+    let first = |gc: f64| (0..INCIDENT).map(|i| if i < 12 { gc } else { 0.02 }).collect();
+    m.values("task.cpu_time", &row(51), HEALTHY, first(0.9));
+    m.values("task.cpu_time", &row(52), HEALTHY, first(0.5));
+    match observe(&m, "gc-pressure") {
+        Observation::Inactive(because) => assert!(because.contains("had just started"), "{because}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A FUSE file system with as many requests that wait in each second, whose daemon wakes so often.
+fn fuse(waiting: impl Fn(usize) -> f64, wakes: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(80, "rclone", 0).task_rate(80, "task.nvcsw", wakes, wakes);
+    m.values("fuse.waiting", "0:45", 0, each(waiting)).values("fuse.pid", "0:45", 0, vec![80.0; N]);
+    m
+}
+
+#[test]
+fn a_file_system_that_is_busy_does_not_hang() {
+    // Somebody copies from it: a request waits at every sample, and each is answered soon.
+    let busy = fuse(|i| if is_on(i) { 1.0 + (i % 3) as f64 } else { 0.0 }, 25.0);
+    assert!(!is_active(&busy, "filesystem-hung"));
+    // Short waits, and none at all in between.
+    let short = fuse(|i| if is_on(i) && i % 3 > 0 { 2.0 } else { 0.0 }, 0.0);
+    assert!(!is_active(&short, "filesystem-hung"));
+    // Two seconds are within what a lost segment costs.
+    assert!(!is_active(
+        &fuse(|i| if (HEALTHY..HEALTHY + 2).contains(&i) { 4.0 } else { 0.0 }, 0.0),
+        "filesystem-hung"
+    ));
+}
+
+#[test]
+fn who_waits_for_an_event_of_a_file_system_waits_on_purpose() {
+    let mut m = fuse(|i| if is_on(i) { 1.0 } else { 0.0 }, 0.0);
+    assert!(!is_active(&m, "filesystem-hung"));
+    // Its daemon is stopped: nobody will tell it.
+    m.values("task.state", &row(80), 0, each(|i| f64::from(if is_on(i) { b'T' } else { b'S' })));
+    assert!(is_active(&m, "filesystem-hung"));
+}

@@ -586,3 +586,115 @@ fn calls_that_are_given_up_and_tried_again_stand_between_a_slow_address_and_its_
     m.row("dependency.abandoned", &row, 0.0, 30.0);
     assert!(!links(one(&m.explain())).contains(&"retry-storm"));
 }
+
+/// A JVM whose collector takes as much of a CPU before and in the incident, and whose program takes the other numbers.
+fn jvm(m: &mut Machine, gc: (f64, f64), program: (f64, f64)) {
+    m.task(50, "java", 0).thread(50, 51, "VM Thread", 0).thread(50, 52, "GC Thread#0", 0);
+    m.thread(50, 53, "HTTP-Dispatcher", 0);
+    m.task_rate(51, "task.cpu_time", 0.5 * gc.0, 0.5 * gc.1);
+    m.task_rate(52, "task.cpu_time", 0.5 * gc.0, 0.5 * gc.1);
+    m.task_rate(53, "task.cpu_time", program.0, program.1);
+}
+
+#[test]
+fn a_jvm_at_the_end_of_its_heap_is_slow_by_its_collector() {
+    let mut m = Machine::idle();
+    jvm(&mut m, (0.05, 1.4), (0.4, 0.2));
+    m.cgroup(50, "/shop").sys("tasks.busiest", 0.4, 0.7).sys("sys.cpu_idle", 1.5, 0.3);
+    service(&mut m, APP, (50, "java"), slow());
+    let report = m.explain();
+    assert_eq!(root(&report), ("gc-pressure", Some("java"), Some(50)));
+    let incident = one(&report);
+    assert!(links(incident).contains(&"service-slow"));
+    assert_eq!(incident.root_cause.culprit.cgroup.as_deref(), Some("/shop"));
+    assert!(incident.remedies.iter().any(|r| r.command.contains("jcmd 50 GC.heap_info")));
+}
+
+#[test]
+fn a_serial_collector_that_takes_a_cpu_is_no_mere_busy_thread() {
+    let mut m = Machine::idle();
+    jvm(&mut m, (0.02, 0.0), (0.3, 0.05));
+    m.task_rate(51, "task.cpu_time", 0.02, 0.95);
+    m.sys("tasks.busiest", 0.3, 0.95).sys("sys.cpu_idle", 1.6, 0.95);
+    let report = m.explain();
+    assert_eq!(root(&report), ("gc-pressure", Some("java"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("java (50) spent 95 % of its CPU time on collecting garbage"), "{statement}");
+}
+
+#[test]
+fn a_jvm_that_stops_for_a_fifth_of_the_time_is_one_where_its_clients_wait() {
+    // Nine of ten answers are as fast as ever.
+    let pauses = |waiting: f64| {
+        let mut m = Machine::idle();
+        jvm(&mut m, (0.01, 0.4), (0.1, 0.1));
+        let asked = Asked { waiting, ..Asked::each(200.0, 0.0005) };
+        service(&mut m, APP, (50, "java"), during(Asked::each(200.0, 0.0005), asked));
+        m.explain()
+    };
+    assert_eq!(root(&pauses(1.3)), ("gc-pressure", Some("java"), Some(50)));
+    assert!(pauses(0.12).incidents.is_empty());
+}
+
+/// A FUSE file system whose requests wait in the incident, and its daemon, which is stopped meanwhile or wakes so often.
+fn fuse(m: &mut Machine, waiting: f64, state: u8, wakes: f64) {
+    m.task(80, "sshfs", 0).task_rate(80, "task.nvcsw", 30.0, wakes);
+    m.task_rate(80, "task.cpu_time", 0.01, 0.0005 * wakes);
+    let of = |i| f64::from(if is_on(i) { state } else { b'S' });
+    m.values("task.state", &support::row(80), 0, (0..N).map(of).collect());
+    m.values("fuse.waiting", "0:45", 0, (0..N).map(|i| if is_on(i) { waiting } else { 0.0 }).collect());
+    m.values("fuse.pid", "0:45", HEALTHY, vec![80.0; N - HEALTHY]);
+    for (metric, text) in [("fuse.mount", "/srv/share"), ("fuse.type", "fuse.sshfs"), ("fuse.comm", "sshfs")]
+    {
+        let text =
+            mitra_model::TextSeries { changes: vec![(support::START, Some(text.into()))], place: None };
+        m.set.insert_text(mitra_model::lookup(metric).unwrap(), "0:45".into(), text);
+    }
+}
+
+#[test]
+fn a_daemon_that_is_stopped_hangs_the_service_that_reads_from_its_file_system() {
+    let mut m = Machine::idle();
+    fuse(&mut m, 4.0, b'T', 0.0);
+    service(&mut m, APP, (50, "appd"), during(Asked::each(50.0, 0.002), Asked::nothing(4.0)));
+    let report = m.explain();
+    assert_eq!(root(&report), ("filesystem-hung", Some("sshfs"), Some(80)));
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.culprit.path.as_deref(), Some("/srv/share"));
+    assert!(links(incident).contains(&"service-silent"));
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("/srv/share (fuse.sshfs) did not answer for 40"), "{statement}");
+    assert!(statement.contains("sshfs (80), is stopped"), "{statement}");
+    assert_eq!(incident.remedies[0].command, "kill -CONT 80");
+    assert!(incident.remedies[1].command.contains("/sys/fs/fuse/connections/45/abort"));
+}
+
+#[test]
+fn processes_that_hang_in_a_file_system_are_an_incident_without_any_service() {
+    let mut m = Machine::idle();
+    fuse(&mut m, 5.0, b'S', 0.0);
+    for pid in 60..65 {
+        m.task(pid, "cat", HEALTHY).task_during(pid, "task.state", f64::from(b'D'));
+        m.task_during(pid, "task.nvcsw", 0.0);
+    }
+    m.sys("tasks.d_io", 0.0, 5.0).sys("psi.io_some", 0.0, 1.0).sys("sys.cpu_iowait", 0.0, 1.5);
+    let report = m.explain();
+    assert_eq!(root(&report), ("filesystem-hung", Some("sshfs"), Some(80)));
+    let chain = links(one(&report));
+    assert!(chain.contains(&"tasks-in-d-state") && chain.contains(&"pressure-io"), "{chain:?}");
+    assert!(chain.contains(&"iowait-high"), "{chain:?}");
+}
+
+#[test]
+fn a_file_system_whose_daemon_is_not_known_hangs_where_nobody_wakes() {
+    let hangs = |wakes: f64| {
+        let mut m = Machine::idle();
+        m.values("fuse.waiting", "0:45", 0, (0..N).map(|i| if is_on(i) { 2.0 } else { 0.0 }).collect());
+        m.task(60, "cat", HEALTHY).task_during(60, "task.state", f64::from(b'D'));
+        m.task_during(60, "task.nvcsw", wakes);
+        m.sys("tasks.d_io", 0.0, 1.0).sys("psi.io_some", 0.0, 1.0);
+        m.explain()
+    };
+    assert_eq!(root(&hangs(0.0)), ("filesystem-hung", None, None));
+    assert!(hangs(40.0).incidents.iter().all(|i| i.root_cause.condition != "filesystem-hung"));
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::{Fs, Isolation, LoopFs, ProcessHandle, Stage};
 use crate::incident::{Stop, WithPath};
@@ -54,6 +55,7 @@ impl Stage {
         if !Path::new("/dev/fuse").exists() {
             return Err(Stop::Skipped("no /dev/fuse".into()));
         }
+        self.show_connections()?;
         let name = self.draw.name();
         let (dir, control) = (self.dir.join(format!("fuse-{name}")), self.dir.join(format!("{name}.speed")));
         fs::create_dir_all(&dir).at(&dir)?;
@@ -65,6 +67,17 @@ impl Stage {
         self.wait_for("the disk", 10, |stage| image.exists() || stage.ended(daemon).is_some())?;
         self.must_run(daemon, "the disk")?;
         Ok(SlowDisk { image, control, daemon })
+    }
+
+    /// Mounts fusectl where nobody has; systemd does.
+    fn show_connections(&mut self) -> Result<(), Stop> {
+        let dir = Path::new("/sys/fs/fuse/connections");
+        let mounts = fs::read_to_string("/proc/self/mounts").at("/proc/self/mounts")?;
+        if dir.is_dir() && !mounts.contains(" fusectl ") {
+            self.journal.note(Undo::Unmount(dir.to_owned()))?;
+            self.run(Command::new("mount").args(["-t", "fusectl", "none"]).arg(dir))?;
+        }
+        Ok(())
     }
 
     /// The same with a loop device and a file system on it.

@@ -101,6 +101,8 @@ mod service {
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
     pub(super) mod event_loop_blocked;
+    pub(super) mod filesystem_hung;
+    pub(super) mod gc_pressure;
     pub(super) mod load_increase;
     pub(super) mod lock_queue;
     pub(super) mod query_regression;
@@ -168,6 +170,8 @@ pub fn all() -> &'static [Condition] {
         service::lock_queue::CONDITION,
         service::deadlock::CONDITION,
         service::worker_pool_exhausted::CONDITION,
+        service::filesystem_hung::CONDITION,
+        service::gc_pressure::CONDITION,
         process::process_crash::CONDITION,
         process::crash_loop::CONDITION,
         process::fd_exhaustion::CONDITION,
