@@ -23,6 +23,8 @@ mod host;
 mod inotify;
 mod io;
 mod kmsg;
+mod limits;
+mod log_tail;
 mod missing;
 mod mounts;
 mod net;

@@ -16,6 +16,7 @@ use crate::finder::TaskFinder;
 use crate::host::host_info;
 use crate::io::Io;
 use crate::kmsg::KernelLog;
+use crate::limits::Limits;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
 use crate::net::Network;
@@ -91,6 +92,7 @@ pub struct Sampler {
     finder: TaskFinder,
     network: Network,
     sessions: Sessions,
+    limits_reached: Limits,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     self_metrics: SelfMetrics,
@@ -143,6 +145,7 @@ impl Sampler {
             finder,
             network,
             sessions: Sessions::new(),
+            limits_reached: Limits::new(),
             kernel_log,
             governor: Governor::new(config.budget),
             self_metrics: SelfMetrics::new(),
@@ -230,6 +233,7 @@ impl Sampler {
         self.network.read(&mut self.io, frame, is_slow);
         self.finder.services(&mut self.io, frame);
         self.sessions.fill(&mut self.io, frame);
+        self.limits_reached.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);

@@ -55,6 +55,8 @@ pub enum Entity {
     Lock,
     /// One session of a database server; key is its process id.
     Session,
+    /// One limit of its own that a program says in its log to have reached; key is `nginx:worker_connections`.
+    Limit,
     /// One system call of a trace; key is the call, or `program/call` if the trace names the program.
     Call,
     /// Failed path lookups (ENOENT) in one directory; key is the directory.
@@ -75,7 +77,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 29] = [
+    pub const ALL: [Entity; 30] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -97,6 +99,7 @@ impl Entity {
         Entity::Dependency,
         Entity::Lock,
         Entity::Session,
+        Entity::Limit,
         Entity::Call,
         Entity::Lookup,
         Entity::Mapping,
@@ -134,6 +137,7 @@ impl Entity {
             Entity::Dependency => "dependency",
             Entity::Lock => "lock",
             Entity::Session => "session",
+            Entity::Limit => "limit",
             Entity::Call => "call",
             Entity::Lookup => "lookup",
             Entity::Mapping => "mapping",
@@ -148,7 +152,7 @@ impl Entity {
     /// Whether the recorder fills its table. The others are filled from the output of other tools only.
     #[must_use]
     pub fn is_recorded(self) -> bool {
-        (self as usize) <= Entity::Session as usize
+        (self as usize) <= Entity::Limit as usize
     }
 
     /// Whether the counters of a new row start at zero, so that its first values are increments since the last frame.
@@ -162,6 +166,7 @@ impl Entity {
                 | Entity::Resolver
                 | Entity::Service
                 | Entity::Dependency
+                | Entity::Limit
         )
     }
 
