@@ -97,6 +97,7 @@ mod reclaim {
     pub(super) mod numa_imbalance;
 }
 mod service {
+    pub(super) mod connection_limit;
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
     pub(super) mod load_increase;
@@ -159,6 +160,7 @@ pub fn all() -> &'static [Condition] {
         service::dependency_slow::CONDITION,
         service::load_increase::CONDITION,
         service::lock_queue::CONDITION,
+        service::connection_limit::CONDITION,
         process::process_crash::CONDITION,
         process::crash_loop::CONDITION,
         process::fd_exhaustion::CONDITION,

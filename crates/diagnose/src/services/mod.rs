@@ -43,6 +43,7 @@ pub const NEEDS: &[&str] = &[
     "task.state",
     "lock.waiter_pids",
     "session.pid",
+    "limit.lines",
 ];
 
 /// What a trigger reads of services.
@@ -248,6 +249,10 @@ pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str
     }
     if !passed.iter().any(|servers| servers.wait_for_a_lock(view, span)) {
         despite.push("lock-queue");
+    }
+    let limited = || view.each("limit.lines").filter_map(|(row, _)| Some(row.rsplit_once(':')?.0));
+    if !limited().any(|comm| passed.iter().any(|servers| callers::is_or_asks(view, servers, comm))) {
+        despite.push("connection-limit");
     }
     despite
 }
