@@ -25,6 +25,8 @@ const LOOK_BYTES_MAX: u64 = 512 * 1024;
 /// Of a file that is new here: as much, if it was written to so lately that the end of it belongs to the trouble.
 const FIRST_BYTES_MAX: u64 = 16 * 1024;
 const FIRST_AGE_S: i64 = 2;
+/// Which descriptors of a process lead to logs is known for so long.
+const DESCRIPTORS_S: u64 = 10;
 /// What was appended in a longer time is not of now: the file is new here again.
 const STALE_S: u64 = 5;
 /// No line is longer. The rest of one is not looked at.
@@ -65,10 +67,18 @@ struct Tail {
     at_s: u64,
 }
 
-/// The files that were looked at before, by device and inode.
+/// The descriptors of a process that lead to logs.
+#[derive(Debug)]
+struct Descriptors {
+    numbers: Vec<u32>,
+    at_s: u64,
+}
+
+/// The files that were looked at before, by device and inode, and where processes have them.
 #[derive(Debug, Default)]
 pub struct Tails {
     known: HashMap<(u64, u64), Tail>,
+    descriptors: HashMap<u64, Descriptors>,
     bytes: Vec<u8>,
     left_bytes: u64,
 }
@@ -80,6 +90,7 @@ impl Tails {
         let mut seen = Vec::new();
         self.left_bytes = LOOK_BYTES_MAX;
         self.known.retain(|_, tail| now_s.saturating_sub(tail.at_s) <= STALE_S);
+        self.descriptors.retain(|_, of| now_s.saturating_sub(of.at_s) < DESCRIPTORS_S);
         for pid in pids {
             if let Err(error) = self.look_at(root, *pid, now_s, &mut seen, &mut look)
                 && error.kind() == std::io::ErrorKind::PermissionDenied
@@ -107,21 +118,15 @@ impl Tails {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty())?;
-        let mut numbers = Vec::new();
-        each_entry(dir.as_fd(), |name| {
-            if numbers.len() < DESCRIPTORS_MAX
-                && let Some(number) = name.to_str().ok().and_then(|name| name.parse::<u32>().ok())
-            {
-                numbers.push(number);
-            }
-        })?;
+        if !self.descriptors.contains_key(&pid) {
+            let numbers = logs_of(root, pid, dir.as_fd(), &mut buffer)?;
+            self.descriptors.insert(pid, Descriptors { numbers, at_s: now_s });
+        }
+        let numbers = self.descriptors.get(&pid).map(|of| of.numbers.clone()).unwrap_or_default();
         let mut files = 0;
         for number in numbers {
             if files >= FILES_MAX || seen.len() >= KNOWN_MAX {
                 break;
-            }
-            if !is_named_like_a_log(dir.as_fd(), number) || !is_written(root, pid, number, &mut buffer) {
-                continue;
             }
             let Some((file, id)) = regular(dir.as_fd(), number) else { continue };
             files += 1;
@@ -199,6 +204,18 @@ fn count(text: &[u8], texts: &[&LimitText], mut f: impl FnMut(&'static str)) {
             f(text.kind);
         }
     }
+}
+
+/// The descriptors of a process that may lead to logs.
+fn logs_of(root: &Root, pid: u64, dir: BorrowedFd<'_>, buffer: &mut Buffer) -> Result<Vec<u32>> {
+    let mut numbers: Vec<u32> = Vec::new();
+    each_entry(dir, |name| {
+        if numbers.len() < DESCRIPTORS_MAX {
+            numbers.extend(name.to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+        }
+    })?;
+    numbers.retain(|number| is_named_like_a_log(dir, *number) && is_written(root, pid, *number, buffer));
+    Ok(numbers)
 }
 
 /// Whether a descriptor leads to a file that may be a log: by its name, or because programs write their messages to it.
@@ -406,5 +423,42 @@ mod tests {
         assert!(!is_log(&File::options().append(true).open(&other).unwrap()));
         let database = dir.path().join("base");
         assert!(!is_log(&File::create(database).unwrap()));
+    }
+
+    struct Ended(std::process::Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn the_log_of_a_process_is_found_and_its_other_files_are_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, fifo) = (empty(dir.path()), dir.path().join("fifo.log"));
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        // A shell under the name of a server.
+        let program = dir.path().join("nginx");
+        std::fs::copy("/bin/sh", &program).unwrap();
+        let open = |path: &Path| File::options().read(true).append(true).open(path).unwrap();
+        let mut command = std::process::Command::new(&program);
+        command.args(["-c", "read line"]).stdin(std::process::Stdio::piped());
+        let child = Ended(command.stdout(open(&path)).stderr(open(&fifo)).spawn().unwrap());
+        let (root, pid) = (Root::open("/".as_ref()).unwrap(), u64::from(child.0.id()));
+        let mut tails = Tails::default();
+        let first = tails.look(&root, &[pid, pid], 100);
+        assert_eq!((first.logs, first.said), (1, Vec::new()));
+        open(&path).write_all(LINE.repeat(7).as_bytes()).unwrap();
+        let said = Said { comm: "nginx".to_owned(), kind: "worker_connections", pid, lines: 7 };
+        assert_eq!(tails.look(&root, &[pid, 4_000_000], 101).said, [said]);
+        // The same text by a program that has no such limit.
+        std::fs::copy("/bin/sh", dir.path().join("cat")).unwrap();
+        let mut command = std::process::Command::new(dir.path().join("cat"));
+        command.args(["-c", "read line"]).stdin(std::process::Stdio::piped());
+        let other = Ended(command.stdout(open(&path)).spawn().unwrap());
+        open(&path).write_all(LINE.as_bytes()).unwrap();
+        assert_eq!(tails.look(&root, &[u64::from(other.0.id())], 102).logs, 0);
     }
 }
