@@ -508,9 +508,14 @@ fn a_database_that_turns_clients_away_with_an_answer_has_reached_its_limit() {
     service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
     m.values("limit.lines", "postgres:max_connections", HEALTHY + 1, vec![18.0; INCIDENT - 1]);
     m.values("limit.pid", "postgres:max_connections", HEALTHY + 1, vec![70.0; INCIDENT - 1]);
+    dependency(&mut m, (80, "keeper"), DB, |_| Asked::each(1.0, 0.002));
+    m.task(80, "keeper", 0).row("dependency.established", &format!("80>{DB}"), 2.0, 95.0);
+    m.row("service.established", DB, 7.0, 100.0);
     let report = m.explain();
     assert_eq!(root(&report), ("connection-limit", Some("postgres"), Some(70)));
     let incident = one(&report);
+    let remarks = incident.root_cause.remarks.join("; ");
+    assert!(remarks.contains("keeper (80) has 95"), "{remarks}");
     assert!(incident.remedies.iter().any(|remedy| remedy.command.contains("idle_session_timeout")));
     assert!(incident.next.iter().any(|next| next.command.contains("pg_stat_activity")));
 }
@@ -532,10 +537,10 @@ fn a_limit_that_is_named_in_passing_or_by_others_is_not_the_cause() {
         let report = turning_away(row, lines).explain();
         assert_eq!(root(&report).0, "service-failing", "{row}");
     }
-    // One that always says so.
+    // A limit that is meant to turn some away.
     let mut m = Machine::idle();
     service(&mut m, WEB, (40, "nginx"), |_| Asked::each(50.0, 0.002));
-    m.row("limit.lines", "nginx:limit_conn", 20.0, 20.0).row("limit.pid", "nginx:limit_conn", 40.0, 40.0);
+    m.row("limit.lines", "nginx:limit_conn", 0.0, 20.0).row("limit.pid", "nginx:limit_conn", 40.0, 40.0);
     is_silent(&m);
     // What another service of the machine has reached.
     let mut m = turning_away("postgres:max_connections", |_| 124.0);
@@ -543,4 +548,27 @@ fn a_limit_that_is_named_in_passing_or_by_others_is_not_the_cause() {
     m.values("limit.pid", "postgres:max_connections", HEALTHY, vec![70.0; INCIDENT]);
     let all: Vec<_> = m.explain().incidents.into_iter().map(|i| i.root_cause.condition).collect();
     assert!(all.contains(&"service-failing".to_owned()), "{all:?}");
+}
+
+#[test]
+fn a_limit_that_was_reached_before_the_recording_began_is_named_with_a_doubt() {
+    let mut m = Machine::idle();
+    service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
+    let row = "postgres:max_connections";
+    m.row("limit.lines", row, 20.0, 20.0).row("limit.pid", row, 70.0, 70.0);
+    let report = m.explain();
+    let cause = &one(&report).root_cause;
+    assert_eq!((&*cause.condition, cause.culprit.process.as_deref()), ("connection-limit", Some("postgres")));
+    assert!(cause.confidence < 0.8);
+}
+
+#[test]
+fn a_service_that_has_no_log_and_as_many_connections_as_ever_is_suspected() {
+    let mut m = turning_away("nginx:worker_connections", |_| 0.0);
+    m.values("limit.logs", "", HEALTHY, vec![0.0; INCIDENT]);
+    m.values("service.established", WEB, 0, (0..N).map(|i| if is_on(i) { 100.0 } else { 12.0 }).collect());
+    let report = m.explain();
+    assert_eq!(root(&report).0, "service-failing");
+    let unknown = &one(&report).unknown;
+    assert!(unknown.iter().any(|u| format!("{u:?}").contains("keeps 100 connections")), "{unknown:?}");
 }

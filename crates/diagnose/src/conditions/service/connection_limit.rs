@@ -29,6 +29,8 @@ pub const CONDITION: Condition = Condition {
         "service.abandoned",
         "service.resets",
         "service.connections",
+        "service.established",
+        "dependency.established",
     ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
@@ -52,6 +54,8 @@ pub const CONDITION: Condition = Condition {
 
 const LINES: &str = "limit.lines";
 const LOGS: &str = "limit.logs";
+const ESTABLISHED: &str = "service.established";
+const NO_LOG: &str = "what the service says of its limits, which has no log file: journalctl -u UNIT";
 /// A line in each second or two.
 const LINES_S: f64 = 0.5;
 /// A burst of clients is over sooner, and so is one that tries again once.
@@ -60,6 +64,12 @@ const NEED_S: f64 = 3.0;
 const LEAST: f64 = 5.0;
 /// Times as many as before.
 const GROWTH: f64 = 3.0;
+/// Half of the connections: all others together have no more.
+const MOST: f64 = 0.5;
+/// Connections at a limit come and go within this part.
+const SAME: f64 = 0.05;
+/// Of fewer connections the same number is chance.
+const CROWD: f64 = 16.0;
 
 /// The name of the program and its limit, of a row.
 fn limit_of(row: &str) -> Option<(&str, &'static LimitText)> {
@@ -99,9 +109,10 @@ fn observe(view: &View<'_>) -> Observation {
     let logs = view.system(LOGS).and_then(|logs| logs.max());
     match (because, logs) {
         (Some(because), _) => Observation::inactive(because),
-        (None, Some(logs)) if logs < 1.0 => Observation::cannot_tell(
-            "what the service says of its limits, which has no log file: journalctl -u UNIT",
-        ),
+        (None, Some(logs)) if logs < 1.0 => match plateau(view) {
+            Some(plateau) => Observation::suspected(plateau),
+            None => Observation::cannot_tell(NO_LOG),
+        },
         (None, Some(_)) => {
             Observation::inactive("the logs of the services in trouble named no limit of connections")
         }
@@ -113,6 +124,36 @@ fn observe(view: &View<'_>) -> Observation {
 fn is_more(view: &View<'_>, row: &str, high: &High) -> bool {
     let said = view.of(LINES, row).map_or(0.0, |lines| lines.within(high.run.span()).total());
     said >= LEAST && high.during >= GROWTH * view.before(LINES, row).unwrap_or(0.0)
+}
+
+/// A service whose connections stay as many as they are while it closes others without an answer, in words.
+fn plateau(view: &View<'_>) -> Option<String> {
+    view.each("service.unanswered").find_map(|(row, _)| {
+        let high = view.high("service.unanswered", row, 1.0, NEED_S)?;
+        let span = high.run.span();
+        let established = view.of(ESTABLISHED, row)?.within(span);
+        let (least, most) = (established.min()?, established.max()?);
+        let has_grown = view.before(ESTABLISHED, row).is_none_or(|before| most >= 1.5 * before);
+        let is_same = most >= CROWD && most - least <= (SAME * most).max(1.0) && has_grown;
+        is_same.then(|| {
+            let name = services::name(&Servers::of(view, row), row);
+            format!("why {name} keeps {} connections and closes all others: {NO_LOG}", words::count(most))
+        })
+    })
+}
+
+/// Which program of this machine has most of the connections of a service, in words.
+fn who_has_most(view: &View<'_>, service: &str, span: Span) -> Option<String> {
+    let all = view.set.get(ESTABLISHED, service)?.max(span)?;
+    let address = Address::of(service);
+    let callers =
+        view.each("dependency.established").filter(|(row, _)| Address::called(row).reaches(&address));
+    let has = callers.filter_map(|(row, series)| Some((row, series.mean(span)?)));
+    let (row, most) = has.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (all >= 1.0 && most >= MOST * all).then(|| {
+        let who = services::callers(view, [row]);
+        format!("{who} has {} of its {} connections", words::count(most), words::count(all))
+    })
 }
 
 /// The row of the service that has the limit: the one of the process, or of the name, that most requests fail of.
@@ -167,11 +208,24 @@ fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
             "service.abandoned",
             "service.resets",
             "service.open",
+            ESTABLISHED,
         ];
         finding.prove_nonzero(view, &all, service, span);
     }
+    if text.is_answered {
+        finding.remarks.push(format!(
+            "each line is a client that was turned away with an error: {} of them",
+            words::count((high.during * high.run.seconds()).round())
+        ));
+    }
+    finding.remarks.extend(service.and_then(|service| who_has_most(view, service, span)));
     finding.remarks.push(format!("what sets it: {}", text.setting));
-    finding.confidence = if service.is_some() { 0.95 } else { 0.85 };
+    // What was so from the first moment on may always have been so.
+    finding.confidence = match service {
+        _ if view.baseline.is_none() => 0.7,
+        Some(_) => 0.95,
+        None => 0.85,
+    };
     Some(finding)
 }
 
