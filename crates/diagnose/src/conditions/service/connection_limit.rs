@@ -142,38 +142,40 @@ fn plateau(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// Which program of this machine has most of the connections of a service, in words.
-fn who_has_most(view: &View<'_>, service: &str, span: Span) -> Option<String> {
-    let all = view.set.get(ESTABLISHED, service)?.max(span)?;
-    let address = Address::of(service);
-    let callers =
-        view.each("dependency.established").filter(|(row, _)| Address::called(row).reaches(&address));
-    let has = callers.filter_map(|(row, series)| Some((row, series.mean(span)?)));
+/// Which program of this machine has most of the connections of a program's services, in words.
+fn who_has_most(view: &View<'_>, comm: &str, span: Span) -> Option<String> {
+    let of_program = |row: &str| Servers::of(view, row).comm.as_deref() == Some(comm);
+    let own: Vec<&str> = view.each(ESTABLISHED).map(|(row, _)| row).filter(|row| of_program(row)).collect();
+    let most_of = |row: &&str| view.set.get(ESTABLISHED, row)?.max(span);
+    let all: f64 = own.iter().filter_map(most_of).fold(0.0, |a, b| a + b);
+    let is_own = |called: &Address<'_>| own.iter().any(|row| called.reaches(&Address::of(row)));
+    let callers = view.each("dependency.established").filter(|(row, _)| is_own(&Address::called(row)));
+    let has = callers.filter_map(|(row, series)| Some((row, series.max(span)?)));
     let (row, most) = has.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
     (all >= 1.0 && most >= MOST * all).then(|| {
         let who = services::callers(view, [row]);
-        format!("{who} has {} of its {} connections", words::count(most), words::count(all))
+        format!("{who} has {} of its {} connections", words::count(most.round()), words::count(all.round()))
     })
 }
 
-/// The row of the service that has the limit: the one of the process, or of the name, that most requests fail of.
+/// The row of the service that has the limit: the one of the process, or of the name, that most requests fail of, and that has
+/// most connections.
 fn service_of<'a>(view: &View<'a>, comm: &str, pid: Option<u32>, span: Span) -> Option<&'a str> {
+    let mean = |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).unwrap_or(0.0);
     let failed = |row: &str| {
-        let of = |metric: &&str| view.set.get(metric, row)?.mean(span);
         let all = ["service.unanswered", "service.abandoned", "service.resets"];
-        all.iter().filter_map(of).fold(0.0, |a, b| a + b)
+        all.iter().map(|metric| mean(metric, row)).fold(0.0, |a, b| a + b)
     };
-    let own = view.each("service.requests").filter_map(|(row, _)| {
+    let mut best: Option<(&'a str, (bool, f64, f64))> = None;
+    for (row, _) in view.each("service.requests") {
         let servers = Servers::of(view, row);
         let is_pid = pid.is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid));
-        (servers.comm.as_deref() == Some(comm)).then_some((row, is_pid))
-    });
-    let rank = |(row, is_pid): &(&str, bool)| (*is_pid, failed(row));
-    own.max_by(|a, b| {
-        let (a, b) = (rank(a), rank(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-    })
-    .map(|(row, _)| row)
+        let rank = (is_pid, failed(row), mean(ESTABLISHED, row));
+        if servers.comm.as_deref() == Some(comm) && best.is_none_or(|(_, best)| rank > best) {
+            best = Some((row, rank));
+        }
+    }
+    best.map(|(row, _)| row)
 }
 
 fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
@@ -218,7 +220,7 @@ fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
             words::count((high.during * high.run.seconds()).round())
         ));
     }
-    finding.remarks.extend(service.and_then(|service| who_has_most(view, service, span)));
+    finding.remarks.extend(who_has_most(view, comm, span));
     finding.remarks.push(format!("what sets it: {}", text.setting));
     // What was so from the first moment on may always have been so.
     finding.confidence = match service {
