@@ -447,6 +447,10 @@ mod tests {
         command.args(["-c", "read line"]).stdin(std::process::Stdio::piped());
         let child = Ended(command.stdout(open(&path)).stderr(open(&fifo)).spawn().unwrap());
         let (root, pid) = (Root::open("/".as_ref()).unwrap(), u64::from(child.0.id()));
+        // It runs before it has its name.
+        while std::fs::read(format!("/proc/{pid}/comm")).unwrap() != b"nginx\n" {
+            std::thread::yield_now();
+        }
         let mut tails = Tails::default();
         let first = tails.look(&root, &[pid, pid], 100);
         assert_eq!((first.logs, first.said), (1, Vec::new()));
@@ -459,6 +463,10 @@ mod tests {
         command.args(["-c", "read line"]).stdin(std::process::Stdio::piped());
         let other = Ended(command.stdout(open(&path)).spawn().unwrap());
         open(&path).write_all(LINE.as_bytes()).unwrap();
-        assert_eq!(tails.look(&root, &[u64::from(other.0.id())], 102).logs, 0);
+        let other = u64::from(other.0.id());
+        while std::fs::read(format!("/proc/{other}/comm")).unwrap() != b"cat\n" {
+            std::thread::yield_now();
+        }
+        assert_eq!(tails.look(&root, &[other], 102).logs, 0);
     }
 }
