@@ -5,6 +5,7 @@
 //! Nothing of a line is kept.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Result;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -118,11 +119,14 @@ impl Tails {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty())?;
-        if !self.descriptors.contains_key(&pid) {
-            let numbers = logs_of(root, pid, dir.as_fd(), &mut buffer)?;
-            self.descriptors.insert(pid, Descriptors { numbers, at_s: now_s });
-        }
-        let numbers = self.descriptors.get(&pid).map(|of| of.numbers.clone()).unwrap_or_default();
+        let of = match self.descriptors.entry(pid) {
+            Entry::Occupied(of) => of.into_mut(),
+            Entry::Vacant(of) => {
+                let numbers = logs_of(root, pid, dir.as_fd(), &mut buffer)?;
+                of.insert(Descriptors { numbers, at_s: now_s })
+            }
+        };
+        let numbers = of.numbers.clone();
         let mut files = 0;
         for number in numbers {
             if files >= FILES_MAX || seen.len() >= KNOWN_MAX {

@@ -146,7 +146,7 @@ mod tests {
             // Of all texts of the program none takes the line that only looks like one of them.
             for program in &text.programs {
                 let others: Vec<_> = texts_of(program.trim_end_matches('*')).collect();
-                assert!(others.iter().any(|other| *other == text), "{program}");
+                assert!(others.contains(&text), "{program}");
                 assert!(!others.iter().any(|other| other.is_in(unlike.as_bytes())), "{unlike}");
             }
             assert!(!text.words.is_empty() && !text.setting.is_empty(), "{text:?}");
