@@ -16,18 +16,18 @@ impl<Question: Send + 'static, Answer: Send + 'static> Aside<Question, Answer> {
         let (questions, asked) = sync_channel(1);
         let (answered, answers) = sync_channel(1);
         let work = move || asked.into_iter().try_for_each(|question| answered.send(work(question)));
-        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024);
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(256 * 1024);
         thread.spawn(move || drop(work()))?;
         Ok(Aside { questions, answers })
     }
 
-    /// Asks, unless it has not answered the question before.
-    pub fn ask(&self, question: Question) {
-        let _full = self.questions.try_send(question);
+    /// Asks, unless it has not answered the question before: then false.
+    pub fn ask(&self, question: Question) -> bool {
+        self.questions.try_send(question).is_ok()
     }
 
-    /// The last answer since this was called before.
-    pub fn answer(&self) -> Option<Answer> {
-        self.answers.try_iter().last()
+    /// The answers that have come since this was called before.
+    pub fn answers(&self) -> impl Iterator<Item = Answer> {
+        self.answers.try_iter()
     }
 }

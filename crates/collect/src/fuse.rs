@@ -9,7 +9,6 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use mitra_model::{Entity, Frame, Key};
@@ -17,6 +16,7 @@ use mitra_parse::mountinfo::mount_infos;
 use mitra_parse::mounts::unescaped;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, openat, statx};
 
+use crate::aside::Aside;
 use crate::cells::{col, set};
 use crate::file::{Buffer, Root, each_entry};
 use crate::io::Io;
@@ -110,7 +110,7 @@ fn device(number: u32) -> String {
 pub struct Fuse {
     dir: Option<OwnedFd>,
     connections: Vec<Connection>,
-    finder: Option<Finder>,
+    finder: Option<Aside<Vec<u32>, Daemons>>,
     waiting: usize,
     mount: usize,
     kind: usize,
@@ -209,7 +209,7 @@ impl Fuse {
 
     fn find_daemons(&mut self, io: &mut Io) {
         if let Some(finder) = &self.finder {
-            for (number, daemon) in finder.found.try_iter().flatten() {
+            for (number, daemon) in finder.answers().flatten() {
                 if let Some(connection) = self.connections.iter_mut().find(|c| c.number == number) {
                     connection.daemon = Some(daemon);
                 }
@@ -219,7 +219,7 @@ impl Fuse {
             return;
         }
         if self.finder.is_none() {
-            match Finder::start() {
+            match finder() {
                 Ok(finder) => self.finder = Some(finder),
                 Err(error) => return io.missing.add("FUSE daemons", &reason(&error)),
             }
@@ -227,7 +227,7 @@ impl Fuse {
         let Some(finder) = &self.finder else { return };
         let suspects = self.connections.iter().filter(|c| c.is_suspect());
         // While it looks for others, it is not asked.
-        if finder.wanted.try_send(suspects.map(|c| c.number).collect()).is_ok() {
+        if finder.ask(suspects.map(|c| c.number).collect()) {
             for connection in self.connections.iter_mut().filter(|c| c.is_suspect()) {
                 connection.asked = Some(0);
             }
@@ -275,29 +275,12 @@ fn waiting(dir: &OwnedFd, file: &CStr) -> Option<i64> {
     number::<i64>(space.get(..len)?).filter(|waiting| *waiting >= 0)
 }
 
-/// The thread that finds daemons. It ends when this is dropped.
-#[derive(Debug)]
-struct Finder {
-    wanted: SyncSender<Vec<u32>>,
-    found: Receiver<Daemons>,
-}
-
-impl Finder {
-    fn start() -> io::Result<Self> {
-        // One question and one answer may wait.
-        let (wanted, questions) = sync_channel::<Vec<u32>>(1);
-        let (answers, found) = sync_channel(1);
-        let work = move || {
-            let Ok(root) = Root::open("/".as_ref()) else { return };
-            for wanted in questions {
-                if answers.send(daemons(&root, &wanted)).is_err() {
-                    return;
-                }
-            }
-        };
-        std::thread::Builder::new().name("mitra-fuse".to_owned()).stack_size(128 * 1024).spawn(work)?;
-        Ok(Finder { wanted, found })
-    }
+/// The thread that finds daemons.
+fn finder() -> io::Result<Aside<Vec<u32>, Daemons>> {
+    let root = Root::open("/".as_ref());
+    Aside::start("mitra-fuse", move |wanted: Vec<u32>| {
+        root.as_ref().map_or_else(|_| Vec::new(), |root| daemons(root, &wanted))
+    })
 }
 
 /// What a descriptor of a process is.

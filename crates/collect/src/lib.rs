@@ -25,6 +25,8 @@ mod host;
 mod inotify;
 mod io;
 mod kmsg;
+mod limits;
+mod log_tail;
 mod missing;
 mod mounts;
 mod mutexes;

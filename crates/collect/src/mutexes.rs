@@ -86,7 +86,7 @@ impl Mutexes {
         }
         let wanted = self.kept_waiting(frame);
         if let Some(reader) = &self.reader {
-            for mutex in reader.answer().unwrap_or_default() {
+            for mutex in reader.answers().last().unwrap_or_default() {
                 self.fill_row(&mutex, io, frame);
             }
         }

@@ -17,6 +17,7 @@ use crate::fuse::Fuse;
 use crate::host::host_info;
 use crate::io::Io;
 use crate::kmsg::KernelLog;
+use crate::limits::Limits;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
 use crate::mutexes::Mutexes;
@@ -95,6 +96,7 @@ pub struct Sampler {
     sessions: Sessions,
     mutexes: Mutexes,
     fuse: Fuse,
+    limits_reached: Limits,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     self_metrics: SelfMetrics,
@@ -149,6 +151,7 @@ impl Sampler {
             sessions: Sessions::new(),
             mutexes: Mutexes::new(),
             fuse: Fuse::new(),
+            limits_reached: Limits::new(),
             kernel_log,
             governor: Governor::new(config.budget),
             self_metrics: SelfMetrics::new(),
@@ -238,6 +241,7 @@ impl Sampler {
         self.sessions.fill(&mut self.io, frame);
         self.mutexes.fill(&mut self.io, frame);
         self.fuse.fill(&mut self.io, frame);
+        self.limits_reached.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);

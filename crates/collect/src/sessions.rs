@@ -78,7 +78,7 @@ impl Sessions {
             }
         }
         let Some(reader) = &self.reader else { return };
-        for (pid, activity) in reader.answer().unwrap_or_default() {
+        for (pid, activity) in reader.answers().last().unwrap_or_default() {
             let activity = io.strings.intern(&activity);
             let key = Key::named(io.strings.intern(&pid.to_string()));
             let row = frame.table_mut(Entity::Session).push(key);

@@ -119,6 +119,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Lock,
             Entity::Session,
             Entity::Fuse,
+            Entity::Limit,
         ];
         if entity.is_recorded() && !is_rare.contains(&entity) {
             assert!(all > 0, "no {entity}");

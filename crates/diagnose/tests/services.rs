@@ -9,7 +9,7 @@ mod support;
 use mitra_diagnose::Role;
 use mitra_model::report::{Incident, Report};
 use services::{Asked, N, attempts, dependency, during, queue, service};
-use support::{HEALTHY, Machine, is_on, root};
+use support::{HEALTHY, INCIDENT, Machine, is_on, root};
 
 const WEB: &str = "0.0.0.0:80";
 const APP: &str = "127.0.0.1:8080";
@@ -697,4 +697,114 @@ fn a_file_system_whose_daemon_is_not_known_hangs_where_nobody_wakes() {
     };
     assert_eq!(root(&hangs(0.0)), ("filesystem-hung", None, None));
     assert!(hangs(40.0).incidents.iter().all(|i| i.root_cause.condition != "filesystem-hung"));
+}
+
+/// An nginx that turns clients away from some moment on, and says why so many times in each second.
+fn turning_away(row: &str, lines: impl Fn(usize) -> f64) -> Machine {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), during(Asked::each(12.0, 0.002), Asked::each(6.0, 0.002)));
+    m.row("service.connections", WEB, 12.0, 16.0).row("service.unanswered", WEB, 0.0, 10.0);
+    m.values("limit.lines", row, HEALTHY, (0..INCIDENT).map(lines).collect());
+    m.values("limit.pid", row, HEALTHY, vec![40.0; INCIDENT]).values(
+        "limit.logs",
+        "",
+        HEALTHY,
+        vec![2.0; INCIDENT],
+    );
+    m
+}
+
+#[test]
+fn a_service_whose_log_names_a_limit_again_and_again_has_reached_it() {
+    let report = turning_away("nginx:worker_connections", |_| 124.0).explain();
+    assert_eq!(root(&report), ("connection-limit", Some("nginx"), Some(40)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("nginx (port 80) has reached worker_connections"), "{statement}");
+    assert!(statement.contains("124 lines a second"), "{statement}");
+    assert!(links(incident).contains(&"service-failing"), "{:?}", links(incident));
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(WEB));
+    assert!(incident.remedies.iter().any(|remedy| remedy.action.contains("nginx.conf")));
+}
+
+#[test]
+fn a_database_that_turns_clients_away_with_an_answer_has_reached_its_limit() {
+    let mut m = Machine::idle();
+    service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
+    m.values("limit.lines", "postgres:max_connections", HEALTHY + 1, vec![18.0; INCIDENT - 1]);
+    m.values("limit.pid", "postgres:max_connections", HEALTHY + 1, vec![70.0; INCIDENT - 1]);
+    dependency(&mut m, (80, "keeper"), DB, |_| Asked::each(1.0, 0.002));
+    m.task(80, "keeper", 0).row("dependency.established", &format!("80>{DB}"), 2.0, 95.0);
+    m.row("service.established", DB, 7.0, 100.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("connection-limit", Some("postgres"), Some(70)));
+    let incident = one(&report);
+    let remarks = incident.root_cause.remarks.join("; ");
+    assert!(remarks.contains("keeper (80) has 9"), "{remarks}");
+    assert!(incident.remedies.iter().any(|remedy| remedy.command.contains("idle_session_timeout")));
+    assert!(incident.next.iter().any(|next| next.command.contains("pg_stat_activity")));
+}
+
+#[test]
+fn a_limit_that_is_named_in_passing_or_by_others_is_not_the_cause() {
+    let once = |i: usize| if i == 7 { 1.0 } else { 0.0 };
+    // A log that was put together again has all that was ever said in one sample.
+    let repeated = |i: usize| if i == 7 { 300.0 } else { 0.0 };
+    let now_and_then = |i: usize| if i % 10 == 7 { 1.0 } else { 0.0 };
+    for (row, lines) in [
+        ("nginx:worker_connections", &once as &dyn Fn(usize) -> f64),
+        ("nginx:worker_connections", &repeated),
+        ("nginx:worker_connections", &now_and_then),
+        // A program that does not say so, and a limit that is none of connections.
+        ("cat:worker_connections", &|_| 124.0),
+        ("nginx:upstream-timeout", &|_| 124.0),
+    ] {
+        let report = turning_away(row, lines).explain();
+        assert_eq!(root(&report).0, "service-failing", "{row}");
+    }
+    // A limit that is meant to turn some away.
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), |_| Asked::each(50.0, 0.002));
+    m.row("limit.lines", "nginx:limit_conn", 0.0, 20.0).row("limit.pid", "nginx:limit_conn", 40.0, 40.0);
+    is_silent(&m);
+    // What another service of the machine has reached.
+    let mut m = turning_away("postgres:max_connections", |_| 124.0);
+    service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
+    m.values("limit.pid", "postgres:max_connections", HEALTHY, vec![70.0; INCIDENT]);
+    let all: Vec<_> = m.explain().incidents.into_iter().map(|i| i.root_cause.condition).collect();
+    assert!(all.contains(&"service-failing".to_owned()), "{all:?}");
+}
+
+#[test]
+fn a_limit_that_was_reached_before_the_recording_began_is_named_with_a_doubt() {
+    let mut m = Machine::idle();
+    service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
+    let row = "postgres:max_connections";
+    m.row("limit.lines", row, 20.0, 20.0).row("limit.pid", row, 70.0, 70.0);
+    let report = m.explain();
+    let cause = &one(&report).root_cause;
+    assert_eq!((&*cause.condition, cause.culprit.process.as_deref()), ("connection-limit", Some("postgres")));
+    assert!(cause.confidence < 0.8);
+}
+
+#[test]
+fn a_service_that_has_no_log_and_as_many_connections_as_ever_is_suspected() {
+    let mut m = turning_away("nginx:worker_connections", |_| 0.0);
+    m.values("limit.logs", "", HEALTHY, vec![0.0; INCIDENT]);
+    m.values("service.established", WEB, 0, (0..N).map(|i| if is_on(i) { 100.0 } else { 12.0 }).collect());
+    let report = m.explain();
+    assert_eq!(root(&report).0, "service-failing");
+    let unknown = &one(&report).unknown;
+    assert!(unknown.iter().any(|u| format!("{u:?}").contains("keeps 100 connections")), "{unknown:?}");
+}
+
+#[test]
+fn a_service_that_is_asked_more_and_comes_to_its_limit_is_slow_for_that() {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), during(Asked::each(46.0, 0.002), Asked::each(125.0, 0.4)));
+    assert_eq!(root(&m.explain()).0, "load-increase");
+    let row = "nginx:worker_connections";
+    m.values("limit.lines", row, HEALTHY + 2, vec![30.0; INCIDENT - 2]);
+    m.values("limit.pid", row, HEALTHY + 2, vec![40.0; INCIDENT - 2]);
+    assert_eq!(root(&m.explain()), ("connection-limit", Some("nginx"), Some(40)));
 }

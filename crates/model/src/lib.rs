@@ -12,6 +12,7 @@ pub mod frame;
 pub mod growth;
 pub mod kstack;
 pub mod latency;
+pub mod limits;
 pub mod metric;
 pub mod metrics;
 pub mod report;

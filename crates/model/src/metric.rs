@@ -57,6 +57,8 @@ pub enum Entity {
     Session,
     /// One connection of the kernel with a FUSE daemon; key is `0:45`, the device number of its file system.
     Fuse,
+    /// One limit of its own that a program says in its log to have reached; key is `nginx:worker_connections`.
+    Limit,
     /// One system call of a trace; key is the call, or `program/call` if the trace names the program.
     Call,
     /// Failed path lookups (ENOENT) in one directory; key is the directory.
@@ -77,7 +79,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 30] = [
+    pub const ALL: [Entity; 31] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -100,6 +102,7 @@ impl Entity {
         Entity::Lock,
         Entity::Session,
         Entity::Fuse,
+        Entity::Limit,
         Entity::Call,
         Entity::Lookup,
         Entity::Mapping,
@@ -138,6 +141,7 @@ impl Entity {
             Entity::Lock => "lock",
             Entity::Session => "session",
             Entity::Fuse => "fuse",
+            Entity::Limit => "limit",
             Entity::Call => "call",
             Entity::Lookup => "lookup",
             Entity::Mapping => "mapping",
@@ -152,7 +156,7 @@ impl Entity {
     /// Whether the recorder fills its table. The others are filled from the output of other tools only.
     #[must_use]
     pub fn is_recorded(self) -> bool {
-        (self as usize) <= Entity::Fuse as usize
+        (self as usize) <= Entity::Limit as usize
     }
 
     /// Whether the counters of a new row start at zero, so that its first values are increments since the last frame.
@@ -166,6 +170,7 @@ impl Entity {
                 | Entity::Resolver
                 | Entity::Service
                 | Entity::Dependency
+                | Entity::Limit
         )
     }
 

@@ -80,6 +80,7 @@ struct Columns {
     open: usize,
     connecting: usize,
     watched: usize,
+    established: usize,
     pid: usize,
     comm: usize,
     rows_max: usize,
@@ -99,6 +100,7 @@ impl Columns {
             open: of("open"),
             connecting: of("connecting"),
             watched: of("watched"),
+            established: of("established"),
             pid: of("pid"),
             comm: of("comm"),
             rows_max,
@@ -479,6 +481,7 @@ impl ServiceCells {
             let [connections, watched] = row.connections;
             let share = watched.saturating_mul(1_000_000).checked_div(connections);
             set(cells, columns.watched, share.map_or(NA, cell));
+            set(cells, columns.established, cell(connections.saturating_sub(row.connecting)));
             if row.pid > 0 {
                 set(cells, columns.pid, i64::from(row.pid));
                 set(cells, columns.comm, i64::from(io.strings.intern(&row.comm)));
@@ -533,7 +536,7 @@ mod tests {
         for columns in &cells.columns {
             let is_service = columns.entity == Entity::Service;
             let counters = &columns.counters[..if is_service { 9 } else { COUNTERS }];
-            let gauges = [columns.open, columns.watched, columns.pid, columns.comm];
+            let gauges = [columns.open, columns.watched, columns.established, columns.pid, columns.comm];
             let all = counters.iter().chain(&columns.latency).chain(&gauges);
             assert!(all.chain([&cells.lost]).all(|column| *column != usize::MAX));
             assert_eq!(columns.connecting == usize::MAX, is_service);

@@ -97,6 +97,7 @@ mod reclaim {
     pub(super) mod numa_imbalance;
 }
 mod service {
+    pub(super) mod connection_limit;
     pub(super) mod deadlock;
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
@@ -172,6 +173,7 @@ pub fn all() -> &'static [Condition] {
         service::worker_pool_exhausted::CONDITION,
         service::filesystem_hung::CONDITION,
         service::gc_pressure::CONDITION,
+        service::connection_limit::CONDITION,
         process::process_crash::CONDITION,
         process::crash_loop::CONDITION,
         process::fd_exhaustion::CONDITION,

@@ -104,6 +104,16 @@ fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
     servers.processes.iter().any(|p| p.pid == pid)
 }
 
+/// Whether processes have this name, or ask a service of this machine whose processes have it.
+pub fn is_or_asks(view: &View<'_>, servers: &Servers<'_, '_>, comm: &str) -> bool {
+    let set: &SeriesSet = view.set;
+    let asked = |row: &str| local_service(set, &Address::called(row));
+    let is_asked =
+        |row: &str| asked(row).is_some_and(|row| Servers::of(view, row).comm.as_deref() == Some(comm));
+    let mut own = set.each("dependency.pid").map(|(row, _)| row).filter(|row| calls(set, servers, row));
+    servers.comm.as_deref() == Some(comm) || own.any(is_asked)
+}
+
 fn mean(set: &SeriesSet, rows: &[&str], metric: &str, span: Span) -> f64 {
     rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).fold(0.0, |a, b| a + b)
 }

@@ -14,7 +14,9 @@ pub use ask::ask;
 pub use callers::{Walk, called_by, callers, local_service, rows_by_address, walk};
 pub use traffic::{NEED_S, Slow, Traffic, Usual, best_tenth};
 
-use mitra_model::{SeriesSet, Span, time::SECOND};
+use mitra_model::limits::text_of;
+use mitra_model::time::SECOND;
+use mitra_model::{Series, SeriesSet, Span};
 
 use crate::network;
 use crate::process::Process;
@@ -47,6 +49,7 @@ pub const NEEDS: &[&str] = &[
     "task.state",
     "lock.waiter_pids",
     "session.pid",
+    "limit.lines",
 ];
 
 /// What a trigger reads of services.
@@ -289,6 +292,10 @@ pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str
     if !passed.iter().any(|servers| servers.wait_for_a_lock(view, span)) {
         despite.push("lock-queue");
     }
+    let limited = || view.each("limit.lines").filter_map(|(row, _)| Some(row.rsplit_once(':')?.0));
+    if !limited().any(|comm| passed.iter().any(|servers| callers::is_or_asks(view, servers, comm))) {
+        despite.push("connection-limit");
+    }
     despite
 }
 
@@ -299,6 +306,27 @@ pub fn beyond_s<'a>(view: &View<'a>, row: &'a str, span: Span) -> Option<f64> {
     let usual = usual(view, row)?;
     Some(traffic.beyond_all(&usual).iter().zip(&traffic.dt).map(|(beyond, dt)| beyond * dt).sum())
 }
+
+/// The limit of connections that a program says to have reached in nearly half of the samples of a span or more: then not what
+/// is asked makes it slow, but that.
+#[must_use]
+pub fn limit_reached<'a>(view: &View<'a>, servers: &Servers<'_, '_>, span: Span) -> Option<&'a str> {
+    let own = view.each("limit.lines").filter_map(|(row, lines)| {
+        let (comm, kind) = row.rsplit_once(':')?;
+        let is_own = servers.comm.as_deref() == Some(comm);
+        let is_of_connections = text_of(comm, kind).is_some_and(|text| text.is_of_connections);
+        (is_own && is_of_connections).then_some((kind, lines))
+    });
+    let is_said = |lines: &Series| {
+        let said: Vec<bool> = lines.samples(span).map(|(_, _, lines)| lines > 0.0).collect();
+        let often = said.iter().filter(|said| **said).count();
+        often >= 3 && often as f64 >= SAID * said.len() as f64
+    };
+    own.filter(|(_, lines)| is_said(lines)).map(|(kind, _)| kind).next()
+}
+
+/// Two samples of five: the log is read from the second after the first sign on.
+const SAID: f64 = 0.4;
 
 /// `python3 (port 8080)`.
 #[must_use]

@@ -99,6 +99,9 @@ fn loaded<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Loaded<'a>>, Strin
     if slow.run.end <= high.run.onset || high.run.end <= slow.run.onset || slow.rate < 0.8 * usual.rate {
         return Err(format!("{name} was late when it was asked no more than before"));
     }
+    if let Some(limit) = services::limit_reached(view, &servers, slow.run.span()) {
+        return Err(format!("{name} has reached {limit}, a limit of its own, before the load could"));
+    }
     let cost = servers.per_request(view, row, "task.cpu_time", slow.run.span());
     if let Some((now, before)) = cost.filter(|(now, before)| *now > SAME_COST * before && *now >= COST_S) {
         return Err(format!(

@@ -1,0 +1,302 @@
+//! A service has reached a limit of connections, sessions or workers of its own, and turns clients away or lets them wait.
+//!
+//! The machine has room, and no counter of the kernel knows the limit: `worker_connections` of nginx, `max_connections` of
+//! PostgreSQL and MySQL, a pool of connections inside a program. Clients are closed, get an error as their answer, or wait
+//! until somebody else lets go. The service says so in its log. While it shows signs of trouble the recorder counts the lines
+//! that name a limit; it keeps nothing else of them. The table of these texts is `crates/model/src/limits.txt`.
+//!
+//! A line or two in passing are none: a burst of clients reaches a limit for a moment. A log that repeats what it said before
+//! has all of it in one sample. A service that has run out of descriptors is `fd-exhaustion`; one whose workers all wait is
+//! `worker-pool-exhausted`. Where the log is not a file (a journal, a terminal) it cannot be told.
+
+use mitra_model::limits::{LimitText, text_of};
+
+use crate::network;
+use crate::prelude::*;
+use crate::services::{self, Address, Servers};
+
+pub const CONDITION: Condition = Condition {
+    id: "connection-limit",
+    title: "a service has reached a limit of connections of its own",
+    area: "service",
+    needs: &[
+        LINES,
+        "limit.pid",
+        LOGS,
+        "service.requests",
+        "service.open",
+        "service.unanswered",
+        "service.abandoned",
+        "service.resets",
+        "service.connections",
+        "service.established",
+        "dependency.established",
+    ],
+    needs_of: &[services::NEEDS],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: &[LINES],
+        find: are_at_a_limit,
+        need_s: NEED_S,
+        can_be_steady: true,
+    })],
+    observe,
+    causes: &[
+        explains("service-failing", "clients are turned away without an answer"),
+        explains("service-slow", "clients wait until a connection is free"),
+        explains("service-silent", "no connection is left that could be answered"),
+        within("listen-overflow", "what has no connection left accepts none"),
+    ],
+    remedies_of: remedies,
+    next_of: next,
+    source: include_str!("connection_limit.rs"),
+    ..Condition::ROOT
+};
+
+const LINES: &str = "limit.lines";
+const LOGS: &str = "limit.logs";
+const ESTABLISHED: &str = "service.established";
+const NO_LOG: &str = "what the service says of its limits, which has no log file: journalctl -u UNIT";
+/// A line in each second or two.
+const LINES_S: f64 = 0.5;
+/// A burst of clients is over sooner, and so is one that tries again once.
+const NEED_S: f64 = 3.0;
+/// In all: fewer are told of clients that came at one moment.
+const LEAST: f64 = 5.0;
+/// Times as many as before.
+const GROWTH: f64 = 3.0;
+/// Half of the connections: all others together have no more.
+const MOST: f64 = 0.5;
+/// Connections at a limit come and go within this part.
+const SAME: f64 = 0.05;
+/// Of fewer connections the same number is chance.
+const CROWD: f64 = 16.0;
+
+/// The name of the program and its limit, of a row.
+fn limit_of(row: &str) -> Option<(&str, &'static LimitText)> {
+    let (comm, kind) = row.rsplit_once(':')?;
+    Some((comm, text_of(comm, kind).filter(|text| text.is_of_connections)?))
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("service.requests") && !view.has(LINES) {
+        return Observation::needs_as("what services say of limits in their logs (limit.lines)", &[LINES]);
+    }
+    let mut best: Option<(&str, High)> = None;
+    let (mut because, mut said_once) = (None, None);
+    for (row, series) in view.each(LINES) {
+        let Some((comm, text)) = limit_of(row) else { continue };
+        let all = series.total(view.window).unwrap_or(0.0);
+        if let Some(high) = view.high(LINES, row, LINES_S, NEED_S).filter(|high| is_more(view, row, high)) {
+            if best.as_ref().is_none_or(|(_, b)| high.peak > b.peak) {
+                best = Some((row, high));
+            }
+        } else if all >= 1.0 {
+            because = Some(format!("{comm} said {} times that {} was reached", words::count(all), text.kind));
+            let is_new = view.before(LINES, row).unwrap_or(0.0) <= 0.0;
+            said_once = said_once.or((text.is_said_once && is_new).then_some((comm, text)));
+        }
+    }
+    if let Some((row, high)) = best {
+        return finding(view, row, &high)
+            .map_or_else(|| Observation::inactive("no limit was named"), Finding::active);
+    }
+    if let Some((comm, text)) = said_once {
+        return Observation::suspected(format!(
+            "whether {comm} is still at {}, which it says once: its status page, or its number of workers",
+            text.kind
+        ));
+    }
+    let logs = view.system(LOGS).and_then(|logs| logs.max());
+    match (because, logs) {
+        (Some(because), _) => Observation::inactive(because),
+        (None, Some(logs)) if logs < 1.0 => match plateau(view) {
+            Some(plateau) => Observation::suspected(plateau),
+            None => Observation::cannot_tell(NO_LOG),
+        },
+        (None, Some(_)) => {
+            Observation::inactive("the logs of the services in trouble named no limit of connections")
+        }
+        (None, None) => Observation::inactive("no service turned its clients away or kept them waiting"),
+    }
+}
+
+/// Whether it was said often, and less often before.
+fn is_more(view: &View<'_>, row: &str, high: &High) -> bool {
+    let said = view.of(LINES, row).map_or(0.0, |lines| lines.within(high.run.span()).total());
+    said >= LEAST && high.during >= GROWTH * view.before(LINES, row).unwrap_or(0.0)
+}
+
+/// A service whose connections stay as many as they are while it closes others without an answer, in words.
+fn plateau(view: &View<'_>) -> Option<String> {
+    view.each("service.unanswered").find_map(|(row, _)| {
+        let high = view.high("service.unanswered", row, 1.0, NEED_S)?;
+        let span = high.run.span();
+        let established = view.of(ESTABLISHED, row)?.within(span);
+        let (least, most) = (established.min()?, established.max()?);
+        let has_grown = view.before(ESTABLISHED, row).is_none_or(|before| most >= 1.5 * before);
+        let is_same = most >= CROWD && most - least <= (SAME * most).max(1.0) && has_grown;
+        is_same.then(|| {
+            let name = services::name(&Servers::of(view, row), row);
+            format!("why {name} keeps {} connections and closes all others: {NO_LOG}", words::count(most))
+        })
+    })
+}
+
+/// Which program of this machine has most of the connections of a program's services, in words.
+fn who_has_most(view: &View<'_>, comm: &str, span: Span) -> Option<String> {
+    let of_program = |row: &str| Servers::of(view, row).comm.as_deref() == Some(comm);
+    let own: Vec<&str> = view.each(ESTABLISHED).map(|(row, _)| row).filter(|row| of_program(row)).collect();
+    let most_of = |row: &&str| view.set.get(ESTABLISHED, row)?.max(span);
+    let all: f64 = own.iter().filter_map(most_of).fold(0.0, |a, b| a + b);
+    let is_own = |called: &Address<'_>| own.iter().any(|row| called.reaches(&Address::of(row)));
+    let callers = view.each("dependency.established").filter(|(row, _)| is_own(&Address::called(row)));
+    let has = callers.filter_map(|(row, series)| Some((row, series.max(span)?)));
+    let (row, most) = has.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (all >= 1.0 && most >= MOST * all).then(|| {
+        let who = services::callers(view, [row]);
+        format!("{who} has {} of its {} connections", words::count(most.round()), words::count(all.round()))
+    })
+}
+
+/// The row of the service that has the limit: the one of the process, or of the name, that most requests fail of, and that has
+/// most connections.
+fn service_of<'a>(view: &View<'a>, comm: &str, pid: Option<u32>, span: Span) -> Option<&'a str> {
+    let mean = |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    let failed = |row: &str| {
+        let all = ["service.unanswered", "service.abandoned", "service.resets"];
+        all.iter().map(|metric| mean(metric, row)).fold(0.0, |a, b| a + b)
+    };
+    let mut best: Option<(&'a str, (bool, f64, f64))> = None;
+    for (row, _) in view.each("service.requests") {
+        let servers = Servers::of(view, row);
+        let is_pid = pid.is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid));
+        let rank = (is_pid, failed(row), mean(ESTABLISHED, row));
+        if servers.comm.as_deref() == Some(comm) && best.is_none_or(|(_, best)| rank > best) {
+            best = Some((row, rank));
+        }
+    }
+    best.map(|(row, _)| row)
+}
+
+fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
+    let (comm, text) = limit_of(row)?;
+    let span = high.run.span();
+    let pid = view.set.get("limit.pid", row).and_then(|pid| pid.last(span)).filter(|pid| *pid >= 1.0);
+    let pid = pid.map(|pid| pid as u32);
+    let service = service_of(view, comm, pid, span);
+    let mut finding = view.finding(&high.run);
+    finding.blame_pid(comm, pid.unwrap_or_default());
+    finding.culprit.pid = pid;
+    let name = match service {
+        Some(service) => {
+            finding.netns = Some(network::device(service).1.id());
+            finding.culprit.address = Some(Address::of(service).text.to_owned());
+            services::name(&Servers::of(view, service), service)
+        }
+        None => comm.to_owned(),
+    };
+    finding.statement = format!(
+        "{name} has reached {}, its limit of {}: {} lines a second in its log say so",
+        text.kind,
+        text.words,
+        words::count(high.during)
+    );
+    finding.prove(view, &[LINES], row, span);
+    if let Some(service) = service {
+        let all = [
+            "service.connections",
+            "service.requests",
+            "service.unanswered",
+            "service.abandoned",
+            "service.resets",
+            "service.open",
+            ESTABLISHED,
+        ];
+        finding.prove_nonzero(view, &all, service, span);
+    }
+    if text.is_answered {
+        finding.remarks.push(format!(
+            "each line is a client that was turned away with an error: {} of them",
+            words::count((high.during * high.run.seconds()).round())
+        ));
+    }
+    finding.remarks.extend(who_has_most(view, comm, span));
+    finding.remarks.push(format!("what sets it: {}", text.setting));
+    // What was so from the first moment on may always have been so.
+    finding.confidence = match service {
+        _ if view.baseline.is_none() => 0.7,
+        Some(_) => 0.95,
+        None => 0.85,
+    };
+    Some(finding)
+}
+
+/// Of each limit of connections: one where it is said to be reached.
+fn are_at_a_limit(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let rows = set.each(LINES).filter(|(row, _)| limit_of(row).is_some());
+    rows.map(|(_, series)| Signal::of(series, window).map(|lines| step(lines >= LINES_S))).collect()
+}
+
+/// The program, and its limit by what the statement says.
+fn named(finding: &Finding) -> (&str, Option<&'static LimitText>) {
+    let comm = finding.culprit.process.as_deref().unwrap_or("the service");
+    let is_named = |text: &&LimitText| finding.statement.contains(&format!(" has reached {},", text.kind));
+    (comm, mitra_model::limits::texts_of(comm).find(is_named))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let (comm, text) = named(finding);
+    let setting = text.map_or("the limit in its configuration", |text| text.setting);
+    let raise = |command: &str, risk: &str| Remedy {
+        action: format!("raise {setting}, after whoever keeps the connections has been asked why"),
+        command: command.to_owned(),
+        verify: "its log says no more that the limit is reached: mitra explain --since -2m".to_owned(),
+        risk: risk.to_owned(),
+    };
+    match comm {
+        "postgres" => vec![
+            Remedy {
+                action: "end sessions that idle, and let the server do so: they keep the places of others".to_owned(),
+                command: "ALTER SYSTEM SET idle_session_timeout = '10min'; ALTER SYSTEM SET \
+                          idle_in_transaction_session_timeout = '30s'; SELECT pg_reload_conf()"
+                    .to_owned(),
+                verify: "SELECT count(*) FROM pg_stat_activity: below max_connections".to_owned(),
+                risk: "a client that keeps a session on purpose has to connect again".to_owned(),
+            },
+            Remedy {
+                action: "let clients share sessions: a pool in the program, or a pooler before the server (pgbouncer)"
+                    .to_owned(),
+                command: "pgbouncer with pool_mode = transaction".to_owned(),
+                verify: "SELECT count(*) FROM pg_stat_activity: as many as the pool has".to_owned(),
+                risk: "what a session keeps between transactions (SET, LISTEN) is lost".to_owned(),
+            },
+            raise(
+                "ALTER SYSTEM SET max_connections = N; then restart the server",
+                "each session takes memory, and clients are cut off by the restart",
+            ),
+        ],
+        "nginx" => vec![raise(
+            "events { worker_connections N; } worker_rlimit_nofile 2N; in nginx.conf; nginx -t && nginx -s reload",
+            "a proxied request takes two connections and two descriptors; what stands behind gets more at a time",
+        )],
+        _ => vec![raise("its configuration", "what stands behind it gets more at a time")],
+    }
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    let (comm, _) = named(finding);
+    if comm == "postgres" {
+        return vec![to_measure(
+            "who has the sessions, and what they do",
+            "psql -c 'SELECT usename, application_name, client_addr, state, count(*), min(state_change) FROM \
+             pg_stat_activity GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC'"
+                .to_owned(),
+        )];
+    }
+    let connections = match services::port(address) {
+        Some(port) => format!("ss -tnp '( sport = :{port} or dport = :{port} )'"),
+        None => format!("ss -xp | grep -F '{}'", address.trim_start_matches("unix:")),
+    };
+    vec![to_measure("who has the connections", connections)]
+}
