@@ -387,7 +387,7 @@ fn opened(root: &Root, pid: u32, dir: &OwnedFd, name: &CStr) -> Option<Open> {
     Some(connection_of(text).map_or(Open::Device, Open::Of))
 }
 
-/// `fuse_connection:	45` (`fuse_dev_show_fdinfo` in `fs/fuse/dev.c`); older kernels do not have the line.
+/// `fuse_connection: 45` (`fuse_dev_show_fdinfo` in `fs/fuse/dev.c`); older kernels do not have the line.
 fn connection_of(fdinfo: &[u8]) -> Option<u32> {
     let mut lines = fdinfo.split(|byte| *byte == b'\n');
     lines.find_map(|line| number(line.strip_prefix(b"fuse_connection:")?))
