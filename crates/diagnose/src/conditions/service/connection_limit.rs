@@ -296,7 +296,7 @@ fn next(finding: &Finding) -> Vec<Next> {
     }
     let connections = match services::port(address) {
         Some(port) => format!("ss -tnp '( sport = :{port} or dport = :{port} )'"),
-        None => format!("ss -xp | grep -F '{}'", address.trim_start_matches("unix:")),
+        None => format!("ss -xp | grep -F {}", words::shell(address.trim_start_matches("unix:"))),
     };
     vec![to_measure("who has the connections", connections)]
 }
