@@ -30,7 +30,7 @@ pub const INCIDENTS: &[Incident] = &[
     Incident::new("service-slow-backend", "dependency-slow", "service", waits::slow_backend)
         .what("the workers behind an nginx wait for a server that has become slow")
         // The same of the backend itself: it is slow, and waits for nobody that can be seen.
-        .also(&["service-slow"])
+        .also(&["service-slow", "worker-pool-exhausted"])
         .needs(&[PYTHON, NGINX, Need::Tool("ip")]),
     Incident::new("service-retries", "dependency-slow", "service", waits::retries)
         .what("a server gets slower than its callers are patient, and each of them tries again several times")

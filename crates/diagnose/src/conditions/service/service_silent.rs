@@ -83,7 +83,10 @@ fn observe(view: &View<'_>) -> Observation {
         let queue = view.set.get("listener.queue", row).and_then(|s| s.max(run.span())).unwrap_or(0.0);
         match sleeps(view, row, &run) {
             Ok(used) if best.as_ref().is_none_or(|b| waited_s > b.waited_s) => {
-                best = Some(Silent { row, run, waited_s, queue, used });
+                match waits_for(view, row, &run, waited_s) {
+                    None => best = Some(Silent { row, run, waited_s, queue, used }),
+                    Some(inner) => because = inner,
+                }
             }
             Ok(_) => {}
             Err(reason) => because = reason,
@@ -93,6 +96,14 @@ fn observe(view: &View<'_>) -> Observation {
         Some(silent) => finding(view, &silent).active(),
         None => Observation::Inactive(because),
     }
+}
+
+/// The service of this machine that a silent one waits for: that one is silent itself, or late (`service-slow`).
+fn waits_for<'a>(view: &View<'a>, row: &'a str, run: &Run, waited_s: f64) -> Option<String> {
+    let walk = services::walk(view, row, run.span(), waited_s / run.seconds().max(1.0));
+    let inner = walk.services.get(1)?;
+    let name = |row: &str| services::name(&Servers::of(view, row), row);
+    Some(format!("{} waits for {}", name(row), name(inner)))
 }
 
 /// The stretch without an answer in which requests or connections waited, and how long they did.

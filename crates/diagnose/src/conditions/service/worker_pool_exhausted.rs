@@ -2,7 +2,8 @@
 //!
 //! Each worker (process or thread) takes one connection at a time. They sleep with a request each, most often because somebody
 //! else does not answer them, so the machine idles; further connections stay in the accept queue. The requests that are open are
-//! those in the queue and a number that stays the same: that of the workers.
+//! those in the queue and a number that stays the same: that of the workers. Those that were given up count as open, because
+//! the worker and the queue have them still.
 //!
 //! A pool inside of the program is seen by what no longer comes out of it: requests wait, the program sleeps, and it has stopped
 //! calling an address that it called for each request before, though nothing that it asked there is open. Its connections to
@@ -26,6 +27,7 @@ pub const CONDITION: Condition = Condition {
         "service.open",
         "service.wait_time",
         "service.requests",
+        "service.abandoned",
         "dependency.requests",
         "dependency.wait_time",
         "dependency.connect_time",
@@ -162,7 +164,15 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
     let (Some(open), Some(queue)) = (view.of("service.open", row), view.of("listener.queue", row)) else {
         return Err(format!("{name} has a queue, and the requests that are open are not known"));
     };
-    let busy = queue.within(span).zip(&open.within(span), |queue, open| open - queue);
+    let mut busy = queue.within(span).zip(&open.within(span), |queue, open| open - queue);
+    // Whoever gives up leaves the requests that are open, and stays in the queue, or with the worker.
+    let mut given_up = 0.0;
+    let abandoned = view.of("service.abandoned", row).unwrap_or_default();
+    for i in 0..busy.t.len() {
+        given_up +=
+            abandoned.t.binary_search(&busy.t[i]).map_or(0.0, |at| abandoned.v[at] * abandoned.dt[at]);
+        busy.v[i] += given_up;
+    }
     let mut values = busy.v.clone();
     let workers = stats::median(&mut values).unwrap_or(0.0);
     if workers < 1.0 {
