@@ -57,6 +57,8 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[PYTHON]),
     Incident::new("service-stopped", "service-silent", "service", waits::stopped)
         .what("the processes of a service are stopped by a signal")
+        // Those that are stopped for a part of each second only.
+        .also(&["service-slow"])
         .needs(&[PYTHON]),
     Incident::new("service-connections", "connection-limit", "service", limits::connections)
         .what("an nginx has fewer connections than its clients and servers need")
