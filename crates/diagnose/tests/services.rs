@@ -808,3 +808,17 @@ fn a_service_that_is_asked_more_and_comes_to_its_limit_is_slow_for_that() {
     m.values("limit.pid", row, HEALTHY + 2, vec![40.0; INCIDENT - 2]);
     assert_eq!(root(&m.explain()), ("connection-limit", Some("nginx"), Some(40)));
 }
+
+#[test]
+fn answers_that_take_ten_times_as_long_are_late_where_several_clients_wait_for_them() {
+    let asked = |rate: f64, took_s: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "postgres"), during(Asked::each(190.0, 0.0001), Asked::each(rate, took_s)));
+        m
+    };
+    assert_eq!(root(&asked(145.0, 0.021).explain()), ("service-slow", Some("postgres"), Some(50)));
+    // One client waits a little longer.
+    is_silent(&asked(50.0, 0.003));
+    // Others have begun to ask for something that takes as long, and as often.
+    is_silent(&asked(400.0, 0.005));
+}

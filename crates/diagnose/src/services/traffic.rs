@@ -36,6 +36,12 @@ const STALLED: f64 = 0.5;
 const STALLED_CROWD: f64 = 1.8;
 const BESIDE_OTHERS: f64 = 1.0;
 
+/// An order of magnitude: it is noticed also where each answer is fast, as of a database that is asked many times for a page,
+/// while several clients wait for them at a time.
+const TENFOLD: f64 = 10.0;
+/// Whoever has begun to ask for something that takes long makes half of the answers late only by asking as often as all others:
+/// twice as much is then answered.
+const AS_MANY: f64 = 1.5;
 /// By so much fewer requests than usual are answered where clients are kept from asking: rates stray by less.
 const KEPT: f64 = 0.8;
 
@@ -260,7 +266,10 @@ impl Traffic {
             let is_few = self.requests[i] < STALLED * usual.rate;
             let is_stalled = is_few && self.waiting[i] >= usual.crowd(crowd);
             stalled_s = if is_stalled { stalled_s + beyond * self.dt[i] } else { 0.0 };
-            if self.p50[i] >= usual.late_p50 {
+            let is_tenfold = self.p50[i] >= TENFOLD * usual.p50
+                && self.requests[i] < AS_MANY * usual.rate
+                && beyond >= CROWD;
+            if self.p50[i] >= usual.late_p50 || is_tenfold {
                 Late::Half
             } else if is_stalled && stalled_s / beyond.max(1e-9) >= usual.late_p50 {
                 Late::Stalled

@@ -167,7 +167,8 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
     finding.netns = Some(network::device(row).1.id());
     finding.culprit.address = Some(Address::of(row).text.to_owned());
     finding.culprit.process.clone_from(&servers.comm);
-    finding.culprit.pid = servers.pid;
+    // Of several one stands for all.
+    finding.culprit.pid = servers.pid.or_else(|| servers.processes.first().map(|p| p.pid));
     let open = view.set.get("service.open", row).and_then(|s| s.max(span)).filter(|open| *open >= 1.0);
     let waits: Vec<String> =
         [(open, "requests"), (Some(silent.queue), "connections that it had not accepted")]
