@@ -2,10 +2,14 @@
 
 use mitra_diagnose::{Finding, conditions};
 
-/// Closes a quote, runs something, and says that the rest is a comment.
-const NAME: &str = "x'; reboot; $(reboot) `reboot` #";
+/// With and without the end of a quote that a command may have around them; the rest is a comment.
+const NAMES: [&str; 3] = [
+    "x; reboot; $(reboot) `reboot` #",
+    "x'; reboot; $(reboot) `reboot` #",
+    "x\"; reboot; $(reboot) `reboot` #",
+];
 
-/// The commands with all their words in single quotes taken out.
+/// The commands with all that stands in single quotes taken out. Double quotes keep no shell from running what is in them.
 fn bare(command: &str) -> String {
     let mut out = String::new();
     let mut is_quoted = false;
@@ -23,27 +27,26 @@ fn bare(command: &str) -> String {
 
 #[test]
 fn a_name_is_one_word_of_a_command() {
-    let mut finding = Finding::default();
-    let name = || Some(NAME.to_owned());
-    let culprit = &mut finding.culprit;
-    culprit.process = name();
-    culprit.cgroup = name();
-    culprit.device = name();
-    culprit.nic = name();
-    culprit.path = name();
-    culprit.slab = name();
-    culprit.library = name();
-    finding.netns = name();
     let mut pasted = Vec::new();
-    for address in [NAME.to_owned(), format!("unix:/tmp/{NAME}"), format!("10.0.0.1:{NAME}")] {
-        finding.culprit.address = Some(address);
-        for condition in conditions() {
-            let remedies = condition.remedies(&finding).into_iter().map(|r| r.command);
-            let measures = condition.next(&finding).into_iter().map(|n| n.command);
-            for command in remedies.chain(measures) {
-                if bare(&command).contains("reboot") {
-                    pasted.push(format!("{}: {command}", condition.id));
-                }
+    for hostile in NAMES {
+        let mut finding = Finding::default();
+        let name = || Some(hostile.to_owned());
+        finding.netns = name();
+        let culprit = &mut finding.culprit;
+        culprit.process = name();
+        culprit.cgroup = name();
+        culprit.device = name();
+        culprit.nic = name();
+        culprit.path = name();
+        culprit.slab = name();
+        culprit.library = name();
+        for address in [hostile.to_owned(), format!("unix:/tmp/{hostile}"), format!("10.0.0.1:{hostile}")] {
+            finding.culprit.address = Some(address);
+            for condition in conditions() {
+                let remedies = condition.remedies(&finding).into_iter().flat_map(|r| [r.command, r.verify]);
+                let measures = condition.next(&finding).into_iter().map(|n| n.command);
+                let commands = remedies.chain(measures).filter(|command| bare(command).contains("reboot"));
+                pasted.extend(commands.map(|command| format!("{}: {command}", condition.id)));
             }
         }
     }

@@ -145,6 +145,9 @@ fn next(finding: &Finding) -> Vec<Next> {
     let group = finding.culprit.cgroup.as_deref().unwrap_or("");
     vec![to_measure(
         "who set the quota, a service file or a container's limit".to_owned(),
-        format!("systemctl show -p CPUQuotaPerSecUSec {}", group.rsplit('/').next().unwrap_or_default()),
+        format!(
+            "systemctl show -p CPUQuotaPerSecUSec {}",
+            words::shell(group.rsplit('/').next().unwrap_or_default())
+        ),
     )]
 }

@@ -372,7 +372,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             "raise or lift the limit of I/O of {group}; a weight bounds it only when others want the device"
         ),
         command: format!(
-            "echo 'MAJ:MIN rbps=max wbps=max riops=max wiops=max' > /sys/fs/cgroup{group}/io.max   ({file}: echo 'MAJ:MIN 0')"
+            "echo 'MAJ:MIN rbps=max wbps=max riops=max wiops=max' > {}   ({file}: echo 'MAJ:MIN 0')",
+            words::shell(&format!("/sys/fs/cgroup{group}/io.max"))
         ),
         verify: "its io.pressure falls, and its rate rises beyond the old limit".to_owned(),
         risk: "others that use the device may wait for it then".to_owned(),
@@ -385,7 +386,7 @@ fn next(finding: &Finding) -> Vec<Next> {
         "who set the limit, a service file or a container's limit".to_owned(),
         format!(
             "systemctl show -p IOReadIOPSMax,IOWriteIOPSMax,IOReadBandwidthMax,IOWriteBandwidthMax {}",
-            group.rsplit('/').next().unwrap_or_default()
+            words::shell(group.rsplit('/').next().unwrap_or_default())
         ),
     )]
 }

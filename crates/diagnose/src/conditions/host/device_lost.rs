@@ -105,7 +105,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             "look for {name}: cable, slot, power, the other end of the link, the hypervisor's view of it"
         ),
         command: "lsblk; ip -s link; dmesg -T | tail -50".to_owned(),
-        verify: format!("{name} is listed again"),
+        verify: format!("{} is listed again", words::shell(name)),
         risk: "a disk that comes back under another name has to be checked before it is mounted".to_owned(),
     }]
 }

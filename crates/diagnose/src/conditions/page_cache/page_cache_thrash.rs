@@ -174,7 +174,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         list.push(Remedy {
             action: format!("raise the memory limit of {group} to its working set"),
             command: format!(
-                "echo BYTES > /sys/fs/cgroup{group}/memory.max   (version 1: memory/…/memory.limit_in_bytes)"
+                "echo BYTES > {}   (version 1: memory/…/memory.limit_in_bytes)",
+                words::shell(&format!("/sys/fs/cgroup{group}/memory.max"))
             ),
             verify: "its workingset_refault_file stops growing".to_owned(),
             risk: "the memory is taken from others".to_owned(),

@@ -165,7 +165,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         Remedy {
             action: format!("see what {address} waits for, on the machine that it is on; here nothing makes it faster"),
             command: "mitra explain --since -10m   (there)".to_owned(),
-            verify: format!("{address} answers as before"),
+            verify: format!("{} answers as before", words::shell(address)),
             risk: String::new(),
         },
         Remedy {

@@ -236,7 +236,7 @@ fn connection(finding: &Finding) -> Option<u32> {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let pid = finding.pid();
-    let point = finding.culprit.path.as_deref().unwrap_or("MOUNTPOINT");
+    let point = words::shell(finding.culprit.path.as_deref().unwrap_or("MOUNTPOINT"));
     let number = connection(finding).map_or_else(|| "N".to_owned(), |number| number.to_string());
     let is_stopped = finding.statement.contains("is stopped");
     let first = if is_stopped {
