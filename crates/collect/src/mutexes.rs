@@ -53,7 +53,8 @@ struct Mutex {
 #[derive(Debug)]
 pub struct Mutexes {
     reader: Option<Aside<Vec<u64>, Vec<Mutex>>>,
-    /// By service: its name, and what it had answered by the frame before.
+    /// By service: its name, and what it had answered by the frame before, and by this one.
+    before: Vec<(Key, i64)>,
     answered: Vec<(Key, i64)>,
     waiters: usize,
     pid: usize,
@@ -68,6 +69,7 @@ impl Mutexes {
     pub fn new() -> Self {
         Mutexes {
             reader: None,
+            before: Vec::new(),
             answered: Vec::new(),
             waiters: col("lock.waiters"),
             pid: col("lock.pid"),
@@ -124,13 +126,16 @@ impl Mutexes {
     /// The processes of services that have more requests open than they have answered since the last frame: those wait for
     /// longer than that.
     fn kept_waiting(&mut self, frame: &Frame) -> Vec<u64> {
-        let known = std::mem::take(&mut self.answered);
+        std::mem::swap(&mut self.before, &mut self.answered);
+        self.answered.clear();
         let mut pids = Vec::new();
         for (key, row) in frame.table(Entity::Service).rows() {
             let get = |column: usize| row.get(column).copied().filter(|value| *value != NA);
             let (Some(requests), Some(open)) = (get(self.requests), get(self.open)) else { continue };
+            // Services keep their order from one frame to the next, but for those that come and go.
+            let same = self.before.get(self.answered.len()).filter(|(other, _)| *other == key);
+            let before = same.or_else(|| self.before.iter().find(|(other, _)| *other == key));
             self.answered.push((key, requests));
-            let before = known.iter().find(|(other, _)| *other == key);
             let is_kept = before.is_some_and(|(_, before)| open >= OPEN_MIN && open > requests - before);
             if let Some(pid) = get(self.service_pid).filter(|_| is_kept && pids.len() < PROCESSES_MAX) {
                 pids.push(pid.cast_unsigned());
@@ -222,6 +227,77 @@ mod tests {
         for call in ["running", "-1 0x7ffe 0x7f", "7 0x7f10 0x80 0x2", "", "202", "98 0x 0x80"] {
             assert_eq!(Wait::of(call), None, "{call}");
         }
+    }
+
+    /// A mutex of the C library.
+    struct Pthread(std::cell::UnsafeCell<libc::pthread_mutex_t>);
+    // SAFETY: threads share it only through the functions of the C library.
+    unsafe impl Sync for Pthread {}
+
+    impl Pthread {
+        fn lock(&self) -> u64 {
+            // SAFETY: it is initialised, lives for ever, and stays where it is.
+            assert_eq!(unsafe { libc::pthread_mutex_lock(self.0.get()) }, 0);
+            tid()
+        }
+
+        fn unlock(&self) {
+            // SAFETY: likewise, and this thread holds it.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(self.0.get()) }, 0);
+        }
+    }
+
+    fn tid() -> u64 {
+        rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs().into()
+    }
+
+    #[test]
+    fn who_holds_a_mutex_of_the_c_library_and_who_waits_for_it() {
+        static MUTEX: Pthread = Pthread(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+        let root = Root::open("/".as_ref()).unwrap();
+        let (pid, mut buffer) = (u64::from(std::process::id()), Buffer::default());
+        let mut of_this = || {
+            let word = MUTEX.0.get().addr() as u64;
+            mutexes_of(&root, pid, &mut buffer).into_iter().find(|mutex| mutex.word == word)
+        };
+        let holder = MUTEX.lock();
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            tell.send(tid()).unwrap();
+            MUTEX.lock();
+            MUTEX.unlock();
+        });
+        let waits = told.recv().unwrap();
+        let found = loop {
+            if let Some(found) = of_this() {
+                break found;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!((found.pid, found.owner, found.waiters), (pid, holder, vec![waits]));
+        MUTEX.unlock();
+        waiter.join().unwrap();
+        assert_eq!(of_this(), None);
+    }
+
+    #[test]
+    fn only_a_service_that_answers_less_than_waits_is_looked_at() {
+        let mut mutexes = Mutexes::new();
+        let mut strings = mitra_model::Strings::default();
+        let id = strings.intern("127.0.0.1:80");
+        let mut wanted = |requests: i64, open: i64| {
+            let mut frame = Frame::new();
+            let row = frame.table_mut(Entity::Service).push(Key::named(id));
+            set(row, mutexes.requests, requests);
+            set(row, mutexes.open, open);
+            set(row, mutexes.service_pid, 42);
+            mutexes.kept_waiting(&frame)
+        };
+        assert_eq!(wanted(100, 5), [], "nothing is known of before");
+        assert_eq!(wanted(150, 5), [], "fifty were answered");
+        assert_eq!(wanted(152, 5), [42]);
+        assert_eq!(wanted(152, 1), [], "one may wait for long");
+        assert_eq!(wanted(152, 2), [42]);
     }
 
     #[test]
