@@ -73,7 +73,7 @@ impl<'a> Queue<'a> {
     #[must_use]
     pub fn words(&self, view: &View<'_>) -> String {
         let Some((first, holder)) = self.chain.first() else { return String::new() };
-        let who = if mutex_of(first).is_some() { "thread" } else { "process" };
+        let who = if is_mutex(first) { "thread" } else { "process" };
         let many = match (self.high.peak > 1.0, who) {
             (true, "thread") => format!("up to {} threads", words::count(self.high.peak)),
             (true, _) => format!("up to {} processes", words::count(self.high.peak)),
@@ -102,6 +102,12 @@ impl<'a> Queue<'a> {
 /// The process of a mutex: `mutex:4242:7f10a0`.
 fn mutex_of(row: &str) -> Option<u32> {
     row.strip_prefix("mutex:")?.split_once(':')?.0.parse().ok()
+}
+
+/// Whether a row is of a mutex inside of a process.
+#[must_use]
+pub fn is_mutex(row: &str) -> bool {
+    mutex_of(row).is_some()
 }
 
 fn lock_in_words(view: &View<'_>, row: &str, until: i64) -> String {

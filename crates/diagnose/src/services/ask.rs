@@ -47,6 +47,7 @@ const ASKED: &[(&str, &str, &str)] = &[
         "where each thread stands, and the locks between them",
         "jcmd {pid} Thread.print -l; jcmd {pid} GC.heap_info",
     ),
+    ("node", "which functions keep its event loop", "node --cpu-prof; or kill -USR1 {pid}, and a debugger"),
     ("gunicorn", "where each worker stands", "py-spy dump --pid {pid}"),
     ("python3", "where each thread stands", "py-spy dump --pid {pid}"),
     ("ruby", "where each thread stands", "rbspy snapshot --pid {pid}"),

@@ -196,9 +196,13 @@ impl<'v, 'a> Servers<'v, 'a> {
     /// What they did per second of a span, summed; `None` where nothing is known of them.
     #[must_use]
     pub fn rate(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<f64> {
+        Some(self.total(set, metric, span)? / span.seconds().max(1e-9))
+    }
+
+    /// What they did inside a span, summed; `None` where nothing is known of them.
+    fn total(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<f64> {
         let known = self.processes.iter().any(|p| p.series(set, metric).next().is_some());
-        let total: f64 = self.processes.iter().map(|p| p.total(set, metric, span)).fold(0.0, |a, b| a + b);
-        known.then(|| total / span.seconds().max(1e-9))
+        known.then(|| self.processes.iter().map(|p| p.total(set, metric, span)).fold(0.0, |a, b| a + b))
     }
 
     /// What each request took of them, in a span and in the baseline, or where the machine had no quiet time in what is known
@@ -206,9 +210,8 @@ impl<'v, 'a> Servers<'v, 'a> {
     #[must_use]
     pub fn per_request(&self, view: &View<'_>, row: &str, metric: &str, span: Span) -> Option<(f64, f64)> {
         let of = |set: &SeriesSet, span: Span| {
-            let span = span.intersect(set.span()?)?;
-            let requests = set.get("service.requests", row)?.mean(span).filter(|rate| *rate > 0.0)?;
-            Some(self.rate(set, metric, span)? / requests)
+            let requests = set.get("service.requests", row)?.total(span).filter(|total| *total > 0.0)?;
+            Some(self.total(set, metric, span)? / requests)
         };
         let before = view.baseline.and_then(|baseline| of(view.base_set, baseline));
         let earlier = || of(view.around, Span { since: i64::MIN, until: span.since });
@@ -334,4 +337,50 @@ pub fn name(servers: &Servers<'_, '_>, row: &str) -> String {
     let (_, net) = network::device(row);
     let who = servers.comm.as_deref().unwrap_or("a service");
     format!("{who} ({}){}", Address::of(row).words(), net.place())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::tests::{series, text};
+
+    /// A server that answers ten times a second for a tenth of a CPU, and in the last four of eight seconds twice for four.
+    fn served() -> SeriesSet {
+        let mut set = SeriesSet::default();
+        series(&mut set, "service.requests", "127.0.0.1:80", [vec![10.0; 4], vec![2.0; 4]].concat());
+        series(&mut set, "service.pid", "127.0.0.1:80", vec![50.0; 8]);
+        text(&mut set, "service.comm", "127.0.0.1:80", "python3");
+        series(&mut set, "task.tgid", "50@1", vec![50.0; 8]);
+        text(&mut set, "task.comm", "50@1", "python3");
+        series(&mut set, "task.cpu_time", "50@1", [vec![0.1; 4], vec![0.4; 4]].concat());
+        series(&mut set, "dependency.requests", "python3>127.0.0.1:81", vec![1.0; 8]);
+        set
+    }
+
+    #[test]
+    fn what_a_request_costs_is_compared_with_before_where_there_was_no_quiet_time() {
+        let (set, none) = (served(), SeriesSet::default());
+        let view = View::new(&set, Span::ALL, &none, None);
+        let servers = Servers::of(&view, "127.0.0.1:80");
+        let late = Span { since: 4 * SECOND + 1, until: 9 * SECOND };
+        let (now, before) = servers.per_request(&view, "127.0.0.1:80", "task.cpu_time", late).unwrap();
+        assert!((now - 0.2).abs() < 1e-9 && (before - 0.01).abs() < 1e-9, "{now} {before}");
+        let all = Span::ALL;
+        assert!(
+            servers.per_request(&view, "127.0.0.1:80", "task.cpu_time", all).is_none(),
+            "nothing was before"
+        );
+    }
+
+    #[test]
+    fn what_young_processes_call_is_called_by_a_server_of_their_name_only_if_it_is_young() {
+        let set = served();
+        let none = SeriesSet::default();
+        let view = View::new(&set, Span::ALL, &none, None);
+        assert!(called_by(&set, &Servers::of(&view, "127.0.0.1:80")).is_empty());
+        let mut young = served();
+        series(&mut young, "task.tgid", "50@1", [vec![f64::NAN; 4], vec![50.0; 4]].concat());
+        let view = View::new(&young, Span::ALL, &none, None);
+        assert_eq!(called_by(&young, &Servers::of(&view, "127.0.0.1:80")), ["python3>127.0.0.1:81"]);
+    }
 }

@@ -48,14 +48,7 @@ pub const CONDITION: Condition = Condition {
         verify: "service.oncpu_max is below a tenth of a second: mitra dump --metric service.oncpu_max",
         risk: "",
     }],
-    next: &[
-        measure("what the thread runs meanwhile", "mitra capture oncpu --pid {pid}"),
-        measure("of Redis: the commands that took long", "redis-cli SLOWLOG GET 10"),
-        measure(
-            "of Node.js: a profile of the event loop",
-            "node --cpu-prof, or kill -USR1 {pid} and a debugger",
-        ),
-    ],
+    next_of: next,
     source: include_str!("event_loop_blocked.rs"),
     ..Condition::ROOT
 };
@@ -73,6 +66,9 @@ const ONE_THREAD: f64 = 0.8;
 const ONE_PROCESS: f64 = 0.9;
 /// Times what a request takes in the mean: where all take as long, one takes twice that at the most by chance.
 const FEW: f64 = 3.0;
+
+/// From there on what queues waits for ten times as long as an answer takes.
+const AT_LIMIT: f64 = 0.9;
 
 /// A service that was kept from answering.
 struct Kept<'a> {
@@ -176,7 +172,8 @@ fn finding(view: &View<'_>, kept: &Kept<'_>) -> Finding {
         words::seconds(kept.others * kept.high.run.seconds())
     );
     finding.client_wait_s = Some(kept.beyond_s);
-    finding.remarks.push(format!("it took {} of a CPU: it is not at its limit", words::percent(kept.used)));
+    let limit = if kept.used < AT_LIMIT { "it is not at its limit" } else { "it is at its limit too" };
+    finding.remarks.push(format!("it took {} of a CPU: {limit}", words::percent(kept.used)));
     finding.prove(
         view,
         &[ONCPU, "service.latency_p99", "service.latency_max", "service.requests", "service.wait_time"],
@@ -185,6 +182,13 @@ fn finding(view: &View<'_>, kept: &Kept<'_>) -> Finding {
     );
     finding.confidence = 0.9;
     finding
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.pid();
+    let own = services::ask(finding.culprit.process.as_deref(), &pid);
+    let runs = to_measure("what the thread runs meanwhile", format!("mitra capture oncpu --pid {pid}"));
+    own.into_iter().chain([runs]).collect()
 }
 
 /// Of each service: one where a thread ran for long and somebody waited.

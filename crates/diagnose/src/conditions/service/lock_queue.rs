@@ -55,7 +55,6 @@ struct Queue {
     high: High,
     holder: Option<u32>,
     process: Option<String>,
-    path: Option<String>,
     statement: String,
     evidence: Vec<(&'static str, String)>,
     remarks: Vec<String>,
@@ -75,7 +74,6 @@ fn observe(view: &View<'_>) -> Observation {
     let mut finding = view.finding(&queue.high.run);
     finding.culprit.process = queue.process;
     finding.culprit.pid = queue.holder;
-    finding.culprit.path = queue.path;
     finding.statement = queue.statement;
     for (metric, row) in &queue.evidence {
         finding.prove(view, &[metric], row, queue.high.run.span());
@@ -93,7 +91,6 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
     let (process, holder) = queue.culprit(view);
     Some(Queue {
         process,
-        path: None,
         statement: queue.words(view),
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
         remarks: queue.victims(view).into_iter().collect(),
@@ -199,7 +196,6 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     Some(Queue {
         holder,
         process: Some(SERVER.to_owned()),
-        path: None,
         statement,
         evidence,
         remarks: vec![
@@ -214,8 +210,13 @@ fn is_database(finding: &Finding) -> bool {
     finding.culprit.process.as_deref() == Some(SERVER) && finding.statement.contains("PostgreSQL")
 }
 
+/// Whether it is a mutex inside of a process.
+fn is_mutex(finding: &Finding) -> bool {
+    finding.evidence.iter().any(|evidence| locks::is_mutex(&evidence.entity))
+}
+
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    let pid = finding.pid();
     if is_database(finding) {
         return vec![
             Remedy {
@@ -234,6 +235,15 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             },
         ];
     }
+    if is_mutex(finding) {
+        return vec![Remedy {
+            action: "see where the thread that holds the mutex stands, and shorten what is done under it"
+                .to_owned(),
+            command: format!("gdb -p {pid} -batch -ex 'thread apply all bt'"),
+            verify: "its service answers as before".to_owned(),
+            risk: "gdb stops the process while it reads the stacks".to_owned(),
+        }];
+    }
     vec![Remedy {
         action: "let the holder release the lock: see what it waits for, and end it if it does nothing"
             .to_owned(),
@@ -250,6 +260,13 @@ fn next(finding: &Finding) -> Vec<Next> {
             "psql -c \"SELECT pid, pg_blocking_pids(pid), state, xact_start, left(query, 60) FROM pg_stat_activity \
              WHERE state <> 'idle' ORDER BY xact_start\""
                 .to_owned(),
+        )];
+    }
+    if is_mutex(finding) {
+        let pid = finding.pid();
+        return vec![to_measure(
+            "who waits for it, and for how long",
+            format!("mitra capture locks --pid {pid}"),
         )];
     }
     vec![to_measure(
@@ -292,6 +309,17 @@ mod tests {
             are_queued(&set, Span::ALL).iter().map(Signal::total).collect::<Vec<_>>(),
             [6.0, 0.0, 0.0]
         );
+    }
+
+    #[test]
+    fn a_mutex_is_asked_of_the_threads_and_not_of_the_files() {
+        let mut set = SeriesSet::default();
+        queue(&mut set, "mutex:9:7f10", 10.0, "11,12");
+        let finding = observed(&set);
+        assert_eq!(finding.culprit.pid, Some(9));
+        assert!(finding.statement.contains("which thread 10 holds"), "{}", finding.statement);
+        assert_eq!(remedies(&finding)[0].command, "gdb -p 9 -batch -ex 'thread apply all bt'");
+        assert_eq!(next(&finding)[0].command, "mitra capture locks --pid 9");
     }
 
     #[test]
