@@ -421,24 +421,34 @@ static __always_inline void note_process(struct service_slot *slot)
 }
 
 /*
- * How long the thread that answers has run since it slept or was preempted last, or since its last
- * answer. The scheduler adds up at its ticks, and when the thread leaves the CPU.
+ * How long the thread that answers has run without a pause: since it came to the CPU last, or, whoever took
+ * the CPU away meanwhile, in the mean of each of its turns between two sleeps since its last answer. The
+ * scheduler adds up at its ticks, and when the thread leaves the CPU.
  */
 static __always_inline void note_oncpu(struct service_slot *slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 ran = task->se.sum_exec_runtime, from = task->se.prev_sum_exec_runtime;
+	__u64 ran = task->se.sum_exec_runtime, slept = task->nvcsw;
+	__u64 stretch = ran - task->se.prev_sum_exec_runtime;
 	__u32 tid = bpf_get_current_pid_tgid();
 
 	if (slot->tid == tid) {
-		if (slot->oncpu_from > from)
-			from = slot->oncpu_from;
+		__u64 since = ran - slot->oncpu_from, sleeps = slept - slot->sleeps_from;
+
+		/* An answer is mostly the last thing before a sleep. */
+		__u64 each = sleeps > 1 ? since / sleeps : since;
+
+		if (stretch > since)
+			stretch = since;
+		if (stretch < each)
+			stretch = each;
 	} else {
 		slot->tid = tid;
 	}
 	slot->oncpu_from = ran;
-	if (ran > from && ran - from > slot->oncpu_worst)
-		slot->oncpu_worst = ran - from;
+	slot->sleeps_from = slept;
+	if (stretch > slot->oncpu_worst && (__s64)stretch > 0)
+		slot->oncpu_worst = stretch;
 }
 
 /* sk, ret, flags; in the process that sends. */

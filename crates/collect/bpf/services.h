@@ -42,6 +42,7 @@ struct service_slot {
 	__u64 worst; /* since user space wrote a zero here */
 	__u64 oncpu_worst; /* likewise: CPU time of a thread without a pause, from one answer to the next */
 	__u64 oncpu_from;  /* CPU time of the thread that answered last, when it did */
+	__u64 sleeps_from; /* likewise: how often it had slept */
 	/* Of the last pass over all connections. */
 	__u64 open;	   /* requests without an answer */
 	__u64 open_wait;   /* how long those have waited, added up */
@@ -57,6 +58,6 @@ struct service_slot {
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1136, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1144, "twin: src/bpf/services.rs");
 
 #endif

@@ -10,6 +10,7 @@ use crate::changes::History;
 use crate::condition::{Finding, Observation};
 use crate::process::{self, Process};
 use crate::quote;
+use crate::services::Service;
 use crate::signal::{Run, Signal};
 use crate::stats;
 
@@ -32,6 +33,7 @@ pub struct View<'a> {
     /// What was changed on the machine, as far as it is known.
     pub history: History<'a>,
     processes: OnceCell<Vec<Process<'a>>>,
+    services: OnceCell<Vec<Service<'a>>>,
 }
 
 /// A signal that is high, with what it was before.
@@ -64,6 +66,7 @@ impl<'a> View<'a> {
             is_case: false,
             history: History::default(),
             processes: OnceCell::new(),
+            services: OnceCell::new(),
         }
     }
 
@@ -79,6 +82,7 @@ impl<'a> View<'a> {
             is_case: true,
             history: History::default(),
             processes: OnceCell::new(),
+            services: OnceCell::new(),
         }
     }
 
@@ -218,6 +222,25 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn processes(&self) -> &[Process<'a>] {
         self.processes.get_or_init(|| process::collect(self.set))
+    }
+
+    /// The process that had an id last.
+    #[must_use]
+    pub fn process(&self, pid: u32) -> Option<&Process<'a>> {
+        let all = self.processes();
+        all.get(all.partition_point(|p| p.pid <= pid).checked_sub(1)?).filter(|p| p.pid == pid)
+    }
+
+    /// The services of the window.
+    #[must_use]
+    pub fn services(&self) -> &[Service<'a>] {
+        self.services.get_or_init(|| Service::all(self))
+    }
+
+    /// The one that has an address.
+    #[must_use]
+    pub fn service(&self, row: &str) -> Option<&Service<'a>> {
+        self.services().iter().find(|service| service.rows.contains(&row))
     }
 
     /// A number that proves something: the mean of a metric in the baseline and in a span, with the lines that say so.

@@ -90,6 +90,7 @@ pub struct ServiceCounts {
     worst_ns: u64,
     oncpu_worst_ns: u64,
     oncpu_from_ns: u64,
+    sleeps_from: u64,
     /// Requests without an answer, as of the last [`Services::pass`].
     pub open: u64,
     /// How long those have waited, added up.
@@ -112,7 +113,7 @@ pub struct ServiceCounts {
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1136, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1144, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.

@@ -151,7 +151,7 @@ pub fn callers(view: &View<'_>, rows: impl IntoIterator<Item = impl AsRef<str>>)
             continue;
         };
         // The thread that called may have a name of its own.
-        let leader = view.processes().iter().rev().find(|p| p.pid == pid).map(|p| p.comm);
+        let leader = view.process(pid).map(|p| p.comm);
         let comm = leader.or_else(|| view.set.text("dependency.comm", row)?.last()).unwrap_or("a process");
         by_name.entry(comm.to_owned()).or_default().0.push(pid);
     }

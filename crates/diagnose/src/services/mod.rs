@@ -7,12 +7,14 @@
 mod address;
 mod ask;
 mod callers;
+mod service;
 mod traffic;
 
 pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{Walk, called_by, callers, local_service, rows_by_address, walk};
-pub use traffic::{NEED_S, Slow, Traffic, Usual, best_tenth};
+pub use service::Service;
+pub use traffic::{LATE_S, NEED_S, Slow, Traffic, Usual, best_tenth};
 
 use mitra_model::limits::text_of;
 use mitra_model::time::SECOND;
@@ -117,18 +119,18 @@ impl Side {
             self.response_time
         };
         // Of several rows none need have a whole client that waits.
-        reaches(self.p50, traffic::LATE_S) || reaches(waits, traffic::CROWD / rows.len().max(1) as f64)
+        let several = rows.len().max(1) as f64;
+        reaches(self.p50, LATE_S / traffic::OF_A_PAGE) || reaches(waits, traffic::TOGETHER / several)
     }
 }
 
-/// What was usual of a service: in the baseline, or where hardly anything was asked then, in all that is known before the
-/// view, or before it got late. What it did for a tenth of a longer time before is usual too.
+/// What was usual at one address of a service.
 #[must_use]
 pub fn usual<'a>(view: &View<'a>, row: &'a str) -> Option<Usual> {
     usual_of(view, &SERVICE, |_| vec![row])
 }
 
-/// The same of all that call an address. Other processes may have called it before.
+/// What was usual of all that call an address. Other processes may have called it before.
 #[must_use]
 pub fn usual_of_address(view: &View<'_>, address: &Address<'_>) -> Option<Usual> {
     usual_of(view, &DEPENDENCY, |set| {
@@ -139,6 +141,8 @@ pub fn usual_of_address(view: &View<'_>, address: &Address<'_>) -> Option<Usual>
     })
 }
 
+/// What was usual: in the baseline, or where hardly anything was asked then, in all that is known before the view, or before it
+/// got late. What was so for a tenth of a longer time before is usual too.
 fn usual_of<'a>(view: &View<'a>, side: &Side, rows: impl Fn(&'a SeriesSet) -> Vec<&'a str>) -> Option<Usual> {
     let (set, around): (&'a SeriesSet, &'a SeriesSet) = (view.base_set, view.around);
     let of_baseline = view.baseline.and_then(|span| Traffic::of(set, side, &rows(set), span));
@@ -208,9 +212,16 @@ impl<'v, 'a> Servers<'v, 'a> {
     /// What each request took of them, in a span and in the baseline, or where the machine had no quiet time in what is known
     /// of before the span.
     #[must_use]
-    pub fn per_request(&self, view: &View<'_>, row: &str, metric: &str, span: Span) -> Option<(f64, f64)> {
+    pub fn per_request(
+        &self,
+        view: &View<'_>,
+        rows: &[&str],
+        metric: &str,
+        span: Span,
+    ) -> Option<(f64, f64)> {
         let of = |set: &SeriesSet, span: Span| {
-            let requests = set.get("service.requests", row)?.total(span).filter(|total| *total > 0.0)?;
+            let requests = rows.iter().filter_map(|row| set.get("service.requests", row)?.total(span));
+            let requests = requests.reduce(|a, b| a + b).filter(|total| *total > 0.0)?;
             Some(self.total(set, metric, span)? / requests)
         };
         let before = view.baseline.and_then(|baseline| of(view.base_set, baseline));
@@ -302,14 +313,6 @@ pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str
     despite
 }
 
-/// Seconds that the clients of a service waited in a span beyond the usual.
-#[must_use]
-pub fn beyond_s<'a>(view: &View<'a>, row: &'a str, span: Span) -> Option<f64> {
-    let traffic = Traffic::of(view.set, &SERVICE, &[row], span)?;
-    let usual = usual(view, row)?;
-    Some(traffic.beyond_all(&usual).iter().zip(&traffic.dt).map(|(beyond, dt)| beyond * dt).sum())
-}
-
 /// The limit of connections that a program says to have reached in nearly half of the samples of a span or more: then not what
 /// is asked makes it slow, but that.
 #[must_use]
@@ -363,11 +366,11 @@ mod tests {
         let view = View::new(&set, Span::ALL, &none, None);
         let servers = Servers::of(&view, "127.0.0.1:80");
         let late = Span { since: 4 * SECOND + 1, until: 9 * SECOND };
-        let (now, before) = servers.per_request(&view, "127.0.0.1:80", "task.cpu_time", late).unwrap();
+        let (now, before) = servers.per_request(&view, &["127.0.0.1:80"], "task.cpu_time", late).unwrap();
         assert!((now - 0.2).abs() < 1e-9 && (before - 0.01).abs() < 1e-9, "{now} {before}");
         let all = Span::ALL;
         assert!(
-            servers.per_request(&view, "127.0.0.1:80", "task.cpu_time", all).is_none(),
+            servers.per_request(&view, &["127.0.0.1:80"], "task.cpu_time", all).is_none(),
             "nothing was before"
         );
     }

@@ -1,6 +1,8 @@
 //! The requests of one service, or of all processes that call one address: how they are usually answered, and when they are
 //! late.
 
+use std::ops::Range;
+
 use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
 
@@ -18,7 +20,7 @@ const LEAST: f64 = 5.0;
 /// What clients waited beyond the usual, in all: with less nobody lost anything.
 const COST_S: f64 = 1.0;
 /// A tenth of a second is felt, and whatever people ask for takes several requests, one after the other.
-pub(super) const LATE_S: f64 = 0.03;
+pub const LATE_S: f64 = 0.03;
 /// That one answer in ten is late is felt where it is the whole of that tenth.
 const TAIL_S: f64 = 0.1;
 /// A delay of a second interrupts whoever waits for it, once is enough; a shorter one has to last to be noticed.
@@ -29,7 +31,7 @@ const GROWTH: f64 = 3.0;
 /// As everywhere: see [`crate::view::View::threshold`].
 const SIGMAS: f64 = 6.0;
 /// More clients than one wait beyond the usual: a single one that asks for something long, again and again, is a job.
-pub(super) const CROWD: f64 = 1.2;
+const CROWD: f64 = 1.2;
 /// A server that stands still answers nothing; one of which a part stands still answers less than half.
 const STALLED: f64 = 0.5;
 /// And two clients at least wait for it meanwhile; three, where others are answered.
@@ -45,6 +47,13 @@ const AS_MANY: f64 = 1.5;
 /// By so much fewer requests than usual are answered where clients are kept from asking: rates stray by less.
 const KEPT: f64 = 0.8;
 
+/// Programs whose answers come late at once: that both have begun to ask for something long is no chance.
+const SEVERAL: f64 = 2.0;
+/// A fifth of a client's time that is waited for others is felt.
+pub(super) const TOGETHER: f64 = 0.2;
+/// Answers that a page takes, one after the other, of a store that answers within a millisecond.
+pub(super) const OF_A_PAGE: f64 = 30.0;
+
 /// Of less than ten minutes a tenth is one trouble.
 const LONG_S: f64 = 600.0;
 
@@ -59,6 +68,8 @@ pub struct Traffic {
     pub requests: Vec<f64>,
     /// Who waits: in the mean of the sample.
     pub waiting: Vec<f64>,
+    /// Programs that are kept waiting by what others ask, where that was looked at.
+    pub(super) kept: Vec<f64>,
     p50: Vec<f64>,
     p90: Vec<f64>,
     p99: Vec<f64>,
@@ -165,7 +176,7 @@ impl Traffic {
         let p90 = quantile(set, side, side.p90, rows, &requests);
         let p99 = quantile(set, side, side.p99, rows, &requests);
         let Signal { t, dt, v } = requests;
-        Some(Traffic { t, dt, requests: v, waiting, p50, p90, p99 })
+        Some(Traffic { t, dt, requests: v, waiting, kept: Vec::new(), p50, p90, p99 })
     }
 
     /// What is usual, by samples that are taken for it.
@@ -256,6 +267,76 @@ impl Traffic {
         (0..self.t.len()).map(|i| self.beyond(i, usual)).collect()
     }
 
+    /// Whether a few answers of a sample come so late that it is felt.
+    pub(super) fn is_tail_late(&self, i: usize, usual: &Usual) -> bool {
+        self.p99[i] >= usual.late_p99.max(usual.p99 + TAIL_S)
+    }
+
+    /// Whether they do, and others may wait for that.
+    fn keeps_others(&self, i: usize, usual: &Usual) -> bool {
+        self.is_tail_late(i, usual) && self.beyond(i, usual) >= TOGETHER
+    }
+
+    /// Whether that is so in any sample.
+    pub(super) fn may_keep_others(&self, usual: &Usual) -> bool {
+        (0..self.t.len()).any(|i| self.keeps_others(i, usual))
+    }
+
+    /// Half of the answers take ten times as long as usual and a page of them is late, of as many requests as ever.
+    fn is_dearer(&self, i: usize, usual: &Usual) -> bool {
+        let late = (TENFOLD * usual.p50).max(usual.p50 + LATE_S / OF_A_PAGE);
+        let as_many = STALLED * usual.rate..AS_MANY * usual.rate;
+        self.p50[i] >= late && as_many.contains(&self.requests[i])
+    }
+
+    /// One in the samples in which that is so.
+    #[must_use]
+    pub fn is_dearer_at(&self, usual: &Usual) -> Signal {
+        self.signal(|i| self.is_dearer(i, usual))
+    }
+
+    /// The stretch in which each answer took so much longer, however few waited for it at a time.
+    #[must_use]
+    pub fn dearer(&self, usual: &Usual) -> Option<Slow> {
+        let run = self.is_dearer_at(usual).run(1.0, LASTED_S)?;
+        let span = self.samples(&run);
+        let samples: Vec<usize> = span.clone().filter(|i| self.is_dearer(*i, usual)).collect();
+        let (during_s, usual_s) = (self.weighted(&self.p50, &samples), usual.p50);
+        Some(self.slow_in(run, span, usual, (Late::Half, during_s, usual_s)))
+    }
+
+    /// One in the samples in which a closer look may find requests late.
+    #[must_use]
+    pub fn may_be_late(&self, usual: &Usual) -> Signal {
+        let late = self.late(usual);
+        self.signal(|i| late[i] != Late::Not || self.keeps_others(i, usual))
+    }
+
+    /// One in the samples in which something is so.
+    fn signal(&self, is_so: impl Fn(usize) -> bool) -> Signal {
+        let v = (0..self.t.len()).map(|i| step(is_so(i))).collect();
+        Signal { t: self.t.clone(), dt: self.dt.clone(), v }
+    }
+
+    /// The samples of a stretch.
+    fn samples(&self, run: &Run) -> Range<usize> {
+        self.t.partition_point(|t| *t <= run.onset)..self.t.partition_point(|t| *t <= run.end)
+    }
+
+    fn slow_in(&self, run: Run, span: Range<usize>, usual: &Usual, how: (Late, f64, f64)) -> Slow {
+        let sum = |of: &dyn Fn(usize) -> f64| span.clone().map(|i| of(i) * self.dt[i]).sum::<f64>();
+        let seconds = sum(&|_| 1.0).max(1e-9);
+        Slow {
+            run,
+            late: how.0,
+            during_s: how.1,
+            usual_s: how.2,
+            rate: sum(&|i| self.requests[i]) / seconds,
+            waiting: sum(&|i| self.waiting[i]) / seconds,
+            beyond_s: sum(&|i| self.beyond(i, usual)),
+        }
+    }
+
     /// How requests are late in each sample.
     #[must_use]
     pub fn late(&self, usual: &Usual) -> Vec<Late> {
@@ -275,7 +356,10 @@ impl Traffic {
                 Late::Stalled
             } else if self.p90[i] >= usual.late_p90 && beyond >= CROWD {
                 Late::Tail
-            } else if self.p99[i] >= usual.late_p99 && beyond >= CROWD && self.requests[i] < KEPT * usual.rate
+            } else if (self.p99[i] >= usual.late_p99
+                && beyond >= CROWD
+                && self.requests[i] < KEPT * usual.rate)
+                || (self.keeps_others(i, usual) && self.kept.get(i).is_some_and(|kept| *kept >= SEVERAL))
             {
                 Late::Few
             } else {
@@ -288,8 +372,8 @@ impl Traffic {
     /// One in the samples in which requests are late.
     #[must_use]
     pub fn is_late(&self, usual: &Usual) -> Signal {
-        let v = self.late(usual).into_iter().map(|late| step(late != Late::Not)).collect();
-        Signal { t: self.t.clone(), dt: self.dt.clone(), v }
+        let late = self.late(usual);
+        self.signal(|i| late[i] != Late::Not)
     }
 
     /// The stretch in which requests were late; an error is the reason why they were not.
@@ -298,10 +382,7 @@ impl Traffic {
         let Some(mut run) = self.is_late(usual).run(1.0, NEED_S) else {
             return Err(self.at_most(usual));
         };
-        let first = self.t.partition_point(|t| *t <= run.onset);
-        let last = self.t.partition_point(|t| *t <= run.end);
-        let span = first..last;
-        let seconds: f64 = self.dt[span.clone()].iter().sum();
+        let span = self.samples(&run);
         let beyond_s: f64 = span.clone().map(|i| self.beyond(i, usual) * self.dt[i]).sum();
         let of = |kind: Late| span.clone().filter(|i| late[*i] == kind).collect::<Vec<usize>>();
         let (half, tail, stalled, few) = (of(Late::Half), of(Late::Tail), of(Late::Stalled), of(Late::Few));
@@ -330,16 +411,8 @@ impl Traffic {
                 words::seconds(run.high_s)
             ));
         }
-        self.begin_with_requests(&mut run, first, usual);
-        Ok(Slow {
-            run,
-            late: kind,
-            during_s,
-            usual_s,
-            rate: answers(&span.clone().collect::<Vec<_>>()) / seconds.max(1e-9),
-            waiting: span.map(|i| self.waiting[i] * self.dt[i]).sum::<f64>() / seconds.max(1e-9),
-            beyond_s,
-        })
+        self.begin_with_requests(&mut run, span.start, usual);
+        Ok(self.slow_in(run, span, usual, (kind, during_s, usual_s)))
     }
 
     /// A late answer is to a request of before: while less than usual was answered it waited already.

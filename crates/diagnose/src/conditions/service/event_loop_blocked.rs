@@ -8,7 +8,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, SERVICE, Servers, Traffic};
+use crate::services::{self, Address, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "event-loop-blocked",
@@ -54,12 +54,12 @@ pub const CONDITION: Condition = Condition {
 };
 
 const ONCPU: &str = "service.oncpu_max";
-/// A tenth of a second is felt.
-const KEPT_S: f64 = 0.1;
+/// As of a late answer: whoever asks several times, one after the other, feels a tenth of a second.
+const KEPT_S: f64 = services::LATE_S;
 /// Seconds of samples with such a stretch: less is a hiccup.
 const NEED_S: f64 = 3.0;
-/// A tenth of a client waits who did not ask for it.
-const OTHERS: f64 = 0.1;
+/// A twentieth of a client waits who did not ask for it: a second of each twenty is lost.
+const OTHERS: f64 = 0.05;
 /// The share of the process's CPU time that its thread takes which answers; the rest are compilers, collectors, I/O threads.
 const ONE_THREAD: f64 = 0.8;
 /// The share of the samples in which one process answered last.
@@ -86,7 +86,7 @@ fn observe(view: &View<'_>) -> Observation {
             &[ONCPU],
         );
     }
-    let mut because = "no thread that answered ran for a tenth of a second at a stretch".to_owned();
+    let mut because = format!("no thread that answered ran for {} at a stretch", words::seconds(KEPT_S));
     let mut best: Option<Kept<'_>> = None;
     for (row, _) in view.each(ONCPU) {
         let Some(high) = view.high(ONCPU, row, KEPT_S, NEED_S) else { continue };
@@ -107,25 +107,27 @@ fn kept<'a>(view: &View<'a>, row: &'a str, high: High) -> Result<Kept<'a>, Strin
     let span = high.run.span();
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
-    let (Some(traffic), Some(usual)) =
-        (Traffic::of(view.set, &SERVICE, &[row], view.window), services::usual(view, row))
-    else {
+    let service = view.service(row);
+    let Some((service, usual)) = service.and_then(|service| Some((service, service.usual?))) else {
         return Err(format!("{name} was hardly asked before"));
     };
+    let traffic = &service.traffic;
     let (used, before) = one_thread(view, row, &servers, span)
         .ok_or_else(|| format!("several threads or processes answer as {name}"))?;
     let beyond = Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v: traffic.beyond_all(&usual) };
     let beyond = beyond.within(span).mean().unwrap_or(0.0);
     // Who asks for what takes long waits for it as well.
     let others = beyond - (used - before).max(0.0);
-    if others < OTHERS {
+    let waits = Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v: traffic.waiting.clone() };
+    // As many clients as usual, or hardly more than there sometimes are, wait as ever.
+    let is_usual = waits.within(span).mean().is_none_or(|waiting| waiting < usual.crowd(OTHERS));
+    if others < OTHERS || is_usual {
         return Err(format!(
             "while a thread of {name} ran for {}, nobody else waited for it",
             words::seconds(high.peak)
         ));
     }
-    let each_s =
-        view.set.get("service.requests", row).and_then(|s| s.mean(span)).map(|rate| used / rate.max(1e-9));
+    let each_s = service.mean(view.set, "service.requests", span).map(|rate| used / rate.max(1e-9));
     if each_s.is_some_and(|each_s| high.peak < FEW * each_s) {
         return Err(format!(
             "each request to {name} takes {} of CPU in the mean, and not a few of them",

@@ -150,7 +150,7 @@ fn does(view: &View<'_>, pid: u32, run: &Run) -> Daemon {
         return Daemon::Unknown;
     }
     // Of a task that never ran nothing is loaded: it slept.
-    let Some(process) = view.processes().iter().rev().find(|p| p.pid == pid) else { return Daemon::Sleeps };
+    let Some(process) = view.process(pid) else { return Daemon::Sleeps };
     if process.rows.iter().any(|row| hangs::woke(view, row, run)) {
         return Daemon::Runs;
     }
@@ -181,7 +181,7 @@ fn finding(view: &View<'_>, hung: &Hung<'_>) -> Finding {
     let text = |metric: &str| view.set.text(metric, hung.row).and_then(|t| t.last()).map(str::to_owned);
     finding.culprit.path = text("fuse.mount");
     let name = text("fuse.comm");
-    match hung.pid.and_then(|pid| view.processes().iter().rev().find(|p| p.pid == pid)) {
+    match hung.pid.and_then(|pid| view.process(pid)) {
         Some(process) => finding.blame(process),
         None => (finding.culprit.process, finding.culprit.pid) = (name, hung.pid),
     }

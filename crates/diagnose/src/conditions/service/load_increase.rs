@@ -8,7 +8,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, SERVICE, Servers, Slow, Traffic, Usual};
+use crate::services::{self, Address, Servers, Service, Slow, Usual};
 
 pub const CONDITION: Condition = Condition {
     id: "load-increase",
@@ -64,8 +64,8 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut because = "no service answered late that was asked more than before".to_owned();
     let mut best: Option<Loaded<'_>> = None;
-    for (row, _) in view.each("service.requests") {
-        match loaded(view, row) {
+    for service in view.services() {
+        match loaded(view, service) {
             Ok(Some(one)) if best.as_ref().is_none_or(|b| one.slow.beyond_s > b.slow.beyond_s) => {
                 best = Some(one)
             }
@@ -80,14 +80,13 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// Whether a service is slow because it is asked more; an error is the reason why not.
-fn loaded<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Loaded<'a>>, String> {
-    let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else { return Ok(None) };
-    let Some(usual) = services::usual(view, row) else { return Ok(None) };
-    let Ok(slow) = traffic.slow(&usual) else { return Ok(None) };
+fn loaded<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Loaded<'a>>, String> {
+    let row = service.row;
+    let Some((Ok(slow), usual)) = service.slow().zip(service.usual) else { return Ok(None) };
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
-    let offered = offered(view, row, &traffic);
-    let threshold = view.threshold(MORE * usual.rate, &view.base_values("service.requests", row));
+    let offered = offered(view, service);
+    let threshold = view.threshold(MORE * usual.rate, &service.base_rates(view));
     let Some(high) = view.high_signal(&offered, threshold, NEED_S, Some(usual.rate)) else {
         let inside = offered.within(slow.run.span()).mean().unwrap_or(0.0);
         return Err(format!(
@@ -102,7 +101,7 @@ fn loaded<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Loaded<'a>>, Strin
     if let Some(limit) = services::limit_reached(view, &servers, slow.run.span()) {
         return Err(format!("{name} has reached {limit}, a limit of its own, before the load could"));
     }
-    let cost = servers.per_request(view, row, "task.cpu_time", slow.run.span());
+    let cost = servers.per_request(view, &service.rows, "task.cpu_time", slow.run.span());
     if let Some((now, before)) = cost.filter(|(now, before)| *now > SAME_COST * before && *now >= COST_S) {
         return Err(format!(
             "each request to {name} cost {} of CPU ({} before)",
@@ -114,15 +113,11 @@ fn loaded<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Loaded<'a>>, Strin
 }
 
 /// What was asked, whether or not it was answered, per second.
-fn offered(view: &View<'_>, row: &str, traffic: &Traffic) -> Signal {
-    let mut offered = Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v: traffic.requests.clone() };
-    for metric in ["service.unanswered", "service.abandoned"] {
-        let Some(ended) = view.of(metric, row) else { continue };
-        for (t, value) in offered.t.iter().zip(&mut offered.v) {
-            *value += ended.t.binary_search(t).map_or(0.0, |i| ended.v[i]);
-        }
-    }
-    offered
+fn offered(view: &View<'_>, service: &Service<'_>) -> Signal {
+    let rows = || service.rows.iter();
+    let metrics = ["service.requests", "service.unanswered", "service.abandoned"];
+    let all = metrics.iter().flat_map(|metric| rows().filter_map(|row| view.set.get(metric, row)));
+    Signal::sum(all, view.window).unwrap_or_default()
 }
 
 fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {

@@ -9,7 +9,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, SERVICE, Servers, Slow, Traffic};
+use crate::services::{self, Address, SERVICE, Servers, Service, Slow, Traffic};
 
 pub const CONDITION: Condition = Condition {
     id: "query-regression",
@@ -26,6 +26,12 @@ pub const CONDITION: Condition = Condition {
         "task.state",
     ],
     needs_of: &[services::NEEDS],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: services::SERVICE_SCAN,
+        find: are_dearer,
+        need_s: services::NEED_S,
+        can_be_steady: false,
+    })],
     observe,
     causes: &[
         explains("timeout-cascade", "what takes so long is given up"),
@@ -75,8 +81,8 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut because = "no service answered late whose requests cost more than before".to_owned();
     let mut best: Option<Grown<'_>> = None;
-    for (row, _) in view.each("service.requests") {
-        match grown(view, row) {
+    for service in view.services() {
+        match grown(view, service) {
             Ok(Some(one)) if best.as_ref().is_none_or(|b| one.slow.beyond_s > b.slow.beyond_s) => {
                 best = Some(one)
             }
@@ -91,19 +97,20 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// Whether the requests of a service cost more; an error is the reason why not.
-fn grown<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Grown<'a>>, String> {
-    let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else { return Ok(None) };
-    let Some(usual) = services::usual(view, row) else { return Ok(None) };
-    let Ok(slow) = traffic.slow(&usual) else { return Ok(None) };
+fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>, String> {
+    let (row, rows) = (service.row, &service.rows);
+    let Some(usual) = service.usual else { return Ok(None) };
+    let slow = service.slow().and_then(Result::ok).or_else(|| service.traffic.dearer(&usual));
+    let Some(slow) = slow else { return Ok(None) };
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
     let span = slow.run.span();
-    let Some(cpu) = servers.per_request(view, row, CPU, span) else {
+    let Some(cpu) = servers.per_request(view, rows, CPU, span) else {
         return Err(format!("what a request to {name} costs is not known"));
     };
     let is_more =
         |(now, before): (f64, f64), least: f64| now >= MORE * before && (now - before) * slow.rate >= least;
-    let read = servers.per_request(view, row, READ, span);
+    let read = servers.per_request(view, rows, READ, span);
     let is_cpu = is_more(cpu, CPU_MORE);
     let is_read = read.is_some_and(|read| is_more(read, READ_MORE));
     if !is_cpu && !is_read {
@@ -129,6 +136,15 @@ fn grown<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Grown<'a>>, String>
         _ => (CPU, cpu),
     };
     Ok(Some(Grown { row, slow, usual_rate: usual.rate, metric, cost }))
+}
+
+/// Of each service: one where half of its answers take ten times as long.
+fn are_dearer(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let dearer = |(row, _): (&str, &Series)| {
+        let traffic = Traffic::of(set, &SERVICE, &[row], window)?;
+        Some(traffic.is_dearer_at(&traffic.at_best()?))
+    };
+    set.each("service.requests").filter_map(dearer).collect()
 }
 
 fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {

@@ -167,7 +167,7 @@ fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
         End::Abandoned => format!("clients of {name} gave up {of} before the answer came"),
         End::Reset => format!("the connections of {of} to {name} were reset without an answer"),
     };
-    finding.client_wait_s = services::beyond_s(view, row, span);
+    finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     finding.statement = format!("{what} ({} before)", words::percent(failing.before));
     finding.prove_nonzero(view, METRICS, row, span);
     let walk = services::walk(view, row, span, 1.0);

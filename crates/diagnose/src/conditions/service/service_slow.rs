@@ -74,11 +74,11 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut because = "no service was asked often enough to say what is usual".to_owned();
     let (mut found, mut busiest): (Vec<Found<'_>>, f64) = (Vec::new(), 0.0);
-    for (row, _) in view.each("service.requests") {
-        let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else { continue };
-        let Some(usual) = services::usual(view, row) else { continue };
+    for service in view.services() {
+        let Some((slow, usual)) = service.slow().zip(service.usual) else { continue };
+        let row = service.row;
         let name = || services::name(&Servers::of(view, row), row);
-        match traffic.slow(&usual) {
+        match slow {
             Ok(slow) if Servers::of(view, row).are_restarted(view, row, slow.run.onset, WARM_UP_S) => {
                 because = format!("{} had just been started again", name());
             }
@@ -212,7 +212,7 @@ fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
             return None;
         }
         let traffic = Traffic::of(set, &SERVICE, &[row], window)?;
-        Some(traffic.is_late(&traffic.at_best()?))
+        Some(traffic.may_be_late(&traffic.at_best()?))
     };
     rows.filter_map(late).collect()
 }

@@ -14,7 +14,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, SERVICE, Servers, Traffic};
+use crate::services::{self, Address, Servers, Service};
 use crate::stats;
 
 pub const CONDITION: Condition = Condition {
@@ -86,7 +86,7 @@ fn observe(view: &View<'_>) -> Observation {
             Err(reason) => because = reason,
         }
     }
-    match view.each("service.open").find_map(|(row, _)| kept_inside(view, row)) {
+    match view.services().iter().find_map(|service| kept_inside(view, service)) {
         Some(finding) => finding.active(),
         None => Observation::Inactive(because),
     }
@@ -98,9 +98,8 @@ const NEXT_TO_NOTHING: f64 = 0.2;
 const CALLED: f64 = 1.0;
 
 /// A service whose requests wait inside of it, and that no longer calls what it needs for them.
-fn kept_inside<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
-    let traffic = Traffic::of(view.set, &SERVICE, &[row], view.window)?;
-    let usual = services::usual(view, row)?;
+fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
+    let (row, traffic, usual) = (service.row, &service.traffic, service.usual?);
     let stands = Signal {
         v: (0..traffic.t.len())
             .map(|i| {
@@ -149,7 +148,7 @@ fn kept_inside<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
         Address::called(pool).text,
         words::count(before(pool)),
     );
-    finding.client_wait_s = services::beyond_s(view, row, span);
+    finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.prove(view, &["dependency.requests"], pool, span);
     finding.despite = vec!["lock-queue", "dependency-slow", "dependency-unreachable"];
@@ -200,7 +199,7 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
     }
     let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
     let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
-    finding.client_wait_s = services::beyond_s(view, row, span);
+    finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     let queued = words::count(high.peak);
     finding.statement = match workers.round() {
         workers if workers > 1.0 => format!(

@@ -1,0 +1,142 @@
+//! A service: all the addresses that its processes listen at, and how its requests went in a view.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mitra_model::{SeriesSet, Span};
+
+use crate::process::Process;
+use crate::services::{Address, DEPENDENCY, SERVICE, Slow, Traffic, Usual, local_service, usual_of};
+use crate::signal::Signal;
+use crate::view::View;
+
+/// A service of this machine.
+#[derive(Debug)]
+pub struct Service<'a> {
+    /// The address that is asked most: it stands for all.
+    pub row: &'a str,
+    /// All of them.
+    pub rows: Vec<&'a str>,
+    /// Its requests inside the window.
+    pub traffic: Traffic,
+    /// How they usually go, where that is known.
+    pub usual: Option<Usual>,
+}
+
+impl<'a> Service<'a> {
+    /// All services, in the order of their addresses. Use [`View::services`], which keeps them.
+    #[must_use]
+    pub fn all(view: &View<'a>) -> Vec<Service<'a>> {
+        let mut by_server: BTreeMap<(u32, &str), Vec<&'a str>> = BTreeMap::new();
+        let masters = masters(view);
+        for (row, _) in view.each("service.requests") {
+            let key = server(view, row, &masters).map_or((0, row), |pid| (pid, ""));
+            by_server.entry(key).or_default().push(row);
+        }
+        by_server.into_values().filter_map(|rows| Service::of(view, rows)).collect()
+    }
+
+    fn of(view: &View<'a>, rows: Vec<&'a str>) -> Option<Service<'a>> {
+        let mut traffic = Traffic::of(view.set, &SERVICE, &rows, view.window)?;
+        let asked = |row: &&&str| view.set.get("service.requests", row).and_then(|s| s.total(view.window));
+        let row = *rows.iter().max_by(|a, b| asked(a).unwrap_or(0.0).total_cmp(&asked(b).unwrap_or(0.0)))?;
+        let own = rows.clone();
+        let usual = usual_of(view, &SERVICE, |_| own.clone());
+        if usual.is_some_and(|usual| traffic.may_keep_others(&usual)) {
+            traffic.kept = kept(view, &rows, &traffic);
+        }
+        Some(Service { row, rows, traffic, usual })
+    }
+
+    /// The stretch in which its requests were late; an error is the reason why they were not. `None` where nobody can say.
+    #[must_use]
+    pub fn slow(&self) -> Option<Result<Slow, String>> {
+        Some(self.traffic.slow(self.usual.as_ref()?))
+    }
+
+    /// Seconds that its clients waited in a span beyond the usual.
+    #[must_use]
+    pub fn beyond_s(&self, span: Span) -> Option<f64> {
+        let Traffic { t, dt, .. } = &self.traffic;
+        let beyond = self.traffic.beyond_all(self.usual.as_ref()?);
+        let of = |i: usize| if span.contains(t[i]) { beyond[i] * dt[i] } else { 0.0 };
+        Some((0..t.len()).map(of).sum())
+    }
+
+    /// How often it was asked in each sample of the baseline.
+    #[must_use]
+    pub fn base_rates(&self, view: &View<'_>) -> Vec<f64> {
+        let rows = || self.rows.iter().filter_map(|row| view.base_set.get("service.requests", row));
+        view.baseline.and_then(|span| Signal::sum(rows(), span)).map_or_else(Vec::new, |sum| sum.v)
+    }
+
+    /// A metric of all its addresses together, per second, in the mean of a span.
+    #[must_use]
+    pub fn mean(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<f64> {
+        self.rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).reduce(|a, b| a + b)
+    }
+}
+
+/// Processes whose children answer at one address, one as well as the other, with the name of those. Of a master that sleeps
+/// nothing else is known.
+fn masters<'v>(view: &'v View<'_>) -> BTreeSet<(u32, &'v str)> {
+    let mut masters = BTreeSet::new();
+    for (_, pids) in view.each("service.pid") {
+        let pids: BTreeSet<u32> = pids.values(Span::ALL).iter().map(|pid| *pid as u32).collect();
+        let families = pids.iter().filter_map(|pid| family(view.process(*pid)?));
+        let (mut first, mut other) = (None, false);
+        for family in families {
+            other |= *first.get_or_insert(family) != family;
+        }
+        masters.extend(first.filter(|_| pids.len() > 1 && !other));
+    }
+    masters
+}
+
+fn family<'v>(process: &'v Process<'_>) -> Option<(u32, &'v str)> {
+    Some((process.ppid.filter(|ppid| *ppid > 1)?, process.comm))
+}
+
+/// The process that stands for all that serve at an address.
+fn server(view: &View<'_>, row: &str, masters: &BTreeSet<(u32, &str)>) -> Option<u32> {
+    let process = view.process(view.set.get("service.pid", row)?.last(Span::ALL)? as u32)?;
+    let parent =
+        process.ppid.and_then(|ppid| view.process(ppid)).filter(|parent| parent.comm == process.comm);
+    let family = family(process).filter(|family| parent.is_some() || masters.contains(family));
+    Some(family.map_or(process.pid, |(master, _)| master))
+}
+
+/// How many programs are kept waiting in each sample: those whose own answers come late, each compared with itself. Who asks
+/// for something that takes long makes nobody wait but itself.
+fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic) -> Vec<f64> {
+    let called =
+        |row: &str| local_service(view.set, &Address::called(row)).is_some_and(|s| rows.contains(&s));
+    // A process that is young stands under its name first.
+    let name = |set: &'_ SeriesSet, row: &str| {
+        let comm = set.text("dependency.comm", row).and_then(|t| t.last()).map(str::to_owned);
+        comm.or_else(|| row.split_once('>').map(|(who, _)| who.to_owned()))
+    };
+    let mut callers: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (row, _) in view.each("dependency.requests").filter(|(row, _)| called(row)) {
+        callers.entry(name(view.set, row).unwrap_or_default()).or_default().push(row);
+    }
+    let mut kept = vec![0.0; traffic.t.len()];
+    for (caller, own) in callers {
+        let Some(of_caller) = Traffic::of(view.set, &DEPENDENCY, &own, view.window) else { continue };
+        let address: Vec<Address<'_>> = own.iter().map(|row| Address::called(row)).collect();
+        let usual = usual_of(view, &DEPENDENCY, |set| {
+            let same = |row: &&str| {
+                address.contains(&Address::called(row)) && name(set, row).as_deref() == Some(caller.as_str())
+            };
+            set.each("dependency.requests").map(|(row, _)| row).filter(same).collect()
+        });
+        let Some(usual) = usual else { continue };
+        for (i, t) in of_caller.t.iter().enumerate() {
+            if of_caller.is_tail_late(i, &usual)
+                && let Ok(at) = traffic.t.binary_search(t)
+            {
+                kept[at] += 1.0;
+            }
+        }
+    }
+    kept
+}
