@@ -151,6 +151,8 @@ pub struct Effect {
     pub any_order: bool,
     /// Whether it holds only within one process: a busy thread keeps its own server from accepting and no other.
     pub same_process: bool,
+    /// With `same_process`: or whose process waits for answers of that one.
+    pub or_who_asks: bool,
     /// Whether it holds only in one place: the queue of one disk, or of one network namespace, is not that of another.
     pub same_place: bool,
 }
@@ -158,7 +160,7 @@ pub struct Effect {
 /// A state that follows.
 #[must_use]
 pub const fn effect(id: &'static str, because: &'static str) -> Effect {
-    Effect { id, because, any_order: false, same_process: false, same_place: false }
+    Effect { id, because, any_order: false, same_process: false, or_who_asks: false, same_place: false }
 }
 
 /// A coarser name of the same state; where both are active the cause is the better word.
@@ -171,6 +173,12 @@ pub const fn explains(id: &'static str, because: &'static str) -> Effect {
 #[must_use]
 pub const fn within(id: &'static str, because: &'static str) -> Effect {
     Effect { same_process: true, ..explains(id, because) }
+}
+
+/// A state of the same process, or of one that waits for its answers.
+#[must_use]
+pub const fn asked(id: &'static str, because: &'static str) -> Effect {
+    Effect { or_who_asks: true, ..within(id, because) }
 }
 
 impl Effect {

@@ -5,8 +5,10 @@
 
 mod database;
 mod limits;
+mod neighbours;
 mod runtimes;
 pub mod site;
+mod stacks;
 mod waits;
 
 use crate::incident::{Incident, Need};
@@ -82,4 +84,49 @@ pub const INCIDENTS: &[Incident] = &[
     Incident::new("service-gc", "gc-pressure", "service", runtimes::heap_full)
         .what("a JVM is at the end of its heap and collects garbage most of the time")
         .needs(&[Need::Tool("java"), Need::Tool("javac"), Need::Cpus(2)]),
+    Incident::new("service-gunicorn", "worker-pool-exhausted", "service", stacks::gunicorn)
+        .what("all workers of a gunicorn wait with one kind of request, and all others queue")
+        .needs(&[Need::Tool("gunicorn")]),
+    Incident::new("service-php", "worker-pool-exhausted", "service", stacks::php)
+        .what("all children of a PHP-FPM behind an nginx wait with one kind of request")
+        .needs(&[NGINX]),
+    Incident::new("service-cache-stopped", "service-silent", "service", stacks::cache_stopped)
+        .what("the memcached that the workers of a service ask does not answer")
+        .also(&["service-slow"])
+        .needs(&[PYTHON, Need::Tool("memcached")]),
+    Incident::new("service-cache-lost", "load-increase", "service", stacks::cache_lost)
+        .what("a cache has lost what it held, and the server behind it is asked for everything")
+        // The server has one thread, and it computes all the time.
+        .also(&["single-thread-bottleneck"])
+        .needs(&[PYTHON, Need::Tool("memcached"), Need::Cpus(2)]),
+    Incident::new("service-handshakes", "load-increase", "service", stacks::handshakes)
+        .what("clients make a new TLS session for each request, and the only worker of an nginx signs all the time")
+        .also(&["single-thread-bottleneck", "query-regression", "cpu-hog"])
+        .needs(&[PYTHON, NGINX, Need::Tool("openssl"), Need::Cpus(2)]),
+    Incident::new("service-descriptors", "fd-exhaustion", "service", stacks::descriptors)
+        .what("an nginx has used up its file descriptors")
+        .also(&["connection-limit"])
+        .needs(&[PYTHON, NGINX, Need::Tool("prlimit")]),
+    Incident::new("service-quota", "cpu-quota-throttled", "service", neighbours::quota)
+        .what("a service is given less CPU time than its requests need")
+        .needs(&[PYTHON]),
+    Incident::new("service-cpu-neighbour", "cpu-hog", "service", neighbours::cpu_neighbour)
+        .what("a program beside a service computes with all its threads")
+        .needs(&[PYTHON]),
+    Incident::new("service-mutex", "lock-queue", "service", neighbours::mutex)
+        .what("a thread of a service keeps the mutex that all its requests take")
+        .needs(&[PYTHON]),
+    Incident::new("service-newcomer", "swap-thrash", "service", neighbours::newcomer)
+        .what("a job comes into the control group of a redis, whose memory is swapped out")
+        .also(&["cgroup-memory-limit"])
+        .needs(&[Need::Tool("redis-server"), Need::Tool("redis-cli")]),
+    Incident::new("service-replica", "fork-stall", "service", neighbours::replica)
+        .what("a replica of a redis synchronises again and again, and the server forks each time")
+        .needs(&[Need::Tool("redis-server"), Need::Tool("redis-cli"), Need::Tool("redis-benchmark"), Need::Cpus(2)]),
+    Incident::new("service-slow-disk", "slow-device", "service", neighbours::slow_disk)
+        .what("the disk under a PostgreSQL takes long for each request")
+        .needs(POSTGRES),
+    Incident::new("service-table-lock", "lock-queue", "service", neighbours::table_lock)
+        .what("a session of PostgreSQL has locked a whole table and does nothing")
+        .needs(POSTGRES),
 ];

@@ -382,6 +382,15 @@ impl Stage {
         Err(Stop::NotMade(format!("{}: {before:.1} errors/s before, {during:.1} during", victim.name())))
     }
 
+    /// Checks that the victim was hurt in one way or the other: it waits ten times as long, or so many of its operations fail.
+    pub fn hurt_or_failed(&mut self, victim: &Victim, per_s: f64) -> Result<(), Stop> {
+        let hurt = self.hurt(victim)?;
+        if hurt.during.mean_us >= 10.0 * hurt.before.mean_us {
+            return self.suffered(victim, 10.0);
+        }
+        self.failed(victim, per_s)
+    }
+
     /// Checks that the victim of a control was not hurt: not slower than `factor` times, and next to nothing failed.
     pub fn unharmed(&mut self, victim: &Victim, factor: f64) -> Result<(), Stop> {
         if self.part == Part::Noise {

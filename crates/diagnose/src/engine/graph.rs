@@ -21,14 +21,16 @@ pub struct Edge {
     pub any_order: bool,
     /// Whether it holds only within one process.
     pub same_process: bool,
+    /// Or between one process and another that waits for it.
+    pub or_who_asks: bool,
     /// Whether it holds only in one place.
     pub same_place: bool,
 }
 
 impl Edge {
     fn new(cause: &'static str, effect: Effect) -> Edge {
-        let Effect { id, because, any_order, same_process, same_place } = effect;
-        Edge { cause, effect: id, because, any_order, same_process, same_place }
+        let Effect { id, because, any_order, same_process, or_who_asks, same_place } = effect;
+        Edge { cause, effect: id, because, any_order, same_process, or_who_asks, same_place }
     }
 }
 

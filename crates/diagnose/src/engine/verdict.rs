@@ -10,7 +10,7 @@ use mitra_model::{Era, SeriesSet, Span};
 use crate::condition::{Condition, Finding, Missing, Observation, Others, Role};
 use crate::engine::{graph, ledger};
 use crate::view::View;
-use crate::{captured, changes, conditions, device, words};
+use crate::{captured, changes, conditions, device, services, words};
 
 /// An active condition with its number in the list.
 struct Active {
@@ -73,7 +73,7 @@ impl Observed {
 
     /// The incidents that go on after `since`, each with the roots that overlap in time.
     pub(crate) fn incidents(&self, view: &View<'_>, since: i64) -> Vec<Incident> {
-        let links = Links::new(&self.active, view.set);
+        let links = Links::new(&self.active, view);
         // What was over before the window began is another window's incident.
         let goes_on = |a: &&Active| a.finding.end.is_none_or(|end| end > since);
         let mut roots: Vec<&Active> = self
@@ -259,7 +259,7 @@ struct Links {
 }
 
 impl Links {
-    fn new(active: &BTreeMap<&'static str, Active>, set: &SeriesSet) -> Links {
+    fn new(active: &BTreeMap<&'static str, Active>, view: &View<'_>) -> Links {
         let mut next: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for edge in graph::edges() {
             let (Some(cause), Some(effect)) = (active.get(edge.cause), active.get(edge.effect)) else {
@@ -269,10 +269,14 @@ impl Links {
             let culprit = &effect.finding.culprit;
             let is_anybodys =
                 effect.condition.stands_alone && culprit.pid.is_none() && culprit.process.is_none();
-            if edge.same_process && !is_anybodys && !is_same_process(&cause.finding, &effect.finding) {
+            let is_joined = || {
+                is_same_process(&cause.finding, &effect.finding)
+                    || edge.or_who_asks && services::asks(view, &effect.finding, &cause.finding)
+            };
+            if edge.same_process && !is_anybodys && !is_joined() {
                 continue;
             }
-            if edge.same_place && !is_one_place(set, &cause.finding, &effect.finding) {
+            if edge.same_place && !is_one_place(view.set, &cause.finding, &effect.finding) {
                 continue;
             }
             let is_out_of_reach = cause.finding.governs.is_some_and(|list| !list.contains(&edge.effect));

@@ -24,7 +24,9 @@ pub fn port(address: &str) -> Option<&str> {
 /// The addresses that stand for all of the machine.
 const ANY: &[&str] = &["0.0.0.0", "[::]", "::", "*"];
 
-fn is_loopback(host: &str) -> bool {
+/// Whether an address is of the loopback device, with its port or without.
+#[must_use]
+pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "::1" || host.starts_with("127.") || host.starts_with("::ffff:127.")
 }

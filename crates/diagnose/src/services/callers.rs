@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mitra_model::{SeriesSet, Span};
 
+use crate::condition::Finding;
 use crate::services::{Address, Servers};
 use crate::view::View;
 
@@ -60,13 +61,16 @@ pub struct Walk<'a> {
 /// Follows a service to those for which it waits. `beyond` is how many of its clients wait, more than usual.
 #[must_use]
 pub fn walk<'a>(view: &View<'a>, row: &'a str, span: Span, beyond: f64) -> Walk<'a> {
-    let set: &'a SeriesSet = view.set;
-    let needed = WAITS.min(WAITS_SHARE * beyond);
     let mut walk = Walk { services: vec![row], elsewhere: Vec::new() };
-    let mut at = 0;
-    while let Some(service) = walk.services.get(at).copied().filter(|_| at < WALK_MAX) {
-        at += 1;
-        let servers = Servers::of(view, service);
+    follow(view, Servers::of(view, row), span, WAITS.min(WAITS_SHARE * beyond), &mut walk);
+    walk
+}
+
+/// Goes on from processes, and adds what they wait for.
+fn follow<'a>(view: &View<'a>, first: Servers<'_, 'a>, span: Span, needed: f64, walk: &mut Walk<'a>) {
+    let set: &'a SeriesSet = view.set;
+    let (mut servers, mut at) = (first, walk.services.len());
+    loop {
         for (address, rows) in rows_by_address(set, "dependency.pid") {
             let own: Vec<&str> = rows.into_iter().filter(|row| calls(set, &servers, row)).collect();
             if own.is_empty() || waits_beyond(view, &own, span) < needed {
@@ -81,8 +85,38 @@ pub fn walk<'a>(view: &View<'a>, row: &'a str, span: Span, beyond: f64) -> Walk<
                 None => {}
             }
         }
+        match walk.services.get(at).filter(|_| at < WALK_MAX) {
+            Some(next) => servers = Servers::of(view, next),
+            None => return,
+        }
+        at += 1;
     }
-    walk
+}
+
+/// The services and addresses that those of a service wait for, by name.
+#[must_use]
+pub fn waited_for<'a>(view: &View<'a>, row: &'a str, span: Span) -> Option<Vec<String>> {
+    let walk = walk(view, row, span, WAITS / WAITS_SHARE);
+    let named = |row: &&'a str| crate::services::name(&Servers::of(view, row), row);
+    let here = walk.services.iter().skip(1).map(|row| named(&row));
+    let all: Vec<String> = here.chain(walk.elsewhere.iter().map(|address| address.text.to_owned())).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// Whether the process of a finding waits for answers of the one of another finding, through as many services as it takes.
+#[must_use]
+pub fn asks(view: &View<'_>, who: &Finding, whom: &Finding) -> bool {
+    let span = Span { since: who.onset, until: who.end.unwrap_or(i64::MAX) };
+    let Some(servers) = who.culprit.pid.and_then(|pid| Servers::of_process(view, pid)) else { return false };
+    let mut walk = Walk::default();
+    follow(view, servers, span, WAITS, &mut walk);
+    let is_meant = |row: &&str| {
+        let servers = Servers::of(view, row);
+        let is_pid = |pid: u32| servers.pid == Some(pid) || servers.processes.iter().any(|p| p.pid == pid);
+        whom.culprit.address.as_deref() == Some(Address::of(row).text) || whom.culprit.pid.is_some_and(is_pid)
+    };
+    walk.services.iter().any(|row| is_meant(&row))
+        || walk.elsewhere.iter().any(|address| whom.culprit.address.as_deref() == Some(address.text))
 }
 
 /// The rows of `dependency` of these processes.

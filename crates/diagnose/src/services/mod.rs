@@ -10,9 +10,9 @@ mod callers;
 mod service;
 mod traffic;
 
-pub use address::{Address, port};
+pub use address::{Address, is_loopback, port};
 pub use ask::ask;
-pub use callers::{Walk, called_by, callers, local_service, rows_by_address, walk};
+pub use callers::{Walk, asks, called_by, callers, local_service, rows_by_address, waited_for, walk};
 pub use service::Service;
 pub use traffic::{LATE_S, NEED_S, Slow, Traffic, Usual, best_tenth};
 
@@ -185,9 +185,25 @@ impl<'v, 'a> Servers<'v, 'a> {
         let of_pid = pid.and_then(|pid| all.iter().rev().find(|p| p.pid == pid));
         // A worker that is gone had siblings.
         let one = of_pid.or_else(|| all.iter().find(|p| Some(p.comm) == name.as_deref()));
+        Servers::like(view, one, pid, name)
+    }
+
+    /// A process and those of its name and group.
+    #[must_use]
+    pub fn of_process(view: &'v View<'a>, pid: u32) -> Option<Servers<'v, 'a>> {
+        let one = view.process(pid)?;
+        Some(Servers::like(view, Some(one), Some(pid), None))
+    }
+
+    fn like(
+        view: &'v View<'a>,
+        one: Option<&Process<'a>>,
+        pid: Option<u32>,
+        name: Option<String>,
+    ) -> Servers<'v, 'a> {
         let processes: Vec<&Process<'a>> = one.map_or_else(Vec::new, |one| {
             let is_sibling = |p: &&Process<'a>| p.comm == one.comm && p.cgroup == one.cgroup && !p.kthread;
-            all.iter().filter(is_sibling).collect()
+            view.processes().iter().filter(is_sibling).collect()
         });
         let single = match processes[..] {
             [] => pid,

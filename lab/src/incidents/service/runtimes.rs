@@ -65,7 +65,7 @@ pub fn heap_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let heap_mb = stage.draw().between(96, 256);
     let collector = stage.draw().pick(&["Serial", "Parallel", "G1"]);
     let (threads, garbage_kb) = (stage.draw().uniform(4, 12), stage.draw().between(200, 600));
-    let percent = stage.uniform((93, 96), (84, 88));
+    let percent = stage.uniform((93, 96), (89, 92));
     let mut command = Command::new("java");
     command.args([&format!("-Xmx{heap_mb}m"), &format!("-Xms{heap_mb}m"), &format!("-XX:+Use{collector}GC")]);
     // Without this, each answer waits for the acknowledgement of its head.

@@ -149,11 +149,36 @@ impl Proxy {
         connections: u64,
         behind: &[&App],
     ) -> Result<Self, Stop> {
+        let servers: Vec<String> =
+            behind.iter().map(|app| format!("server {} max_fails=0;", app.address)).collect();
+        let location = "proxy_pass http://behind; proxy_connect_timeout 2s;";
+        let upstream = format!("upstream behind {{ {} }}", servers.join(" "));
+        Self::start_as(stage, place, address, connections, (&upstream, "", location))
+    }
+
+    /// The same with more words of its own about the server, and about what it does with a request.
+    pub fn start_with(
+        stage: &mut Stage,
+        place: &Isolation<'_>,
+        address: String,
+        connections: u64,
+        server: &str,
+        location: &str,
+    ) -> Result<Self, Stop> {
+        Self::start_as(stage, place, address, connections, ("", server, location))
+    }
+
+    fn start_as(
+        stage: &mut Stage,
+        place: &Isolation<'_>,
+        address: String,
+        connections: u64,
+        words: (&str, &str, &str),
+    ) -> Result<Self, Stop> {
         let dir = stage.dir().join(format!("proxy-{}", address.rsplit(':').next().unwrap_or_default()));
         fs::create_dir_all(&dir).at(&dir)?;
         let (file, error_log) = (dir.join("nginx.conf"), dir.join("error.log"));
-        let servers: Vec<&str> = behind.iter().map(|app| app.address.as_str()).collect();
-        fs::write(&file, proxy_config(&dir, &address, connections, &servers)).at(&file)?;
+        fs::write(&file, proxy_config(&dir, &address, connections, words)).at(&file)?;
         let nginx = machine::which("nginx").ok_or_else(|| Stop::Skipped("nginx is not installed".into()))?;
         let mut command = Command::new(nginx);
         command.arg("-p").arg(&dir).arg("-e").arg(&error_log).arg("-c").arg(&file);
@@ -170,16 +195,14 @@ impl Proxy {
 
 /// Everything that nginx writes stays in the directory of the stage. A server that does not answer is passed over for this request
 /// only: it may be back at the next.
-fn proxy_config(dir: &Path, address: &str, connections: u64, servers: &[&str]) -> String {
-    let dir = dir.display();
+fn proxy_config(dir: &Path, address: &str, connections: u64, words: (&str, &str, &str)) -> String {
+    let (dir, (upstream, server, location)) = (dir.display(), words);
     let temp = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temp: String = temp.iter().map(|kind| format!("    {kind}_temp_path {dir}/{kind};\n")).collect();
-    let servers: String =
-        servers.iter().map(|server| format!("        server {server} max_fails=0;\n")).collect();
     format!(
         "daemon off;\nuser root;\npid {dir}/pid;\nworker_processes 1;\nevents {{ worker_connections {connections}; }}\n\
-         http {{\n{temp}    access_log {dir}/access.log;\n    upstream behind {{\n{servers}    }}\n    server {{\n        \
-         listen {address} backlog=511;\n        location / {{ proxy_pass http://behind; proxy_connect_timeout 2s; }}\n    }}\n}}\n"
+         http {{\n{temp}    access_log {dir}/access.log;\n    {upstream}\n    server {{\n        listen {address} backlog=511;\n        \
+         {server}\n        location / {{ {location} }}\n    }}\n}}\n"
     )
 }
 
@@ -252,7 +275,19 @@ impl Postgres {
     /// Creates and starts it with some settings, `NAME=VALUE`, and fills the tables of pgbench. Over TCP, or else only over a
     /// Unix socket.
     pub fn start(stage: &mut Stage, scale: u64, over_tcp: bool, settings: &[&str]) -> Result<Self, Stop> {
-        let data = stage.dir().join("data");
+        let dir = stage.dir().to_owned();
+        Self::start_at(stage, &dir, scale, over_tcp, settings)
+    }
+
+    /// The same with its data on a file system of its own.
+    pub fn start_at(
+        stage: &mut Stage,
+        at: &Path,
+        scale: u64,
+        over_tcp: bool,
+        settings: &[&str],
+    ) -> Result<Self, Stop> {
+        let data = at.join("data");
         fs::create_dir_all(&data).at(&data)?;
         for path in [stage.dir(), &data] {
             chown(path, Some(NOBODY), Some(NOBODY)).at(path)?;
@@ -313,12 +348,11 @@ mod tests {
 
     #[test]
     fn a_proxy_writes_nowhere_but_into_its_directory() {
-        let text = proxy_config(Path::new("/d"), "127.0.0.1:80", 64, &["127.0.0.1:81", "127.0.0.1:82"]);
+        let words = ("upstream behind { server 127.0.0.1:81; }", "", "proxy_pass http://behind;");
+        let text = proxy_config(Path::new("/d"), "127.0.0.1:80", 64, words);
         assert_eq!(text.matches('{').count(), text.matches('}').count());
         assert_eq!(text.matches("_temp_path /d/").count(), 5);
-        assert!(
-            text.contains("server 127.0.0.1:81 max_fails=0;\n") && text.contains("worker_connections 64;")
-        );
+        assert!(text.contains("server 127.0.0.1:81;") && text.contains("worker_connections 64;"));
     }
 
     struct Killed(Child);

@@ -144,6 +144,27 @@ def both(kind, order, ms, *paths):
         fcntl.flock(second, fcntl.LOCK_EX)
 
 
+def mutex(ms):
+    """Takes a mutex, and keeps it for so long."""
+    with LOCKS[0]:
+        time.sleep(float(ms) / 1000)
+
+
+def cached(cache, keys, behind="", patience_ms=0, lost_percent=0):
+    """Asks a memcached for one of so many keys; what is not in it another server has."""
+    key = random.randrange(int(keys))
+    host, port = cache.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), PATIENCE_S) as stream:
+        stream.sendall(b"get key%d\r\n" % key)
+        answer = stream.recv(4096)
+        if answer.startswith(b"VALUE") and random.randrange(100) >= int(lost_percent):
+            return
+        if behind:
+            call(behind, patience_ms)
+        stream.sendall(b"set key%d 0 0 5\r\nvalue\r\n" % key)
+        stream.recv(4096)
+
+
 def read(path, size):
     with open(path, "rb", buffering=0) as file:
         file.seek(random.randrange(256) * 4096)
@@ -168,7 +189,9 @@ class Pool:
             self.free.release()
 
 
-STEPS = {"compute": compute, "wait": wait, "call": call, "hold": hold, "both": both, "read": read, "pool": Pool().take}
+STEPS = {
+    step.__name__: step for step in (compute, wait, call, hold, both, mutex, cached, read)
+} | {"pool": Pool().take}
 
 
 def serve(stream, manners):

@@ -24,7 +24,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("runqueue-wait", "a throttled task is runnable and may not run"),
-        within("listen-overflow", "a server that is throttled does not accept"),
+        asked("listen-overflow", "a server that is throttled does not accept"),
         within("socket-buffer-overflow", "a program that is throttled does not read"),
         effect("service-slow", "a server that is throttled answers in the next period"),
     ],

@@ -35,7 +35,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("runqueue-wait", "what shares the CPU with the busy thread waits"),
-        within("listen-overflow", "the thread that is busy is the one that accepts"),
+        asked("listen-overflow", "the thread that is busy is the one that accepts"),
         within("socket-buffer-overflow", "the thread that is busy is the one that reads"),
         within("service-slow", "requests queue before the thread that is busy"),
     ],

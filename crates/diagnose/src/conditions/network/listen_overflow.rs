@@ -175,13 +175,13 @@ fn fullest<'a>(view: &View<'a>, net: Net<'_>, span: Span) -> Option<Listener<'a>
     })
 }
 
-fn describe(view: &View<'_>, finding: &mut Finding, listener: &Listener<'_>, span: Span) {
+fn describe<'a>(view: &View<'a>, finding: &mut Finding, listener: &Listener<'a>, span: Span) {
     finding.culprit.address = Some(listener.address.to_owned());
     finding.culprit.process = listener.comm.map(str::to_owned);
     finding.culprit.pid = listener.pid;
     finding.prove(view, &["listener.queue", "listener.backlog"], listener.row, span);
     finding.confidence = if listener.full_s > 0.0 && listener.pid.is_some() { 0.95 } else { 0.85 };
-    let Some(process) = view.processes().iter().rev().find(|p| Some(p.pid) == listener.pid) else { return };
+    let Some(process) = listener.pid.and_then(|pid| view.process(pid)) else { return };
     finding.culprit.cgroup = process.cgroup.filter(|c| *c != "/").map(str::to_owned);
     let busiest = busiest_thread(view, process, span);
     let Some(busiest) = busiest else { return };
@@ -189,9 +189,9 @@ fn describe(view: &View<'_>, finding: &mut Finding, listener: &Listener<'_>, spa
     finding.remarks.push(if busiest >= BUSY {
         format!("its busiest thread took {words} of a CPU: it has no time to accept")
     } else {
-        format!(
-            "its busiest thread took {words} of a CPU: it waits for something and does not accept meanwhile"
-        )
+        let whom = services::waited_for(view, listener.row, span);
+        let whom = whom.map_or_else(|| "something".to_owned(), |list| list.join(" and "));
+        format!("its busiest thread took {words} of a CPU: it waits for {whom} and does not accept meanwhile")
     });
     finding.evidence.push(view.task_evidence("task.cpu_time", process, None, busiest, span));
 }

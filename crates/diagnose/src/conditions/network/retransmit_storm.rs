@@ -17,6 +17,7 @@
 
 use crate::network::{self, Net};
 use crate::prelude::*;
+use crate::services;
 
 pub const CONDITION: Condition = Condition {
     id: "retransmit-storm",
@@ -128,7 +129,7 @@ fn observe(view: &View<'_>) -> Observation {
     let mut because = None;
     let mut active: Vec<&Losses<'_>> = Vec::new();
     for one in &all {
-        match one.harmless() {
+        match one.harmless().or_else(|| stays_here(view, one)) {
             None => active.push(one),
             Some(why) => because = because.or(Some(why)),
         }
@@ -143,6 +144,31 @@ fn observe(view: &View<'_>) -> Observation {
         let peak = nets.iter().filter_map(|net| lost(view.set, *net, view.window)?.max());
         format!("data that were sent again: at most {} segments/s", words::count(peak.fold(0.0, f64::max)))
     }))
+}
+
+/// The share of what is sent again, as far as its peers are known, that went to this machine itself.
+const HERE: f64 = 0.5;
+
+/// Why nothing was lost on the way, if most of it never left the machine: loopback loses nothing by itself. A receiver that was
+/// late, or does not accept, lets its peer send again.
+fn stays_here(view: &View<'_>, losses: &Losses<'_>) -> Option<String> {
+    let span = losses.high.run.span();
+    let (mut here, mut all) = (0.0, 0.0);
+    for (row, again) in view.each("peer.retransmits") {
+        let (address, net) = network::device(row);
+        let again = again.total(span).filter(|_| net == losses.net).unwrap_or(0.0);
+        all += again;
+        if services::is_loopback(address) {
+            here += again;
+        }
+    }
+    (here > 0.0 && here >= HERE * all).then(|| {
+        format!(
+            "{} segments were sent again, and {} of them to this machine itself, where nothing is lost on the way",
+            words::count(losses.again),
+            words::percent(here / all)
+        )
+    })
 }
 
 impl Losses<'_> {

@@ -7,6 +7,7 @@
 
 use crate::growth;
 use crate::prelude::*;
+use crate::services::{self, Address, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "thread-explosion",
@@ -21,7 +22,10 @@ pub const CONDITION: Condition = Condition {
         "cgroup.pids_max",
         "sysctl.kernel.threads-max",
         "tasks.run_delay",
+        "dependency.open",
+        "dependency.connecting",
     ],
+    needs_of: &[services::NEEDS],
     triggers: &[
         // Threads and processes: twice as many, and more than any program starts with.
         climbs(&["tasks.total"], |from, to| to - from >= LEAST && to >= 1.5 * from),
@@ -124,6 +128,12 @@ fn observe(view: &View<'_>) -> Observation {
         if best.as_ref().is_some_and(|(b, _)| *b >= most - least) {
             continue;
         }
+        if limit.is_none()
+            && let Some(whom) = waits_for(view, process.pid, grown.run.span(), KEPT * (most - least))
+        {
+            because = format!("{name} has a thread for each answer that it waits for, and {whom} is late");
+            continue;
+        }
         let mut finding = view.finding(&grown.run);
         finding.blame(process);
         let at = limit.map(|l| format!(", which is the limit ({})", l.words)).unwrap_or_default();
@@ -144,6 +154,21 @@ fn observe(view: &View<'_>) -> Observation {
         Some((_, finding)) => finding.active(),
         None => Observation::Inactive(because),
     }
+}
+
+/// The share of the new threads each of which waits for an answer of somebody else: who is late is the cause then.
+const KEPT: f64 = 0.5;
+
+/// The address of which a process waits for so many answers and connections at a time.
+fn waits_for(view: &View<'_>, pid: u32, span: Span, answers: f64) -> Option<String> {
+    let servers = Servers::of_process(view, pid)?;
+    let rows = services::called_by(view.set, &servers);
+    let open = |row: &&str| {
+        let of = |metric: &str| view.set.get(metric, row).and_then(|s| s.max(span)).unwrap_or(0.0);
+        of("dependency.open") + of("dependency.connecting")
+    };
+    let (row, open) = rows.iter().map(|row| (row, open(row))).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (open >= answers).then(|| Address::called(row).text.to_owned())
 }
 
 /// Whether most of the threads came within two samples.

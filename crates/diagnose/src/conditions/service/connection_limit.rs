@@ -44,7 +44,7 @@ pub const CONDITION: Condition = Condition {
         explains("service-failing", "clients are turned away without an answer"),
         explains("service-slow", "clients wait until a connection is free"),
         explains("service-silent", "no connection is left that could be answered"),
-        within("listen-overflow", "what has no connection left accepts none"),
+        asked("listen-overflow", "what has no connection left accepts none"),
     ],
     remedies_of: remedies,
     next_of: next,

@@ -6,9 +6,11 @@
 //! Where every request costs that much it is the requests (`query-regression`) or their number (`load-increase`); where nobody
 //! else waited, a long request is a job; a server of many threads or processes answers others beside it.
 
+use std::collections::BTreeMap;
+
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Servers};
+use crate::services::{self, Address, Servers, Service};
 
 pub const CONDITION: Condition = Condition {
     id: "event-loop-blocked",
@@ -88,9 +90,9 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut because = format!("no thread that answered ran for {} at a stretch", words::seconds(KEPT_S));
     let mut best: Option<Kept<'_>> = None;
-    for (row, _) in view.each(ONCPU) {
-        let Some(high) = view.high(ONCPU, row, KEPT_S, NEED_S) else { continue };
-        match kept(view, row, high) {
+    for service in view.services() {
+        let Some(high) = stretches(view, service) else { continue };
+        match kept(view, service, high) {
             Ok(one) if best.as_ref().is_none_or(|b| one.others > b.others) => best = Some(one),
             Ok(_) => {}
             Err(reason) => because = reason,
@@ -102,15 +104,36 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
+/// The stretches of the thread. What it does for one address counts at the others as time without an answer, so that of several
+/// addresses the shortest is true.
+fn stretches(view: &View<'_>, service: &Service<'_>) -> Option<High> {
+    let of = |set: &SeriesSet, span: Span| {
+        let mut all: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
+        for row in &service.rows {
+            for (t, dt, stretch) in set.get(ONCPU, row).into_iter().flat_map(|series| series.samples(span)) {
+                let least = all.entry(t).or_insert((dt, f64::INFINITY));
+                least.1 = least.1.min(stretch);
+            }
+        }
+        let mut signal = Signal::default();
+        for (t, (dt, stretch)) in all {
+            signal.t.push(t);
+            signal.dt.push(dt);
+            signal.v.push(stretch);
+        }
+        signal
+    };
+    let before = view.baseline.map(|baseline| of(view.base_set, baseline)).unwrap_or_default();
+    view.high_signal(&of(view.set, view.window), view.threshold(KEPT_S, &before.v), NEED_S, before.mean())
+}
+
 /// Whether others waited for the thread; an error says why not.
-fn kept<'a>(view: &View<'a>, row: &'a str, high: High) -> Result<Kept<'a>, String> {
+fn kept<'a>(view: &View<'a>, service: &Service<'a>, high: High) -> Result<Kept<'a>, String> {
+    let row = service.row;
     let span = high.run.span();
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
-    let service = view.service(row);
-    let Some((service, usual)) = service.and_then(|service| Some((service, service.usual?))) else {
-        return Err(format!("{name} was hardly asked before"));
-    };
+    let Some(usual) = service.usual else { return Err(format!("{name} was hardly asked before")) };
     let traffic = &service.traffic;
     let (used, before) = one_thread(view, row, &servers, span)
         .ok_or_else(|| format!("several threads or processes answer as {name}"))?;

@@ -6,6 +6,7 @@
 //!
 //! Load that rises and is answered as fast as ever is no incident.
 
+use crate::condition::Others;
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, Servers, Service, Slow, Usual};
@@ -24,14 +25,14 @@ pub const CONDITION: Condition = Condition {
         "task.cpu_time",
     ],
     needs_of: &[services::NEEDS],
-    observe,
+    observe_after: Some(observe),
     causes: &[
         explains("service-slow", "more requests come than are answered"),
         explains("service-failing", "more requests come than are answered"),
         within("single-thread-bottleneck", "the thread is busy with the requests"),
         within("cpu-hog", "the CPU goes into the requests"),
         within("runqueue-saturation", "the tasks are those that work on the requests"),
-        within("listen-overflow", "more connections come than are accepted"),
+        asked("listen-overflow", "more connections come than are accepted"),
         explains("cpu-saturated", "the requests take the CPUs"),
     ],
     remedies_of: remedies,
@@ -58,14 +59,14 @@ struct Loaded<'a> {
     cost: Option<(f64, f64)>,
 }
 
-fn observe(view: &View<'_>) -> Observation {
+fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
     if !view.has("service.requests") {
         return Observation::needs_as("requests of services (service.requests)", &["service.requests"]);
     }
     let mut because = "no service answered late that was asked more than before".to_owned();
     let mut best: Option<Loaded<'_>> = None;
     for service in view.services() {
-        match loaded(view, service) {
+        match loaded(view, others, service) {
             Ok(Some(one)) if best.as_ref().is_none_or(|b| one.slow.beyond_s > b.slow.beyond_s) => {
                 best = Some(one)
             }
@@ -80,7 +81,11 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// Whether a service is slow because it is asked more; an error is the reason why not.
-fn loaded<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Loaded<'a>>, String> {
+fn loaded<'a>(
+    view: &View<'a>,
+    others: &Others<'_>,
+    service: &Service<'a>,
+) -> Result<Option<Loaded<'a>>, String> {
     let row = service.row;
     let Some((Ok(slow), usual)) = service.slow().zip(service.usual) else { return Ok(None) };
     let servers = Servers::of(view, row);
@@ -100,6 +105,10 @@ fn loaded<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Loaded<'a
     }
     if let Some(limit) = services::limit_reached(view, &servers, slow.run.span()) {
         return Err(format!("{name} has reached {limit}, a limit of its own, before the load could"));
+    }
+    let full = others.active.get("fd-exhaustion").and_then(|full| full.culprit.pid);
+    if full.is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid)) {
+        return Err(format!("{name} has no file descriptors left, and cannot accept more"));
     }
     let cost = servers.per_request(view, &service.rows, "task.cpu_time", slow.run.span());
     if let Some((now, before)) = cost.filter(|(now, before)| *now > SAME_COST * before && *now >= COST_S) {

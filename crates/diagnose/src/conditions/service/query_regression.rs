@@ -46,7 +46,7 @@ pub const CONDITION: Condition = Condition {
         within("page-cache-thrash", "the requests read more than before, again and again"),
         explains("cpu-saturated", "the requests take the CPUs"),
         effect("disk-saturated", "the requests read from the disk"),
-        within("listen-overflow", "whoever accepts is busy with the requests"),
+        asked("listen-overflow", "whoever accepts is busy with the requests"),
     ],
     remedies_of: remedies,
     next_of: next,

@@ -36,7 +36,7 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         explains("service-slow", "what is not answered is late"),
         within("service-failing", "clients give up what is not answered"),
-        within("listen-overflow", "a server that stands still accepts nothing"),
+        asked("listen-overflow", "a server that stands still accepts nothing"),
     ],
     remedies_of: remedies,
     next_of: next,

@@ -44,7 +44,7 @@ pub const CONDITION: Condition = Condition {
         ),
         within("service-silent", "no worker is left that could answer"),
         within("service-failing", "clients give up before a worker is free"),
-        within("listen-overflow", "no worker is left that accepts"),
+        asked("listen-overflow", "no worker is left that accepts"),
     ],
     remedies: &[Advice {
         action: "shorten what the workers wait for (time-outs, a circuit breaker), before there are more of them: those wait too",

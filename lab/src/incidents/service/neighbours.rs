@@ -1,0 +1,221 @@
+//! Services that are slow because of who is beside them, of what they stand on, or of what they were given.
+
+use std::fs;
+use std::process::Command;
+
+use super::site::{App, Asks, Crowd, Postgres, Size, free_address, wait_for_server};
+use super::waits::holds;
+use crate::incident::{Stop, Truth, WithPath};
+use crate::incidents::cpu::redis_server;
+use crate::machine;
+use crate::stage::{Fs, Isolation, Speed, Stage, Victim};
+
+const PATIENCE_MS: u64 = 5_000;
+
+/// A server in Python that computes for each request, and who measures it.
+fn computing(stage: &mut Stage, place: &Isolation<'_>, share: f64) -> Result<(App, Victim), Stop> {
+    let here = Isolation::default();
+    let cost_ms = stage.draw().uniform(3, 8);
+    let size = Size { processes: stage.draw().uniform(2, 4), threads: 1 };
+    let app = App::start(stage, place, free_address()?, size, &format!("* compute {cost_ms}\n"))?;
+    let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
+    let victim = asks.start(stage, &here, &app.address)?;
+    Crowd::start(stage, &here, &app.address, share * 1_000.0 / cost_ms as f64, PATIENCE_MS, "/")?;
+    Ok((app, victim))
+}
+
+/// A quota that its requests need more than, at the same load.
+pub fn quota(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cgroup = stage.cgroup(&["cpu"])?;
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
+    let (app, victim) = computing(stage, &place, 0.3)?;
+    let percent = stage.between((12, 20), (34, 40));
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    cgroup.limit_cpu(percent)?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(10.0, 1.5))?;
+    Ok(Truth {
+        process: Some(app.name.clone()),
+        pids: app.pids(),
+        cgroup: Some(cgroup.name().to_owned()),
+        ..Truth::default()
+    })
+}
+
+/// A program that computes with all its threads, beside a service.
+pub fn cpu_neighbour(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (_, victim) = computing(stage, &Isolation::default(), 0.3)?;
+    let threads = stage.uniform((2, 3), (1, 1)) * machine::cpus() as u64;
+    let name = stage.draw().name();
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let hog = stage.role(&name, "spin-threads", threads.to_string(), &Isolation::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
+    Ok(Truth::of(&hog))
+}
+
+/// A thread of the service works under the mutex that all its requests take. Loud: to the end. Faint: a part of each second.
+pub fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
+    let here = Isolation::default();
+    let size = Size { processes: 1, threads: stage.draw().uniform(6, 16) };
+    let (hold_ms, every_ms) = holds(stage);
+    let manners = format!("/rebuild mutex {hold_ms}\n/ compute 0.5\n/ mutex 0.2\n");
+    let app = App::start(stage, &here, free_address()?, size, &manners)?;
+    let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
+    let victim = asks.start(stage, &here, &app.address)?;
+    let per_s = stage.draw().between(10, 40);
+    Crowd::start(stage, &here, &app.address, per_s as f64, PATIENCE_MS, "/")?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let pause_ms = every_ms.saturating_sub(hold_ms).max(1);
+    Asks { every_ms: pause_ms, patience_ms: 2 * hold_ms, path: "/rebuild", keeps: false }.start(
+        stage,
+        &here,
+        &app.address,
+    )?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(20.0, 3.0))?;
+    Ok(Truth { process: Some(app.name.clone()), pids: app.pids(), ..Truth::default() })
+}
+
+/// A redis in a control group with some room, and a job that comes into the same group and takes more than that.
+pub fn newcomer(stage: &mut Stage) -> Result<Truth, Stop> {
+    stage.zram_swap(1 << 30)?;
+    let cgroup = stage.cgroup(&["memory"])?;
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
+    let address = free_address()?;
+    let port = address.rsplit(':').next().unwrap_or_default().to_owned();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    let server = stage.spawn_in(&mut command, &place)?;
+    wait_for_server(stage, server, &address, &Isolation::default())?;
+    let keys = stage.draw().between(200_000, 400_000);
+    let fill = format!(
+        "local v = string.rep('x', 512) for i = 0, {keys} do redis.call('set', string.format('key:%012d', i), v) end"
+    );
+    stage.run(Command::new("redis-cli").args(["-p", &port, "eval", &fill, "0"]))?;
+    let held_mb = (keys * 700) >> 20;
+    cgroup.limit_memory_but_swap((held_mb * 13 / 10) << 20)?;
+    let ask = stage.draw().name();
+    let victim = stage.role(&ask, "redis-write", format!("{port} {keys}"), &Isolation::default())?;
+    let set_mb = (held_mb as f64 * stage.real((1.0, 1.4), (0.45, 0.55))) as u64;
+    let job = stage.draw().name();
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let job = stage.role(&job, "touch-memory", set_mb.to_string(), &place)?;
+    stage.trouble()?;
+    if stage.ended(job.handle()).is_some() || stage.ended(server).is_some() {
+        return Err(Stop::NotMade("the kernel killed for lack of memory".to_owned()));
+    }
+    stage.must_move("vm.pswpin", 20.0)?;
+    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
+    Ok(Truth { cgroup: Some(cgroup.name().to_owned()), ..Truth::of(&job) })
+}
+
+/// A replica that starts again and again: each time the server forks to write all that it holds.
+pub fn replica(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (server, port) = redis_server(stage)?;
+    let (replica, second) = redis_server(stage)?;
+    let keys = stage.between((700_000, 1_000_000), (300_000, 500_000));
+    let fill = format!(
+        "local v = string.rep('x', 300) for i = 0, {keys} do redis.call('set', string.format('key:%012d', i), v) end"
+    );
+    let cli = |port: &str, words: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", port]).args(words);
+        command
+    };
+    stage.run(&mut cli(&port, &["eval", &fill, "0"]))?;
+    for (of, name, value) in [
+        (&port, "repl-diskless-sync-delay", "0"),
+        (&port, "repl-backlog-size", "16kb"),
+        (&second, "repl-diskless-load", "swapdb"),
+    ] {
+        stage.run(&mut cli(of, &["config", "set", name, value]))?;
+    }
+    let victim = stage.start("redis-ping", port.clone())?;
+    let load = format!(
+        "while :; do redis-benchmark -p {port} -q -c 4 -n 10000 -r {keys} setrange key:__rand_int__ 0 x >/dev/null; sleep 0.2; done"
+    );
+    stage.spawn(Command::new("sh").args(["-c", &load]))?;
+    let every_s = stage.real((0.7, 1.2), (2.0, 3.0));
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let mut next = 0.0;
+    stage.trouble_on(|_, seconds| {
+        if seconds >= next {
+            next = seconds + every_s;
+            _ = machine::run(&mut cli(&second, &["replicaof", "no", "one"]));
+            _ = machine::run(&mut cli(&second, &["replicaof", "127.0.0.1", &port]));
+        }
+        Ok(())
+    })?;
+    stage.suffered(&victim, stage.loud(1.5, 1.15))?;
+    let pids = vec![server.pid(), replica.pid()];
+    Ok(Truth { process: Some("redis-server".into()), pids, ..Truth::default() })
+}
+
+const COMMIT: &str = "UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 1";
+
+/// The disk under a database, of which each commit waits for the disk.
+pub fn slow_disk(stage: &mut Stage) -> Result<Truth, Stop> {
+    let base = Speed { micros: stage.draw().between(50, 300), bytes_per_s: 0 };
+    let (disk, upper) = stage.slow_fs(1 << 30, Fs::Ext4, base)?;
+    stage.watch_device(upper.device());
+    let over_tcp = stage.draw().uniform(0, 1) == 0;
+    let database = Postgres::start_at(stage, upper.mount(), 1, over_tcp, &[])?;
+    let mut bench = database.command("pgbench")?;
+    bench.args(["-n", "-c", "4", "-j", "1", "-R", "20", "-T", "120", "postgres"]);
+    stage.spawn(&mut bench)?;
+    let victim = stage.start("pg-ask", format!("{} 20 {COMMIT}", database.at))?;
+    let slow = Speed { micros: stage.between((40_000, 120_000), (8_000, 18_000)), bytes_per_s: 0 };
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    disk.set(slow)?;
+    let outcome = stage.trouble();
+    disk.set(base)?;
+    let hurt = outcome.and_then(|()| stage.suffered(&victim, stage.loud(10.0, 2.0)));
+    database.end(stage)?;
+    hurt?;
+    Ok(Truth { devices: vec![upper.device().to_owned()], ..Truth::default() })
+}
+
+/// Somebody has locked a whole table and does nothing.
+pub fn table_lock(stage: &mut Stage) -> Result<Truth, Stop> {
+    let over_tcp = stage.draw().uniform(0, 1) == 0;
+    let database = Postgres::start(stage, 1, over_tcp, &[])?;
+    let outcome = table_lock_in(stage, &database);
+    database.end(stage)?;
+    outcome
+}
+
+fn table_lock_in(stage: &mut Stage, database: &Postgres) -> Result<Truth, Stop> {
+    let mut bench = database.command("pgbench")?;
+    let clients = stage.draw().between(4, 12).to_string();
+    bench.args(["-n", "-S", "-c", &clients, "-j", "1", "-R", "60", "-T", "120", "postgres"]);
+    stage.spawn(&mut bench)?;
+    let victim = stage
+        .start("pg-ask", format!("{} 20 SELECT abalance FROM pgbench_accounts WHERE aid = 7", database.at))?;
+    let (go, pid) = (stage.file("go"), stage.file("session"));
+    let (hold_ms, every_ms) = holds(stage);
+    let lock = "LOCK TABLE pgbench_accounts IN ACCESS EXCLUSIVE MODE";
+    stage.start("pg-hold", format!("{} {go} {hold_ms} {every_ms} {pid} {lock}", database.at))?;
+    let session = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    stage.wait_for("a session", 10, |_| session().is_some())?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    fs::write(&go, "").at(&go)?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(20.0, 3.0))?;
+    let pids = session().into_iter().collect();
+    Ok(Truth { process: Some("postgres".into()), pids, ..Truth::default() })
+}
