@@ -63,7 +63,7 @@ fn a_service_that_is_slow_for_no_reason_that_is_known_is_an_incident() {
     assert!(statement.contains("the cause was not found"), "{statement}");
     assert!(!incident.ruled_out.is_empty() && !incident.next.is_empty());
     // Twenty-four clients wait for forty seconds, and no task of the machine does.
-    let cost = incident.lost_task_seconds.unwrap();
+    let cost = incident.client_wait_seconds.unwrap();
     assert!((800.0..1000.0).contains(&cost), "{cost}");
     assert!(report.ledger.lost_task_seconds.unwrap() < 1.0);
     let waits = report.ledger.by_cause.iter().find(|c| c.cause == "client-wait").unwrap();
@@ -311,7 +311,7 @@ fn a_service_under_a_quota_is_slow_by_the_quota() {
     let incident = one(&report);
     assert!(links(incident).contains(&"service-slow"));
     // What the tasks lost is part of what the clients waited, and is not added to it.
-    let cost = incident.lost_task_seconds.unwrap();
+    let cost = incident.client_wait_seconds.unwrap();
     assert!((850.0..1000.0).contains(&cost), "{cost}");
     assert_eq!(incident.root_cause.share, Some(0.93));
 }

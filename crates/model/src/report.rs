@@ -223,6 +223,9 @@ pub struct Incident {
     /// Its lost time, if it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_task_seconds: Option<f64>,
+    /// What clients of a service waited beyond the usual, who are no tasks of the machine; absent where no service is concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_wait_seconds: Option<f64>,
     /// The symptoms that users notice.
     pub symptoms: Vec<String>,
     /// The most upstream cause that explains most.

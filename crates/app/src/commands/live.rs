@@ -99,7 +99,7 @@ fn line(change: Change, tracked: &TrackedIncident, style: &Style) -> String {
         Change::Revised => format!("{} (on a second look)", tracked.verdict(style)),
         Change::Ended => {
             let end = incident.end.unwrap_or(incident.onset);
-            let cost = incident.lost_task_seconds.map(units::task_seconds);
+            let cost = units::cost(incident);
             format!(
                 "{}  over: {} of {} lasted {}{}.",
                 style.clock(end.0),

@@ -117,6 +117,7 @@ mod tests {
             end: None,
             changes: Vec::new(),
             lost_task_seconds: None,
+            client_wait_seconds: None,
             symptoms: Vec::new(),
             root_cause: Root::default(),
             other_roots: Vec::new(),

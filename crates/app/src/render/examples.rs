@@ -93,6 +93,7 @@ fn flood_incident() -> Incident {
         onset: Moment(ONSET),
         end: None,
         lost_task_seconds: Some(3010.0),
+        client_wait_seconds: None,
         symptoms: ["load-high", "iowait-high"].map(str::to_owned).to_vec(),
         root_cause: Root {
             condition: "streaming-read-flood".into(),

@@ -70,7 +70,7 @@ pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'
     };
     let until = style.clock(until.0);
     let lasted = incident.end.and_then(|end| length_between(incident.onset, end));
-    let cost = match (incident.lost_task_seconds.map(units::task_seconds), incident.end, lasted) {
+    let cost = match (units::cost(incident), incident.end, lasted) {
         (Some(cost), Some(_), Some(length)) => format!("; it cost {cost} in {length}"),
         (Some(cost), Some(_), None) => format!("; it cost {cost}"),
         (None, Some(_), Some(length)) => format!("; it lasted {length}"),

@@ -1,6 +1,7 @@
 //! Values with units, short enough to read at a glance.
 
 use mitra_diagnose::words;
+use mitra_model::report::Incident;
 
 /// A value in base units: `710 MB/s`, `85.3 k/s`, `3.2 ms`, `0.31 s/s`.
 pub fn value(value: f64, unit: &str) -> String {
@@ -40,6 +41,15 @@ pub fn task_seconds(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} task-seconds"),
         s => format!("{} task-seconds", grouped(s)),
+    }
+}
+
+/// What an incident cost: `3.4 task-seconds`, or `51 s of its clients' time` where those waited for longer.
+pub fn cost(incident: &Incident) -> Option<String> {
+    let (lost, waited) = (incident.lost_task_seconds, incident.client_wait_seconds);
+    match waited.filter(|waited| lost.is_none_or(|lost| *waited > lost)) {
+        Some(waited) => Some(format!("{} of its clients' time", words::seconds(waited))),
+        None => lost.map(task_seconds),
     }
 }
 

@@ -172,10 +172,12 @@ fn is_same_cause(a: &Incident, b: &Incident) -> bool {
 
 fn extend(first: &mut Incident, later: &Incident) {
     first.end = first.end.zip(later.end).map(|(a, b)| a.max(b));
-    first.lost_task_seconds = match (first.lost_task_seconds, later.lost_task_seconds) {
+    let sum = |a: Option<f64>, b: Option<f64>| match (a, b) {
         (Some(a), Some(b)) => Some(((a + b) * 1000.0).round() / 1000.0),
         (a, b) => a.or(b),
     };
+    first.lost_task_seconds = sum(first.lost_task_seconds, later.lost_task_seconds);
+    first.client_wait_seconds = sum(first.client_wait_seconds, later.client_wait_seconds);
 }
 
 #[cfg(test)]

@@ -337,6 +337,7 @@ fn incident(
     // Who waits for a lock asleep loses what no counter of the kernel adds up, and so do the clients of a service.
     let asleep = group.iter().filter_map(|a| a.finding.client_wait_s);
     let waited = services.waited_s().into_iter().chain(asleep).reduce(f64::max);
+    let round = |seconds: f64| (seconds * 1000.0).round() / 1000.0;
     // A client and the task that works for it wait for the same thing: of the two the larger one is the cost.
     let cost = match (lost, waited) {
         (Some(lost), Some(waited)) => Some(lost.max(waited)),
@@ -434,7 +435,8 @@ fn incident(
         // That of the root that is named: another one beside it may have begun earlier.
         onset: Moment(earliest),
         end: end.map(Moment),
-        lost_task_seconds: cost.map(|cost| (cost * 1000.0).round() / 1000.0),
+        lost_task_seconds: lost.map(round),
+        client_wait_seconds: waited.map(round),
         symptoms,
         root_cause,
         other_roots: ranked[1..].iter().map(|a| as_root(a)).collect(),

@@ -109,7 +109,9 @@ fn facts(incident: &Incident) -> Facts {
     word("sysctl", culprit.sysctl.iter().cloned().collect());
     facts.insert("incident.confidence".to_owned(), vec![Value::Number(root.confidence)]);
     facts.insert("incident.onset".to_owned(), vec![Value::Time(incident.onset.0)]);
-    if let Some(lost) = incident.lost_task_seconds {
+    // Whoever waited: a rule asks how bad it is.
+    let lost = incident.lost_task_seconds.into_iter().chain(incident.client_wait_seconds);
+    if let Some(lost) = lost.reduce(f64::max) {
         facts.insert("incident.lost".to_owned(), vec![Value::Number(lost)]);
     }
     if let Some(end) = incident.end {

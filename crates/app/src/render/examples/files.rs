@@ -70,6 +70,7 @@ fn incident() -> Incident {
         end: Some(Moment(CLOCK + 90 * SECOND)),
         changes: Vec::new(),
         lost_task_seconds: None,
+        client_wait_seconds: None,
         symptoms: vec!["load-high".into()],
         root_cause: Root {
             condition: "streaming-read-flood".into(),
