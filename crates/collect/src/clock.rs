@@ -135,6 +135,12 @@ pub fn process_cpu_ns() -> i64 {
     read_ns(ClockId::ProcessCPUTime)
 }
 
+/// CPU time of this thread.
+#[must_use]
+pub fn thread_cpu_ns() -> i64 {
+    read_ns(ClockId::ThreadCPUTime)
+}
+
 fn read_ns(id: ClockId) -> i64 {
     let t = clock_gettime(id);
     t.tv_sec.saturating_mul(SECOND).saturating_add(t.tv_nsec)

@@ -258,12 +258,20 @@ pub fn each_entry(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr)) -> io::Result<(
 
 /// The number in a link of `/proc` like `net:[4026531840]` or `socket:[4242]`, if it is of this kind. Allocates nothing.
 pub fn inode_in_link(dir: impl AsFd, below: impl rustix::path::Arg, kind: &[u8]) -> Option<u32> {
-    let mut space = [0; 64];
-    let len = rustix::fs::readlinkat_raw(dir, below, &mut space[..]).ok()?;
-    inode_in(space.get(..len)?, kind)
+    inode_in(link(dir, below, &mut [0; LINK_BYTES])?, kind)
 }
 
-fn inode_in(link: &[u8], kind: &[u8]) -> Option<u32> {
+/// What of a link is read: more than any that is no path has.
+pub const LINK_BYTES: usize = 64;
+
+/// The beginning of a link.
+pub fn link(dir: impl AsFd, below: impl rustix::path::Arg, space: &mut [u8; LINK_BYTES]) -> Option<&[u8]> {
+    let len = rustix::fs::readlinkat_raw(dir, below, &mut space[..]).ok()?;
+    space.get(..len)
+}
+
+/// The number in such a link.
+pub fn inode_in(link: &[u8], kind: &[u8]) -> Option<u32> {
     let digits = link.strip_prefix(kind)?.strip_prefix(b":[")?.strip_suffix(b"]")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -29,7 +29,6 @@ mod limits;
 mod log_tail;
 mod missing;
 mod mounts;
-mod mutexes;
 mod net;
 mod nodes;
 #[cfg(feature = "bpf")]
@@ -46,6 +45,7 @@ mod sources;
 )]
 mod tasks;
 mod ticker;
+mod waits;
 
 pub use budget::{Budget, Shed};
 pub use clock::{Clock, FakeClock};

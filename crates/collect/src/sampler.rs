@@ -20,7 +20,6 @@ use crate::kmsg::KernelLog;
 use crate::limits::Limits;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
-use crate::mutexes::Mutexes;
 use crate::net::Network;
 use crate::nodes::Nodes;
 use crate::rate::RateLimit;
@@ -30,6 +29,7 @@ use crate::settings::Settings;
 use crate::sources::Sources;
 use crate::tasks::Tasks;
 use crate::ticker::{Tick, check_interval};
+use crate::waits::Waits;
 
 /// Clocks that are further apart than this from one frame to the next were stepped, or the machine slept. What
 /// NTP adjusts bit by bit moves all three clocks alike.
@@ -94,7 +94,7 @@ pub struct Sampler {
     finder: TaskFinder,
     network: Network,
     sessions: Sessions,
-    mutexes: Mutexes,
+    waits: Waits,
     fuse: Fuse,
     limits_reached: Limits,
     kernel_log: Option<KernelLog>,
@@ -149,7 +149,7 @@ impl Sampler {
             finder,
             network,
             sessions: Sessions::new(),
-            mutexes: Mutexes::new(),
+            waits: Waits::new(),
             fuse: Fuse::new(),
             limits_reached: Limits::new(),
             kernel_log,
@@ -239,7 +239,7 @@ impl Sampler {
         self.network.read(&mut self.io, frame, is_slow);
         self.finder.services(&mut self.io, frame);
         self.sessions.fill(&mut self.io, frame);
-        self.mutexes.fill(&mut self.io, frame);
+        self.waits.fill(&mut self.io, frame);
         self.fuse.fill(&mut self.io, frame);
         self.limits_reached.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);

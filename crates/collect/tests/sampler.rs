@@ -117,6 +117,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Service,
             Entity::Dependency,
             Entity::Lock,
+            Entity::Wait,
             Entity::Session,
             Entity::Fuse,
             Entity::Limit,

@@ -42,6 +42,7 @@ mod stats;
 mod tcp_limits;
 mod trigger;
 pub mod view;
+mod waits;
 pub mod words;
 
 pub use advice::{Advice, Measure};

@@ -3,6 +3,7 @@
 use mitra_model::{SeriesSet, Span};
 
 use crate::view::{High, View};
+use crate::waits::{self, Walk};
 use crate::words;
 
 /// Processes that wait for a lock of a file.
@@ -23,6 +24,8 @@ pub struct Queue<'a> {
     pub is_circle: bool,
     /// Locks, and who holds each: processes, or threads of mutexes.
     chain: Vec<(&'a str, Option<u32>)>,
+    /// Whom the last holder waits for, and not for a lock.
+    beyond: Option<Walk<'a>>,
 }
 
 /// That of the lock that most wait for.
@@ -46,7 +49,14 @@ pub fn longest<'a>(view: &View<'a>) -> Option<Queue<'a>> {
             None => break false,
         }
     };
-    Some(Queue { high, is_circle, chain })
+    let holder =
+        chain.last().filter(|_| !is_circle).and_then(|(row, holder)| Some((mutex_of(row), (*holder)?)));
+    let span = high.run.span();
+    let beyond = holder.and_then(|(process, holder)| match process {
+        Some(pid) => waits::of_holder(view, pid, Some(holder), span),
+        None => waits::of_holder(view, holder, None, span),
+    });
+    Some(Queue { high, is_circle, chain, beyond })
 }
 
 impl<'a> Queue<'a> {
@@ -56,9 +66,12 @@ impl<'a> Queue<'a> {
         self.chain.last().is_some_and(|(_, holder)| holder.is_some())
     }
 
-    /// The process that holds the lock which all others wait for in the end: its name and id.
+    /// The process that holds the lock which all others wait for in the end, or that this one waits for: its name and id.
     #[must_use]
     pub fn culprit(&self, view: &View<'_>) -> (Option<String>, Option<u32>) {
+        if let Some((pid, comm)) = self.beyond.as_ref().and_then(Walk::culprit) {
+            return (comm.map(str::to_owned).or_else(|| self::comm(view, Some(pid))), Some(pid));
+        }
         let Some((row, holder)) = self.chain.last() else { return (None, None) };
         let pid = mutex_of(row).or(*holder);
         (comm(view, pid), pid)
@@ -87,6 +100,12 @@ impl<'a> Queue<'a> {
             text.push_str(&format!(" while it waits for {lock}, which {} holds", named(view, row, *holder)));
         }
         text
+    }
+
+    /// Whom the holder waits for.
+    #[must_use]
+    pub fn beyond(&self) -> Option<String> {
+        Some(format!("whoever holds the last lock waits itself: {}", self.beyond.as_ref()?.words()))
     }
 
     /// Who waits for the first of the locks.

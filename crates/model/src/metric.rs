@@ -53,6 +53,8 @@ pub enum Entity {
     Dependency,
     /// One file with a lock that somebody waits for; key is `fe:00:12345`, device and inode number.
     Lock,
+    /// Threads of one process that wait for the same; key is `4242>pipe:5151`, the process id first.
+    Wait,
     /// One session of a database server; key is its process id.
     Session,
     /// One connection of the kernel with a FUSE daemon; key is `0:45`, the device number of its file system.
@@ -79,7 +81,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 31] = [
+    pub const ALL: [Entity; 32] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -100,6 +102,7 @@ impl Entity {
         Entity::Service,
         Entity::Dependency,
         Entity::Lock,
+        Entity::Wait,
         Entity::Session,
         Entity::Fuse,
         Entity::Limit,
@@ -139,6 +142,7 @@ impl Entity {
             Entity::Service => "service",
             Entity::Dependency => "dependency",
             Entity::Lock => "lock",
+            Entity::Wait => "wait",
             Entity::Session => "session",
             Entity::Fuse => "fuse",
             Entity::Limit => "limit",

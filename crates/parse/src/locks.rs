@@ -58,6 +58,44 @@ struct Queue {
     waiter_pids: String,
 }
 
+/// A process that waits for a lock of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its id; -1 where it waits for a lock of an open file.
+    pub waiter: i64,
+    /// The id of the process that took the lock; -1 of one of an open file.
+    pub holder: i64,
+    /// Whether it is one of flock, and not of fcntl.
+    pub is_flock: bool,
+    /// Device and inode number: `fe:00:12345`.
+    pub file: String,
+}
+
+impl Waiting {
+    /// The inode number of the file.
+    #[must_use]
+    pub fn inode(&self) -> Option<u64> {
+        self.file.rsplit(':').next()?.parse().ok()
+    }
+}
+
+/// Calls `f` for each process that waits.
+pub fn waiting(input: &[u8], mut f: impl FnMut(&Waiting)) {
+    let mut held: Option<Line<'_>> = None;
+    for line in input.split(|byte| *byte == b'\n').filter_map(line) {
+        match &held {
+            Some(held) if line.is_waiting => f(&Waiting {
+                waiter: line.pid,
+                holder: held.pid,
+                is_flock: line.kind == b"FLOCK",
+                file: lossy(held.file),
+            }),
+            _ if line.is_waiting => {}
+            _ => held = Some(line),
+        }
+    }
+}
+
 impl Locks {
     /// Fills a row for each lock that somebody waits for.
     pub fn parse(&mut self, input: &[u8], strings: &mut Strings, frame: &mut Frame) -> Outcome {
@@ -159,6 +197,24 @@ mod tests {
         sample.row_text("fe:00:12345", "lock.kind", "posix");
         sample.row_is("00:2d:7", "lock.waiters", 1);
         sample.row_is("00:2d:7", "lock.pid", mitra_model::NA);
+    }
+
+    #[test]
+    fn each_one_that_waits() {
+        let mut found = Vec::new();
+        super::waiting(TEXT, |one| found.push((one.waiter, one.holder, one.is_flock, one.file.clone())));
+        super::waiting(TEXT, |one| assert!(one.inode().is_some()));
+        let file = "fe:00:12345".to_owned();
+        let wanted = [
+            (709, 708, false, file.clone()),
+            (710, 708, false, file.clone()),
+            (-1, -1, false, "00:2d:7".to_owned()),
+            (6, 5, false, file),
+        ];
+        assert_eq!(found, wanted);
+        super::waiting(b"1: -> POSIX  ADVISORY  WRITE 709 fe:00:1 0 EOF\nlock\n", |_| {
+            panic!("nobody holds it")
+        });
     }
 
     #[test]

@@ -144,6 +144,53 @@ fn tcp(info: &[u8]) -> Option<Tcp> {
     })
 }
 
+/// A Unix socket.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnixSocket {
+    /// The number of the state, as of TCP: 10 listens.
+    pub state: u8,
+    /// The inode number, as in the links of `/proc/PID/fd`.
+    pub inode: u32,
+    /// The inode number of the socket at the other end; 0 where no process has accepted it yet.
+    pub peer: Option<u32>,
+    /// The name that it is bound to; one of an abstract address begins with a zero byte.
+    pub name: Option<Vec<u8>>,
+    /// Of a socket that listens the inode numbers of those that wait to be accepted.
+    pub pending: Vec<u32>,
+}
+
+/// Walks over the Unix sockets of one buffer (`include/uapi/linux/unix_diag.h`).
+pub fn unix_sockets(bytes: &[u8], mut f: impl FnMut(&UnixSocket)) -> End {
+    messages(bytes, |kind, body| {
+        if kind == SOCK_DIAG
+            && let Some(found) = unix_socket(body)
+        {
+            f(&found);
+        }
+    })
+}
+
+fn unix_socket(body: &[u8]) -> Option<UnixSocket> {
+    /// `AF_UNIX`, and `struct unix_diag_msg`.
+    const UNIX: u8 = 1;
+    const UNIX_DIAG_BYTES: usize = 16;
+    /// `UNIX_DIAG_NAME`, `UNIX_DIAG_PEER`, `UNIX_DIAG_ICONS`.
+    const NAME: u16 = 0;
+    const PEER: u16 = 2;
+    const ICONS: u16 = 3;
+    if *body.first()? != UNIX {
+        return None;
+    }
+    let mut found = UnixSocket { state: *body.get(2)?, inode: u32_at(body, 4)?, ..UnixSocket::default() };
+    attributes(body.get(UNIX_DIAG_BYTES..)?, |kind, value| match kind {
+        NAME => found.name = Some(value.to_vec()),
+        PEER => found.peer = u32_at(value, 0),
+        ICONS => found.pending = value.chunks_exact(4).filter_map(|inode| u32_at(inode, 0)).collect(),
+        _ => {}
+    });
+    Some(found)
+}
+
 /// The name of a state of TCP.
 #[must_use]
 pub fn state_name(state: u8) -> &'static str {
@@ -175,6 +222,34 @@ mod tests {
         bytes.extend(value);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
+    }
+
+    #[test]
+    fn the_other_end_of_a_unix_socket() {
+        let message = |state: u8, inode: u32, attributes: &[u8]| {
+            let mut body = vec![1, 1, state, 0];
+            body.extend(inode.to_ne_bytes());
+            body.extend([0; 8]);
+            body.extend(attributes);
+            let mut out = (16 + body.len() as u32).to_ne_bytes().to_vec();
+            out.extend(20_u16.to_ne_bytes());
+            out.extend([0; 10]);
+            out.extend(body);
+            out
+        };
+        let connected = message(1, 7, &attribute(2, &8_u32.to_ne_bytes()));
+        let waiting = [9_u32, 10].map(u32::to_ne_bytes).concat();
+        let listening = message(10, 11, &[attribute(0, b"/run/a\0"), attribute(3, &waiting)].concat());
+        let bytes = [connected, listening].concat();
+        let mut found = Vec::new();
+        assert_eq!(unix_sockets(&bytes, |socket| found.push(socket.clone())), End::More);
+        let first = UnixSocket { state: 1, inode: 7, peer: Some(8), ..UnixSocket::default() };
+        let name = Some(b"/run/a\0".to_vec());
+        let second = UnixSocket { state: 10, inode: 11, peer: None, name, pending: vec![9, 10] };
+        assert_eq!(found, [first, second]);
+        for cut in 0..bytes.len() {
+            let _any_answer = unix_sockets(&bytes[..cut], |_| {});
+        }
     }
 
     fn message(family: u8, info: &[u8]) -> Vec<u8> {

@@ -4,8 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use mitra_parse::netlink::{End, Listener, Qdisc, Receiver, listeners, qdiscs, receivers};
-#[cfg(feature = "bpf")]
-use mitra_parse::sockets::Socket;
+use mitra_parse::sockets::{Socket, UnixSocket};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
 /// The kernel fills at most this much at once.
@@ -30,7 +29,12 @@ const WITH_MEMORY: u8 = 1 << 6;
 const WITH_INFO: u8 = 1 << 1;
 /// Both families of addresses have requests of their own.
 const FAMILIES: [u8; 2] = [2, 10];
+const TCP: u8 = 6;
+const TCP_TIME_WAIT: u32 = 6;
 const TCP_LISTEN: u32 = 10;
+const UNIX: u8 = 1;
+/// `UDIAG_SHOW_NAME`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_ICONS`.
+const WITH_NAME_PEER_AND_PENDING: u32 = 0x1 | 0x4 | 0x8;
 
 /// Two sockets, of the network namespace in which they were opened.
 #[derive(Debug)]
@@ -121,11 +125,39 @@ impl Asker {
 
     /// Calls `f` with each socket of a protocol, whatever its state.
     #[cfg(feature = "bpf")]
-    pub fn every(&mut self, sockets: &Sockets, protocol: u8, mut f: impl FnMut(&Socket)) -> io::Result<()> {
+    pub fn every(&mut self, sockets: &Sockets, protocol: u8, f: impl FnMut(&Socket)) -> io::Result<()> {
+        self.of_protocol(sockets, protocol, (WITH_INFO | WITH_MEMORY, u32::MAX), PIECES_OF_ALL_MAX, f)
+    }
+
+    /// Calls `f` with each TCP socket that a process has or may have, without what TCP knows of it. An error where there are
+    /// more than fit in `PIECES_MAX`, some 270 in each.
+    pub fn connections(&mut self, sockets: &Sockets, f: impl FnMut(&Socket)) -> io::Result<()> {
+        self.of_protocol(sockets, TCP, (0, !(1 << TCP_TIME_WAIT)), PIECES_MAX, f)
+    }
+
+    /// Calls `f` with each Unix socket.
+    pub fn unix(&mut self, sockets: &Sockets, mut f: impl FnMut(&UnixSocket)) -> io::Result<()> {
+        // `struct unix_diag_req`: family, protocol, padding, states, inode, what to show, and no cookie.
+        let mut body = [0; 24];
+        let states_on = [u32::MAX, 0, WITH_NAME_PEER_AND_PENDING].map(u32::to_ne_bytes);
+        let start = [UNIX, 0, 0, 0].into_iter().chain(states_on.into_iter().flatten());
+        body.iter_mut().zip(start).for_each(|(to, from)| *to = from);
+        let read = |bytes: &[u8]| mitra_parse::sockets::unix_sockets(bytes, &mut f);
+        self.ask(&sockets.diag, SOCK_DIAG_BY_FAMILY, &body, read)
+    }
+
+    fn of_protocol(
+        &mut self,
+        sockets: &Sockets,
+        protocol: u8,
+        (extensions, states): (u8, u32),
+        pieces_max: usize,
+        mut f: impl FnMut(&Socket),
+    ) -> io::Result<()> {
         for family in FAMILIES {
-            let body = diag_request(family, protocol, WITH_INFO | WITH_MEMORY, u32::MAX);
+            let body = diag_request(family, protocol, extensions, states);
             let read = |bytes: &[u8]| mitra_parse::sockets::sockets(bytes, &mut f);
-            match self.ask_long(&sockets.diag, SOCK_DIAG_BY_FAMILY, &body, PIECES_OF_ALL_MAX, read) {
+            match self.ask_long(&sockets.diag, SOCK_DIAG_BY_FAMILY, &body, pieces_max, read) {
                 // A kernel without the module for a family or a protocol has no such sockets.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                 other => other?,

@@ -6,7 +6,7 @@ mod latency;
 pub mod names;
 mod netns;
 mod netns_thread;
-mod owner;
+pub(crate) mod owner;
 mod queues;
 mod receivers;
 #[cfg(feature = "bpf")]

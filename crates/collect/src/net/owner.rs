@@ -1,14 +1,16 @@
 //! Whose sockets these are: a walk over the descriptors of all processes, as `ss -p` does it.
 
-use std::os::fd::AsFd as _;
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
+use crate::clock::thread_cpu_ns;
 use crate::file::{Buffer, Root, each_entry, inode_in_link};
 
-/// A walk ends after this long, whoever was found by then: it costs a microsecond for each descriptor of the machine.
-const WALK_TIME_MAX: Duration = Duration::from_millis(50);
+/// A walk ends after so much CPU time, whoever was found by then: it costs a microsecond for each descriptor of the machine.
+const WALK_CPU_MAX: Duration = Duration::from_millis(50);
 /// So many processes are looked at.
 const PROCESSES_MAX: usize = 16_384;
 
@@ -23,37 +25,49 @@ pub struct Owner {
     pub comm: String,
 }
 
+/// Calls `f` with each process and the directory of its descriptors, until it says that this was the last one or `cpu_max`
+/// is used up: on a machine in trouble others have the CPU for most of the time. Whether it saw all of them: a process that may not be looked at, or one too many, makes it false.
+pub fn each_process(cpu_max: Duration, mut f: impl FnMut(&Root, u32, &OwnedFd) -> bool) -> bool {
+    let began = thread_cpu_ns();
+    let Ok(root) = Root::open("/proc".as_ref()) else { return false };
+    let Ok(dir) = root.open_file(".") else { return false };
+    let mut pids: Vec<u32> = Vec::new();
+    let is_listed = each_entry(dir.as_fd(), |name| {
+        pids.extend(name.to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+    });
+    let mut is_complete = is_listed.is_ok() && pids.len() <= PROCESSES_MAX;
+    pids.truncate(PROCESSES_MAX);
+    for pid in pids {
+        if Duration::from_nanos((thread_cpu_ns() - began).unsigned_abs()) > cpu_max {
+            return false;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat(root.fd(), format!("{pid}/fd"), flags, Mode::empty()) {
+            Ok(fds) if !f(&root, pid, &fds) => return false,
+            Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
+            Err(_) => is_complete = false,
+        }
+    }
+    is_complete
+}
+
 /// Finds the processes that hold these sockets, of each socket the first.
 #[must_use]
 pub fn find(inodes: &[u32]) -> Vec<Owner> {
-    let began = Instant::now();
     let mut found: Vec<Owner> = Vec::new();
-    let Ok(root) = Root::open("/proc".as_ref()) else { return found };
-    let Ok(dir) = root.open_file(".") else { return found };
-    let mut pids: Vec<u32> = Vec::new();
-    // A directory that cannot be listed has no processes to look at.
-    let _listed = each_entry(dir.as_fd(), |name| {
-        pids.extend(name.to_str().ok().and_then(|name| name.parse::<u32>().ok()));
-    });
-    pids.truncate(PROCESSES_MAX);
     let mut buffer = Buffer::default();
-    for pid in pids {
-        if found.len() == inodes.len() || began.elapsed() > WALK_TIME_MAX {
-            break;
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(fds) = rustix::fs::openat(root.fd(), format!("{pid}/fd"), flags, Mode::empty()) else {
-            continue;
-        };
+    // Who was not found has no row.
+    let _is_complete = each_process(WALK_CPU_MAX, |root, pid, fds| {
         let _listed = each_entry(fds.as_fd(), |name| {
-            let Some(inode) = inode_in_link(&fds, name, b"socket") else { return };
+            let Some(inode) = inode_in_link(fds, name, b"socket") else { return };
             if inodes.contains(&inode) && !found.iter().any(|owner| owner.inode == inode) {
                 let comm = root.read(&format!("{pid}/comm"), &mut buffer).unwrap_or_default();
                 let comm = String::from_utf8_lossy(comm.trim_ascii_end()).into_owned();
                 found.push(Owner { inode, pid, comm });
             }
         });
-    }
+        found.len() < inodes.len()
+    });
     found
 }
 

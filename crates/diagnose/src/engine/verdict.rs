@@ -219,8 +219,12 @@ fn is_ordered(a: &Finding, b: &Finding) -> bool {
     era == Era::Dated || a.intersect(b).is_some_and(|both| 2.0 * both.seconds() >= shorter)
 }
 
-/// Whether both are known to be the doing of one process; by its name where an id is missing.
+/// Whether both are known to be the doing of one process, by its name where an id is missing, or about one service: whose
+/// doing it is may be known of one of them only.
 fn is_same_process(a: &Finding, b: &Finding) -> bool {
+    if a.culprit.address.is_some() && a.culprit.address == b.culprit.address && a.netns == b.netns {
+        return true;
+    }
     match (a.culprit.pid, b.culprit.pid) {
         (Some(a), Some(b)) => a == b,
         _ => a.culprit.process.is_some() && a.culprit.process == b.culprit.process,

@@ -23,6 +23,7 @@ use mitra_model::{Series, SeriesSet, Span};
 use crate::network;
 use crate::process::Process;
 use crate::view::View;
+use crate::waits;
 
 /// What the functions of this module read. The rest of a condition's metrics stand in its own list.
 pub const NEEDS: &[&str] = &[
@@ -49,7 +50,13 @@ pub const NEEDS: &[&str] = &[
     "task.run_delay",
     "task.blkio_delay",
     "task.state",
+    "lock.pid",
     "lock.waiter_pids",
+    "service.open",
+    "wait.comm",
+    "wait.pid",
+    "wait.threads",
+    "wait.tids",
     "session.pid",
     "limit.lines",
 ];
@@ -315,11 +322,15 @@ const ELSEWHERE: &[&str] = &["dependency-slow", "dependency-unreachable", "retra
 #[must_use]
 pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str> {
     let passed: Vec<Servers<'_, '_>> = walk.services.iter().map(|row| Servers::of(view, row)).collect();
+    let through_others = || {
+        let mut each = passed.iter().zip(&walk.services);
+        each.any(|(servers, row)| waits::wait_for_a_lock(view, servers, row, span))
+    };
     let mut despite = Vec::new();
     if walk.elsewhere.is_empty() {
         despite.extend(ELSEWHERE);
     }
-    if !passed.iter().any(|servers| servers.wait_for_a_lock(view, span)) {
+    if !passed.iter().any(|servers| servers.wait_for_a_lock(view, span)) && !through_others() {
         despite.push("lock-queue");
     }
     let limited = || view.each("limit.lines").filter_map(|(row, _)| Some(row.rsplit_once(':')?.0));

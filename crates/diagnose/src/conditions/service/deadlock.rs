@@ -1,22 +1,27 @@
-//! Processes wait for locks of files that each other hold, or threads for mutexes, in a circle: none of them ever goes on.
+//! Processes wait for locks of files that each other hold, or threads for mutexes, in a circle, or all threads of some processes
+//! for what only these processes could send: none of them ever goes on.
 //!
 //! The kernel names who holds each lock and who waits for it (`/proc/locks`). It refuses circles of `fcntl` locks (EDEADLK), and
 //! neither those of `flock` nor of locks of open files. A queue that ends at somebody who waits for nothing is `lock-queue`.
 //!
 //! Of mutexes those of glibc are seen, while requests to a service wait for longer than a second. Locks of a runtime (the JVM,
 //! Go, CPython) name no owner that could be read.
+//!
+//! Two processes that both read from each other's pipe or socket stand still only if none of their threads has anything else to do,
+//! and nothing moves from one sample to the next.
 
 use crate::locks;
 use crate::prelude::*;
+use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "deadlock",
-    title: "processes or threads hold locks that each other wait for",
+    title: "processes or threads wait for each other",
     area: "service",
     needs: &["task.tgid"],
-    needs_of: &[locks::NEEDS],
+    needs_of: &[locks::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
-        metrics: &[locks::LOCKS],
+        metrics: &[locks::LOCKS, waits::STUCK],
         find: are_many,
         need_s: locks::NEED_S,
         can_be_steady: true,
@@ -46,6 +51,9 @@ pub const CONDITION: Condition = Condition {
 };
 
 fn observe(view: &View<'_>) -> Observation {
+    if let Some(finding) = of_waits(view) {
+        return finding.active();
+    }
     let Some(queue) = locks::longest(view) else {
         return if view.has("task.tgid") && !view.is_case {
             Observation::inactive("nobody waited for a lock that another one held")
@@ -71,10 +79,27 @@ fn observe(view: &View<'_>) -> Observation {
     finding.active()
 }
 
+/// Processes that wait for each other, and nothing of which moves.
+fn of_waits(view: &View<'_>) -> Option<Finding> {
+    let knot = waits::knot(view)?;
+    let mut finding = view.finding(&knot.high.run);
+    (finding.culprit.pid, finding.culprit.process) = knot.first(view);
+    finding.statement = format!("{}: a deadlock", knot.words(view));
+    for row in &knot.rows {
+        finding.prove(view, &[waits::STUCK], row, knot.high.run.span());
+    }
+    let waited_s = knot.high.during * knot.high.run.high_s;
+    (finding.loss_s, finding.client_wait_s) = (Some(waited_s), Some(waited_s));
+    // A time limit of theirs may be longer than what was seen.
+    finding.confidence = 0.85;
+    Some(finding)
+}
+
 /// One where at least two wait: a circle has as many.
 fn are_many(set: &SeriesSet, window: Span) -> Vec<Signal> {
-    let waiting = Signal::sum(set.each(locks::LOCKS).map(|(_, series)| series), window);
-    waiting.into_iter().map(|signal| signal.map(|n| step(n >= 2.0))).collect()
+    let waiting = |metric| Signal::sum(set.each(metric).map(|(_, series)| series), window);
+    let all = [locks::LOCKS, waits::STUCK].into_iter().filter_map(waiting);
+    all.map(|signal| signal.map(|n| step(n >= 2.0))).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Whoever waits sleeps, and whoever holds the lock may sleep too: the machine idles. Of locks of files (`flock`, `fcntl`) the
 //! kernel names holder and waiters (`/proc/locks`). Of a mutex of glibc that threads of a service wait for the owner stands
-//! beside it, in the memory of the process. PostgreSQL writes into the titles of its sessions that they wait, and which
+//! beside it, in the memory of the process. Who holds a lock of a service in trouble and waits for another process is followed
+//! to that one: it is the culprit then. PostgreSQL writes into the titles of its sessions that they wait, and which
 //! one is idle in a transaction: it keeps each row that it has changed locked until it commits.
 //!
 //! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
@@ -12,13 +13,14 @@ use std::collections::BTreeMap;
 
 use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
+use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "lock-queue",
     title: "processes wait for a lock that another one holds",
     area: "service",
     needs: &[SESSIONS, "session.activity", OPEN, "service.comm", "task.tgid"],
-    needs_of: &[locks::NEEDS],
+    needs_of: &[locks::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LOCKS, SESSIONS, "session.activity"],
         find: are_queued,
@@ -93,7 +95,7 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
         process,
         statement: queue.words(view),
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
-        remarks: queue.victims(view).into_iter().collect(),
+        remarks: queue.victims(view).into_iter().chain(queue.beyond()).collect(),
         confidence: if queue.has_holder() { 0.95 } else { 0.6 },
         holder,
         high: queue.high,

@@ -3,12 +3,16 @@
 //! Its threads wait for something and take no notice of what arrives: a lock, somebody else's answer, a file system that does
 //! not come back. No resource is short. The accept queue begins to grow long before it overflows (`listen-overflow`).
 //!
+//! What its threads wait for is looked up while it keeps clients waiting: where only one process can end that, and this one waits for
+//! nobody, it is the culprit.
+//!
 //! A service that nobody asks is quiet and well: nothing waits. One that computes, or moves data, works on an answer that takes
 //! long.
 
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, SERVICE, Servers, Traffic, Usual};
+use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "service-silent",
@@ -25,7 +29,7 @@ pub const CONDITION: Condition = Condition {
         "task.read_bytes",
         "task.write_bytes",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &["service.requests", "service.wait_time", "listener.queue"],
         find: are_silent,
@@ -189,6 +193,7 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
     } else {
         format!("its processes took {} of a CPU: they wait for something", words::percent(silent.used))
     });
+    waits::follow(view, &mut finding, &servers, row, span);
     finding.client_wait_s = Some(silent.waited_s);
     let walk = services::walk(view, row, span, silent.waited_s / silent.run.seconds().max(1.0));
     finding.despite = services::despite(view, &walk, span);

@@ -7,11 +7,13 @@
 //!
 //! The share of the time that the service's own processes waited for a CPU or in the kernel, and the addresses that they wait
 //! for, decide which causes can be meant: the processes of the service that is asked, and those of the services of this
-//! machine that a request passes. The one at the end of that way is the culprit, until a cause is found.
+//! machine that a request passes. The one at the end of that way is the culprit, until a cause is found, or the process for which
+//! most of its threads wait in the end.
 
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, SERVICE, Servers, Slow, Traffic, Walk};
+use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "service-slow",
@@ -30,7 +32,7 @@ pub const CONDITION: Condition = Condition {
         "task.majflt",
         "resolver.comm",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: services::SERVICE_SCAN,
         find: are_late,
@@ -145,6 +147,7 @@ fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
     if inner != row {
         finding.remarks.push(format!("it waits for {}", services::name(&inner_servers, inner)));
     }
+    waits::follow(view, &mut finding, &inner_servers, inner, span);
     let passed: Vec<Servers<'_, '_>> = front.walk.services.iter().map(|row| Servers::of(view, row)).collect();
     judge(view, &mut finding, &passed, &front.walk, span);
     say_others(view, &mut finding, front, all);
@@ -218,7 +221,9 @@ fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    // Its process may wait for the one that is named.
+    let address = finding.culprit.address.as_deref();
+    let who = address.map_or_else(|| "the service".to_owned(), |address| format!("the service at {address}"));
     vec![Remedy {
         action: format!(
             "until the cause is known: bound how long clients wait for {who}, and send it no more than it answers"

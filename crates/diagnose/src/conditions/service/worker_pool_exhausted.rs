@@ -16,6 +16,7 @@ use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, Servers, Service};
 use crate::stats;
+use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "worker-pool-exhausted",
@@ -33,7 +34,7 @@ pub const CONDITION: Condition = Condition {
         "dependency.connect_time",
         "task.cpu_time",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, waits::NEEDS],
     observe,
     causes: &[
         explains("timeout-cascade", "what waits for a worker is given up"),
@@ -152,7 +153,8 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.prove(view, &["dependency.requests"], pool, span);
     finding.despite = vec!["lock-queue", "dependency-slow", "dependency-unreachable"];
-    finding.confidence = 0.7;
+    let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    finding.confidence = if is_known { 0.9 } else { 0.7 };
     Some(finding)
 }
 
@@ -215,6 +217,7 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
         span,
     );
     finding.despite = services::despite(view, &walk, span);
-    finding.confidence = if targets.is_empty() { 0.7 } else { 0.9 };
+    let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    finding.confidence = if targets.is_empty() && !is_known { 0.7 } else { 0.9 };
     Ok(finding)
 }

@@ -1,0 +1,77 @@
+//! What a thread waits for, and who can end the wait.
+
+use std::net::SocketAddr;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What a thread waits for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Kind { $($(#[$doc])* $variant,)* }
+
+        impl Kind {
+            /// As `wait.kind` has it.
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// It runs or wants to.
+    Cpu = "cpu",
+    /// A mutex of glibc whose owner is known.
+    Mutex = "mutex",
+    /// A lock of a file.
+    FileLock = "lock",
+    /// The other end of a pipe.
+    Pipe = "pipe",
+    /// The other end of a Unix socket.
+    Unix = "unix",
+    /// The other end of a TCP connection.
+    Tcp = "tcp",
+    /// A child that ends.
+    Child = "child",
+    /// An answer of a FUSE daemon.
+    Fuse = "fuse",
+    /// Block I/O, or that it may write again.
+    Disk = "disk",
+    /// Something else inside the kernel, in uninterruptible sleep.
+    Kernel = "kernel",
+    /// The time to pass.
+    Timer = "timer",
+    /// It is stopped by a signal or a debugger.
+    Stopped = "stopped",
+    /// A connection to accept.
+    Accept = "accept",
+    /// A request of a client of its own.
+    Client = "client",
+    /// Another thread of its process: a condition variable, a semaphore, a pipe of its own.
+    Futex = "futex",
+    /// One of many descriptors.
+    Poll = "poll",
+    /// Something else.
+    Other = "other",
+}
+
+impl Kind {
+    /// Whether another process or thread ends such a wait, known or not.
+    pub fn has_other_end(self) -> bool {
+        matches!(self, Kind::Mutex | Kind::FileLock | Kind::Pipe | Kind::Unix | Kind::Tcp | Kind::Child)
+    }
+}
+
+/// Who can end a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum End {
+    /// It is not known, or nobody in particular.
+    Unknown,
+    Process(u32),
+    /// The thread of the same process that holds the mutex at this address.
+    Thread {
+        word: u64,
+        tid: u32,
+    },
+    /// Somebody elsewhere.
+    Address(SocketAddr),
+}

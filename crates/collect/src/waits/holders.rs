@@ -1,0 +1,288 @@
+//! Which processes hold a pipe or a socket, and what a descriptor is.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use crate::file::{Buffer, LINK_BYTES, Root, each_entry, inode_in, inode_in_link, link};
+use crate::net::owner::each_process;
+
+/// A walk over all descriptors of the machine costs a microsecond for each, and ends after so much CPU time.
+const WALK_CPU_MAX: Duration = Duration::from_millis(100);
+/// As many pipes and sockets are kept: 16 bytes each.
+const HELD_MAX: usize = 262_144;
+/// Of a pipe or socket that more descriptors have, nobody is named.
+const CANDIDATES_MAX: usize = 64;
+/// `fdinfo` of an epoll instance has a line of some 100 bytes for each of its descriptors, that of a file one for each lock.
+const FDINFO_BYTES_MAX: usize = 128 * 1024;
+/// Its first lines.
+const FLAGS_BYTES_MAX: usize = 256;
+/// Access modes of open(2).
+const READ_ONLY: u32 = 0;
+const WRITE_ONLY: u32 = 1;
+const ACCESS: u32 = 3;
+
+/// A descriptor of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    inode: u32,
+    pid: u32,
+    fd: u32,
+}
+
+/// What a descriptor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open {
+    Pipe(u32),
+    Socket(u32),
+    Epoll,
+    Timer,
+    /// A descriptor by which the process wakes itself, or waits for a child or a signal.
+    Event,
+    File,
+}
+
+/// Which end of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Reads,
+    Writes,
+}
+
+/// Who holds the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// Only this process.
+    One(u32),
+    /// Only the process that waits.
+    Itself,
+    /// Several that may be meant, none, or not everybody could be asked.
+    Unknown,
+}
+
+/// The pipes and sockets of all processes, in order of their inode numbers.
+#[derive(Debug, Default)]
+pub struct Holders {
+    all: Vec<Held>,
+    is_complete: bool,
+}
+
+impl Holders {
+    /// Walks over the descriptors of all processes.
+    pub fn scan() -> Self {
+        let mut all: Vec<Held> = Vec::new();
+        let is_complete = each_process(WALK_CPU_MAX, |_, pid, fds| {
+            let mut space = [0; LINK_BYTES];
+            // A process that has ended meanwhile holds nothing.
+            let _listed = each_entry(fds.as_fd(), |name| {
+                let inode = link(fds, name, &mut space)
+                    .and_then(|link| inode_in(link, b"pipe").or_else(|| inode_in(link, b"socket")));
+                let fd = name.to_str().ok().and_then(|name| name.parse().ok());
+                if let (Some(inode), Some(fd)) = (inode, fd) {
+                    all.push(Held { inode, pid, fd });
+                }
+            });
+            all.len() < HELD_MAX
+        });
+        all.sort_unstable();
+        Holders { all, is_complete }
+    }
+
+    fn of(&self, inode: u32) -> &[Held] {
+        let from = self.all.partition_point(|held| held.inode < inode);
+        let rest = self.all.get(from..).unwrap_or_default();
+        rest.get(..rest.partition_point(|held| held.inode == inode)).unwrap_or_default()
+    }
+
+    /// The processes that hold one of some sockets.
+    pub fn processes<'h>(&'h self, inodes: &'h [u32]) -> impl Iterator<Item = u32> + 'h {
+        inodes.iter().flat_map(|inode| self.of(*inode)).map(|held| held.pid)
+    }
+
+    /// The pipes and sockets of a process.
+    pub fn of_process(&self, pid: u32) -> Vec<u32> {
+        self.all.iter().filter(|held| held.pid == pid).map(|held| held.inode).collect()
+    }
+
+    /// Who holds the other end of a pipe whose one side a process waits at.
+    pub fn of_pipe(&self, root: &Root, inode: u32, waits: Side, waiter: Waiter) -> Holder {
+        let other = |held: &Held| {
+            let mut buffer = Buffer::default();
+            let access = read_fdinfo(root, (held.pid, held.fd), FLAGS_BYTES_MAX, &mut buffer)?.access()?;
+            Some(if waits == Side::Reads { access != READ_ONLY } else { access != WRITE_ONLY })
+        };
+        self.only(root, &[inode], (b"pipe", waiter), |held| other(held).unwrap_or(false))
+    }
+
+    /// Who holds a socket, or one of several that are as good.
+    pub fn of_sockets(&self, root: &Root, inodes: &[u32], waiter: Waiter) -> Holder {
+        self.only(root, inodes, (b"socket", waiter), |_| true)
+    }
+
+    fn only(
+        &self,
+        root: &Root,
+        inodes: &[u32],
+        (kind, waiter): (&[u8], Waiter),
+        is_meant: impl Fn(&Held) -> bool,
+    ) -> Holder {
+        let candidates = || inodes.iter().flat_map(|inode| self.of(*inode));
+        if !self.is_complete || candidates().count() > CANDIDATES_MAX {
+            return Holder::Unknown;
+        }
+        // It may have been closed since, and its number may be another one's.
+        let has_it_still = |held: &Held| {
+            let path = format!("proc/{}/fd/{}", held.pid, held.fd);
+            inode_in_link(root.fd(), path, kind) == Some(held.inode)
+        };
+        let mut pids: Vec<u32> =
+            candidates().filter(|held| has_it_still(held) && is_meant(held)).map(|held| held.pid).collect();
+        pids.dedup();
+        pids.sort_unstable();
+        pids.dedup();
+        let is_own = pids.contains(&waiter.pid);
+        match pids[..] {
+            [one] if one == waiter.pid => Holder::Itself,
+            [one] => Holder::One(one),
+            // It has a copy that it did not close, and no other thread that could use it.
+            [a, b] if is_own && waiter.threads == 1 => Holder::One(if a == waiter.pid { b } else { a }),
+            _ => Holder::Unknown,
+        }
+    }
+}
+
+/// A process that waits, and how many threads it has.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiter {
+    pub pid: u32,
+    pub threads: usize,
+}
+
+/// What a descriptor of a process is.
+pub fn open(root: &Root, pid: u32, fd: i32) -> Option<Open> {
+    let mut space = [0; LINK_BYTES];
+    let link = link(root.fd(), format!("proc/{pid}/fd/{fd}"), &mut space)?;
+    if let Some(inode) = inode_in(link, b"pipe") {
+        return Some(Open::Pipe(inode));
+    }
+    if let Some(inode) = inode_in(link, b"socket") {
+        return Some(Open::Socket(inode));
+    }
+    Some(match link {
+        b"anon_inode:[eventpoll]" => Open::Epoll,
+        b"anon_inode:[timerfd]" => Open::Timer,
+        _ if link.starts_with(b"anon_inode:") || link.starts_with(b"pidfd:") => Open::Event,
+        _ => Open::File,
+    })
+}
+
+/// A descriptor of an epoll instance (`fs/eventpoll.c`, `ep_show_fdinfo`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polled {
+    pub fd: i32,
+    pub events: u32,
+    /// The inode number of what the instance waits for: the descriptor may be another one by now. Since 4.13.
+    pub inode: Option<u64>,
+}
+
+/// `/proc/PID/fdinfo/FD`.
+#[derive(Debug)]
+pub struct FdInfo<'b> {
+    text: &'b str,
+    is_whole: bool,
+}
+
+/// Reads it.
+pub fn fdinfo<'b>(root: &Root, pid: u32, fd: i32, buffer: &'b mut Buffer) -> Option<FdInfo<'b>> {
+    read_fdinfo(root, (pid, u32::try_from(fd).ok()?), FDINFO_BYTES_MAX, buffer)
+}
+
+fn read_fdinfo<'b>(
+    root: &Root,
+    (pid, fd): (u32, u32),
+    bytes_max: usize,
+    buffer: &'b mut Buffer,
+) -> Option<FdInfo<'b>> {
+    let file: OwnedFd = root.open_file(&format!("proc/{pid}/fdinfo/{fd}")).ok()?;
+    let bytes = buffer.fill_once(file.as_fd(), bytes_max).ok()?;
+    Some(FdInfo { text: std::str::from_utf8(bytes).ok()?, is_whole: bytes.len() < bytes_max })
+}
+
+impl FdInfo<'_> {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    }
+
+    fn access(&self) -> Option<u32> {
+        Some(u32::from_str_radix(self.value("flags:")?, 8).ok()? & ACCESS)
+    }
+
+    /// The inode number of the file (5.14).
+    pub fn inode(&self) -> Option<u64> {
+        self.value("ino:")?.parse().ok()
+    }
+
+    /// The process of a pidfd.
+    pub fn pid(&self) -> Option<u32> {
+        self.value("Pid:")?.parse().ok()
+    }
+
+    /// Whether a lock of a file is held through it, by `fe:00:12345`.
+    pub fn has_lock(&self, file: &str) -> bool {
+        let locks = self.text.lines().filter_map(|line| line.strip_prefix("lock:"));
+        locks.flat_map(str::split_ascii_whitespace).any(|word| word == file)
+    }
+
+    /// Those of an epoll instance. `None` where they are more than are read.
+    pub fn polled(&self) -> Option<Vec<Polled>> {
+        self.is_whole.then(|| self.text.lines().filter_map(polled).collect())
+    }
+}
+
+/// `tfd:        5 events:       19 data:                5  pos:0 ino:1c4 sdev:9`.
+fn polled(line: &str) -> Option<Polled> {
+    let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
+    let fd = words.next()?.parse().ok()?;
+    let events = (words.next()? == "events:").then(|| words.next())??;
+    let inode = words.find_map(|word| u64::from_str_radix(word.strip_prefix("ino:")?, 16).ok());
+    Some(Polled { fd, events: u32::from_str_radix(events, 16).ok()?, inode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_fdinfo() {
+        let of = |text| FdInfo { text, is_whole: true };
+        let info = of(
+            "pos:\t0\nflags:\t02000001\nmnt_id:\t15\nino:\t9\nlock:\t1: FLOCK  ADVISORY  WRITE 708 fe:00:12345 0 EOF\n\
+             Pid:\t42\n",
+        );
+        assert_eq!((info.access(), info.inode(), info.pid()), (Some(1), Some(9), Some(42)));
+        assert!(info.has_lock("fe:00:12345") && !info.has_lock("fe:00:1234"));
+        let lines = "tfd:        5 events:       19 data:                5  pos:0 ino:1c4 sdev:9\n\
+                     tfd: 6 events: 4 data: 6\ntfd:\ntfd: x events: 1\ntfd: 7 events";
+        let first = Polled { fd: 5, events: 0x19, inode: Some(0x1c4) };
+        let second = Polled { fd: 6, events: 4, inode: None };
+        assert_eq!(of(lines).polled(), Some(vec![first, second]));
+        assert_eq!(FdInfo { text: lines, is_whole: false }.polled(), None);
+        assert_eq!(of("flags:\t9\n").access(), None);
+    }
+
+    #[test]
+    fn who_holds_the_other_end_of_an_own_pipe() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let root = Root::open("/".as_ref()).unwrap();
+        let pid = std::process::id();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&reader);
+        let Some(Open::Pipe(inode)) = open(&root, pid, fd) else { panic!("no pipe") };
+        let mut holders = Holders::scan();
+        holders.is_complete = true;
+        let waiter = Waiter { pid, threads: 2 };
+        assert_eq!(holders.of_pipe(&root, inode, Side::Reads, waiter), Holder::Itself);
+        drop(writer);
+        assert_eq!(holders.of_pipe(&root, inode, Side::Reads, waiter), Holder::Unknown, "it is closed");
+        holders.is_complete = false;
+        assert_eq!(holders.of_pipe(&root, inode, Side::Writes, waiter), Holder::Unknown);
+    }
+}

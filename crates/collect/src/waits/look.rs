@@ -1,0 +1,181 @@
+//! One look at what the threads of some processes wait for, and of those that they wait for.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::AsFd as _;
+
+use mitra_model::{WaitKind, wait_kind};
+
+use super::call::Call;
+use super::ends::{End, Kind};
+use super::resolve::{Process, Scene};
+use crate::file::{Buffer, Root, each_entry};
+use crate::net::ask::Asker;
+
+/// Processes that are looked at at a time, threads of each, and of all. A thread costs some 20 µs.
+const PROCESSES_MAX: usize = 32;
+const THREADS_MAX: usize = 256;
+const THREADS_OF_ALL_MAX: usize = 2048;
+/// A wait that is for any of several has so many parts at most: all divide it.
+const WHOLE: u32 = 840;
+
+/// A thread that waits, for one of those that can end the wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    pub pid: u32,
+    pub tid: u32,
+    pub kind: Kind,
+    pub end: End,
+    /// Its part of the thread, of `WHOLE`: a thread may wait for any of several.
+    pub part: u32,
+    /// Whether it has not run since the look before.
+    pub is_stuck: bool,
+}
+
+impl Edge {
+    /// Its part of a thread.
+    pub fn share(&self) -> f64 {
+        f64::from(self.part) / f64::from(WHOLE)
+    }
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Look {
+    pub edges: Vec<Edge>,
+    /// Processes and threads that were too many.
+    pub left_out: u32,
+}
+
+/// Looks again and again.
+#[derive(Debug)]
+pub struct Looker {
+    root: Root,
+    buffer: Buffer,
+    asker: Asker,
+    /// How often each thread that waited had run by the look before.
+    runs: HashMap<u32, u64>,
+}
+
+impl Looker {
+    /// Of this machine.
+    pub fn new() -> Result<Self, crate::Error> {
+        let root = Root::open("/".as_ref())?;
+        Ok(Looker { root, buffer: Buffer::default(), asker: Asker::new(), runs: HashMap::new() })
+    }
+
+    /// Looks at these processes, those that accept connections with them, and those that they wait for.
+    pub fn look(&mut self, suspects: &[u32]) -> Look {
+        let mut look = Look::default();
+        let mut threads = 0;
+        let before = std::mem::take(&mut self.runs);
+        let mut scene = Scene::new(&self.root, &mut self.buffer, &mut self.asker);
+        let mut known: Vec<u32> = suspects.to_vec();
+        known.extend(
+            suspects.iter().flat_map(|pid| scene.workers(*pid)).filter(|pid| !suspects.contains(pid)),
+        );
+        let mut seen = std::collections::HashSet::new();
+        known.retain(|pid| seen.insert(*pid));
+        let mut queue = VecDeque::from(known);
+        let mut processes = 0;
+        while let Some(pid) = queue.pop_front() {
+            processes += 1;
+            if processes > PROCESSES_MAX || threads >= THREADS_OF_ALL_MAX {
+                look.left_out += 1;
+                continue;
+            }
+            let mut tids = tasks(scene.root, pid);
+            let room = THREADS_MAX.min(THREADS_OF_ALL_MAX - threads);
+            look.left_out += u32::try_from(tids.len().saturating_sub(room)).unwrap_or(u32::MAX);
+            // The first ones are looked at; all of them may own a mutex or share a descriptor.
+            let looked_at: Vec<u32> = tids.iter().copied().take(room).collect();
+            tids.truncate(THREADS_OF_ALL_MAX);
+            threads += looked_at.len();
+            let mut process = Process::new(pid, tids);
+            for tid in looked_at {
+                let from = look.edges.len();
+                thread(&mut scene, &mut process, tid, &mut look.edges);
+                for edge in look.edges.iter_mut().skip(from).filter(|edge| edge.kind.has_other_end()) {
+                    let runs = runs(scene.root, scene.buffer, pid, tid);
+                    edge.is_stuck = runs.is_some() && runs == before.get(&tid).copied();
+                    self.runs.extend(runs.map(|runs| (tid, runs)));
+                    if let End::Process(other) = edge.end
+                        && seen.insert(other)
+                    {
+                        queue.push_back(other);
+                    }
+                }
+            }
+        }
+        look
+    }
+}
+
+/// The ids of the threads of a process.
+fn tasks(root: &Root, pid: u32) -> Vec<u32> {
+    let mut tids = Vec::new();
+    if let Ok(dir) = root.open_file(&format!("proc/{pid}/task")) {
+        // Those of a process that has ended are gone.
+        let _listed = each_entry(dir.as_fd(), |name| {
+            tids.extend(name.to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+        });
+    }
+    tids
+}
+
+/// Adds what one thread waits for. It has to be in the same call before and after it was found out who can end its wait:
+/// otherwise it runs.
+fn thread(scene: &mut Scene<'_>, process: &mut Process, tid: u32, edges: &mut Vec<Edge>) {
+    let pid = process.pid;
+    let Some(state) = state(scene.root, scene.buffer, pid, tid) else { return };
+    let waits = match state {
+        b'Z' | b'X' => return,
+        b'R' => vec![(Kind::Cpu, End::Unknown)],
+        b'T' | b't' => vec![(Kind::Stopped, End::Unknown)],
+        b'D' => vec![(uninterruptible(scene, pid, tid), End::Unknown)],
+        _ => {
+            let Some((line, call)) = call(scene, pid, tid) else { return };
+            let waits = scene.resolve(call, process, tid);
+            let is_named = waits.iter().any(|(_, end)| *end != End::Unknown);
+            if is_named && self::call(scene, pid, tid).is_none_or(|(now, _)| now != line) {
+                vec![(Kind::Cpu, End::Unknown)]
+            } else {
+                waits
+            }
+        }
+    };
+    let part = WHOLE / u32::try_from(waits.len().max(1)).unwrap_or(WHOLE);
+    edges.extend(waits.into_iter().map(|(kind, end)| Edge { pid, tid, kind, end, part, is_stuck: false }));
+}
+
+/// The call that a thread is in: the line, and what it says.
+fn call(scene: &mut Scene<'_>, pid: u32, tid: u32) -> Option<(String, Call)> {
+    let line = scene.root.read(&format!("proc/{pid}/task/{tid}/syscall"), scene.buffer).ok()?;
+    let line = std::str::from_utf8(line).ok()?.to_owned();
+    let call = Call::of(&line)?;
+    Some((line, call))
+}
+
+/// What a thread in uninterruptible sleep waits for, by the function of the kernel.
+fn uninterruptible(scene: &mut Scene<'_>, pid: u32, tid: u32) -> Kind {
+    let name = scene.root.read(&format!("proc/{pid}/task/{tid}/wchan"), scene.buffer).unwrap_or_default();
+    if name == b"request_wait_answer" {
+        return Kind::Fuse;
+    }
+    match wait_kind(&String::from_utf8_lossy(name)) {
+        WaitKind::Io | WaitKind::Throttle => Kind::Disk,
+        WaitKind::Lock | WaitKind::Memory | WaitKind::Other => Kind::Kernel,
+    }
+}
+
+/// The letter after the name, which may have anything in it.
+fn state(root: &Root, buffer: &mut Buffer, pid: u32, tid: u32) -> Option<u8> {
+    let stat = root.read(&format!("proc/{pid}/task/{tid}/stat"), buffer).ok()?;
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(end + 2).copied()
+}
+
+/// How often a thread has run: the third number of `schedstat`.
+fn runs(root: &Root, buffer: &mut Buffer, pid: u32, tid: u32) -> Option<u64> {
+    let text = root.read(&format!("proc/{pid}/task/{tid}/schedstat"), buffer).ok()?;
+    std::str::from_utf8(text).ok()?.split_ascii_whitespace().nth(2)?.parse().ok()
+}

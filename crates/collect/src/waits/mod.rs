@@ -1,0 +1,280 @@
+//! What the threads of a service wait for while requests wait for long, and who can end that: a mutex, a lock of a file, the
+//! other end of a pipe or a socket, a child, a disk, the time.
+//!
+//! The kernel says in which call a thread sleeps and what each descriptor is; who has the other end is found among the
+//! descriptors of all processes and by sock_diag. A process that somebody waits for is looked at in the same look. Only who
+//! alone can end a wait is named: where several could, or not everybody could be asked, nobody is.
+//!
+//! A few bytes of a process's memory say which descriptors a `poll` is about, and who owns a mutex of glibc. They are the
+//! process's own to write: only its own descriptors and threads can be named by them.
+//!
+//! A thread of its own does that, a few times between two frames at moments drawn at random, so that the recorder never
+//! waits, and that what is in step with the frames is seen.
+
+mod call;
+mod ends;
+mod holders;
+mod look;
+mod mutex;
+mod resolve;
+mod sockets;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod truth;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::{Duration, Instant};
+
+use mitra_model::{Entity, Frame, Key, NA};
+
+use crate::aside::Aside;
+use crate::cells::{cell, col, set};
+use crate::file::{Buffer, Root};
+use crate::io::Io;
+use ends::{End, Kind};
+use look::{Edge, Looker};
+
+/// Services whose processes are looked at in a frame.
+const SERVICES_MAX: usize = 8;
+/// As many rows in a frame, and as many mutexes.
+const ROWS_MAX: usize = 256;
+const MUTEXES_MAX: usize = 16;
+/// As many of the threads that wait are named.
+const NAMED_MAX: usize = 16;
+/// From as many open requests on.
+const OPEN_MIN: i64 = 2;
+/// Looks between two frames. Four see with a likelihood of 94 % what is so half of the time.
+const LOOKS: u32 = 4;
+/// Looks are spread over so much of the time until the next frame, and over no more than so much time.
+const SPREAD_PERCENT: u32 = 80;
+const SPREAD_MAX: Duration = Duration::from_millis(800);
+/// They take no more of that time than a tenth.
+const COST_PART: u32 = 10;
+
+/// The service processes to look at, and the time until the next frame.
+#[derive(Debug)]
+struct Question {
+    pids: Vec<u32>,
+    interval: Duration,
+}
+
+/// Threads of one process that wait for the same, in the mean of some looks.
+#[derive(Debug, Default)]
+struct Waiters {
+    threads: f64,
+    stuck: f64,
+    /// Those of the last look.
+    tids: Vec<u32>,
+    comm: Option<String>,
+}
+
+/// What some looks have seen.
+#[derive(Debug, Default)]
+struct Seen {
+    rows: Vec<((u32, Kind, End), Waiters)>,
+    left_out: u32,
+}
+
+/// The columns, and the thread once it was needed.
+#[derive(Debug)]
+pub struct Waits {
+    looker: Option<Aside<Question, Seen>>,
+    /// By service: its name, and what it had answered by the frame before, and by this one.
+    before: Vec<(Key, i64)>,
+    answered: Vec<(Key, i64)>,
+    lock: [usize; 4],
+    wait: [usize; 6],
+    left_out: usize,
+    open: usize,
+    requests: usize,
+    service_pid: usize,
+}
+
+impl Waits {
+    /// Nothing is looked at yet.
+    pub fn new() -> Self {
+        Waits {
+            looker: None,
+            before: Vec::new(),
+            answered: Vec::new(),
+            lock: ["lock.waiters", "lock.pid", "lock.kind", "lock.waiter_pids"].map(col),
+            wait: ["wait.threads", "wait.stuck", "wait.kind", "wait.pid", "wait.comm", "wait.tids"].map(col),
+            left_out: col("probe.waits_left_out"),
+            open: col("service.open"),
+            requests: col("service.requests"),
+            service_pid: col("service.pid"),
+        }
+    }
+
+    /// Fills rows with what was found when it was asked for, at the frame before. Services have to be in the frame already.
+    pub fn fill(&mut self, io: &mut Io, frame: &mut Frame) {
+        if !io.root.is_host() {
+            return;
+        }
+        let pids = self.kept_waiting(frame);
+        if let Some(looker) = &self.looker
+            && let Some(seen) = looker.answers().last()
+        {
+            self.fill_rows(&seen, io, frame);
+        }
+        if pids.is_empty() {
+            return;
+        }
+        if self.looker.is_none() {
+            let mut looker = Looker::new();
+            let work = move |question: Question| match &mut looker {
+                Ok(looker) => look_often(looker, &question),
+                Err(_) => Seen::default(),
+            };
+            match Aside::start("mitra-waits", work) {
+                Ok(looker) => self.looker = Some(looker),
+                Err(error) => io.missing.add("waits", &crate::missing::reason(&error)),
+            }
+        }
+        if let Some(looker) = &self.looker {
+            // While it still looks, it is not asked.
+            looker.ask(Question { pids, interval: Duration::from_nanos(frame.interval_ns) });
+        }
+    }
+
+    fn fill_rows(&self, seen: &Seen, io: &mut Io, frame: &mut Frame) {
+        set(frame.system_mut(), self.left_out, i64::from(seen.left_out));
+        let [threads, stuck, kind, pid, comm, tids] = self.wait;
+        let mut mutexes = 0;
+        for (key @ (_, of, end), waiters) in &seen.rows {
+            let named: Vec<String> = waiters.tids.iter().take(NAMED_MAX).map(u32::to_string).collect();
+            let named = i64::from(io.strings.intern(&named.join(",")));
+            let of_kind = i64::from(io.strings.intern(of.name()));
+            let name = io.strings.intern(&row_name(key));
+            let row = frame.table_mut(Entity::Wait).push(Key::named(name));
+            set(row, threads, centi(waiters.threads));
+            set(row, stuck, if of.has_other_end() { centi(waiters.stuck) } else { NA });
+            set(row, kind, of_kind);
+            set(row, tids, named);
+            if let End::Process(other) = end {
+                set(row, pid, i64::from(*other));
+            }
+            if let Some(other) = &waiters.comm {
+                set(row, comm, i64::from(io.strings.intern(other)));
+            }
+            if let (pid, _, End::Thread { word, tid }) = *key
+                && !waiters.tids.is_empty()
+                && mutexes < MUTEXES_MAX
+            {
+                mutexes += 1;
+                let name = io.strings.intern(&format!("mutex:{pid}:{word:x}"));
+                let row = frame.table_mut(Entity::Lock).push(Key::named(name));
+                let values = [cell(waiters.tids.len() as u64), i64::from(tid), of_kind, named];
+                self.lock.iter().zip(values).for_each(|(column, value)| set(row, *column, value));
+            }
+        }
+    }
+
+    /// The processes of services that have more requests open than they have answered since the last frame: those wait for
+    /// longer than that.
+    fn kept_waiting(&mut self, frame: &Frame) -> Vec<u32> {
+        std::mem::swap(&mut self.before, &mut self.answered);
+        self.answered.clear();
+        let mut pids = Vec::new();
+        for (key, row) in frame.table(Entity::Service).rows() {
+            let get = |column: usize| row.get(column).copied().filter(|value| *value != NA);
+            let (Some(requests), Some(open)) = (get(self.requests), get(self.open)) else { continue };
+            // Services keep their order from one frame to the next, but for those that come and go.
+            let same = self.before.get(self.answered.len()).filter(|(other, _)| *other == key);
+            let before = same.or_else(|| self.before.iter().find(|(other, _)| *other == key));
+            self.answered.push((key, requests));
+            let is_kept = before.is_some_and(|(_, before)| open >= OPEN_MIN && open > requests - before);
+            let pid = get(self.service_pid).and_then(|pid| u32::try_from(pid).ok());
+            if let Some(pid) = pid.filter(|_| is_kept && pids.len() < SERVICES_MAX) {
+                pids.push(pid);
+            }
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+}
+
+/// `4242>pipe:5151`, `4242>tcp:10.0.0.7:5432`, `4242>mutex:7f10a0`, `4242>timer`.
+fn row_name((pid, kind, end): &(u32, Kind, End)) -> String {
+    let kind = kind.name();
+    match end {
+        End::Unknown => format!("{pid}>{kind}"),
+        End::Process(other) => format!("{pid}>{kind}:{other}"),
+        End::Thread { word, .. } => format!("{pid}>{kind}:{word:x}"),
+        End::Address(address) => format!("{pid}>{kind}:{address}"),
+    }
+}
+
+fn centi(threads: f64) -> i64 {
+    (100.0 * threads).round() as i64
+}
+
+/// Looks a few times, each at a moment drawn inside of its part of the time.
+fn look_often(looker: &mut Looker, question: &Question) -> Seen {
+    let spread = (question.interval * SPREAD_PERCENT / 100).min(SPREAD_MAX);
+    let (began, part) = (Instant::now(), spread / LOOKS);
+    let (mut looks, mut cost, mut left_out) = (0, Duration::ZERO, 0);
+    let mut edges: Vec<(Edge, u32)> = Vec::new();
+    for nth in 0..LOOKS {
+        let random = RandomState::new().build_hasher().finish() >> 32;
+        let moment = part * nth + part.mul_f64(random as f64 / f64::from(u32::MAX));
+        std::thread::sleep(moment.saturating_sub(began.elapsed()));
+        let start = Instant::now();
+        let look = looker.look(&question.pids);
+        looks += 1;
+        edges.extend(look.edges.into_iter().map(|edge| (edge, looks)));
+        left_out = left_out.max(look.left_out);
+        cost += start.elapsed();
+        if cost > spread / COST_PART || began.elapsed() > spread {
+            break;
+        }
+    }
+    let mut seen = Seen { rows: mean(&edges, looks), left_out };
+    seen.left_out += u32::try_from(seen.rows.len().saturating_sub(ROWS_MAX)).unwrap_or(u32::MAX);
+    seen.rows.truncate(ROWS_MAX);
+    name_ends(&mut seen.rows);
+    seen
+}
+
+/// The mean of some looks: what most wait for first. A mutex has the row of the thread that held it last.
+fn mean(edges: &[(Edge, u32)], looks: u32) -> Vec<((u32, Kind, End), Waiters)> {
+    let mut rows: BTreeMap<(u32, Kind, End), Waiters> = BTreeMap::new();
+    let mut owners: BTreeMap<(u32, u64), End> = BTreeMap::new();
+    for (edge, _) in edges {
+        if let End::Thread { word, .. } = edge.end {
+            owners.insert((edge.pid, word), edge.end);
+        }
+    }
+    for (edge, look) in edges {
+        let end = match edge.end {
+            End::Thread { word, .. } => owners.get(&(edge.pid, word)).copied().unwrap_or(edge.end),
+            end => end,
+        };
+        let waiters = rows.entry((edge.pid, edge.kind, end)).or_default();
+        let share = edge.share() / f64::from(looks);
+        waiters.threads += share;
+        waiters.stuck += if edge.is_stuck { share } else { 0.0 };
+        if *look == looks && edge.end == end {
+            waiters.tids.push(edge.tid);
+        }
+    }
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    rows.sort_by(|(_, a), (_, b)| b.threads.total_cmp(&a.threads));
+    rows
+}
+
+/// Says what the processes at the other ends are called.
+fn name_ends(rows: &mut [((u32, Kind, End), Waiters)]) {
+    let Ok(root) = Root::open("/".as_ref()) else { return };
+    let mut buffer = Buffer::default();
+    for ((_, _, end), waiters) in rows {
+        if let End::Process(pid) = end
+            && let Ok(comm) = root.read(&format!("proc/{pid}/comm"), &mut buffer)
+        {
+            waiters.comm = Some(String::from_utf8_lossy(comm.trim_ascii_end()).into_owned());
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! From what a thread's call waits for to who can end the wait.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use mitra_parse::locks::{Waiting, waiting};
+
+use super::call::Call;
+use super::ends::{End, Kind};
+use super::holders::{Holder, Holders, Open, Side, Waiter, fdinfo, open};
+use super::mutex::{MUTEX_BYTES, owner};
+use super::sockets::{NetSockets, Peer};
+use crate::file::{Buffer, Root, each_entry, inode_in_link};
+use crate::net::ask::Asker;
+
+/// A thread that waits for any of more than this waits for nobody in particular.
+const ENDS_MAX: usize = 8;
+/// Descriptors of one poll or select.
+const POLLED_MAX: usize = 1024;
+/// Descriptors of a process that are asked for a lock.
+const LOCKING_FDS_MAX: usize = 4096;
+/// Children of one process.
+const CHILDREN_MAX: usize = 256;
+/// `POLLIN`, `POLLPRI` and `POLLRDHUP`; `POLLOUT`.
+const POLL_IN: u32 = 0x1 | 0x2 | 0x2000;
+const POLL_OUT: u32 = 0x4;
+
+type Wait = (Kind, End);
+
+const NOBODY: Wait = (Kind::Other, End::Unknown);
+
+/// A process that is looked at.
+pub struct Process {
+    pub pid: u32,
+    pub threads: Vec<u32>,
+    memory: Option<OwnedFd>,
+}
+
+impl Process {
+    pub fn new(pid: u32, threads: Vec<u32>) -> Self {
+        Process { pid, threads, memory: None }
+    }
+
+    fn waiter(&self) -> Waiter {
+        Waiter { pid: self.pid, threads: self.threads.len() }
+    }
+
+    /// Reads some of its memory. `None` if not all of it could be read.
+    fn read(&mut self, root: &Root, at: u64, bytes: &mut [u8]) -> Option<()> {
+        if self.memory.is_none() {
+            self.memory = root.open_file(&format!("proc/{}/mem", self.pid)).ok();
+        }
+        let read = rustix::io::pread(self.memory.as_ref()?, &mut bytes[..], at).ok()?;
+        (read == bytes.len()).then_some(())
+    }
+}
+
+/// What is known of the machine in one look: read when it is first needed.
+pub struct Scene<'l> {
+    pub root: &'l Root,
+    pub buffer: &'l mut Buffer,
+    pub asker: &'l mut Asker,
+    holders: Option<Holders>,
+    nets: HashMap<u32, NetSockets>,
+    locks: Option<Vec<Waiting>>,
+}
+
+impl<'l> Scene<'l> {
+    pub fn new(root: &'l Root, buffer: &'l mut Buffer, asker: &'l mut Asker) -> Self {
+        Scene { root, buffer, asker, holders: None, nets: HashMap::new(), locks: None }
+    }
+
+    fn holders(&mut self) -> &Holders {
+        self.holders.get_or_insert_with(Holders::scan)
+    }
+
+    /// The sockets of the network namespace that a process is in.
+    fn net(&mut self, pid: u32) -> Option<&NetSockets> {
+        let inum = inode_in_link(self.root.fd(), format!("proc/{pid}/ns/net"), b"net")?;
+        let (root, asker) = (self.root, &mut *self.asker);
+        Some(self.nets.entry(inum).or_insert_with(|| NetSockets::of(root, pid, asker)))
+    }
+
+    /// The processes that accept connections at the same addresses as one does, itself included.
+    pub fn workers(&mut self, pid: u32) -> Vec<u32> {
+        let own = self.holders().of_process(pid);
+        let listeners = self.net(pid).map(|net| net.same_listeners(&own)).unwrap_or_default();
+        let mut pids: Vec<u32> = std::iter::once(pid).chain(self.holders().processes(&listeners)).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// Who can end the wait of a thread: any of these. The first of several threads of a process is asked as all others are.
+    pub fn resolve(&mut self, call: Call, process: &mut Process, tid: u32) -> Vec<Wait> {
+        match call {
+            Call::Running => vec![(Kind::Cpu, End::Unknown)],
+            Call::Mutex { word, is_pi } => vec![self.mutex(process, word, is_pi)],
+            Call::Futex => vec![(Kind::Futex, End::Unknown)],
+            Call::Read(fd) => vec![self.descriptor(process, tid, fd, Side::Reads)],
+            Call::Write(fd) | Call::Connect(fd) => vec![self.descriptor(process, tid, fd, Side::Writes)],
+            Call::Accept => vec![(Kind::Accept, End::Unknown)],
+            Call::Poll { array, count } => {
+                let polled = self.poll_array(process, array, count);
+                self.any_of(process, tid, polled)
+            }
+            Call::Select { count, sets } => {
+                let polled = self.select_sets(process, count, sets);
+                self.any_of(process, tid, polled)
+            }
+            Call::Epoll(fd) => {
+                let polled = self.epoll_list(process.pid, fd);
+                self.any_of(process, tid, polled)
+            }
+            Call::Child(pid) => self.children(process, pid),
+            Call::ChildOf(fd) => {
+                let info = fdinfo(self.root, process.pid, fd, self.buffer);
+                let child = info.and_then(|info| info.pid()).map_or(End::Unknown, End::Process);
+                vec![(Kind::Child, child)]
+            }
+            Call::FileLock { fd, is_flock } => {
+                vec![(Kind::FileLock, self.file_lock(process.pid, fd, is_flock))]
+            }
+            Call::Timer => vec![(Kind::Timer, End::Unknown)],
+            Call::Other => vec![self.inside(process.pid, tid)],
+        }
+    }
+
+    /// What a thread sleeps in inside the kernel, where its call does not say it.
+    fn inside(&mut self, pid: u32, tid: u32) -> Wait {
+        let name = self.root.read(&format!("proc/{pid}/task/{tid}/wchan"), self.buffer).unwrap_or_default();
+        // `fs/fuse/dev.c`
+        if name == b"request_wait_answer" { (Kind::Fuse, End::Unknown) } else { NOBODY }
+    }
+
+    fn mutex(&mut self, process: &mut Process, word: u64, is_pi: bool) -> Wait {
+        let mut bytes = [0; MUTEX_BYTES];
+        let named = process.read(self.root, word, &mut bytes).and_then(|()| owner(&bytes, is_pi));
+        let tid = named.and_then(|owner| self.outer_id(process.pid, &process.threads, owner));
+        match tid {
+            Some(tid) => (Kind::Mutex, End::Thread { word, tid }),
+            None => (Kind::Futex, End::Unknown),
+        }
+    }
+
+    /// Which of some tasks has an id in the PID namespace of a process.
+    fn outer_id(&mut self, pid: u32, tasks: &[u32], id: u32) -> Option<u32> {
+        if self.inner_id(pid)? == pid {
+            return tasks.contains(&id).then_some(id);
+        }
+        tasks.iter().copied().find(|task| self.inner_id(*task) == Some(id))
+    }
+
+    /// The id of a task in its own PID namespace (`NSpid`, 4.1); without it the one that everybody sees.
+    fn inner_id(&mut self, tid: u32) -> Option<u32> {
+        let status = self.root.read(&format!("proc/{tid}/status"), self.buffer).ok()?;
+        let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"));
+        let Some(line) = line else { return Some(tid) };
+        std::str::from_utf8(line).ok()?.split_ascii_whitespace().next_back()?.parse().ok()
+    }
+
+    fn descriptor(&mut self, process: &Process, tid: u32, fd: i32, side: Side) -> Wait {
+        match open(self.root, process.pid, fd) {
+            Some(Open::Pipe(inode)) => {
+                let root = self.root;
+                of_holder(Kind::Pipe, self.holders().of_pipe(root, inode, side, process.waiter()))
+            }
+            Some(Open::Socket(inode)) => self.socket(process, inode, side),
+            Some(Open::Epoll) => (Kind::Poll, End::Unknown),
+            Some(Open::Timer) => (Kind::Timer, End::Unknown),
+            Some(Open::File) => self.inside(process.pid, tid),
+            Some(Open::Event) | None => NOBODY,
+        }
+    }
+
+    fn socket(&mut self, process: &Process, inode: u32, side: Side) -> Wait {
+        let Some(found) = self.net(process.pid).and_then(|net| net.conversation(inode)) else {
+            return NOBODY;
+        };
+        if found.is_listening {
+            return (Kind::Accept, End::Unknown);
+        }
+        if found.is_server && side == Side::Reads {
+            return (Kind::Client, End::Unknown);
+        }
+        let kind = if found.is_tcp { Kind::Tcp } else { Kind::Unix };
+        let root = self.root;
+        match found.peer {
+            Peer::Socket(peer) => of_holder(kind, self.holders().of_sockets(root, &[peer], process.waiter())),
+            Peer::Listeners(all) => of_holder(kind, self.holders().of_sockets(root, &all, process.waiter())),
+            Peer::Address(address) => (kind, End::Address(address)),
+            Peer::Unknown => (kind, End::Unknown),
+        }
+    }
+
+    /// Whom a thread waits for that waits for one of several descriptors.
+    fn any_of(&mut self, process: &Process, tid: u32, polled: Option<Vec<(i32, u32)>>) -> Vec<Wait> {
+        let Some(polled) = polled else { return vec![(Kind::Poll, End::Unknown)] };
+        if polled.is_empty() {
+            return vec![(Kind::Timer, End::Unknown)];
+        }
+        let mut ends: Vec<Wait> = Vec::new();
+        for (fd, events) in polled {
+            let side = match (events & POLL_IN != 0, events & POLL_OUT != 0) {
+                (true, _) => Side::Reads,
+                (false, true) => Side::Writes,
+                (false, false) => continue,
+            };
+            let end = self.descriptor(process, tid, fd, side);
+            if end.0 == Kind::Accept {
+                return vec![end];
+            }
+            if !ends.contains(&end) {
+                ends.push(end);
+            }
+            if ends.len() > ENDS_MAX {
+                return vec![(Kind::Poll, End::Unknown)];
+            }
+        }
+        // Its own threads wake it through a descriptor so that it looks for something else to do.
+        let is_own = |wait: &Wait| matches!(wait.0, Kind::Other | Kind::Timer | Kind::Futex);
+        if !ends.iter().all(is_own) {
+            ends.retain(|wait| !is_own(wait));
+        }
+        if ends.is_empty() { vec![NOBODY] } else { ends }
+    }
+
+    /// An array of `struct pollfd`: `int fd; short events; short revents`.
+    fn poll_array(&mut self, process: &mut Process, array: u64, count: u64) -> Option<Vec<(i32, u32)>> {
+        let count = usize::try_from(count).ok().filter(|count| *count <= POLLED_MAX)?;
+        let mut bytes = vec![0; 8 * count];
+        process.read(self.root, array, &mut bytes)?;
+        let one = |bytes: &[u8]| {
+            let fd = i32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+            Some((fd, u32::from(u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?))))
+        };
+        Some(bytes.chunks_exact(8).filter_map(one).filter(|(fd, _)| *fd >= 0).collect())
+    }
+
+    /// Sets of bits in words of the machine.
+    fn select_sets(&mut self, process: &mut Process, count: u64, sets: [u64; 3]) -> Option<Vec<(i32, u32)>> {
+        let count = usize::try_from(count).ok().filter(|count| *count <= POLLED_MAX)?;
+        let mut polled = Vec::new();
+        for (set, events) in sets.into_iter().zip([POLL_IN, POLL_OUT, POLL_IN]).filter(|(set, _)| *set != 0) {
+            let mut bytes = vec![0; count.div_ceil(64) * 8];
+            process.read(self.root, set, &mut bytes)?;
+            for (word, bytes) in bytes.chunks_exact(8).enumerate() {
+                let bits = u64::from_ne_bytes(bytes.try_into().ok()?);
+                let fds = (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| 64 * word + bit);
+                polled.extend(fds.take_while(|fd| *fd < count).map(|fd| (fd as i32, events)));
+            }
+        }
+        Some(polled)
+    }
+
+    /// Descriptors that are another one by now than the instance waits for are left out.
+    fn epoll_list(&mut self, pid: u32, fd: i32) -> Option<Vec<(i32, u32)>> {
+        let info = fdinfo(self.root, pid, fd, self.buffer)?;
+        let polled = info.polled().filter(|polled| polled.len() <= POLLED_MAX)?;
+        let is_same = |fd: i32, inode: Option<u64>| match open(self.root, pid, fd) {
+            Some(Open::Pipe(now) | Open::Socket(now)) => inode.is_none_or(|inode| inode == u64::from(now)),
+            other => other.is_some(),
+        };
+        Some(polled.iter().filter(|p| is_same(p.fd, p.inode)).map(|p| (p.fd, p.events)).collect())
+    }
+
+    /// The children of a process, or the one with an id in its PID namespace.
+    fn children(&mut self, process: &Process, wanted: Option<u32>) -> Vec<Wait> {
+        let mut all: Vec<u32> = Vec::new();
+        for tid in &process.threads {
+            let path = format!("proc/{}/task/{tid}/children", process.pid);
+            let text = self.root.read(&path, self.buffer).unwrap_or_default();
+            let words = text.split(|byte| *byte == b' ').filter_map(|word| std::str::from_utf8(word).ok());
+            all.extend(words.filter_map(|word| word.parse::<u32>().ok()));
+        }
+        all.truncate(CHILDREN_MAX);
+        if let Some(wanted) = wanted {
+            let child = self.outer_id(process.pid, &all, wanted);
+            return vec![(Kind::Child, child.map_or(End::Unknown, End::Process))];
+        }
+        if all.is_empty() || all.len() > ENDS_MAX {
+            return vec![(Kind::Child, End::Unknown)];
+        }
+        all.into_iter().map(|child| (Kind::Child, End::Process(child))).collect()
+    }
+
+    /// The process that holds the lock of a file which a process waits for. Where the kernel does not say which file that is
+    /// (before 5.14), it has to wait for one of this kind only.
+    fn file_lock(&mut self, pid: u32, fd: i32, is_flock: bool) -> End {
+        let info = fdinfo(self.root, pid, fd, self.buffer);
+        let inode = info.and_then(|info| info.inode());
+        if self.locks.is_none() {
+            let mut all = Vec::new();
+            if let Ok(text) = self.root.read("proc/locks", self.buffer) {
+                waiting(text, |waits| all.push(waits.clone()));
+            }
+            self.locks = Some(all);
+        }
+        let locks = self.locks.iter().flatten();
+        let mut own: Vec<_> = locks
+            .filter(|lock| lock.waiter == i64::from(pid) && lock.is_flock == is_flock)
+            .filter(|lock| inode.is_none_or(|inode| lock.inode() == Some(inode)))
+            .map(|lock| (lock.holder, lock.file.clone()))
+            .collect();
+        own.sort_unstable();
+        own.dedup();
+        let [(holder, file)] = &own[..] else { return End::Unknown };
+        match u32::try_from(*holder) {
+            Ok(holder) if has_lock(self.root, holder, file) => End::Process(holder),
+            _ => End::Unknown,
+        }
+    }
+}
+
+fn of_holder(kind: Kind, holder: Holder) -> Wait {
+    match holder {
+        Holder::One(pid) => (kind, End::Process(pid)),
+        Holder::Itself => (Kind::Futex, End::Unknown),
+        Holder::Unknown => (kind, End::Unknown),
+    }
+}
+
+/// Whether a process has a file open through which the lock is held. The kernel keeps naming the process that took a lock
+/// where only a child has the file still.
+fn has_lock(root: &Root, pid: u32, file: &str) -> bool {
+    let Ok(fds) = root.open_file(&format!("proc/{pid}/fd")) else { return false };
+    let mut all: Vec<i32> = Vec::new();
+    let _listed = each_entry(fds.as_fd(), |name| {
+        if all.len() < LOCKING_FDS_MAX {
+            all.extend(name.to_str().ok().and_then(|name| name.parse::<i32>().ok()));
+        }
+    });
+    let mut buffer = Buffer::default();
+    let mut has = |fd| fdinfo(root, pid, fd, &mut buffer).is_some_and(|info| info.has_lock(file));
+    all.into_iter().any(|fd| open(root, pid, fd) == Some(Open::File) && has(fd))
+}

@@ -1,0 +1,147 @@
+use super::*;
+
+/// A mutex of the C library.
+struct Pthread(std::cell::UnsafeCell<libc::pthread_mutex_t>);
+// SAFETY: threads share it only through the functions of the C library.
+unsafe impl Sync for Pthread {}
+
+impl Pthread {
+    fn lock(&self) -> u32 {
+        // SAFETY: it is initialised, lives for ever, and stays where it is.
+        assert_eq!(unsafe { libc::pthread_mutex_lock(self.0.get()) }, 0);
+        tid()
+    }
+
+    fn unlock(&self) {
+        // SAFETY: likewise, and this thread holds it.
+        assert_eq!(unsafe { libc::pthread_mutex_unlock(self.0.get()) }, 0);
+    }
+}
+
+fn tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+#[test]
+fn who_holds_a_mutex_of_the_c_library_and_who_waits_for_it() {
+    static MUTEX: Pthread = Pthread(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+    let mut looker = Looker::new().unwrap();
+    let pid = std::process::id();
+    let address = MUTEX.0.get().addr() as u64;
+    let mut of_this = || {
+        let is_this = |edge: &Edge| matches!(edge.end, End::Thread { word, .. } if word == address);
+        looker.look(&[pid]).edges.into_iter().find(is_this)
+    };
+    let holder = MUTEX.lock();
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        tell.send(tid()).unwrap();
+        MUTEX.lock();
+        MUTEX.unlock();
+    });
+    let waits = told.recv().unwrap();
+    let found = loop {
+        if let Some(found) = of_this() {
+            break found;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!((found.pid, found.tid, found.kind), (pid, waits, Kind::Mutex));
+    assert_eq!(found.end, End::Thread { word: address, tid: holder });
+    MUTEX.unlock();
+    waiter.join().unwrap();
+    assert_eq!(of_this(), None);
+}
+
+#[test]
+fn only_a_service_that_answers_less_than_waits_is_looked_at() {
+    let mut waits = Waits::new();
+    let mut strings = mitra_model::Strings::default();
+    let id = strings.intern("127.0.0.1:80");
+    let mut wanted = |requests: i64, open: i64| {
+        let mut frame = Frame::new();
+        let row = frame.table_mut(Entity::Service).push(Key::named(id));
+        set(row, waits.requests, requests);
+        set(row, waits.open, open);
+        set(row, waits.service_pid, 42);
+        waits.kept_waiting(&frame)
+    };
+    assert_eq!(wanted(100, 5), [], "nothing is known of before");
+    assert_eq!(wanted(150, 5), [], "fifty were answered");
+    assert_eq!(wanted(152, 5), [42]);
+    assert_eq!(wanted(152, 1), [], "one may wait for long");
+    assert_eq!(wanted(152, 2), [42]);
+}
+
+fn edge(tid: u32, kind: Kind, end: End, part: u32) -> Edge {
+    Edge { pid: 7, tid, kind, end, part, is_stuck: tid == 8 }
+}
+
+#[test]
+fn rows_have_the_mean_of_all_looks_and_the_threads_of_the_last() {
+    let pipe = End::Process(9);
+    let edges = [
+        (edge(8, Kind::Pipe, pipe, 840), 1),
+        (edge(10, Kind::Cpu, End::Unknown, 840), 1),
+        (edge(8, Kind::Pipe, pipe, 840), 2),
+        (edge(10, Kind::Pipe, pipe, 420), 2),
+        (edge(10, Kind::Tcp, End::Unknown, 420), 2),
+    ];
+    let rows = mean(&edges, 2);
+    let of = |at: usize| (row_name(&rows[at].0), centi(rows[at].1.threads), centi(rows[at].1.stuck));
+    assert_eq!(of(0), ("7>pipe:9".to_owned(), 125, 100));
+    assert_eq!(of(1), ("7>cpu".to_owned(), 50, 0));
+    assert_eq!(of(2), ("7>tcp".to_owned(), 25, 0));
+    assert_eq!(rows[0].1.tids, [8, 10]);
+    assert!(rows[1].1.tids.is_empty());
+}
+
+#[test]
+fn a_mutex_that_changed_hands_has_one_row_of_who_held_it_last() {
+    let held_by = |tid| End::Thread { word: 0x7f10, tid };
+    let edges = [(edge(8, Kind::Mutex, held_by(10), 840), 1), (edge(8, Kind::Mutex, held_by(11), 840), 2)];
+    let rows = mean(&edges, 2);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].0, rows[0].1.threads), ((7, Kind::Mutex, held_by(11)), 1.0));
+    assert_eq!(row_name(&rows[0].0), "7>mutex:7f10");
+}
+
+/// Bytes that say that a mutex is held by the thread with this id, and that others wait for it.
+fn lie(owner: u32) -> &'static [std::sync::atomic::AtomicU32; 10] {
+    let words = [2, 0, owner, 1, 0, 0, 0, 0, 0, 0];
+    Box::leak(Box::new(words.map(std::sync::atomic::AtomicU32::new)))
+}
+
+#[test]
+fn a_process_that_lies_about_the_owner_of_a_mutex_names_only_its_own_threads() {
+    let mut looker = Looker::new().unwrap();
+    let pid = std::process::id();
+    for (owner, is_own) in
+        [(1, false), (std::os::unix::process::parent_id(), false), (u32::MAX, false), (pid, true)]
+    {
+        let word = lie(owner);
+        let address = word[0].as_ptr() as u64;
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            tell.send(tid()).unwrap();
+            // SAFETY: the word lives for ever.
+            unsafe { libc::syscall(libc::SYS_futex, word[0].as_ptr(), 128, 2, std::ptr::null::<()>()) };
+        });
+        let waiter_tid = told.recv().unwrap();
+        let seen = loop {
+            let edges = looker.look(&[pid]).edges;
+            let of_waiter = edges.into_iter().find(|edge| edge.tid == waiter_tid);
+            match of_waiter {
+                Some(edge) if matches!(edge.kind, Kind::Futex | Kind::Mutex) => break edge.end,
+                _ => std::thread::yield_now(),
+            }
+        };
+        let wanted = if is_own { End::Thread { word: address, tid: owner } } else { End::Unknown };
+        assert_eq!(seen, wanted);
+        while !waiter.is_finished() {
+            // SAFETY: likewise.
+            unsafe { libc::syscall(libc::SYS_futex, word[0].as_ptr(), 129, 1) };
+        }
+        waiter.join().unwrap();
+    }
+}

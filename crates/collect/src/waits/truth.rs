@@ -1,0 +1,304 @@
+//! What is seen of waits, against graphs of processes that a program makes and knows.
+
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::ends::{End, Kind};
+use super::look::{Edge, Look, Looker};
+use plan::{BETWEEN, NOBODY, Op, Plan, Random};
+
+const GRAPHS: u64 = 200;
+/// Threads that are ready wait within so long, also on a busy machine.
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The processes that the program has made. All end with it.
+struct Graph {
+    plan: Plan,
+    program: Child,
+    pids: Vec<u32>,
+    tids: Vec<u32>,
+    _directory: tempfile::TempDir,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let group = i32::try_from(self.program.id()).expect("an id");
+        // SAFETY: it has a process group of its own, and no memory is touched.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+        self.program.wait().expect("the end of the program");
+    }
+}
+
+impl Graph {
+    fn make(plan: Plan) -> Option<Graph> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut command = Command::new(program()?);
+        command.arg(directory.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = command.spawn().expect("the program");
+        program.stdin.as_mut().expect("a pipe").write_all(plan.script().as_bytes()).expect("the script");
+        let (mut pids, mut tids) = (Vec::new(), Vec::new());
+        for line in BufReader::new(program.stdout.as_mut().expect("a pipe")).lines() {
+            let line = line.expect("a line");
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["p", _, pid] => pids.push(pid.parse().expect(pid)),
+                ["t", _, tid] => tids.push(tid.parse().expect(tid)),
+                _ => break,
+            }
+        }
+        assert_eq!((pids.len(), tids.len()), (plan.parents.len(), plan.ops.len()), "{}", plan.script());
+        Some(Graph { plan, program, pids, tids, _directory: directory })
+    }
+
+    fn process(&self, number: i32) -> End {
+        End::Process(self.pids[number as usize])
+    }
+
+    /// What a thread waits for: all of it has to be seen.
+    fn truth(&self, op: &Op) -> BTreeSet<(Kind, End)> {
+        let one = |kind, end| BTreeSet::from([(kind, end)]);
+        match op.name {
+            "sleep" => one(Kind::Timer, End::Unknown),
+            "spin" | "churn" => one(Kind::Cpu, End::Unknown),
+            "accept" => one(Kind::Accept, End::Unknown),
+            "condition" => one(Kind::Futex, End::Unknown),
+            "many" => one(Kind::Poll, End::Unknown),
+            "closed" => one(Kind::Other, End::Unknown),
+            "flock" | "fcntl" => one(Kind::FileLock, self.process(self.plan.locks[op.a as usize].0 as i32)),
+            "child" => one(Kind::Child, self.process(op.a)),
+            "children" => {
+                let own = |i: &i32| self.plan.parents[*i as usize] == op.process as i32;
+                let children = (0..self.pids.len() as i32).filter(own);
+                children.map(|i| (Kind::Child, self.process(i))).collect()
+            }
+            "mutex" => {
+                let holds = |other: &&(usize, &Op)| {
+                    other.1.process == op.process && other.1.holds == Some(op.a as usize)
+                };
+                let holder = self.plan.ops.iter().enumerate().find(|other| holds(&other)).expect("a holder");
+                one(Kind::Mutex, End::Thread { word: 0, tid: self.tids[holder.0] })
+            }
+            // Another thread could, or a process that has it too: nobody is to be named.
+            "pipe_copy" | "pipe_shared" => one(Kind::Pipe, End::Unknown),
+            "either" => [op.a, op.b].map(|a| (Kind::Pipe, self.process(a))).into(),
+            "unix_serve" | "tcp_serve" => one(Kind::Client, End::Unknown),
+            name if name.starts_with("pipe") => one(Kind::Pipe, self.process(op.a)),
+            name if name.starts_with("tcp") => one(Kind::Tcp, self.process(op.a)),
+            _ => one(Kind::Unix, self.process(op.a)),
+        }
+    }
+
+    /// Holders that are named and are none: none may be, at any moment.
+    fn wrong(&self, look: &Look) -> Vec<Edge> {
+        let is_wrong = |edge: &&Edge| {
+            let at = self.tids.iter().position(|tid| *tid == edge.tid);
+            let truth = at.map(|at| self.truth(&self.plan.ops[at])).unwrap_or_default();
+            edge.end != End::Unknown && !truth.iter().any(|(_, end)| *end == plain(edge.end))
+        };
+        look.edges.iter().filter(is_wrong).copied().collect()
+    }
+
+    /// Threads of which something else is seen than is so.
+    fn missed(&self, look: &Look) -> Vec<(Op, BTreeSet<(Kind, End)>)> {
+        let mut missed = Vec::new();
+        for (op, tid) in self.plan.ops.iter().zip(&self.tids) {
+            let own = look.edges.iter().filter(|edge| edge.tid == *tid && edge.pid == self.pids[op.process]);
+            let seen: BTreeSet<_> = own.map(|edge| (edge.kind, plain(edge.end))).collect();
+            if seen != self.truth(op) {
+                missed.push((op.clone(), seen));
+            }
+        }
+        missed
+    }
+
+    /// The processes that one waits for, directly or through others.
+    fn reached(&self, from: usize) -> BTreeSet<u32> {
+        let mut reached = BTreeSet::from([self.pids[from]]);
+        loop {
+            let before = reached.len();
+            for op in &self.plan.ops {
+                if reached.contains(&self.pids[op.process]) {
+                    reached.extend(self.truth(op).into_iter().filter_map(|(_, end)| match end {
+                        End::Process(pid) => Some(pid),
+                        _ => None,
+                    }));
+                }
+            }
+            if reached.len() == before {
+                return reached;
+            }
+        }
+    }
+}
+
+/// Without the address of a mutex, which the program does not say.
+fn plain(end: End) -> End {
+    match end {
+        End::Thread { tid, .. } => End::Thread { word: 0, tid },
+        end => end,
+    }
+}
+
+/// The program, compiled once.
+fn program() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<(tempfile::TempDir, std::path::PathBuf)>> = OnceLock::new();
+    let built = PROGRAM.get_or_init(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("graph");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/waits/graph.c");
+        let mut compiler = Command::new("cc");
+        match compiler.args(["-O1", "-pthread", "-w", "-o"]).arg(&path).arg(source).status() {
+            Ok(status) if status.success() => Some((directory, path)),
+            _ => None,
+        }
+    });
+    if built.is_none() {
+        println!("skipped: no C compiler");
+    }
+    built.as_ref().map(|(_, path)| path.as_path())
+}
+
+fn looker() -> Option<Looker> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return None;
+    }
+    Some(Looker::new().expect("a looker"))
+}
+
+fn thread_of(process: usize, name: &'static str, a: i32) -> Op {
+    Op { process, name, a, b: NOBODY, holds: None }
+}
+
+/// Looks until everything is seen as it is.
+fn settled(graph: &Graph, looker: &mut Looker) -> Look {
+    let began = Instant::now();
+    loop {
+        let look = looker.look(&graph.pids);
+        let wrong = graph.wrong(&look);
+        assert!(wrong.is_empty(), "{wrong:?} of\n{}", graph.plan.script());
+        let missed = graph.missed(&look);
+        if missed.is_empty() {
+            return look;
+        }
+        assert!(began.elapsed() < SETTLED_WITHIN, "{missed:?} of\n{}", graph.plan.script());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn two_hundred_random_graphs_are_seen_as_they_are() {
+    let Some(mut looker) = looker() else { return };
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    for seed in 1..=GRAPHS {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let Some(graph) = Graph::make(Plan::draw(&mut random)) else { return };
+        let look = settled(&graph, &mut looker);
+        assert_eq!(look.left_out, 0);
+        graph.plan.ops.iter().for_each(|op| *seen.entry(op.name).or_default() += 1);
+        // Whoever is waited for is looked at too, and nobody else.
+        let from = random.below(graph.pids.len());
+        let (reached, began) = (graph.reached(from), Instant::now());
+        loop {
+            let edges = looker.look(&[graph.pids[from]]).edges;
+            let walked: BTreeSet<u32> = edges.iter().map(|edge| edge.pid).collect();
+            assert!(walked.is_subset(&reached), "from {from} of\n{}", graph.plan.script());
+            // The kernel wakes those who write to a connection now and then.
+            if walked == reached {
+                break;
+            }
+            assert!(began.elapsed() < SETTLED_WITHIN, "{walked:?} from {from} of\n{}", graph.plan.script());
+        }
+    }
+    println!("{seen:?}");
+    assert!(BETWEEN.iter().all(|name| seen.contains_key(name)), "{seen:?}");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn a_thread_that_waits_is_stuck_and_one_that_runs_is_not() {
+    let Some(mut looker) = looker() else { return };
+    let plan = Plan {
+        parents: vec![NOBODY; 2],
+        ops: vec![thread_of(0, "pipe_read", 1), thread_of(1, "churn", NOBODY)],
+        ..Plan::default()
+    };
+    let Some(graph) = Graph::make(plan) else { return };
+    let of_first = |look: &Look| look.edges.iter().find(|edge| edge.tid == graph.tids[0]).copied();
+    let began = Instant::now();
+    while !of_first(&looker.look(&graph.pids)).is_some_and(|edge| edge.is_stuck) {
+        assert!(began.elapsed() < SETTLED_WITHIN);
+    }
+    // Ids and descriptors come and go meanwhile.
+    for _ in 0..200 {
+        let look = looker.look(&graph.pids);
+        let first = of_first(&look).expect("an edge");
+        // A child that has just begun has the other end too.
+        assert!(first.is_stuck && [graph.process(1), End::Unknown].contains(&first.end), "{first:?}");
+        let is_own = |edge: &&Edge| edge.pid == graph.pids[1] && edge.kind != Kind::Child;
+        assert!(look.edges.iter().filter(is_own).all(|edge| edge.end == End::Unknown));
+    }
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn descriptors_that_are_closed_or_are_ten_thousand() {
+    let Some(mut looker) = looker() else { return };
+    let plan = Plan {
+        parents: vec![NOBODY; 2],
+        ops: vec![
+            thread_of(0, "many", NOBODY),
+            thread_of(0, "pipe_read", 1),
+            thread_of(1, "closed", NOBODY),
+            thread_of(1, "pair_read", 0),
+        ],
+        ..Plan::default()
+    };
+    let Some(graph) = Graph::make(plan) else { return };
+    settled(&graph, &mut looker);
+    let began = Instant::now();
+    looker.look(&graph.pids);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn more_processes_and_threads_than_are_looked_at_are_counted() {
+    let Some(mut looker) = looker() else { return };
+    let ops = (0..300).map(|_| thread_of(0, "sleep", NOBODY)).collect();
+    let Some(graph) = Graph::make(Plan { parents: vec![NOBODY], ops, ..Plan::default() }) else { return };
+    let look = looker.look(&graph.pids);
+    // The first thread of the process only waits for signals.
+    assert_eq!((look.edges.len(), look.left_out), (256, 301 - 256));
+}
+
+/// What a look costs: eight processes of 64 threads, half of which wait for others.
+#[test]
+#[ignore = "a measurement: by_hand"]
+fn cost_of_a_look_by_hand() {
+    let Some(mut looker) = looker() else { return };
+    let ops = (0..8 * 63).map(|i| {
+        let process = i % 8;
+        let next = ((process + 1) % 8) as i32;
+        thread_of(process, ["pipe_read", "sleep", "pair_read", "condition"][i / 8 % 4], next)
+    });
+    let plan = Plan { parents: vec![NOBODY; 8], ops: ops.collect(), ..Plan::default() };
+    let Some(graph) = Graph::make(plan) else { return };
+    settled(&graph, &mut looker);
+    let mut times: Vec<Duration> = (0..100)
+        .map(|_| {
+            let began = Instant::now();
+            looker.look(&graph.pids);
+            began.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    println!("median {:?}, least {:?}, most {:?}", times[50], times[0], times[99]);
+}

@@ -1,0 +1,286 @@
+//! What the threads of processes wait for, and the walk along that to the one that waits for nobody.
+//!
+//! Nodes are processes and threads, edges are waits that only one process or thread can end (`wait.*`, `lock.*`). The recorder
+//! looks only at services whose requests wait and at those that they wait for.
+
+mod knot;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use knot::knot;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mitra_model::{SeriesSet, Span};
+
+use crate::condition::Finding;
+use crate::services::Servers;
+use crate::view::View;
+
+/// Threads that wait.
+pub const WAITS: &str = "wait.threads";
+/// Those that have not run since.
+pub const STUCK: &str = "wait.stuck";
+/// What the functions of this module read.
+pub const NEEDS: &[&str] = &[WAITS, STUCK, "wait.pid", "wait.comm", "wait.tids", "lock.pid"];
+/// A request passes no more processes of one machine than this.
+const WALK_MAX: usize = 8;
+/// A wait is the main one of a process if more of its threads that do something are in it than in everything else.
+const MAJORITY: f64 = 0.5;
+/// Less of a thread in the mean is a wait that is over at once.
+const THREADS_MIN: f64 = 0.5;
+/// What threads of a process wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Other<'a> {
+    Process(u32),
+    /// A mutex, by its address.
+    Mutex(u32, &'a str),
+    Address(&'a str),
+    Unknown,
+}
+
+/// Threads that wait for the same.
+#[derive(Debug, Clone, Copy)]
+struct Wait<'a> {
+    row: &'a str,
+    kind: &'a str,
+    other: Other<'a>,
+    threads: f64,
+}
+
+/// Kinds of waits that another process or thread ends.
+const BETWEEN: &[&str] = &["mutex", "lock", "pipe", "unix", "tcp", "child"];
+/// A thread that has nothing to do, or is woken by others of its process.
+const IDLE: &[&str] = &["accept", "client", "futex"];
+/// Nothing can be said of these.
+const OPAQUE: &[&str] = &["poll", "other"];
+
+/// What waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Node {
+    Processes(Vec<u32>),
+    Thread(u32, u32),
+}
+
+/// A step of the walk: of so many threads so many wait for somebody.
+#[derive(Debug)]
+struct Step<'a> {
+    of: f64,
+    processes: usize,
+    wait: Wait<'a>,
+    /// Who ends it, in words.
+    who: String,
+}
+
+/// How a service comes to wait, from its own threads to the one that waits for nobody.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    steps: Vec<Step<'a>>,
+    /// What the last one does.
+    end: Option<&'static str>,
+    /// The last process or thread, where each step is the main wait of who waits.
+    culprit: Option<(u32, Option<String>)>,
+}
+
+fn split(row: &str) -> Option<(u32, &str)> {
+    let (pid, what) = row.split_once('>')?;
+    Some((pid.parse().ok()?, what))
+}
+
+/// What some processes wait for in a span, in the mean: what most wait for first. Empty where they were not looked at.
+fn waits_of<'a>(set: &'a SeriesSet, pids: &[u32], span: Span) -> Vec<Wait<'a>> {
+    let mut all: BTreeMap<(&str, Other<'_>), Wait<'a>> = BTreeMap::new();
+    for pid in pids {
+        let own = set.each(WAITS).filter_map(|(row, series)| {
+            let (waiter, what) = split(row)?;
+            (waiter == *pid).then_some((row, what, series))
+        });
+        let own: Vec<_> = own.collect();
+        // A row is there only where somebody waits for it, and the process was looked at where it has any.
+        let times: BTreeSet<i64> =
+            own.iter().flat_map(|(_, _, series)| series.samples(span)).map(|(t, ..)| t).collect();
+        for (row, what, series) in own {
+            let threads: f64 = series.samples(span).map(|(_, _, threads)| threads).sum();
+            let (kind, rest) = what.split_once(':').unwrap_or((what, ""));
+            let other = match set.get("wait.pid", row).and_then(|pid| pid.last(span)) {
+                Some(other) if other >= 1.0 => Other::Process(other as u32),
+                _ if kind == "mutex" => Other::Mutex(*pid, rest),
+                _ if rest.is_empty() => Other::Unknown,
+                _ => Other::Address(rest),
+            };
+            let wait = Wait { row, kind, other, threads: 0.0 };
+            all.entry((kind, other)).or_insert(wait).threads += threads / times.len().max(1) as f64;
+        }
+    }
+    let mut all: Vec<Wait<'a>> = all.into_values().filter(|wait| wait.threads > 0.0).collect();
+    all.sort_by(|a, b| b.threads.total_cmp(&a.threads));
+    all
+}
+
+/// What one thread waits for, by the last look of a span.
+fn waits_of_thread<'a>(set: &'a SeriesSet, pid: u32, tid: u32, span: Span) -> Vec<Wait<'a>> {
+    let has_thread = |wait: &Wait<'_>| {
+        let tids = text_of(set, "wait.tids", wait.row, span).unwrap_or_default();
+        tids.split(',').any(|named| named.parse() == Ok(tid))
+    };
+    let mut own: Vec<Wait<'a>> = waits_of(set, &[pid], span).into_iter().filter(has_thread).collect();
+    // For any of several, or in two rows of different samples: nothing is certain.
+    own.truncate(if own.len() == 1 { 1 } else { 0 });
+    own.iter_mut().for_each(|wait| wait.threads = 1.0);
+    own
+}
+
+impl Node {
+    fn waits<'a>(&self, set: &'a SeriesSet, span: Span) -> Vec<Wait<'a>> {
+        match self {
+            Node::Processes(pids) => waits_of(set, pids, span),
+            Node::Thread(pid, tid) => waits_of_thread(set, *pid, *tid, span),
+        }
+    }
+
+    fn count(&self, set: &SeriesSet) -> usize {
+        match self {
+            Node::Processes(pids) => {
+                let known: BTreeSet<u32> =
+                    set.each(WAITS).filter_map(|(row, _)| Some(split(row)?.0)).collect();
+                pids.iter().filter(|pid| known.contains(pid)).count()
+            }
+            Node::Thread(..) => 1,
+        }
+    }
+}
+
+fn sum<'w>(waits: impl Iterator<Item = &'w Wait<'w>>) -> f64 {
+    waits.map(|wait| wait.threads).fold(0.0, |a, b| a + b)
+}
+
+/// Follows the processes of a service to the one that they wait for in the end. `None` where they were not looked at, or wait
+/// for nobody.
+fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Walk<'a>> {
+    let mut pids: Vec<u32> = servers.processes.iter().map(|p| p.pid).chain(servers.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    // As many threads have something to do as there are requests.
+    let open = view.set.get("service.open", row).and_then(|open| open.mean(span));
+    walk(view, Node::Processes(pids), span, open)
+}
+
+/// Says in a finding about a service what its threads wait for, and names the process at the end where that is certain: true.
+pub fn follow<'a>(
+    view: &View<'a>,
+    finding: &mut Finding,
+    servers: &Servers<'_, '_>,
+    row: &str,
+    span: Span,
+) -> bool {
+    let Some(walk) = of_service(view, servers, row, span) else { return false };
+    finding.remarks.push(walk.words());
+    if let Some(first) = walk.row() {
+        finding.prove(view, &[WAITS], first, span);
+    }
+    let Some((pid, comm)) = walk.culprit() else { return false };
+    let process = view.processes().iter().rev().find(|p| p.pid == pid);
+    finding.culprit.process = comm.or(process.map(|p| p.comm)).map(str::to_owned);
+    finding.culprit.pid = Some(pid);
+    finding.culprit.cgroup = process.and_then(|p| p.cgroup).filter(|group| *group != "/").map(str::to_owned);
+    true
+}
+
+/// Whether a service waits for a lock, itself or through others.
+#[must_use]
+pub fn wait_for_a_lock<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> bool {
+    let walk = of_service(view, servers, row, span);
+    walk.is_some_and(|walk| walk.steps.iter().any(|step| matches!(step.wait.kind, "lock" | "mutex")))
+}
+
+/// Follows a process that holds a lock of a file, or a thread that holds a mutex of a process.
+#[must_use]
+pub fn of_holder<'a>(view: &View<'a>, pid: u32, tid: Option<u32>, span: Span) -> Option<Walk<'a>> {
+    let node = tid.map_or_else(|| Node::Processes(vec![pid]), |tid| Node::Thread(pid, tid));
+    walk(view, node, span, Some(1.0))
+}
+
+fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, needed: Option<f64>) -> Option<Walk<'a>> {
+    let set: &'a SeriesSet = view.set;
+    let mut walk = Walk { steps: Vec::new(), end: None, culprit: None };
+    let mut seen: Vec<Node> = Vec::new();
+    let mut needed = needed;
+    loop {
+        if seen.contains(&node) || seen.len() >= WALK_MAX {
+            // They wait for each other, which is said, and nobody is at the end.
+            walk.culprit = None;
+            break;
+        }
+        seen.push(node.clone());
+        let waits = node.waits(set, span);
+        let total = sum(waits.iter());
+        let is_idle = |wait: &&Wait<'_>| IDLE.contains(&wait.kind) || OPAQUE.contains(&wait.kind);
+        let busy = total - sum(waits.iter().filter(is_idle));
+        let others = |wait: &&Wait<'_>| BETWEEN.contains(&wait.kind) && wait.threads >= THREADS_MIN;
+        let Some(main) = waits.iter().find(others) else {
+            walk.end =
+                waits.iter().find(|wait| !is_idle(wait)).or(waits.first()).map(|wait| words::does(wait.kind));
+            break;
+        };
+        // Threads that wait for their own business leave others to answer requests.
+        let is_main = main.threads > MAJORITY * busy
+            && needed.is_some_and(|needed| main.threads > MAJORITY * needed.min(total));
+        walk.steps.push(Step {
+            of: total,
+            processes: node.count(set),
+            wait: *main,
+            who: words::who(set, main, span),
+        });
+        if !is_main {
+            walk.culprit = None;
+            break;
+        }
+        node = match main.other {
+            Other::Process(pid) => {
+                let comm = text_of(set, "wait.comm", main.row, span);
+                walk.culprit = Some((pid, comm.map(str::to_owned)));
+                Node::Processes(vec![pid])
+            }
+            Other::Mutex(pid, word) => {
+                let comm = view.processes().iter().rev().find(|p| p.pid == pid).map(|p| p.comm.to_owned());
+                walk.culprit = Some((pid, comm));
+                match owner(set, pid, word, span) {
+                    Some(tid) => Node::Thread(pid, tid),
+                    None => break,
+                }
+            }
+            Other::Address(_) | Other::Unknown => {
+                walk.culprit = None;
+                break;
+            }
+        };
+        needed = Some(1.0);
+    }
+    (!walk.steps.is_empty()).then_some(walk)
+}
+
+/// The last text of a row until the end of a span: rows come and go.
+fn text_of<'a>(set: &'a SeriesSet, metric: &str, row: &str, span: Span) -> Option<&'a str> {
+    let changes = &set.text(metric, row)?.changes;
+    changes.iter().rev().filter(|(t, _)| *t <= span.until).find_map(|(_, text)| text.as_deref())
+}
+
+fn owner(set: &SeriesSet, pid: u32, word: &str, span: Span) -> Option<u32> {
+    let row = format!("mutex:{pid}:{word}");
+    set.get("lock.pid", &row)?.last(span).filter(|tid| *tid >= 1.0).map(|tid| tid as u32)
+}
+
+impl Walk<'_> {
+    /// The process at the end, where it is certain: its id and its name.
+    #[must_use]
+    pub fn culprit(&self) -> Option<(u32, Option<&str>)> {
+        self.culprit.as_ref().map(|(pid, comm)| (*pid, comm.as_deref()))
+    }
+
+    /// The row of the first wait.
+    #[must_use]
+    pub fn row(&self) -> Option<&str> {
+        self.steps.first().map(|step| step.wait.row)
+    }
+}

@@ -1,0 +1,134 @@
+use mitra_model::SeriesSet;
+
+use super::*;
+use crate::condition::Finding;
+use crate::locks::tests::{series, text};
+
+const SERVICE: &str = "127.0.0.1:80";
+const SECONDS: usize = 8;
+
+/// A row: so many threads, all of which stand still.
+fn wait(set: &mut SeriesSet, row: &str, threads: f64) -> f64 {
+    series(set, WAITS, row, vec![threads; SECONDS]);
+    let kind = row.split(['>', ':']).nth(1).unwrap_or_default();
+    if BETWEEN.contains(&kind) {
+        series(set, STUCK, row, vec![threads; SECONDS]);
+    }
+    threads
+}
+
+/// The same for a process that can end the wait.
+fn wait_for(set: &mut SeriesSet, row: &str, (pid, comm): (u32, &str), threads: f64) {
+    wait(set, row, threads);
+    series(set, "wait.pid", row, vec![f64::from(pid); SECONDS]);
+    text(set, "wait.comm", row, comm);
+}
+
+/// A service of one process, of whose requests so many are open.
+fn service(open: f64) -> SeriesSet {
+    let mut set = SeriesSet::default();
+    series(&mut set, "service.open", SERVICE, vec![open; SECONDS]);
+    series(&mut set, "service.pid", SERVICE, vec![50.0; SECONDS]);
+    series(&mut set, "task.tgid", "50@1", vec![50.0; SECONDS]);
+    text(&mut set, "task.comm", "50@1", "appd");
+    set
+}
+
+/// What is said of the service, and who is the culprit.
+fn followed(set: &SeriesSet) -> (String, Option<u32>) {
+    let none = SeriesSet::default();
+    let view = View::new(set, Span::ALL, &none, None);
+    let mut finding = Finding::default();
+    let is_known = follow(&view, &mut finding, &Servers::of(&view, SERVICE), SERVICE, Span::ALL);
+    assert_eq!(is_known, finding.culprit.pid.is_some());
+    (finding.remarks.join("; "), finding.culprit.pid)
+}
+
+#[test]
+fn the_walk_ends_at_whoever_waits_for_nobody() {
+    let mut set = service(9.0);
+    wait_for(&mut set, "50>pipe:60", (60, "worker"), 3.0);
+    wait(&mut set, "50>accept", 1.0);
+    wait_for(&mut set, "60>unix:70", (70, "helper"), 1.0);
+    wait(&mut set, "70>timer", 1.0);
+    let (said, culprit) = followed(&set);
+    assert_eq!(culprit, Some(70));
+    let words = "of its 4 threads 3 wait for a pipe of worker (60), which waits for a Unix socket of helper (70), which sleeps \
+                 on a timer";
+    assert_eq!(said, words);
+}
+
+#[test]
+fn few_threads_that_wait_while_others_have_nothing_to_do_are_not_why_requests_wait() {
+    let mut set = service(9.0);
+    wait_for(&mut set, "50>pipe:60", (60, "logger"), 1.0);
+    wait(&mut set, "50>accept", 7.0);
+    wait(&mut set, "60>timer", 1.0);
+    let (said, culprit) = followed(&set);
+    assert_eq!((said.as_str(), culprit), ("of its 8 threads 1 waits for a pipe of logger (60)", None));
+    // Those that sleep by themselves are in the way of requests too.
+    let mut set = service(2.0);
+    wait_for(&mut set, "50>pipe:60", (60, "logger"), 1.0);
+    wait(&mut set, "50>timer", 7.0);
+    assert_eq!(followed(&set).1, None);
+}
+
+#[test]
+fn nobody_is_named_where_several_could_end_the_wait_or_it_is_elsewhere() {
+    for (row, words) in [
+        ("50>pipe", "its only thread waits for a pipe, and who is at its other end is not certain"),
+        ("50>tcp:10.0.0.7:5432", "its only thread waits for a connection with 10.0.0.7:5432"),
+    ] {
+        let mut set = service(9.0);
+        wait(&mut set, row, 1.0);
+        assert_eq!(followed(&set), (words.to_owned(), None));
+    }
+    assert_eq!(followed(&service(9.0)), (String::new(), None), "it was not looked at");
+}
+
+#[test]
+fn the_thread_that_holds_a_mutex_is_followed() {
+    let mut set = service(9.0);
+    wait(&mut set, "50>mutex:7f10", 3.0);
+    text(&mut set, "wait.tids", "50>mutex:7f10", "51,52,53");
+    series(&mut set, "lock.pid", "mutex:50:7f10", vec![54.0; SECONDS]);
+    wait_for(&mut set, "50>pipe:60", (60, "worker"), 1.0);
+    text(&mut set, "wait.tids", "50>pipe:60", "54");
+    wait(&mut set, "60>stopped", 1.0);
+    let words = "of its 4 threads 3 wait for a mutex that its thread 54 holds, which waits for a pipe of worker (60), which is \
+                 stopped by a signal or a debugger";
+    assert_eq!(followed(&set), (words.to_owned(), Some(60)));
+}
+
+/// Two processes that read from each other; what else the second one does.
+fn circle(set: &mut SeriesSet, more: Option<&str>) -> Option<Vec<u32>> {
+    wait_for(set, "50>unix:60", (60, "worker"), 1.0);
+    wait_for(set, "60>pipe:50", (50, "appd"), 1.0);
+    more.map(|row| wait(set, row, 1.0));
+    let none = SeriesSet::default();
+    knot(&View::new(set, Span::ALL, &none, None)).map(|knot| knot.pids)
+}
+
+#[test]
+fn a_circle_in_which_nothing_moves_has_nobody_at_its_end() {
+    let mut set = service(9.0);
+    assert_eq!(circle(&mut set, None), Some(vec![50, 60]));
+    let (said, culprit) = followed(&set);
+    let words = "its only thread waits for a Unix socket of worker (60), which waits for a pipe of appd (50)";
+    assert_eq!((said.as_str(), culprit), (words, None));
+    assert_eq!(circle(&mut service(9.0), Some("60>futex")), Some(vec![50, 60]), "of its own threads");
+}
+
+#[test]
+fn whoever_may_still_do_something_is_in_no_circle() {
+    for more in ["60>timer", "60>accept", "60>cpu", "60>pipe"] {
+        assert_eq!(circle(&mut service(9.0), Some(more)), None, "{more}");
+    }
+    let mut moves = service(9.0);
+    series(&mut moves, STUCK, "60>pipe:50", vec![0.5; SECONDS]);
+    wait_for(&mut moves, "50>unix:60", (60, "worker"), 1.0);
+    series(&mut moves, WAITS, "60>pipe:50", vec![1.0; SECONDS]);
+    series(&mut moves, "wait.pid", "60>pipe:50", vec![50.0; SECONDS]);
+    let none = SeriesSet::default();
+    assert!(knot(&View::new(&moves, Span::ALL, &none, None)).is_none());
+}

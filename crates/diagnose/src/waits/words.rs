@@ -1,0 +1,79 @@
+//! Waits in words.
+
+use mitra_model::{SeriesSet, Span};
+
+use super::{Other, Wait, Walk, owner, text_of};
+use crate::words;
+
+/// Who ends a wait: `a pipe of worker (5151)`.
+pub fn who(set: &SeriesSet, wait: &Wait<'_>, span: Span) -> String {
+    let comm = text_of(set, "wait.comm", wait.row, span);
+    let what = match wait.kind {
+        "lock" => "a lock of a file",
+        "pipe" => "a pipe",
+        "unix" => "a Unix socket",
+        "tcp" => "a connection",
+        "child" => "a child",
+        _ => "a mutex",
+    };
+    let name = |pid: u32| comm.map_or(format!("process {pid}"), |comm| format!("{comm} ({pid})"));
+    match (wait.other, wait.kind) {
+        (Other::Process(pid), "lock") => format!("{what} that {} holds", name(pid)),
+        (Other::Process(pid), "tcp") => format!("{what} with {}", name(pid)),
+        (Other::Process(pid), "child") => format!("its child {} to end", name(pid)),
+        (Other::Process(pid), _) => format!("{what} of {}", name(pid)),
+        (Other::Mutex(pid, word), _) => match owner(set, pid, word, span) {
+            Some(tid) => format!("{what} that its thread {tid} holds"),
+            None => what.to_owned(),
+        },
+        (Other::Address(address), _) => format!("{what} with {address}"),
+        (Other::Unknown, "child") => "a child to end".to_owned(),
+        (Other::Unknown, _) => format!("{what}, and who is at its other end is not certain"),
+    }
+}
+
+/// What who waits for nobody does.
+pub fn does(kind: &str) -> &'static str {
+    match kind {
+        "timer" => "sleeps on a timer",
+        "cpu" => "runs or wants to",
+        "disk" => "waits for a disk",
+        "fuse" => "waits for a FUSE daemon",
+        "kernel" => "waits inside the kernel",
+        "stopped" => "is stopped by a signal or a debugger",
+        "accept" | "client" => "waits to be asked for something",
+        "futex" => "waits for threads of its own",
+        _ => "waits for something else",
+    }
+}
+
+/// A number of threads in the mean.
+fn threads(count: f64) -> String {
+    words::count((10.0 * count).round() / 10.0)
+}
+
+impl Walk<'_> {
+    /// `of its 4 threads 3 wait for a pipe of worker (5151), which sleeps on a timer`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let mut text = String::new();
+        for (i, step) in self.steps.iter().enumerate() {
+            let (of, many) = (threads(step.of), threads(step.wait.threads));
+            let wait = if many == "1" { "waits" } else { "wait" };
+            let part = match (i, step.of < 1.5, step.processes) {
+                (0, true, _) => "its only thread waits".to_owned(),
+                (0, false, 2..) => {
+                    format!("of the {of} threads of its {} processes {many} {wait}", step.processes)
+                }
+                (0, false, _) => format!("of its {of} threads {many} {wait}"),
+                (_, true, _) => ", which waits".to_owned(),
+                _ => format!(", of whose {of} threads {many} {wait}"),
+            };
+            text.push_str(&format!("{part} for {}", step.who));
+        }
+        match (self.end, self.culprit.is_some()) {
+            (Some(end), true) => text + ", which " + end,
+            _ => text,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Services whose threads wait for other processes of the machine, and their look-alikes.
+
+#[path = "support/services.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod services;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use mitra_model::report::{Incident, Report};
+use mitra_model::{TextSeries, lookup};
+use services::{Asked, during, service};
+use support::{HEALTHY, INCIDENT, Machine, START, root};
+
+const APP: &str = "127.0.0.1:8080";
+
+fn text(m: &mut Machine, metric: &str, row: &str, text: &str) {
+    let text = TextSeries { changes: vec![(START, Some(text.into()))], place: None };
+    m.set.insert_text(lookup(metric).unwrap(), row.into(), text);
+}
+
+/// Threads of a process that wait in the incident, and who can end it.
+fn wait(m: &mut Machine, row: &str, other: Option<(u32, &str)>, threads: f64) {
+    m.values("wait.threads", row, HEALTHY, vec![threads; INCIDENT]);
+    if let Some((pid, comm)) = other {
+        m.values("wait.stuck", row, HEALTHY, vec![threads; INCIDENT]);
+        m.values("wait.pid", row, HEALTHY, vec![f64::from(pid); INCIDENT]);
+        text(m, "wait.comm", row, comm);
+    }
+}
+
+/// A service that answers fifty requests a second, and then none of so many that wait.
+fn silent(waiting: f64) -> Machine {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "appd"), during(Asked::each(50.0, 0.002), Asked::nothing(waiting)));
+    m
+}
+
+fn one(report: &Report) -> &Incident {
+    assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
+    &report.incidents[0]
+}
+
+fn says(incident: &Incident, words: &str) -> bool {
+    incident.chain.iter().flat_map(|link| &link.remarks).any(|remark| remark.contains(words))
+}
+
+#[test]
+fn the_process_that_a_silent_service_waits_for_in_the_end_is_the_culprit() {
+    let mut m = silent(4.0);
+    wait(&mut m, "50>pipe:60", Some((60, "worker")), 3.0);
+    wait(&mut m, "50>accept", None, 1.0);
+    wait(&mut m, "60>timer", None, 1.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("service-silent", Some("worker"), Some(60)));
+    let incident = one(&report);
+    assert!(incident.root_cause.statement.contains("appd (port 8080) answered nothing"), "{incident:#?}");
+    let words = "of its 4 threads 3 wait for a pipe of worker (60), which sleeps on a timer";
+    assert!(says(incident, words), "{incident:#?}");
+}
+
+#[test]
+fn of_a_service_that_is_slow_too() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "appd"), during(Asked::each(200.0, 0.002), Asked::each(15.0, 1.6)));
+    wait(&mut m, "50>unix:60", Some((60, "worker")), 3.0);
+    wait(&mut m, "60>disk", None, 1.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("service-slow", Some("worker"), Some(60)));
+    assert!(says(
+        one(&report),
+        "its 3 threads 3 wait for a Unix socket of worker (60), which waits for a disk"
+    ));
+}
+
+#[test]
+fn nobody_else_is_the_culprit_where_few_threads_wait_or_it_is_not_certain_for_whom() {
+    let mut few = silent(4.0);
+    wait(&mut few, "50>pipe:60", Some((60, "logger")), 1.0);
+    wait(&mut few, "50>accept", None, 3.0);
+    wait(&mut few, "60>timer", None, 1.0);
+    assert_eq!(root(&few.explain()), ("service-silent", Some("appd"), Some(50)));
+    let mut several = silent(4.0);
+    wait(&mut several, "50>pipe", None, 4.0);
+    let report = several.explain();
+    assert_eq!(root(&report), ("service-silent", Some("appd"), Some(50)));
+    assert!(says(one(&report), "who is at its other end is not certain"));
+}
+
+#[test]
+fn two_processes_that_read_from_each_other_are_a_deadlock_if_nothing_moves() {
+    let circle = |stuck: f64| {
+        let mut m = silent(4.0);
+        wait(&mut m, "50>unix:60", Some((60, "worker")), 1.0);
+        wait(&mut m, "60>pipe:50", Some((50, "appd")), 1.0);
+        m.values("wait.stuck", "60>pipe:50", HEALTHY, vec![stuck; INCIDENT]);
+        m.explain()
+    };
+    let report = circle(1.0);
+    assert_eq!(root(&report), ("deadlock", Some("appd"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("nothing moves any more in appd (50): its only thread waits for"),
+        "{statement}"
+    );
+    assert_eq!(root(&circle(0.5)), ("service-silent", Some("appd"), Some(50)), "they talk to each other");
+}
+
+#[test]
+fn whoever_holds_a_lock_and_waits_for_another_process_leads_to_that_one() {
+    let mut m = silent(4.0);
+    m.values("lock.waiters", "fe:00:7", HEALTHY, vec![2.0; INCIDENT]);
+    m.values("lock.pid", "fe:00:7", HEALTHY, vec![60.0; INCIDENT]);
+    text(&mut m, "lock.kind", "fe:00:7", "flock");
+    text(&mut m, "lock.waiter_pids", "fe:00:7", "50,51");
+    wait(&mut m, "50>lock:60", Some((60, "cron")), 1.0);
+    wait(&mut m, "60>child:70", Some((70, "backup")), 1.0);
+    wait(&mut m, "70>stopped", None, 1.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("lock-queue", Some("backup"), Some(70)));
+    let words =
+        "its only thread waits for its child backup (70) to end, which is stopped by a signal or a debugger";
+    assert!(says(one(&report), words), "{:#?}", one(&report));
+}
