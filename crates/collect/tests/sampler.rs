@@ -118,6 +118,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Dependency,
             Entity::Lock,
             Entity::Session,
+            Entity::Command,
             Entity::Fuse,
             Entity::Limit,
         ];

@@ -53,8 +53,10 @@ pub enum Entity {
     Dependency,
     /// One file with a lock that somebody waits for; key is `fe:00:12345`, device and inode number.
     Lock,
-    /// One session of a database server; key is its process id.
+    /// One session of a database server; key is its process id, or `4242:37`, that of the server and its own number.
     Session,
+    /// One command of a Redis server; key is `4242:keys`, the process id of the server first.
+    Command,
     /// One connection of the kernel with a FUSE daemon; key is `0:45`, the device number of its file system.
     Fuse,
     /// One limit of its own that a program says in its log to have reached; key is `nginx:worker_connections`.
@@ -79,7 +81,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 31] = [
+    pub const ALL: [Entity; 32] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -101,6 +103,7 @@ impl Entity {
         Entity::Dependency,
         Entity::Lock,
         Entity::Session,
+        Entity::Command,
         Entity::Fuse,
         Entity::Limit,
         Entity::Call,
@@ -140,6 +143,7 @@ impl Entity {
             Entity::Dependency => "dependency",
             Entity::Lock => "lock",
             Entity::Session => "session",
+            Entity::Command => "command",
             Entity::Fuse => "fuse",
             Entity::Limit => "limit",
             Entity::Call => "call",
