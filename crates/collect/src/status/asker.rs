@@ -187,7 +187,7 @@ fn connect(root: &Root, server: Server) -> Result<Connection, Failure> {
             let user = server::name_of(root, server.pid, own.unwrap_or(us.as_raw()))?;
             Connection::Postgres(Postgres::begin(server::open(root, server, own)?, &user, LIMIT)?)
         }
-        Program::MySql => {
+        Program::MariaDb | Program::MySql => {
             let user = server::name_of(root, server.pid, us.as_raw())?;
             Connection::MySql(MySql::begin(server::open(root, server, None)?, &user, LIMIT)?)
         }

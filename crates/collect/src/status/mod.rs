@@ -31,6 +31,8 @@ const SERVERS_MAX: usize = 4;
 const BLOCKERS_MAX: usize = 16;
 /// As many processes that call a server are looked at for the one that a session belongs to.
 const CLIENTS_MAX: usize = 64;
+/// An answer stands for so long: until the next one, which may come a little late.
+const HOLD_NS: i64 = 1_500_000_000;
 /// A client that waits for an answer for nearly all of the time.
 const WAITS: f64 = 0.8;
 
@@ -38,6 +40,7 @@ const WAITS: f64 = 0.8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Program {
     Postgres,
+    MariaDb,
     MySql,
     Redis,
 }
@@ -47,7 +50,9 @@ impl Program {
     fn of(comm: &str) -> Option<Program> {
         match comm {
             "postgres" => Some(Program::Postgres),
-            "mariadbd" | "mysqld" => Some(Program::MySql),
+            "mariadbd" => Some(Program::MariaDb),
+            // MariaDB before 10.5 as well.
+            "mysqld" => Some(Program::MySql),
             "redis-server" => Some(Program::Redis),
             _ => None,
         }
@@ -57,7 +62,8 @@ impl Program {
     fn files(self) -> &'static [&'static str] {
         match self {
             Program::Postgres => &["postgres"],
-            Program::MySql => &["mariadbd", "mysqld"],
+            Program::MariaDb => &["mariadbd"],
+            Program::MySql => &["mysqld", "mariadbd"],
             Program::Redis => &["redis-server", "redis-check-rdb", "redis-check-aof"],
         }
     }
@@ -65,7 +71,8 @@ impl Program {
     fn name(self) -> &'static str {
         match self {
             Program::Postgres => "postgres",
-            Program::MySql => "mariadbd",
+            Program::MariaDb => "mariadbd",
+            Program::MySql => "mysqld",
             Program::Redis => "redis-server",
         }
     }
@@ -120,6 +127,9 @@ pub struct Status {
     before: Vec<(Key, Before)>,
     now: Vec<(Key, Before)>,
     last_ns: i64,
+    /// What was said last, and when.
+    looks: Vec<Look>,
+    heard_ns: i64,
     columns: Columns,
 }
 
@@ -161,6 +171,8 @@ impl Status {
             before: Vec::new(),
             now: Vec::new(),
             last_ns: i64::MAX,
+            looks: Vec::new(),
+            heard_ns: i64::MIN,
             columns: Columns {
                 requests: col("service.requests"),
                 wait_time: col("service.wait_time"),
@@ -196,22 +208,16 @@ impl Status {
         if !self.is_wanted || !io.root.is_host() {
             return;
         }
-        if let Some(asker) = &self.asker {
-            for look in asker.answers().flatten() {
-                let source = format!("status of {}", look.server.program.name());
-                match &look.said {
-                    Ok(_) => io.missing.remove(&source),
-                    Err(failure) => io.missing.add(&source, failure.why()),
+        self.hear(io, frame.time.mono);
+        for look in &self.looks {
+            match look.said.as_ref() {
+                Ok(Said::Sessions(said)) => {
+                    said.iter().for_each(|one| self.fill_session(look, one, io, frame))
                 }
-                match look.said.as_ref() {
-                    Ok(Said::Sessions(sessions)) => {
-                        sessions.iter().for_each(|one| self.fill_session(&look, one, io, frame));
-                    }
-                    Ok(Said::Commands(commands)) => {
-                        commands.iter().for_each(|one| self.fill_command(&look, one, io, frame));
-                    }
-                    Err(_) => {}
+                Ok(Said::Commands(said)) => {
+                    said.iter().for_each(|one| self.fill_command(look, one, io, frame))
                 }
+                Err(_) => {}
             }
         }
         let suspects = self.suspects(frame);
@@ -230,6 +236,23 @@ impl Status {
             let is_for_nobody = question.servers.is_empty();
             if asker.ask(question) {
                 self.is_asked = !is_for_nobody;
+            }
+        }
+    }
+
+    /// Takes the answers that have come. Where frames are closer together than questions the last ones hold on.
+    fn hear(&mut self, io: &mut Io, now_ns: i64) {
+        let new: Vec<Look> = self.asker.iter().flat_map(Aside::answers).flatten().collect();
+        if new.is_empty() && now_ns.saturating_sub(self.heard_ns) < HOLD_NS {
+            return;
+        }
+        self.looks = new;
+        self.heard_ns = now_ns;
+        for look in &self.looks {
+            let source = format!("status of {}", look.server.program.name());
+            match &look.said {
+                Ok(_) => io.missing.remove(&source),
+                Err(failure) => io.missing.add(&source, failure.why()),
             }
         }
     }

@@ -7,11 +7,13 @@
 mod address;
 mod ask;
 mod callers;
+mod commands;
 mod traffic;
 
 pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{Walk, called_by, callers, local_service, rows_by_address, walk};
+pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use traffic::{NEED_S, Slow, Traffic, Usual, best_tenth};
 
 use mitra_model::limits::text_of;

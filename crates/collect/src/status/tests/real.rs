@@ -169,7 +169,7 @@ fn mariadb(dir: &Path, port: u16) -> Option<(Killed, Server)> {
     let pid = server.0.id();
     let socket = dir.join("s.sock");
     until("mariadbd", || std::os::unix::net::UnixStream::connect(&socket).ok());
-    Some((server, Server { pid, program: Program::MySql }))
+    Some((server, Server { pid, program: Program::MariaDb }))
 }
 
 #[test]
