@@ -90,6 +90,7 @@ impl Recorder {
         let sampler = Sampler::open(Config {
             interval: args.interval,
             use_bpf: !args.no_bpf,
+            ask_databases: rules.ask_databases,
             budget: Budget { cpu_share: args.cpu_budget, memory_bytes: args.memory_budget },
             clock: clock.clone(),
             ..Config::default()

@@ -39,6 +39,7 @@ mod self_metrics;
 mod sessions;
 mod settings;
 mod sources;
+mod status;
 #[cfg_attr(
     all(not(feature = "bpf"), not(test)),
     expect(dead_code, reason = "only probes report ended tasks")

@@ -27,6 +27,7 @@ use crate::self_metrics::{ArchiveState, SelfMetrics};
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::sources::Sources;
+use crate::status::Status;
 use crate::tasks::Tasks;
 use crate::ticker::{Tick, check_interval};
 use crate::waits::Waits;
@@ -55,6 +56,8 @@ pub struct Config {
     pub interval: Duration,
     /// Whether to use BPF. Only ever for the root `/`.
     pub use_bpf: bool,
+    /// Whether databases that keep clients waiting are asked about themselves. Only ever for the root `/`.
+    pub ask_databases: bool,
     /// What the recorder may use.
     pub budget: Budget,
     /// How often costly files, limits, settings and free space are read.
@@ -69,6 +72,7 @@ impl Default for Config {
             root: PathBuf::from("/"),
             interval: Duration::from_secs(1),
             use_bpf: true,
+            ask_databases: false,
             budget: Budget::default(),
             slow_every: Duration::from_secs(10),
             clock: Clock::Real,
@@ -95,6 +99,7 @@ pub struct Sampler {
     network: Network,
     sessions: Sessions,
     waits: Waits,
+    status: Status,
     fuse: Fuse,
     limits_reached: Limits,
     kernel_log: Option<KernelLog>,
@@ -150,6 +155,7 @@ impl Sampler {
             network,
             sessions: Sessions::new(),
             waits: Waits::new(),
+            status: Status::new(config.ask_databases),
             fuse: Fuse::new(),
             limits_reached: Limits::new(),
             kernel_log,
@@ -240,6 +246,7 @@ impl Sampler {
         self.finder.services(&mut self.io, frame);
         self.sessions.fill(&mut self.io, frame);
         self.waits.fill(&mut self.io, frame);
+        self.status.fill(&mut self.io, frame);
         self.fuse.fill(&mut self.io, frame);
         self.limits_reached.fill(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);

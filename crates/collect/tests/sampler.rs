@@ -119,6 +119,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Lock,
             Entity::Wait,
             Entity::Session,
+            Entity::Command,
             Entity::Fuse,
             Entity::Limit,
         ];

@@ -35,6 +35,7 @@ pub mod process;
 mod quote;
 mod saturated;
 mod services;
+mod sessions;
 mod settings;
 mod signal;
 mod slabs;

@@ -55,8 +55,10 @@ pub enum Entity {
     Lock,
     /// Threads of one process that wait for the same; key is `4242>pipe:5151`, the process id first.
     Wait,
-    /// One session of a database server; key is its process id.
+    /// One session of a database server; key is its process id, or `4242:37`, that of the server and its own number.
     Session,
+    /// One command of a Redis server; key is `4242:keys`, the process id of the server first.
+    Command,
     /// One connection of the kernel with a FUSE daemon; key is `0:45`, the device number of its file system.
     Fuse,
     /// One limit of its own that a program says in its log to have reached; key is `nginx:worker_connections`.
@@ -81,7 +83,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 32] = [
+    pub const ALL: [Entity; 33] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -104,6 +106,7 @@ impl Entity {
         Entity::Lock,
         Entity::Wait,
         Entity::Session,
+        Entity::Command,
         Entity::Fuse,
         Entity::Limit,
         Entity::Call,
@@ -144,6 +147,7 @@ impl Entity {
             Entity::Lock => "lock",
             Entity::Wait => "wait",
             Entity::Session => "session",
+            Entity::Command => "command",
             Entity::Fuse => "fuse",
             Entity::Limit => "limit",
             Entity::Call => "call",
@@ -320,7 +324,7 @@ struct Index {
 fn index() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
     INDEX.get_or_init(|| {
-        let mut columns: [Vec<&'static Metric>; Entity::COUNT] = Default::default();
+        let mut columns: [Vec<&'static Metric>; Entity::COUNT] = std::array::from_fn(|_| Vec::new());
         let mut by_name = HashMap::new();
         for metric in crate::metrics::all() {
             let list = &mut columns[metric.entity as usize];

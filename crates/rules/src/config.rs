@@ -53,11 +53,13 @@ pub struct Config {
     pub budget_s: f64,
     /// Whether anything is armed or run at all.
     pub arm: bool,
+    /// Whether databases that keep clients waiting are asked about themselves.
+    pub ask_databases: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { rules: Vec::new(), budget_s: policy::BUDGET_S, arm: true }
+        Config { rules: Vec::new(), budget_s: policy::BUDGET_S, arm: true, ask_databases: true }
     }
 }
 
@@ -106,7 +108,15 @@ struct File {
     #[serde(default)]
     escalation: Escalation,
     #[serde(default)]
+    databases: Databases,
+    #[serde(default)]
     rule: Vec<Spanned<Table>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Databases {
+    ask: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
@@ -230,7 +240,8 @@ impl Reader<'_> {
             rules.push(rule);
         }
         rules.extend(builtin);
-        Ok(Config { rules, budget_s, arm: file.escalation.arm.unwrap_or(true) })
+        let arm = file.escalation.arm.unwrap_or(true);
+        Ok(Config { rules, budget_s, arm, ask_databases: file.databases.ask.unwrap_or(true) })
     }
 
     fn budget(&self, escalation: &Escalation) -> Result<f64, ConfigError> {

@@ -5,7 +5,7 @@ use crate::{config, policy};
 
 /// A key of the file.
 pub struct Key {
-    /// The table that it stands in: `escalation`, or `rule` of which there are many.
+    /// The table that it stands in: `escalation`, `databases`, or `rule` of which there are many.
     pub table: &'static str,
     /// Its name.
     pub name: &'static str,
@@ -35,6 +35,13 @@ pub fn keys() -> Vec<Key> {
             "seconds-per-hour",
             "seconds of armed probes in an hour, of all rules together",
             &time(policy::BUDGET_S),
+        ),
+        key(
+            "databases",
+            "ask",
+            "whether MariaDB, MySQL, PostgreSQL and Redis are asked what their sessions wait for and which commands take \
+             their time, while they keep clients waiting; over their own Unix socket and without a password",
+            "true",
         ),
         key("rule", "name", "letters a to z, digits and dashes", "has to be there"),
         key("rule", "when", "the condition", "has to be there"),
@@ -105,7 +112,11 @@ mod tests {
 
     #[test]
     fn the_table_is_what_the_reader_takes() {
-        for (table, text) in [("escalation", "[escalation]\nx = 1\n"), ("rule", "[[rule]]\nx = 1\n")] {
+        for (table, text) in [
+            ("escalation", "[escalation]\nx = 1\n"),
+            ("databases", "[databases]\nx = 1\ny = 2\n"),
+            ("rule", "[[rule]]\nx = 1\n"),
+        ] {
             let mut documented: Vec<String> =
                 keys().iter().filter(|k| k.table == table).map(|k| k.name.to_owned()).collect();
             let mut taken = known(text);

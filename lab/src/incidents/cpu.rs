@@ -69,6 +69,7 @@ pub fn redis_server(stage: &mut Stage) -> Result<(ProcessHandle, String), Stop> 
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let mut command = Command::new("redis-server");
     command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    command.args(["--unixsocket", &stage.file("redis.sock")]);
     let server = stage.spawn(&mut command)?;
     stage.wait_for("redis-server", 10, |_| TcpStream::connect(format!("127.0.0.1:{port}")).is_ok())?;
     Ok((server, port))

@@ -1,10 +1,11 @@
 //! Troubles inside services, on a machine that idles: what their threads wait for, and limits of their own.
 //!
-//! The services are real ones (nginx, PostgreSQL, redis, Node.js, a JVM) and small ones in Python (`service/worker.py`). Clients
+//! The services are real ones (nginx, PostgreSQL, MariaDB, redis, Node.js, a JVM) and small ones in Python (`service/worker.py`). Clients
 //! of the laboratory measure how long they take to answer.
 
 mod database;
 mod limits;
+mod mariadb;
 mod neighbours;
 mod runtimes;
 pub mod site;
@@ -21,6 +22,14 @@ const POSTGRES: &[Need] = &[
     Need::Tool("pgbench"),
     Need::Tool("pg_isready"),
     Need::Tool("psql"),
+    Need::DiskBytes(1 << 30),
+];
+
+const MARIADB: &[Need] = &[
+    Need::Tool("mariadbd"),
+    Need::Tool("mariadb-install-db"),
+    Need::Tool("mariadb"),
+    Need::Cpus(2),
     Need::DiskBytes(1 << 30),
 ];
 
@@ -45,6 +54,12 @@ pub const INCIDENTS: &[Incident] = &[
     Incident::new("service-no-index", "query-regression", "service", database::no_index)
         .what("the index of a table in PostgreSQL is gone, and each query costs hundreds of times as much")
         .needs(POSTGRES),
+    Incident::new("service-mariadb-row-lock", "lock-queue", "service", mariadb::row_lock)
+        .what("a session of MariaDB idles in a transaction and holds a row that all others update")
+        .needs(MARIADB),
+    Incident::new("service-mariadb-no-index", "query-regression", "service", mariadb::no_index)
+        .what("the index of a table in MariaDB is gone, and each query reads all of it")
+        .needs(MARIADB),
     Incident::new("service-sessions", "connection-limit", "service", database::too_many_clients)
         .what("a program keeps all the sessions that PostgreSQL has, and other clients are turned away")
         .needs(POSTGRES),

@@ -11,6 +11,7 @@ mod locks;
 mod masses;
 mod memory;
 mod meter;
+mod mysql;
 mod postgres;
 mod random;
 mod redis;
@@ -63,6 +64,7 @@ const ROLES: &[&[Role]] = &[
     locks::ROLES,
     masses::ROLES,
     memory::ROLES,
+    mysql::ROLES,
     postgres::ROLES,
     redis::ROLES,
     serve::ROLES,

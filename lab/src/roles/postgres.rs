@@ -88,7 +88,7 @@ fn connect(to: &str) -> io::Result<Session<File>> {
 }
 
 /// The words in front and the statement after them.
-fn split<const N: usize>(argument: &str) -> io::Result<([&str; N], &str)> {
+pub fn split<const N: usize>(argument: &str) -> io::Result<([&str; N], &str)> {
     let mut all = argument.splitn(N + 1, ' ');
     let mut words = [""; N];
     for word in &mut words {
@@ -97,7 +97,8 @@ fn split<const N: usize>(argument: &str) -> io::Result<([&str; N], &str)> {
     Ok((words, all.next().ok_or(ErrorKind::InvalidInput)?))
 }
 
-fn milliseconds(word: &str) -> Duration {
+/// A number of milliseconds.
+pub fn milliseconds(word: &str) -> Duration {
     Duration::from_millis(word.parse().unwrap_or(0))
 }
 

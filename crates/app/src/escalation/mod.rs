@@ -64,7 +64,7 @@ pub struct Escalation {
 impl Escalation {
     /// `can_arm` is false if the user wants nothing to run, `has_bpf` if there are no probes.
     pub fn new(config: Config, host: &HostInfo, dir: &Path, can_arm: bool, has_bpf: bool) -> Escalation {
-        let Config { rules, budget_s, arm } = config;
+        let Config { rules, budget_s, arm, .. } = config;
         let programs = rules
             .iter()
             .map(|rule| (rule.program.clone(), rule.choice.as_ref().map(|(_, program)| program.clone())));

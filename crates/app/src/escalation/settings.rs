@@ -86,8 +86,8 @@ pub fn load_or_complain(named: Option<&PathBuf>) -> Result<Config> {
 
 fn complain(error: &anyhow::Error) -> Config {
     log(&format!("{error:#}"));
-    log("only the built-in rules are evaluated, and nothing is armed until the file is right");
-    Config { arm: false, ..builtin() }
+    log("only the built-in rules are evaluated, and nothing is armed or asked until the file is right");
+    Config { arm: false, ask_databases: false, ..builtin() }
 }
 
 #[cfg(test)]
@@ -104,6 +104,8 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_used_arms_nothing() {
         assert!(!load_text("[escalation]\narm = false\n").unwrap().arm);
+        assert!(load_text("[escalation]\narm = false\n").unwrap().ask_databases);
+        assert!(!load_text("[databases]\nask = false\n").unwrap().ask_databases);
         // A typo must not allow what the file forbids.
         let error = load_text("[escalation]\narm = false\nof = []\n").unwrap_err();
         let config = complain(&error);

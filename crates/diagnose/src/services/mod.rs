@@ -7,12 +7,14 @@
 mod address;
 mod ask;
 mod callers;
+mod commands;
 mod service;
 mod traffic;
 
 pub use address::{Address, is_loopback, port};
 pub use ask::ask;
 pub use callers::{Walk, asks, called_by, callers, local_service, rows_by_address, waited_for, walk};
+pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use service::Service;
 pub use traffic::{LATE_S, NEED_S, Slow, Traffic, Usual, best_tenth};
 

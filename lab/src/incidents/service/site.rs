@@ -18,8 +18,8 @@ use crate::stage::{Isolation, ProcessHandle, Stage, Victim};
 const WORKER: &str = include_str!("worker.py");
 /// A server that does not listen after so long never will.
 const START_S: u64 = 20;
-/// The user `nobody`, as whom PostgreSQL agrees to run.
-const NOBODY: u32 = 65_534;
+/// The user `nobody`, as whom databases agree to run.
+pub const NOBODY: u32 = 65_534;
 
 /// An address of this host that was free a moment ago.
 pub fn free_address() -> Result<String, Stop> {

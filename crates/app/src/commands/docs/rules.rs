@@ -65,7 +65,7 @@ fn configuration() -> String {
     for key in keys() {
         if key.table != table {
             table = key.table;
-            let head = if table == "rule" { "[[rule]]" } else { "[escalation]" };
+            let head = if table == "rule" { "[[rule]]".to_owned() } else { format!("[{table}]") };
             _ = write!(out, "\n| `{head}` | what it says | without it |\n|---|---|---|\n");
         }
         _ = writeln!(out, "| `{}` | {} | {} |", key.name, cell(&key.help), cell(&key.usual));

@@ -267,7 +267,7 @@ mod tests {
             }
         }
         // The budget is the file's, and is none of commands.
-        let mut limits = Limits::new(&Config { rules, budget_s: 10.0, arm: true });
+        let mut limits = Limits::new(&Config { rules, budget_s: 10.0, ..Config::default() });
         let plan = |has_command| Plan { probes: vec!["offcpu".to_owned()], seconds: 20.0, has_command };
         assert_eq!(limits.act(0, &plan(false), 0, 0.0), None);
         assert_eq!(limits.act(1, &plan(true), 0, 0.0), Some(Act { at: 0, arms: false, runs: true }));

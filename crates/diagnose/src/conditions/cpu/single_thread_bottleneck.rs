@@ -11,6 +11,7 @@
 //! taken for one thread with less certainty.
 
 use crate::prelude::*;
+use crate::services;
 
 pub const CONDITION: Condition = Condition {
     id: "single-thread-bottleneck",
@@ -28,6 +29,7 @@ pub const CONDITION: Condition = Condition {
         "sys.cpu_iowait",
         "tasks.busiest",
     ],
+    needs_of: &[services::COMMANDS],
     triggers: &[
         // A thread near its limit: from 90 % on, queueing makes waits ten times the service time.
         above(&["tasks.busiest"], 0.9),
@@ -115,6 +117,10 @@ fn observe(view: &View<'_>) -> Observation {
     finding.evidence.push(view.task_evidence("task.cpu_time", process, limit.before, limit.used, span));
     finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
     finding.evidence.extend(view.evidence("task.run_delay", limit.row, span));
+    if let Some((command, text)) = services::costly(view, Some(process.pid), span) {
+        finding.remarks.push(text);
+        finding.evidence.extend(view.evidence(services::COMMAND_TIME, command, span));
+    }
     // That it rose to the limit says more than that it has been there ever since it came.
     finding.confidence = if limit.before.is_some() { 0.9 } else { 0.75 };
     if !knows_threads(view) {

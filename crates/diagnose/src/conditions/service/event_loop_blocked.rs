@@ -26,7 +26,7 @@ pub const CONDITION: Condition = Condition {
         "service.latency_max",
         "task.cpu_time",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, services::COMMANDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[ONCPU, "service.wait_time"],
         find: are_kept,
@@ -199,6 +199,10 @@ fn finding(view: &View<'_>, kept: &Kept<'_>) -> Finding {
     finding.client_wait_s = Some(kept.beyond_s);
     let limit = if kept.used < AT_LIMIT { "it is not at its limit" } else { "it is at its limit too" };
     finding.remarks.push(format!("it took {} of a CPU: {limit}", words::percent(kept.used)));
+    if let Some((command, text)) = services::costly(view, pid, span) {
+        finding.remarks.push(text);
+        finding.prove(view, &[services::COMMAND_TIME], command, span);
+    }
     finding.prove(
         view,
         &[ONCPU, "service.latency_p99", "service.latency_max", "service.requests", "service.wait_time"],

@@ -3,24 +3,25 @@
 //! Whoever waits sleeps, and whoever holds the lock may sleep too: the machine idles. Of locks of files (`flock`, `fcntl`) the
 //! kernel names holder and waiters (`/proc/locks`). Of a mutex of glibc that threads of a service wait for the owner stands
 //! beside it, in the memory of the process. Who holds a lock of a service in trouble and waits for another process is followed
-//! to that one: it is the culprit then. PostgreSQL writes into the titles of its sessions that they wait, and which
-//! one is idle in a transaction: it keeps each row that it has changed locked until it commits.
+//! to that one: it is the culprit then. A server of PostgreSQL, MariaDB or MySQL that lets the recorder in says itself which
+//! session waits for which. Where PostgreSQL does not, the titles of its sessions tell that they wait, and which one is idle in
+//! a transaction: it keeps each row that it has changed locked until it commits.
 //!
 //! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
 //! an incident by itself from two on, or where a service answers late meanwhile.
 
-use std::collections::BTreeMap;
-
 use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
+use crate::services;
+use crate::sessions::{self, SESSIONS, STATE_TIME, Server, Session};
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "lock-queue",
     title: "processes wait for a lock that another one holds",
     area: "service",
-    needs: &[SESSIONS, "session.activity", OPEN, "service.comm", "task.tgid"],
-    needs_of: &[locks::NEEDS, waits::NEEDS],
+    needs: &[SESSIONS, "session.activity", OPEN, "service.comm", "service.pid", "task.tgid"],
+    needs_of: &[locks::NEEDS, sessions::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LOCKS, SESSIONS, "session.activity"],
         find: are_queued,
@@ -43,10 +44,11 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
-const SESSIONS: &str = "session.pid";
 const OPEN: &str = "service.open";
 /// What a process of PostgreSQL is called.
-const SERVER: &str = "postgres";
+const POSTGRES: &str = "postgres";
+/// Who blocks most of those that wait for most of the time is the one to end: others may block some of them in between.
+const MOST: f64 = 0.5;
 /// One may wait on purpose.
 const CROWD: f64 = 2.0;
 /// Of the samples in which others wait, whoever blocks them is there in nearly all.
@@ -102,114 +104,116 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
     })
 }
 
-/// What a session says of itself over time: for each sample whether it waits, and whether it holds something.
-struct Session<'a> {
-    row: &'a str,
-    waits: Signal,
-    holds: Signal,
-    last_held: Option<&'a str>,
-}
-
-/// A session that is idle outside of a transaction holds nothing, and one that waits does not work.
-fn holds(activity: &str) -> bool {
-    !matches!(activity, "idle" | "authentication") && !activity.ends_with(" waiting")
-}
-
-fn sessions<'a>(set: &'a SeriesSet, span: Span) -> Vec<Session<'a>> {
-    let one = |(row, series): (&'a str, &'a Series)| {
-        let texts = set.text("session.activity", row)?;
-        let seen = Signal::of(series, span);
-        let of = |is_so: &dyn Fn(&str) -> bool| {
-            let mut signal = seen.clone();
-            for (value, t) in signal.v.iter_mut().zip(&seen.t) {
-                *value = step(texts.at(*t).is_some_and(is_so));
-            }
-            signal
-        };
-        let held = texts.changes.iter().filter_map(|(_, text)| text.as_deref()).rfind(|text| holds(text));
-        Some(Session {
-            row,
-            waits: of(&|text| text.ends_with(" waiting")),
-            holds: of(&holds),
-            last_held: held,
-        })
-    };
-    set.each(SESSIONS).filter_map(one).collect()
-}
-
-/// How many of the sessions something is so of, in each sample.
-fn counted<'s>(signals: impl Iterator<Item = &'s Signal>) -> Signal {
-    let mut sums: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
-    for signal in signals {
-        for ((t, dt), v) in signal.t.iter().zip(&signal.dt).zip(&signal.v) {
-            let sum = sums.entry(*t).or_insert((*dt, 0.0));
-            sum.1 += v;
-        }
-    }
-    let mut all = Signal::default();
-    for (t, (dt, v)) in sums {
-        all.t.push(t);
-        // The first reading of a row covers no time; the recorder takes one each second.
-        all.dt.push(if dt > 0.0 { dt } else { 1.0 });
-        all.v.push(v);
-    }
-    all
-}
-
+/// The sessions of the server of which most wait.
 fn of_sessions(view: &View<'_>) -> Option<Queue> {
-    let all = sessions(view.set, view.window);
-    let waiting = counted(all.iter().map(|s| &s.waits));
-    let high = view.high_signal(&waiting, 1.0, NEED_S, None)?;
+    let high = |server: &Server<'_>| view.high_signal(&server.waiting(), 1.0, NEED_S, None);
+    let servers = sessions::servers(view.set, view.window).into_iter();
+    let queues = servers.filter_map(|server| Some((high(&server)?, server)));
+    let (high, server) = queues.max_by(|(a, _), (b, _)| a.peak.total_cmp(&b.peak))?;
     let span = high.run.span();
-    let share = |s: &Session<'_>| s.holds.within(span).mean().unwrap_or(0.0);
-    let blockers: Vec<&Session<'_>> = all.iter().filter(|s| share(s) >= NEARLY_ALL).collect();
-    let pid = |s: &Session<'_>| s.row.parse::<u32>().ok();
-    let many = words::count(high.peak);
-    let (statement, confidence, holder) = match blockers[..] {
-        [one] => {
-            let activity = one.last_held.unwrap_or_default();
-            let who = format!(
-                "session {} of PostgreSQL, {activity}, holds what up to {many} others wait for",
-                one.row
-            );
-            (who, if activity.starts_with("idle in transaction") { 0.9 } else { 0.75 }, pid(one))
+    let (mut statement, mut confidence, mut holder, mut remarks) = guessed(view, &server, &high);
+    let mut evidence = Vec::new();
+    if let Some((id, share)) = server.blocker(span).filter(|(_, share)| *share >= MOST) {
+        let session = server.row(id);
+        let does = session.map(|session| server.does(view, session, span)).unwrap_or_default();
+        let does = if does.is_empty() { does } else { format!(", which {does}") };
+        statement = format!(
+            "up to {} of {} wait for {} that session {id} holds{does}",
+            many(high.peak),
+            server.name(),
+            server.waits_for(view)
+        );
+        (confidence, holder, remarks) = (0.95, session, Vec::new());
+        if share < NEARLY_ALL {
+            remarks.push(format!("it held up {} of them; others held up the rest", words::percent(share)));
         }
-        [] => (
-            format!("up to {many} sessions of PostgreSQL wait for locks; who holds them is not seen"),
-            0.5,
-            None,
-        ),
-        _ => {
-            let idle =
-                |s: &&&Session<'_>| s.last_held.is_some_and(|text| text.starts_with("idle in transaction"));
-            let first = blockers.iter().find(idle).copied();
-            let rows: Vec<&str> = blockers.iter().map(|s| s.row).collect();
-            let who = format!(
-                "up to {many} sessions of PostgreSQL wait for locks; those that may hold them: {}",
-                rows.join(", ")
-            );
-            (who, 0.6, first.and_then(pid))
+        if session.is_none() && server.pid.is_none() {
+            statement.push_str("; nothing else is known of it");
         }
-    };
+    }
     // A title is no number: what proves it is how many requests of the server are open.
-    let is_server = |row: &&str| view.set.text("service.comm", row).and_then(|t| t.last()) == Some(SERVER);
-    let servers = view.each(OPEN).map(|(row, _)| row).filter(is_server);
-    let evidence = servers.map(|row| (OPEN, row.to_owned())).collect();
+    let is_server = |row: &&str| match server.pid {
+        Some(pid) => view.set.get("service.pid", row).and_then(|s| s.last(span)) == Some(f64::from(pid)),
+        None => view.set.text("service.comm", row).and_then(|t| t.last()) == Some(POSTGRES),
+    };
+    evidence.extend(view.each(OPEN).map(|(row, _)| row).filter(is_server).map(|row| (OPEN, row.to_owned())));
+    evidence.extend(holder.map(|session| (STATE_TIME, session.row.to_owned())));
+    let own = holder.and_then(|session| session.row.parse::<u32>().ok());
     Some(Queue {
-        holder,
-        process: Some(SERVER.to_owned()),
+        holder: server.pid.or(own),
+        process: Some(server.comm.to_owned()),
         statement,
         evidence,
-        remarks: vec![
-            "that it holds the lock is told by its title, and proven by pg_blocking_pids()".to_owned(),
-        ],
+        remarks,
         confidence,
         high,
     })
 }
 
-fn is_database(finding: &Finding) -> bool {
-    finding.culprit.process.as_deref() == Some(SERVER) && finding.statement.contains("PostgreSQL")
+/// `6 sessions`.
+fn many(peak: f64) -> String {
+    if peak > 1.0 { format!("{} sessions", words::count(peak)) } else { "1 session".to_owned() }
+}
+
+/// Who holds the locks as far as what sessions do tells: the one that works or idles in a transaction for nearly all of the time
+/// in which others wait.
+fn guessed<'s, 'a>(
+    view: &View<'_>,
+    server: &'s Server<'a>,
+    high: &High,
+) -> (String, f64, Option<&'s Session<'a>>, Vec<String>) {
+    let span = high.run.span();
+    let share = |s: &Session<'_>| s.holds.within(span).mean().unwrap_or(0.0);
+    let blockers: Vec<&Session<'_>> = server.sessions.iter().filter(|s| share(s) >= NEARLY_ALL).collect();
+    let (many, name) = (words::count(high.peak), server.name());
+    let is_idle = |s: &Session<'_>| s.last_held.is_some_and(|text| text.starts_with("idle in transaction"));
+    let (statement, confidence, holder) = match blockers[..] {
+        [one] => {
+            let does = one.last_held.unwrap_or_default();
+            let id = one.id();
+            (
+                format!("session {id} of {name}, {does}, holds what up to {many} others wait for"),
+                if is_idle(one) { 0.9 } else { 0.75 },
+                Some(one),
+            )
+        }
+        [] => {
+            (format!("up to {many} sessions of {name} wait for locks; who holds them is not seen"), 0.5, None)
+        }
+        _ => {
+            let ids: Vec<&str> = blockers.iter().map(|s| s.id()).collect();
+            (
+                format!(
+                    "up to {many} sessions of {name} wait for {}; those that may hold them: {}",
+                    server.waits_for(view),
+                    ids.join(", ")
+                ),
+                0.6,
+                blockers.iter().find(|s| is_idle(s)).copied(),
+            )
+        }
+    };
+    let proof = match server.pid {
+        None => "that it holds the lock is told by its title, and proven by pg_blocking_pids()",
+        Some(_) => {
+            "that it holds the lock is told by what it does, and proven by sys.schema_table_lock_waits or METADATA_LOCK_INFO"
+        }
+    };
+    (statement, confidence, holder, vec![proof.to_owned()])
+}
+
+fn is_postgres(finding: &Finding) -> bool {
+    finding.culprit.process.as_deref() == Some(POSTGRES) && finding.statement.contains("PostgreSQL")
+}
+
+/// The program of a server whose sessions are threads, and the number of the one that holds the lock, where it is known.
+fn thread_session(finding: &Finding) -> Option<(&str, Option<&str>)> {
+    let comm = finding.culprit.process.as_deref().filter(|comm| matches!(*comm, "mariadbd" | "mysqld"))?;
+    if finding.evidence.iter().any(|evidence| evidence.metric == LOCKS) {
+        return None;
+    }
+    let row = finding.evidence.iter().find(|evidence| evidence.metric == STATE_TIME);
+    Some((comm, row.and_then(|row| Some(row.entity.split_once(':')?.1))))
 }
 
 /// Whether it is a mutex inside of a process.
@@ -219,7 +223,10 @@ fn is_mutex(finding: &Finding) -> bool {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let pid = finding.pid();
-    if is_database(finding) {
+    if let Some((comm, session)) = thread_session(finding) {
+        return of_thread_session(comm, session);
+    }
+    if is_postgres(finding) {
         return vec![
             Remedy {
                 action: "end the session that holds the lock; its transaction is rolled back".to_owned(),
@@ -255,8 +262,35 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     }]
 }
 
+fn of_thread_session(comm: &str, session: Option<&str>) -> Vec<Remedy> {
+    // MySQL knows no limit for transactions that idle.
+    let (client, ends) = match comm {
+        "mariadbd" => ("mariadb", "SET GLOBAL idle_transaction_timeout = 30; "),
+        _ => ("mysql", ""),
+    };
+    let end = session.map(|session| Remedy {
+        action: "end the session that holds the lock; its transaction is rolled back".to_owned(),
+        command: format!("{client} -e 'KILL {session}'"),
+        verify: "SELECT count(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT': 0"
+            .to_owned(),
+        risk: "what it had changed and not committed is lost".to_owned(),
+    });
+    let limits = Remedy {
+        action: "let the server end what forgets to commit, and give up waiting sooner".to_owned(),
+        command: format!("{client} -e '{ends}SET GLOBAL innodb_lock_wait_timeout = 10'"),
+        verify: "no session stays idle in a transaction for longer, and none waits for longer for a row"
+            .to_owned(),
+        risk: "a client that thinks for longer inside a transaction, or waits for longer, gets an error"
+            .to_owned(),
+    };
+    end.into_iter().chain([limits]).collect()
+}
+
 fn next(finding: &Finding) -> Vec<Next> {
-    if is_database(finding) {
+    if let Some((comm, _)) = thread_session(finding) {
+        return services::ask(Some(comm), &finding.pid()).into_iter().collect();
+    }
+    if is_postgres(finding) {
         return vec![to_measure(
             "who blocks whom, and the statement that holds the lock".to_owned(),
             "psql -c \"SELECT pid, pg_blocking_pids(pid), state, xact_start, left(query, 60) FROM pg_stat_activity \
@@ -280,9 +314,9 @@ fn next(finding: &Finding) -> Vec<Next> {
 /// One where at least two wait, of a file or of the sessions of a server.
 fn are_queued(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let files = set.each(LOCKS).map(|(_, series)| Signal::of(series, window));
-    let all = sessions(set, window);
-    let waiting = counted(all.iter().map(|s| &s.waits));
-    files.chain([waiting]).map(|signal| signal.map(|n| step(n >= CROWD))).collect()
+    let servers = sessions::servers(set, window);
+    let waiting = servers.iter().map(Server::waiting);
+    files.chain(waiting).map(|signal| signal.map(|n| step(n >= CROWD))).collect()
 }
 
 #[cfg(test)]
@@ -307,10 +341,7 @@ mod tests {
         let finding = observed(&set);
         assert_eq!(finding.culprit.pid, Some(11));
         assert_eq!(finding.loss_s, Some(18.0));
-        assert_eq!(
-            are_queued(&set, Span::ALL).iter().map(Signal::total).collect::<Vec<_>>(),
-            [6.0, 0.0, 0.0]
-        );
+        assert_eq!(are_queued(&set, Span::ALL).iter().map(Signal::total).collect::<Vec<_>>(), [6.0, 0.0]);
     }
 
     #[test]
@@ -339,6 +370,65 @@ mod tests {
         let finding = observed(&set);
         assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("postgres"), Some(33)));
         assert!(finding.statement.contains("idle in transaction"), "{}", finding.statement);
+        assert!(remedies(&finding)[0].command.contains("pg_terminate_backend(33)"));
+    }
+
+    /// Two sessions that wait for a third one, by the word of the server.
+    fn blocked(server: Option<&str>, holder: &str, activity: &str) -> SeriesSet {
+        let mut set = SeriesSet::default();
+        let row = |id: &str| server.map_or_else(|| id.to_owned(), |_| format!("4242:{id}"));
+        for (id, activity, blocked_by) in [
+            ("41", "UPDATE waiting", Some(holder)),
+            ("42", "UPDATE waiting", Some("41")),
+            (holder, activity, None),
+        ] {
+            let row = row(id);
+            let pid = if server.is_some() { 4242.0 } else { id.parse().unwrap() };
+            series(&mut set, "session.pid", &row, vec![pid; 8]);
+            series(&mut set, "session.state_time", &row, vec![13.0; 8]);
+            text(&mut set, "session.activity", &row, activity);
+            text(&mut set, "session.server", &row, server.unwrap_or("postgres"));
+            if let Some(blocked_by) = blocked_by {
+                text(&mut set, "session.blocked_by", &row, blocked_by);
+                text(&mut set, "session.waits_for", &row, "row lock");
+            }
+        }
+        set
+    }
+
+    #[test]
+    fn mariadb_names_the_session_and_it_is_ended_in_its_words() {
+        let mut set = blocked(Some("mariadbd"), "37", "idle in transaction");
+        text(&mut set, "session.client", "4242:37", "127.0.0.1:4000");
+        let finding = observed(&set);
+        assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("mariadbd"), Some(4242)));
+        assert_eq!(
+            finding.statement,
+            "up to 2 sessions of mariadbd (4242) wait for row locks that session 37 holds, which is idle in a transaction \
+             for 13.0 s, and its client is at 127.0.0.1:4000"
+        );
+        let commands: Vec<String> = remedies(&finding).into_iter().map(|remedy| remedy.command).collect();
+        assert_eq!(commands[0], "mariadb -e 'KILL 37'");
+        assert!(commands[1].contains("innodb_lock_wait_timeout"), "{}", commands[1]);
+        assert!(next(&finding)[0].command.contains("innodb_lock_waits"));
+        let old = blocked(Some("mysqld"), "37", "UPDATE");
+        let finding = observed(&old);
+        assert!(finding.statement.contains("session 37 holds, which runs UPDATE"), "{}", finding.statement);
+        assert!(!remedies(&finding)[1].command.contains("idle_transaction_timeout"));
+    }
+
+    #[test]
+    fn the_word_of_postgresql_counts_more_than_titles() {
+        // By its title the other one would hold them: it is idle in a transaction for as long.
+        let mut set = blocked(None, "33", "SELECT");
+        series(&mut set, "session.pid", "34", vec![34.0; 8]);
+        text(&mut set, "session.activity", "34", "idle in transaction");
+        let finding = observed(&set);
+        assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("postgres"), Some(33)));
+        assert_eq!(
+            finding.statement,
+            "up to 2 sessions of PostgreSQL wait for row locks that session 33 holds, which runs SELECT for 13.0 s"
+        );
         assert!(remedies(&finding)[0].command.contains("pg_terminate_backend(33)"));
     }
 }

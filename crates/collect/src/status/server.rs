@@ -1,0 +1,245 @@
+//! Which socket is a server's own, and a connection to it.
+//!
+//! The path comes from the list of the kernel (`/proc/PID/net/unix`), the inode has to be among the descriptors of the process,
+//! and what listens there has to be the process, by the kernel's word (`SO_PEERCRED`): nothing is sent to anybody else. Its
+//! program has to be a file of root's that nobody else may write.
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, readlinkat_raw, statx,
+};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
+
+use super::Program;
+use super::wire::Failure;
+use crate::file::{Buffer, Root, each_entry, inode_in_link};
+
+/// As many descriptors of the process are looked at: it listens before clients come.
+const DESCRIPTORS_MAX: usize = 1024;
+/// As many sockets of a server are tried.
+const SOCKETS_MAX: usize = 4;
+/// `/etc/passwd` is not read beyond.
+const PASSWD_BYTES_MAX: u64 = 256 * 1024;
+/// `__SO_ACCEPTCON` (`include/linux/net.h`).
+const LISTENS: u64 = 0x10000;
+
+/// A server: its process, and what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Server {
+    pub pid: u32,
+    pub program: Program,
+}
+
+/// The paths of Unix sockets on which the process listens.
+fn sockets(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut inodes: Vec<u32> = Vec::new();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty())?;
+    let mut seen = 0;
+    each_entry(dir.as_fd(), |name| {
+        seen += 1;
+        if seen <= DESCRIPTORS_MAX {
+            inodes.extend(inode_in_link(&dir, name, b"socket"));
+        }
+    })?;
+    let mut buffer = Buffer::default();
+    let list = root.read(&format!("proc/{pid}/net/unix"), &mut buffer)?;
+    let mut paths: Vec<Vec<u8>> = list
+        .split(|byte| *byte == b'\n')
+        .filter_map(listening)
+        .filter(|(inode, _)| inodes.contains(inode))
+        .map(|(_, path)| path.to_vec())
+        .collect();
+    // The other protocol of MySQL (`mysqlx.sock`) says nothing on its own.
+    paths.sort_by_key(|path| path.ends_with(b"x.sock"));
+    paths.truncate(SOCKETS_MAX);
+    if paths.is_empty() {
+        return Err(Failure::Lasting("it listens on no Unix socket".to_owned()));
+    }
+    Ok(paths)
+}
+
+/// Inode and path of a line of `/proc/net/unix`, if somebody listens there:
+/// `0000000000000000: 00000002 00000000 00010000 0001 01 21871 /run/mysqld/mysqld.sock`.
+fn listening(line: &[u8]) -> Option<(u32, &[u8])> {
+    let mut words = line.splitn(8, |byte| *byte == b' ').filter(|word| !word.is_empty());
+    let flags =
+        words.nth(3).and_then(|word| u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok())?;
+    let rest = line.get(line.iter().position(|byte| *byte == b':')?..)?;
+    // The inode is padded with spaces, and a path may have spaces.
+    let rest = rest.splitn(6, |byte| *byte == b' ').nth(5)?;
+    let rest = rest.get(rest.iter().position(|byte| *byte == b' ')?..)?.trim_ascii_start();
+    let (inode, path) = rest.split_at(rest.iter().position(|byte| *byte == b' ')?);
+    let path = path.get(1..).filter(|path| !path.is_empty() && !path.starts_with(b"@"))?;
+    let inode = std::str::from_utf8(inode).ok()?.parse().ok()?;
+    (flags & LISTENS != 0).then_some((inode, path))
+}
+
+/// Whether the program of the process is what it is called, and a file that only root can change.
+fn check_program(root: &Root, server: Server) -> Result<(), Failure> {
+    let exe = format!("proc/{}/exe", server.pid);
+    let mut space = [0; 512];
+    let read = readlinkat_raw(root.fd(), &exe, &mut space[..])?;
+    let path = space.get(..read).unwrap_or_default();
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    let name = Path::new(OsStr::from_bytes(path)).file_name().unwrap_or_default();
+    if !server.program.files().iter().any(|file| OsStr::new(file) == name) {
+        return Err(Failure::Lasting(format!("its program is not {}", server.program.files().join(" or "))));
+    }
+    let stat =
+        statx(root.fd(), &exe, AtFlags::empty(), StatxFlags::UID | StatxFlags::MODE | StatxFlags::TYPE)?;
+    let mode = Mode::from_raw_mode(stat.stx_mode.into());
+    let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
+    if !is_file || stat.stx_uid != 0 || mode.intersects(Mode::WGRP | Mode::WOTH) {
+        return Err(Failure::Lasting("its program can be changed by others than root".to_owned()));
+    }
+    Ok(())
+}
+
+/// A connection to a socket on which the process listens. Made as its own user, where only that one is known to the server.
+pub fn open(root: &Root, server: Server, as_user: Option<u32>) -> Result<OwnedFd, Failure> {
+    check_program(root, server)?;
+    let mut failed = None;
+    for path in sockets(root, server.pid)? {
+        match open_at(root, server.pid, &path, as_user) {
+            Ok(socket) => return Ok(socket),
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    Err(failed.unwrap_or_else(|| Failure::Passing("its sockets are gone".to_owned())))
+}
+
+fn open_at(root: &Root, pid: u32, path: &[u8], as_user: Option<u32>) -> Result<OwnedFd, Failure> {
+    let beginning = if path.starts_with(b"/") { "root" } else { "cwd" };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat(root.fd(), format!("proc/{pid}/{beginning}"), flags, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let inode =
+        openat2(&dir, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&inode)?.st_mode);
+    if kind != FileType::Socket {
+        return Err(Failure::Passing("there is something else in the place of its socket".to_owned()));
+    }
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // By descriptor: a name could lead to another socket by now, and be longer than an address may be.
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", inode.as_raw_fd()))?;
+    let connected = match as_user {
+        Some(uid) => as_another(uid, || connect(&socket, &address))?,
+        None => connect(&socket, &address),
+    };
+    match connected {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Err(Failure::Passing("its queue of connections is full".to_owned())),
+        Err(Errno::ACCESS | Errno::PERM) => {
+            return Err(Failure::Lasting("permission denied to its socket".to_owned()));
+        }
+        Err(errno) => return Err(errno.into()),
+    }
+    let peer = sockopt::socket_peercred(&socket)?.pid.as_raw_nonzero().get();
+    if u32::try_from(peer) != Ok(pid) {
+        return Err(Failure::Lasting(format!("process {peer} listens on its socket")));
+    }
+    Ok(socket)
+}
+
+/// Does something with another effective user id of this thread. The kernel gives `connect` the credentials of the thread,
+/// and only root can do so. The real id stays root's: nobody may trace or signal the thread meanwhile who might not before.
+fn as_another<T>(uid: u32, act: impl FnOnce() -> T) -> Result<T, Failure> {
+    let keep = libc::uid_t::MAX;
+    // SAFETY: takes numbers. The raw call changes this thread only, unlike that of the C library.
+    let set = |euid: u32| unsafe { libc::syscall(libc::SYS_setresuid, keep, euid, keep) };
+    // SAFETY: takes and returns numbers.
+    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+    if set(uid) != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    let done = act();
+    if set(0) != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    // The kernel clears it when ids change.
+    // SAFETY: takes numbers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
+    Ok(done)
+}
+
+/// The effective user of a process, as this one sees it.
+pub fn user_of(root: &Root, pid: u32) -> Option<u32> {
+    let status = root.text(&format!("proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// What a user is called where the process lives.
+pub fn name_of(root: &Root, pid: u32, uid: u32) -> Result<String, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat(root.fd(), format!("proc/{pid}/root"), flags, Mode::empty())?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = openat2(
+        &dir,
+        "etc/passwd",
+        flags,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+    )?;
+    let mut text = Vec::new();
+    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) == FileType::RegularFile {
+        std::fs::File::from(file).take(PASSWD_BYTES_MAX).read_to_end(&mut text)?;
+    }
+    let named = String::from_utf8_lossy(&text).lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        let is_name = !name.is_empty() && name.len() <= 32 && name.bytes().all(|b| b.is_ascii_graphic());
+        (id.parse() == Ok(uid) && is_name).then(|| name.to_owned())
+    });
+    named.ok_or_else(|| Failure::Lasting(format!("user {uid} has no name there")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_is_told_by_the_kernels_list() {
+        let of = |line: &str| listening(line.as_bytes()).map(|(inode, path)| (inode, path.to_vec()));
+        let path = |path: &str| path.as_bytes().to_vec();
+        assert_eq!(
+            of("0000000000000000: 00000002 00000000 00010000 0001 01 21871 /run/mysqld/mysqld.sock"),
+            Some((21871, path("/run/mysqld/mysqld.sock")))
+        );
+        assert_eq!(of("0: 00000002 00000000 00010000 0001 01   871 ./a b"), Some((871, path("./a b"))));
+        assert_eq!(of("0: 00000003 00000000 00000000 0001 03 21872 /run/mysqld/mysqld.sock"), None);
+        assert_eq!(of("0: 00000002 00000000 00010000 0001 01 21871 @/abstract"), None);
+        assert_eq!(of("0: 00000002 00000000 00010000 0001 01 21871"), None);
+        assert_eq!(of("Num       RefCount Protocol Flags    Type St Inode Path"), None);
+        assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn a_socket_of_another_process_is_not_connected_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let root = Root::open("/".as_ref()).unwrap();
+        let us = std::process::id();
+        assert!(sockets(&root, us).unwrap().contains(&path.as_os_str().as_bytes().to_vec()));
+        let open = |pid| open_at(&root, pid, path.as_os_str().as_bytes(), None);
+        open(us).unwrap();
+        let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let refused = open(child.id());
+        let mut child = child;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(refused.unwrap_err(), Failure::Lasting(format!("process {us} listens on its socket")));
+        // And a program that is not a database is not asked at all.
+        let server = Server { pid: us, program: Program::Redis };
+        assert!(matches!(super::open(&root, server, None), Err(Failure::Lasting(_))));
+    }
+}

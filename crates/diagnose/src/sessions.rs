@@ -1,0 +1,274 @@
+//! Sessions of databases that wait for locks, and who holds these: by the word of the server where it was asked, and else by
+//! what the titles of sessions say.
+
+use std::collections::BTreeMap;
+
+use mitra_model::{Series, SeriesSet, Span, TextSeries};
+
+use crate::signal::{Signal, step};
+use crate::view::View;
+use crate::words;
+
+/// The process of each session.
+pub const SESSIONS: &str = "session.pid";
+/// How long a session has done what it does.
+pub const STATE_TIME: &str = "session.state_time";
+/// What the functions of this module read.
+pub const NEEDS: &[&str] = &[
+    SESSIONS,
+    STATE_TIME,
+    "session.activity",
+    "session.server",
+    "session.server_pid",
+    "session.waits_for",
+    "session.blocked_by",
+    "session.client",
+    "session.client_pid",
+    "task.comm",
+];
+/// A session that blocks others may wait itself. A chain is not longer.
+const CHAIN_MAX: usize = 8;
+/// What a process of PostgreSQL is called.
+const POSTGRES: &str = "postgres";
+
+/// What a session says of itself over time: for each sample whether it waits, and whether it holds something.
+pub struct Session<'a> {
+    /// The name of its row: a process id, or `4242:37`.
+    pub row: &'a str,
+    /// Whether it waits for a lock.
+    pub waits: Signal,
+    /// Whether it is in a transaction or runs something, and waits for nobody.
+    pub holds: Signal,
+    /// What it did last that holds locks.
+    pub last_held: Option<&'a str>,
+    blocked_by: Option<&'a TextSeries>,
+}
+
+/// A server with its sessions.
+pub struct Server<'a> {
+    /// The name of its processes.
+    pub comm: &'a str,
+    /// Its process, where that is not the session's.
+    pub pid: Option<u32>,
+    /// All of them.
+    pub sessions: Vec<Session<'a>>,
+}
+
+/// A session that is idle outside of a transaction holds nothing, and one that waits does not work.
+fn holds(activity: &str) -> bool {
+    !matches!(activity, "idle" | "authentication") && !activity.ends_with(" waiting")
+}
+
+/// All sessions, by server. The sessions of all servers of PostgreSQL are together.
+#[must_use]
+pub fn servers(set: &SeriesSet, span: Span) -> Vec<Server<'_>> {
+    let mut servers: BTreeMap<Option<u32>, Server<'_>> = BTreeMap::new();
+    for (row, series) in set.each(SESSIONS) {
+        let Some(session) = session(set, row, series, span) else { continue };
+        let pid = row.split_once(':').and_then(|(pid, _)| pid.parse().ok());
+        let comm = set.text("session.server", row).and_then(TextSeries::last).unwrap_or(POSTGRES);
+        servers.entry(pid).or_insert(Server { comm, pid, sessions: Vec::new() }).sessions.push(session);
+    }
+    servers.into_values().collect()
+}
+
+fn session<'a>(set: &'a SeriesSet, row: &'a str, series: &Series, span: Span) -> Option<Session<'a>> {
+    let texts = set.text("session.activity", row)?;
+    let seen = Signal::of(series, span);
+    let of = |is_so: &dyn Fn(&str) -> bool| {
+        let mut signal = seen.clone();
+        for (value, t) in signal.v.iter_mut().zip(&seen.t) {
+            *value = step(texts.at(*t).is_some_and(is_so));
+        }
+        signal
+    };
+    Some(Session {
+        row,
+        waits: of(&|text| text.ends_with(" waiting")),
+        holds: of(&holds),
+        last_held: texts.changes.iter().filter_map(|(_, text)| text.as_deref()).rfind(|text| holds(text)),
+        blocked_by: set.text("session.blocked_by", row),
+    })
+}
+
+impl Session<'_> {
+    /// The number by which the server knows it.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.row.rsplit(':').next().unwrap_or(self.row)
+    }
+
+    /// The numbers of those that block it at a moment at which it waits.
+    fn blockers(&self, t: i64) -> impl Iterator<Item = &str> {
+        let waits = self.waits.t.binary_search(&t).is_ok_and(|at| self.waits.v.get(at) == Some(&1.0));
+        let at = |texts: &TextSeries| texts.changes.partition_point(|(since, _)| *since <= t).checked_sub(1);
+        let texts = self.blocked_by.filter(|_| waits);
+        let text = texts.and_then(|texts| texts.changes.get(at(texts)?)?.1.as_deref());
+        text.unwrap_or_default().split(',').filter(|id| !id.is_empty())
+    }
+}
+
+/// How many of the sessions something is so of, in each sample.
+pub fn counted<'s>(signals: impl Iterator<Item = &'s Signal>) -> Signal {
+    let mut sums: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
+    for signal in signals {
+        for ((t, dt), v) in signal.t.iter().zip(&signal.dt).zip(&signal.v) {
+            let sum = sums.entry(*t).or_insert((*dt, 0.0));
+            sum.1 += v;
+        }
+    }
+    let mut all = Signal::default();
+    for (t, (dt, v)) in sums {
+        all.t.push(t);
+        // The first reading of a row covers no time; the recorder takes one each second.
+        all.dt.push(if dt > 0.0 { dt } else { 1.0 });
+        all.v.push(v);
+    }
+    all
+}
+
+impl<'a> Server<'a> {
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> Signal {
+        counted(self.sessions.iter().map(|session| &session.waits))
+    }
+
+    /// What it is called in a sentence.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("{} ({pid})", self.comm),
+            None => "PostgreSQL".to_owned(),
+        }
+    }
+
+    /// The session that most others wait for in the end, by the server's own word, and for how much of their waiting.
+    #[must_use]
+    pub fn blocker(&self, span: Span) -> Option<(&str, f64)> {
+        let by_id: BTreeMap<&str, &Session<'a>> = self.sessions.iter().map(|s| (s.id(), s)).collect();
+        let (mut votes, mut all) = (BTreeMap::<&str, f64>::new(), 0.0);
+        for t in self.waiting().within(span).t {
+            for session in self.sessions.iter().filter(|session| session.blockers(t).next().is_some()) {
+                all += 1.0;
+                if let Some(last) = last_blocker(&by_id, session, t) {
+                    *votes.entry(last).or_default() += 1.0;
+                }
+            }
+        }
+        let (id, most) = votes.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        Some((id, most / all))
+    }
+
+    /// The row of a session by its number.
+    #[must_use]
+    pub fn row(&self, id: &str) -> Option<&Session<'a>> {
+        self.sessions.iter().find(|session| session.id() == id)
+    }
+
+    /// What those wait for that wait: `row locks`.
+    #[must_use]
+    pub fn waits_for(&self, view: &View<'_>) -> String {
+        let of = |session: &Session<'_>| {
+            view.set.text("session.waits_for", session.row).and_then(TextSeries::last)
+        };
+        let mut names = self.sessions.iter().filter_map(of);
+        match names.next() {
+            // A session of PostgreSQL waits for the end of the transaction that changed the row, and for its turn at the row.
+            Some("row lock" | "transactionid" | "tuple") => "row locks".to_owned(),
+            Some("relation" | "table metadata lock") => "locks of a table".to_owned(),
+            Some(name) => format!("locks ({name})"),
+            None => "locks".to_owned(),
+        }
+    }
+
+    /// `is idle in a transaction for 13 s, and its client is python3 (812) at 127.0.0.1:4000`.
+    #[must_use]
+    pub fn does(&self, view: &View<'_>, session: &Session<'_>, span: Span) -> String {
+        let does = match session.last_held {
+            Some("idle in transaction (aborted)") => "is idle in a transaction that has failed".to_owned(),
+            Some(text) if text.starts_with("idle in transaction") => "is idle in a transaction".to_owned(),
+            Some(text) => format!("runs {text}"),
+            None => "waits itself".to_owned(),
+        };
+        let time = view.set.get(STATE_TIME, session.row).and_then(|time| time.max(span));
+        let time = time.map_or_else(String::new, |time| format!(" for {}", words::seconds(time)));
+        format!("{does}{time}{}", client(view, session.row, "session.client", "session.client_pid", span))
+    }
+}
+
+/// `, and its client is python3 (812) at 127.0.0.1:4000`; nothing where nothing is known of it.
+#[must_use]
+pub fn client(view: &View<'_>, row: &str, address: &str, pid: &str, span: Span) -> String {
+    let address = view.set.text(address, row).and_then(TextSeries::last);
+    let pid = view.set.get(pid, row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
+    let process = pid.map(|pid| match view.processes().iter().find(|process| process.pid == pid) {
+        Some(process) => format!("{} ({pid})", process.comm),
+        None => format!("process {pid}"),
+    });
+    match (process, address) {
+        (Some(process), Some(address)) => format!(", and its client is {process} at {address}"),
+        (None, Some(address)) => format!(", and its client is at {address}"),
+        (Some(process), None) => format!(", and its client is {process}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// Who is at the end of the chain of those that block a session: it waits for nobody.
+fn last_blocker<'s>(
+    by_id: &BTreeMap<&str, &'s Session<'_>>,
+    session: &'s Session<'_>,
+    t: i64,
+) -> Option<&'s str> {
+    let mut at = session;
+    for _ in 0..CHAIN_MAX {
+        let waits = |id: &&str| by_id.get(id).is_some_and(|one| one.blockers(t).next().is_some());
+        if let Some(last) = at.blockers(t).find(|id| !waits(id)) {
+            return Some(last);
+        }
+        at = by_id.get(at.blockers(t).next()?)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::tests::{series, text};
+
+    #[test]
+    fn who_is_at_the_end_of_the_chain_blocks_all() {
+        let mut set = SeriesSet::default();
+        for (id, activity, blocked_by) in [
+            (31, "UPDATE waiting", Some("32")),
+            (32, "UPDATE waiting", Some("31,33")),
+            (34, "DELETE waiting", Some("32,31")),
+            (33, "idle in transaction", None),
+            (35, "SELECT", None),
+        ] {
+            let row = format!("9:{id}");
+            series(&mut set, SESSIONS, &row, vec![9.0; 8]);
+            text(&mut set, "session.activity", &row, activity);
+            text(&mut set, "session.server", &row, "mariadbd");
+            if let Some(blocked_by) = blocked_by {
+                text(&mut set, "session.blocked_by", &row, blocked_by);
+            }
+        }
+        let servers = servers(&set, Span::ALL);
+        let [server] = &servers[..] else { panic!("one server") };
+        assert_eq!((server.comm, server.pid), ("mariadbd", Some(9)));
+        assert_eq!(server.blocker(Span::ALL), Some(("33", 1.0)));
+        assert_eq!(server.waiting().max(), Some(3.0));
+    }
+
+    #[test]
+    fn a_circle_has_no_end() {
+        let mut set = SeriesSet::default();
+        for (id, blocked_by) in [("31", "32"), ("32", "31")] {
+            series(&mut set, SESSIONS, id, vec![31.0; 8]);
+            text(&mut set, "session.activity", id, "UPDATE waiting");
+            text(&mut set, "session.blocked_by", id, blocked_by);
+        }
+        assert_eq!(servers(&set, Span::ALL)[0].blocker(Span::ALL), None);
+    }
+}
