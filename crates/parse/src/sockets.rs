@@ -157,6 +157,8 @@ pub struct UnixSocket {
     pub name: Option<Vec<u8>>,
     /// Of a socket that listens the inode numbers of those that wait to be accepted.
     pub pending: Vec<u32>,
+    /// Likewise how many wait, and how many may; of others bytes.
+    pub queues: Option<(u32, u32)>,
 }
 
 /// Walks over the Unix sockets of one buffer (`include/uapi/linux/unix_diag.h`).
@@ -174,10 +176,11 @@ fn unix_socket(body: &[u8]) -> Option<UnixSocket> {
     /// `AF_UNIX`, and `struct unix_diag_msg`.
     const UNIX: u8 = 1;
     const UNIX_DIAG_BYTES: usize = 16;
-    /// `UNIX_DIAG_NAME`, `UNIX_DIAG_PEER`, `UNIX_DIAG_ICONS`.
+    /// `UNIX_DIAG_NAME`, `UNIX_DIAG_PEER`, `UNIX_DIAG_ICONS`, `UNIX_DIAG_RQLEN`.
     const NAME: u16 = 0;
     const PEER: u16 = 2;
     const ICONS: u16 = 3;
+    const RQLEN: u16 = 4;
     if *body.first()? != UNIX {
         return None;
     }
@@ -186,6 +189,7 @@ fn unix_socket(body: &[u8]) -> Option<UnixSocket> {
         NAME => found.name = Some(value.to_vec()),
         PEER => found.peer = u32_at(value, 0),
         ICONS => found.pending = value.chunks_exact(4).filter_map(|inode| u32_at(inode, 0)).collect(),
+        RQLEN => found.queues = u32_at(value, 0).zip(u32_at(value, 4)),
         _ => {}
     });
     Some(found)

@@ -35,6 +35,8 @@ const TCP_LISTEN: u32 = 10;
 const UNIX: u8 = 1;
 /// `UDIAG_SHOW_NAME`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_ICONS`.
 const WITH_NAME_PEER_AND_PENDING: u32 = 0x1 | 0x4 | 0x8;
+/// `UDIAG_SHOW_NAME`, `UDIAG_SHOW_RQLEN`.
+const WITH_NAME_AND_QUEUES: u32 = 0x1 | 0x10;
 
 /// Two sockets, of the network namespace in which they were opened.
 #[derive(Debug)]
@@ -136,10 +138,25 @@ impl Asker {
     }
 
     /// Calls `f` with each Unix socket.
-    pub fn unix(&mut self, sockets: &Sockets, mut f: impl FnMut(&UnixSocket)) -> io::Result<()> {
+    pub fn unix(&mut self, sockets: &Sockets, f: impl FnMut(&UnixSocket)) -> io::Result<()> {
+        self.of_unix(sockets, u32::MAX, WITH_NAME_PEER_AND_PENDING, f)
+    }
+
+    /// Calls `f` with each Unix socket that listens.
+    pub fn unix_listeners(&mut self, sockets: &Sockets, f: impl FnMut(&UnixSocket)) -> io::Result<()> {
+        self.of_unix(sockets, 1 << TCP_LISTEN, WITH_NAME_AND_QUEUES, f)
+    }
+
+    fn of_unix(
+        &mut self,
+        sockets: &Sockets,
+        states: u32,
+        show: u32,
+        mut f: impl FnMut(&UnixSocket),
+    ) -> io::Result<()> {
         // `struct unix_diag_req`: family, protocol, padding, states, inode, what to show, and no cookie.
         let mut body = [0; 24];
-        let states_on = [u32::MAX, 0, WITH_NAME_PEER_AND_PENDING].map(u32::to_ne_bytes);
+        let states_on = [states, 0, show].map(u32::to_ne_bytes);
         let start = [UNIX, 0, 0, 0].into_iter().chain(states_on.into_iter().flatten());
         body.iter_mut().zip(start).for_each(|(to, from)| *to = from);
         let read = |bytes: &[u8]| mitra_parse::sockets::unix_sockets(bytes, &mut f);
@@ -228,6 +245,20 @@ mod tests {
             .unwrap();
         assert_eq!(found, [("127.0.0.1".parse().unwrap(), 3)]);
         drop(clients);
+        let path = std::env::temp_dir().join(format!("mitra-queue-{}", std::process::id()));
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let _clients = [(); 2].map(|()| std::os::unix::net::UnixStream::connect(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mut found = Vec::new();
+        let listed = asker.unix_listeners(&sockets, |l| {
+            if l.name.as_ref().is_some_and(|name| name.starts_with(path.as_os_str().as_encoded_bytes())) {
+                found.push(l.queues.map(|(queue, _)| queue));
+            }
+        });
+        match listed {
+            Ok(()) => assert_eq!(found, [Some(2)]),
+            Err(error) => println!("skipped: {error}"),
+        }
         asker.qdiscs(&sockets, |name, _| assert!(!name.is_empty())).unwrap();
     }
 }

@@ -69,6 +69,24 @@ pub fn mapped_endpoint(address: Ipv6Addr, port: Option<u16>) -> String {
     endpoint(IpAddr::V6(address).to_canonical(), port)
 }
 
+/// `unix:/run/app.sock`, `unix:abstract:/tmp/x`; `@` is what a namespace begins with.
+#[must_use]
+pub fn unix_name(path: &[u8]) -> String {
+    let (kind, path) = match path {
+        [0, name @ ..] => ("unix:abstract:", name),
+        path => ("unix:", path),
+    };
+    let mut name = kind.to_owned();
+    for c in String::from_utf8_lossy(path).chars() {
+        match c {
+            '@' => name.push_str("%40"),
+            c if c.is_control() => name.push('_'),
+            c => name.push(c),
+        }
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

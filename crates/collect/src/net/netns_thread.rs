@@ -94,6 +94,8 @@ pub struct Findings {
     pub qdiscs: Vec<(String, Qdisc)>,
     /// Listening TCP sockets.
     pub listeners: Vec<Listener>,
+    /// Listening Unix sockets that have a name and are waited for.
+    pub unix: Vec<UnixListener>,
     /// UDP sockets that have dropped something, where they were asked for: [`NetNsThread::want_receivers`].
     pub receivers: Vec<Receiver>,
     /// `net.netfilter.nf_conntrack_max`, of other namespaces than the own one.
@@ -104,6 +106,19 @@ pub struct Findings {
     pub files: Option<NetNsFiles>,
     /// Why something is missing.
     pub failed: Option<io::Error>,
+}
+
+/// A Unix socket that accepts connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnixListener {
+    /// Its name, as `sockaddr_un` has it.
+    pub name: Vec<u8>,
+    /// Connections that wait to be accepted.
+    pub queue: u32,
+    /// How many may wait.
+    pub backlog: u32,
+    /// The inode number of the socket.
+    pub inode: u32,
 }
 
 #[derive(Debug, Default)]
@@ -211,6 +226,7 @@ struct NetNsFacts {
     inum: u32,
     has_qdiscs: bool,
     has_listeners: bool,
+    has_unix: bool,
     conntrack_max: Option<i64>,
     port_range: Option<String>,
 }
@@ -297,6 +313,7 @@ impl Worker {
         }
         found.qdiscs.clear();
         found.listeners.clear();
+        found.unix.clear();
         found.receivers.clear();
         match &target.entry {
             NetNsEntry::Named(_) => _ = found.files.get_or_insert_default(),
@@ -330,6 +347,7 @@ impl Worker {
         // A socket with half an answer in it is not used again.
         self.list_qdiscs(&sockets, found)?;
         self.list_listeners(&sockets, found)?;
+        self.list_unix(&sockets, found)?;
         if self.with_receivers {
             self.list_receivers(&sockets, found)?;
         }
@@ -346,7 +364,7 @@ impl Worker {
         let known = at.map(|at| self.known.swap_remove(at)).filter(|_| !thoroughly);
         let is_new = known.is_none();
         let mut known = known.unwrap_or_else(|| self.settings(found.inum));
-        if known.has_qdiscs || known.has_listeners || is_new || self.with_receivers {
+        if known.has_qdiscs || known.has_listeners || known.has_unix || is_new || self.with_receivers {
             let sockets = Sockets::open()?;
             if known.has_qdiscs || is_new {
                 self.list_qdiscs(&sockets, found)?;
@@ -355,6 +373,9 @@ impl Worker {
             if known.has_listeners || is_new {
                 self.list_listeners(&sockets, found)?;
                 known.has_listeners = !found.listeners.is_empty();
+            }
+            if known.has_unix || is_new {
+                known.has_unix = self.list_unix(&sockets, found)?;
             }
             if self.with_receivers {
                 self.list_receivers(&sockets, found)?;
@@ -384,6 +405,25 @@ impl Worker {
         })
     }
 
+    /// Whether any listens that has a name.
+    fn list_unix(&mut self, sockets: &Sockets, found: &mut Findings) -> io::Result<bool> {
+        let (mut has_any, unix) = (false, &mut found.unix);
+        let listed = self.asker.unix_listeners(sockets, |socket| {
+            let (Some(name), Some((queue, backlog))) = (&socket.name, socket.queues) else { return };
+            has_any = true;
+            if queue > 0 && unix.len() < LISTENERS_MAX {
+                // A path ends with a zero byte, an abstract name begins with one.
+                let name = name.strip_suffix(&[0]).filter(|path| !path.is_empty()).unwrap_or(name).to_owned();
+                unix.push(UnixListener { name, queue, backlog, inode: socket.inode });
+            }
+        });
+        match listed {
+            // The module for it is not loaded.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            other => other.map(|()| has_any),
+        }
+    }
+
     fn list_receivers(&mut self, sockets: &Sockets, found: &mut Findings) -> io::Result<()> {
         let receivers = &mut found.receivers;
         self.asker.receivers(sockets, |receiver| {
@@ -404,7 +444,14 @@ impl Worker {
             let text = String::from_utf8(bytes).ok()?;
             Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
         });
-        NetNsFacts { inum, has_qdiscs: false, has_listeners: false, conntrack_max, port_range }
+        NetNsFacts {
+            inum,
+            has_qdiscs: false,
+            has_listeners: false,
+            has_unix: false,
+            conntrack_max,
+            port_range,
+        }
     }
 }
 

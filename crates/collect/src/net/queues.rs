@@ -1,10 +1,12 @@
 //! Accept queues and the queues of devices, from what the helper has found.
 
+use std::net::IpAddr;
+
 use mitra_model::{Entity, Frame, Key, NA, StrId};
 use mitra_parse::netlink::{Listener, Qdisc};
 
-use super::names::endpoint;
-use super::netns_thread::Findings;
+use super::names::{endpoint, unix_name};
+use super::netns_thread::{Findings, UnixListener};
 use super::owner::Owner;
 use crate::cells::{col, row, set};
 use crate::io::Io;
@@ -20,12 +22,36 @@ const OWNERS_EVERY_NS: i64 = 10_000_000_000;
 #[derive(Debug)]
 struct ListenerRow {
     netns: u32,
-    socket: Listener,
+    socket: Listening,
     name: String,
     id: StrId,
     waited_ns: i64,
     owner: Option<(u32, String)>,
     is_seen: bool,
+}
+
+/// A listening socket: an address, or a name that is told apart by its inode number.
+#[derive(Debug, Clone, Copy)]
+struct Listening {
+    at: Option<(IpAddr, u16)>,
+    queue: u32,
+    backlog: u32,
+    inode: u32,
+}
+
+impl Listening {
+    fn of_tcp(socket: &Listener) -> Listening {
+        let Listener { address, port, queue, backlog, inode } = *socket;
+        Listening { at: Some((address, port)), queue, backlog, inode }
+    }
+
+    fn of_unix(socket: &UnixListener) -> Listening {
+        Listening { at: None, queue: socket.queue, backlog: socket.backlog, inode: socket.inode }
+    }
+
+    fn is_same(&self, other: &Listening) -> bool {
+        self.at == other.at && (self.at.is_some() || self.inode == other.inode)
+    }
 }
 
 /// The columns, and the rows.
@@ -105,8 +131,17 @@ impl Queues {
         self.rows.iter_mut().for_each(|one| one.is_seen = false);
         for findings in all {
             for socket in &findings.listeners {
-                self.note(findings.inum, socket, owners, now, io);
+                let name = || endpoint(socket.address, Some(socket.port));
+                self.note(findings.inum, Listening::of_tcp(socket), name, owners, now, io);
             }
+            for socket in &findings.unix {
+                let name = || unix_name(&socket.name);
+                self.note(findings.inum, Listening::of_unix(socket), name, owners, now, io);
+            }
+        }
+        // Of Unix sockets only those are told for which somebody waits.
+        for one in self.rows.iter_mut().filter(|one| one.socket.at.is_none() && !one.is_seen) {
+            (one.socket.queue, one.is_seen) = (0, true);
         }
         self.rows.retain(|one| one.is_seen && now - one.waited_ns < EMPTY_NS_MAX);
         let mut wanted = Vec::new();
@@ -129,21 +164,26 @@ impl Queues {
         wanted
     }
 
-    fn note(&mut self, netns: u32, socket: &Listener, owners: &[Owner], now: i64, io: &mut Io) {
-        let is_it = |one: &ListenerRow| {
-            one.netns == netns && one.socket.port == socket.port && one.socket.address == socket.address
-        };
+    fn note(
+        &mut self,
+        netns: u32,
+        socket: Listening,
+        name: impl FnOnce() -> String,
+        owners: &[Owner],
+        now: i64,
+        io: &mut Io,
+    ) {
+        let is_it = |one: &ListenerRow| one.netns == netns && one.socket.is_same(&socket);
         let at = match self.rows.iter().position(is_it) {
             Some(at) => at,
             None if socket.queue == 0 || self.rows.len() >= ROWS_MAX => return,
             None => {
-                let plain = endpoint(socket.address, Some(socket.port));
-                let name = io.netns.within(&plain, netns);
+                let name = io.netns.within(&name(), netns);
                 let id = io.strings.intern(&name);
                 let owner = None;
                 self.rows.push(ListenerRow {
                     netns,
-                    socket: *socket,
+                    socket,
                     name,
                     id,
                     waited_ns: now,
@@ -162,7 +202,7 @@ impl Queues {
             if one.socket.inode != socket.inode {
                 one.owner = None;
             }
-            one.socket = *socket;
+            one.socket = socket;
             one.is_seen = true;
         }
         if socket.queue > 0 {
@@ -213,5 +253,26 @@ mod tests {
         assert_eq!(step(6, 0, &[]).0, vec![vec![0, 20, 7]]);
         assert_eq!(step(64, 0, &[]).0.len(), 1);
         assert_eq!(step(66, 0, &[]).0.len(), 0);
+    }
+
+    #[test]
+    fn a_unix_socket_has_a_row_while_it_is_waited_for_and_a_minute_longer() {
+        let mut io = Io::new(Root::open("/".as_ref()).unwrap());
+        let mut queues = Queues::new();
+        let mut frame = Frame::new();
+        let mut step = |second: i64, queue: u32| {
+            frame.clear();
+            frame.time.mono = second * 1_000_000_000;
+            let waited = UnixListener { name: b"/run/app.sock".to_vec(), queue, backlog: 10, inode: 4 };
+            let unix = (queue > 0).then_some(waited).into_iter().collect();
+            queues.fill(&[Findings { unix, ..Findings::default() }], &[], &mut io, &mut frame);
+            let rows = frame.table(Entity::Listener).rows();
+            let name = |key: Key| io.strings.get(key.id as StrId).unwrap_or_default().to_owned();
+            rows.map(|(key, row)| (name(key), row[0], row[1])).collect::<Vec<_>>()
+        };
+        assert_eq!(step(1, 0), []);
+        assert_eq!(step(2, 3), [("unix:/run/app.sock".to_owned(), 3, 10)]);
+        assert_eq!(step(3, 0), [("unix:/run/app.sock".to_owned(), 0, 10)]);
+        assert_eq!(step(63, 0), []);
     }
 }

@@ -1,6 +1,6 @@
 //! How services and dependencies are called in rows.
 
-use super::names::{endpoint, mapped_endpoint};
+use super::names::{endpoint, mapped_endpoint, unix_name};
 use crate::bpf::{ServiceCounts, ServiceKey};
 use crate::io::Io;
 
@@ -44,23 +44,6 @@ pub fn row_name(
 fn plain_name(comm: &str) -> String {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !['@', '>'].contains(&c);
     comm.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
-}
-
-/// `unix:/run/app.sock`, `unix:abstract:/tmp/x`; `@` is what a namespace begins with.
-fn unix_name(path: &[u8]) -> String {
-    let (kind, path) = match path {
-        [0, name @ ..] => ("unix:abstract:", name),
-        path => ("unix:", path),
-    };
-    let mut name = kind.to_owned();
-    for c in String::from_utf8_lossy(path).chars() {
-        match c {
-            '@' => name.push_str("%40"),
-            c if c.is_control() => name.push('_'),
-            c => name.push(c),
-        }
-    }
-    name
 }
 
 #[cfg(test)]

@@ -221,6 +221,7 @@ mod tests {
             peer,
             name: (!name.is_empty()).then(|| name.to_vec()),
             pending: pending.to_vec(),
+            ..UnixSocket::default()
         };
         let all = [
             socket(LISTEN, 1, None, b"/run/a", &[4]),

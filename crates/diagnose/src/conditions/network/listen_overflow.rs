@@ -150,7 +150,9 @@ fn fullest<'a>(view: &View<'a>, net: Net<'_>, span: Span) -> Option<Listener<'a>
     let listeners = set.each("listener.queue").filter_map(|(row, series)| {
         let (address, of) = network::device(row);
         let (queue, backlog) = (series.max(span)?, set.get("listener.backlog", row)?.max(span)?);
-        if of != net || backlog < 1.0 || queue < backlog / 2.0 {
+        // Whoever calls a Unix socket waits, and is counted nowhere.
+        let is_tcp = services::port(address).is_some();
+        if of != net || !is_tcp || backlog < 1.0 || queue < backlog / 2.0 {
             return None;
         }
         let full = series.samples(span).filter(|(_, dt, v)| *v >= backlog && dt.is_finite());

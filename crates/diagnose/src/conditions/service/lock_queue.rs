@@ -70,7 +70,7 @@ fn observe(view: &View<'_>) -> Observation {
     let Some(queue) = queues.into_iter().flatten().max_by(|a, b| a.high.peak.total_cmp(&b.high.peak)) else {
         // Rows are there only while somebody waits: what a recording of tasks has none of, nobody waited for.
         return if view.has("task.tgid") && !view.is_case {
-            Observation::inactive("no process waited for a lock that another one held")
+            Observation::inactive("no process waited for long for a lock that one other process held")
         } else {
             Observation::cannot_tell("who waits for whom: lslocks; pg_stat_activity with pg_blocking_pids()")
         };
@@ -111,6 +111,11 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     let queues = servers.filter_map(|server| Some((high(&server)?, server)));
     let (high, server) = queues.max_by(|(a, _), (b, _)| a.peak.total_cmp(&b.peak))?;
     let span = high.run.span();
+    // A title is no number: what proves it is how many requests of the server are open.
+    let is_server = |row: &&str| match server.pid {
+        Some(pid) => view.set.get("service.pid", row).and_then(|s| s.last(span)) == Some(f64::from(pid)),
+        None => view.set.text("service.comm", row).and_then(|t| t.last()) == Some(POSTGRES),
+    };
     let (mut statement, mut confidence, mut holder, mut remarks) = guessed(view, &server, &high);
     let mut evidence = Vec::new();
     if let Some((id, share)) = server.blocker(span).filter(|(_, share)| *share >= MOST) {
@@ -131,11 +136,9 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
             statement.push_str("; nothing else is known of it");
         }
     }
-    // A title is no number: what proves it is how many requests of the server are open.
-    let is_server = |row: &&str| match server.pid {
-        Some(pid) => view.set.get("service.pid", row).and_then(|s| s.last(span)) == Some(f64::from(pid)),
-        None => view.set.text("service.comm", row).and_then(|t| t.last()) == Some(POSTGRES),
-    };
+    if holder.is_none() && is_convoy(view, view.each(OPEN).map(|(row, _)| row).find(is_server), span) {
+        return None;
+    }
     evidence.extend(view.each(OPEN).map(|(row, _)| row).filter(is_server).map(|row| (OPEN, row.to_owned())));
     evidence.extend(holder.map(|session| (STATE_TIME, session.row.to_owned())));
     let own = holder.and_then(|session| session.row.parse::<u32>().ok());
@@ -148,6 +151,15 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         confidence,
         high,
     })
+}
+
+/// A tenth of a task's time.
+const BLOCKED: f64 = 0.1;
+
+/// Whether who holds a lock waits in the kernel meanwhile, one after the other: that is what they all wait for.
+fn is_convoy(view: &View<'_>, row: Option<&str>, span: Span) -> bool {
+    let blocked = row.and_then(|row| services::Servers::of(view, row).blocked(view.set, span));
+    blocked.is_some_and(|blocked| blocked >= BLOCKED)
 }
 
 /// `6 sessions`.
