@@ -36,8 +36,15 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 	possible_net_t skc_net;
 };
+struct upid {
+	int nr;
+};
+struct pid {
+	struct upid numbers[1];
+};
 struct sock {
 	struct sock_common __sk_common;
+	struct pid *sk_peer_pid;
 	__u16 sk_type;
 	__u16 sk_protocol;
 	__u8 sk_shutdown;

@@ -107,7 +107,10 @@ struct {
 	__type(value, __u32);
 } listening SEC(".maps");
 
-/* User space sets it once it has filled the above. */
+/*
+ * User space sets it once it has filled the above: to the process id of the recorder, if it asks services itself over Unix
+ * sockets, and otherwise to 1.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -260,6 +263,14 @@ static __always_inline void set_addresses(struct sock *sk, struct service_key *k
 	key->port = is_remote ? swap_port(c->skc_dport) : c->skc_num;
 }
 
+/* Whether this end of a Unix socket, or of one with this peer, is the recorder's: what it asks itself is no work of a service. */
+static __always_inline bool is_of_recorder(__u32 tgid)
+{
+	__u32 first = 0, *on = bpf_map_lookup_elem(&is_on, &first);
+
+	return on && *on > 1 && *on == tgid;
+}
+
 /* Finds out which side of a connection this is, and whose slot it counts in. */
 static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_process)
 {
@@ -289,6 +300,8 @@ static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_proc
 		key.netns = netns_of(sk);
 		if (unix_name(BPF_CORE_READ(u, addr), text->path, key.address)) {
 			conn->role = ROLE_SERVER;
+			if (is_of_recorder(BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr)))
+				return 0;
 		} else {
 			struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(u, peer);
 
@@ -303,6 +316,8 @@ static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_proc
 		if (!in_process)
 			return 0;
 		key.tgid = bpf_get_current_pid_tgid() >> 32;
+		if (text && is_of_recorder(key.tgid))
+			return 0;
 	}
 	conn->slot = slot_for(&key, text);
 	slot = slot_at(conn->slot);

@@ -22,6 +22,8 @@ pub struct Io {
     pub netns: NetnsNames,
     /// The TCP ports that are listened on, as of the last sample.
     pub listening: Vec<Listening>,
+    /// The process id of the recorder for the kernel, if it asks services itself.
+    pub asks_as: Option<u32>,
 }
 
 /// A TCP port that is listened on.
@@ -46,6 +48,7 @@ impl Io {
             missing: Missing::default(),
             netns: NetnsNames::default(),
             listening: Vec::new(),
+            asks_as: None,
         }
     }
 

@@ -121,6 +121,7 @@ impl Sampler {
         check_interval(config.interval)?;
         config.budget.check()?;
         let mut io = Io::new(Root::open(&config.root)?);
+        io.asks_as = config.ask_databases.then(own_pid).flatten();
         let machine = Root::open(std::path::Path::new("/"))?;
         let fds = raise_fd_limit();
         let host = host_info(&io.root);
@@ -392,6 +393,14 @@ fn ns(duration: Duration) -> i64 {
 fn shrink(table: &mut Table) {
     let copy = table.clone();
     *table = copy;
+}
+
+/// The id of this process where all processes have the numbers that the kernel's programs see.
+fn own_pid() -> Option<u32> {
+    /// The number of the first namespace of process ids (`include/linux/proc_ns.h`).
+    const FIRST: u32 = 0xeffffffc;
+    let namespace = crate::file::inode_in_link(rustix::fs::CWD, "/proc/self/ns/pid", b"pid");
+    (namespace == Some(FIRST)).then(std::process::id)
 }
 
 /// Raises the limit of open files to what is allowed, and returns it.

@@ -31,12 +31,16 @@ struct Bench {
 
 impl Bench {
     fn open() -> Option<Self> {
+        Self::open_as(Config::default())
+    }
+
+    fn open_as(config: Config) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: needs root");
             return None;
         }
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let sampler = Sampler::open(Config::default()).expect("a sampler");
+        let sampler = Sampler::open(config).expect("a sampler");
         Some(Bench { sampler, frame: Frame::new(), _one: one })
     }
 

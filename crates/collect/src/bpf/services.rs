@@ -191,9 +191,9 @@ impl Services {
         Ok(services)
     }
 
-    /// Begins, once it is known which ports are listened on.
-    pub fn begin(&self) -> io::Result<()> {
-        self.is_on.store(&0, &1)
+    /// Begins, once it is known which ports are listened on. What a process asks over Unix sockets is left out.
+    pub fn begin(&self, but_for: Option<u32>) -> io::Result<()> {
+        self.is_on.store(&0, &but_for.unwrap_or(1))
     }
 
     /// Watches one connection of `one_in`, a power of two, of those that count in this slot.

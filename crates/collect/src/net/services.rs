@@ -214,7 +214,7 @@ impl ServiceCells {
             return Ok(());
         }
         if self.frames == SETTLE_FRAMES {
-            services.begin()?;
+            services.begin(io.asks_as)?;
         }
         let (made, lost) = services.made_and_lost()?;
         if made != self.slots_made {

@@ -20,8 +20,14 @@ const LIMIT: Duration = Duration::from_millis(500);
 const LIMIT_OF_REDIS: Duration = Duration::from_secs(3);
 /// A server is asked once in this time.
 const EVERY: Duration = Duration::from_secs(1);
-/// One that has nothing to say of note is asked ever less often, down to once in this time.
+/// One that has had nothing to say of note so often is asked ever less often, down to once in this time: it is busy, and no
+/// more.
+const QUIET_MAX: u32 = 20;
 const EVERY_MAX: Duration = Duration::from_secs(8);
+/// A lock that is held again in each second is seen at another of its moments each time: the question waits for a part of this
+/// time, as many parts of it as the golden ratio spreads evenly.
+const SPREAD: Duration = Duration::from_millis(500);
+const GOLDEN: f64 = 0.618_034;
 /// After a failure it is left alone: twice as long after each.
 const REST: Duration = Duration::from_secs(10);
 const REST_MAX: Duration = Duration::from_secs(600);
@@ -93,7 +99,11 @@ struct Known {
     connection: Option<Connection>,
     asked: Instant,
     next: Instant,
-    /// How long it is left alone after an answer of nothing of note, and after a failure.
+    /// Answers of nothing of note in succession.
+    quiet: u32,
+    /// Answers in all.
+    answers: u32,
+    /// How long it is left alone after an answer, and after a failure.
     every: Duration,
     rest: Duration,
 }
@@ -111,10 +121,18 @@ impl Asker {
         let mut looks = Vec::new();
         for (server, is_certain) in &question.servers {
             let now = Instant::now();
-            let new = || Known { connection: None, asked: now, next: now, every: EVERY, rest: REST };
+            let new = || Known {
+                connection: None,
+                asked: now,
+                next: now,
+                quiet: 0,
+                answers: 0,
+                every: EVERY,
+                rest: REST,
+            };
             let known = self.known.entry(*server).or_insert_with(new);
-            if *is_certain && known.every > EVERY {
-                (known.every, known.next) = (EVERY, known.next.min(known.asked + EVERY));
+            if known.every > EVERY && (*is_certain || known.asked.elapsed() > EVERY_MAX * 2) {
+                (known.quiet, known.every, known.next) = (0, EVERY, known.next.min(known.asked + EVERY));
             }
             if now < known.next {
                 continue;
@@ -149,6 +167,10 @@ impl Known {
             Some(connection) => connection,
             None => connect(root, server)?,
         };
+        if !matches!(connection, Connection::Redis(_)) {
+            std::thread::sleep(SPREAD.mul_f64((f64::from(self.answers) * GOLDEN).fract()));
+        }
+        self.answers = self.answers.wrapping_add(1);
         let said = match &mut connection {
             Connection::Postgres(session) => Said::Sessions(session.sessions(LIMIT)?),
             Connection::MySql(session) => Said::Sessions(session.sessions(server.pid, LIMIT)?),
@@ -164,7 +186,8 @@ impl Known {
         match said {
             Ok(said) => {
                 self.rest = REST;
-                self.every = if said.is_of_note() { EVERY } else { (self.every * 2).min(EVERY_MAX) };
+                self.quiet = if said.is_of_note() { 0 } else { self.quiet + 1 };
+                self.every = if self.quiet < QUIET_MAX { EVERY } else { (self.every * 2).min(EVERY_MAX) };
                 // A frame comes a little early or late.
                 self.every.mul_f64(0.9)
             }

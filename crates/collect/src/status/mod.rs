@@ -31,8 +31,10 @@ const SERVERS_MAX: usize = 4;
 const BLOCKERS_MAX: usize = 16;
 /// As many processes that call a server are looked at for the one that a session belongs to.
 const CLIENTS_MAX: usize = 64;
-/// An answer stands for so long: until the next one, which may come a little late.
-const HOLD_NS: i64 = 1_500_000_000;
+/// An answer stands for so long: until the next one, which may come late.
+const HOLD_NS: i64 = 2_100_000_000;
+/// So long after the last sign of trouble a service is still suspect.
+const AFTER_NS: i64 = 10_000_000_000;
 /// A client that waits for an answer for nearly all of the time.
 const WAITS: f64 = 0.8;
 
@@ -115,6 +117,8 @@ struct Suspect {
 struct Before {
     requests: i64,
     wait_ns: i64,
+    /// When a client last waited for nearly all of the time, on the monotonic clock.
+    seen_ns: i64,
 }
 
 /// The columns, and the thread once it was needed.
@@ -273,10 +277,15 @@ impl Status {
             // Services keep their order from one frame to the next, but for those that come and go.
             let same = self.before.get(self.now.len()).filter(|(other, _)| *other == key);
             let before = same.or_else(|| self.before.iter().find(|(other, _)| *other == key)).copied();
-            self.now.push((key, Before { requests, wait_ns }));
-            let Some((_, before)) = before else { continue };
+            let Some((_, before)) = before else {
+                self.now.push((key, Before { requests, wait_ns, seen_ns: i64::MIN }));
+                continue;
+            };
             let waited = wait_ns.saturating_sub(before.wait_ns) as f64;
-            if elapsed_ns <= 0 || waited < WAITS * elapsed_ns as f64 {
+            let waits = elapsed_ns > 0 && waited >= WAITS * elapsed_ns as f64;
+            let seen_ns = if waits { now_ns } else { before.seen_ns };
+            self.now.push((key, Before { requests, wait_ns, seen_ns }));
+            if now_ns.saturating_sub(seen_ns) >= AFTER_NS {
                 continue;
             }
             let (open, comm) = (get(columns.open).unwrap_or(0), get(columns.service_comm).unwrap_or(NA));

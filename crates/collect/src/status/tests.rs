@@ -79,6 +79,10 @@ fn only_a_service_with_a_client_that_waits_all_the_time_is_suspect() {
     assert_eq!(suspects(150, 5_700, 1), [], "most of the time nobody waited");
     assert_eq!(suspects(200, 6_600, 1), one(false));
     assert_eq!(suspects(202, 9_600, 3), one(true));
+    for second in 1..10 {
+        assert_eq!(suspects(202 + 50 * second, 9_600, 0), one(false), "{second} s ago");
+    }
+    assert_eq!(suspects(800, 9_600, 0), []);
 }
 
 #[test]

@@ -14,7 +14,10 @@ use super::Bench;
 const SETTLE: usize = 4;
 
 fn settled() -> Option<Bench> {
-    let mut bench = Bench::open()?;
+    settle(Bench::open()?)
+}
+
+fn settle(mut bench: Bench) -> Option<Bench> {
     if !bench.has("probe.services") {
         return None;
     }
@@ -367,6 +370,38 @@ fn unix_sockets_serve_too() {
     let (seen, median) = (bench.service(&row, "latency_p50") as f64, median(times));
     assert!((seen - median).abs() < 0.08 * median, "{seen} of {median}");
     drop(stream);
+    server.join().expect("the server");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn what_the_recorder_asks_itself_is_left_out() {
+    let config = mitra_collect::Config { ask_databases: true, ..mitra_collect::Config::default() };
+    let Some(mut bench) = Bench::open_as(config).and_then(settle) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("app.sock");
+    let listener = UnixListener::bind(&path).expect("a listener");
+    let server = std::thread::spawn(move || {
+        for stream in listener.incoming().take(2) {
+            serve(stream.expect("a connection"), Act::Answer(0));
+        }
+    });
+    let mut stream = UnixStream::connect(&path).expect("a connection");
+    (0..20).for_each(|_| drop(ask(&mut stream)));
+    drop(stream);
+    // Another process is counted.
+    let script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'x'); s.recv(1)";
+    let other = std::process::Command::new("/usr/bin/python3").args(["-c", script]).arg(&path).status();
+    if !other.is_ok_and(|status| status.success()) {
+        println!("skipped: python3 is not installed");
+        _ = UnixStream::connect(&path);
+        return server.join().expect("the server");
+    }
+    bench.sample();
+    let row = format!("unix:{}", path.display());
+    assert_eq!(bench.service(&row, "requests"), 1);
+    let own = format!("{}>{row}", std::process::id());
+    assert!(!bench.names(Entity::Dependency).contains(&own), "{:?}", bench.names(Entity::Dependency));
     server.join().expect("the server");
 }
 

@@ -60,7 +60,7 @@ impl MariaDb {
         database.run(
             stage,
             &format!(
-                "CREATE DATABASE bank; CREATE TABLE bank.accounts (id INT PRIMARY KEY, code INT, balance INT, filler CHAR(84), \
+                "CREATE DATABASE bank; USE bank; CREATE TABLE bank.accounts (id INT PRIMARY KEY, code INT, balance INT, filler CHAR(84), \
                  KEY code (code)) ENGINE = InnoDB; INSERT INTO bank.accounts SELECT seq, seq * 3, 0, 'x' FROM \
                  seq_1_to_{accounts}; CREATE USER lab@localhost; CREATE USER lab@127.0.0.1; GRANT ALL ON bank.* TO \
                  lab@localhost; GRANT ALL ON bank.* TO lab@127.0.0.1"
@@ -123,7 +123,7 @@ fn row_lock_in(stage: &mut Stage, database: &MariaDb) -> Result<Truth, Stop> {
 
 /// The index by which everybody reads is gone, and each query reads the whole table.
 pub fn no_index(stage: &mut Stage) -> Result<Truth, Stop> {
-    let accounts = stage.between((200_000, 500_000), (40_000, 80_000));
+    let accounts = stage.between((200_000, 500_000), (100_000, 150_000));
     with_mariadb(stage, accounts, no_index_in)
 }
 

@@ -312,6 +312,12 @@ impl Postgres {
             ready.as_mut().is_some_and(|c| machine::run(c).is_ok()) || stage.ended(handle).is_some()
         })?;
         stage.must_run(handle, "postgres")?;
+        // As distributions do: the user of the server is its superuser too.
+        stage.run(database.command("psql")?.args([
+            "-qc",
+            "CREATE ROLE nobody SUPERUSER LOGIN",
+            "postgres",
+        ]))?;
         let mut fill = database.command("pgbench")?;
         stage.run(fill.args(["-i", "-q", "-s", &scale.to_string(), "postgres"]))?;
         Ok(database)

@@ -139,7 +139,8 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     if holder.is_none() && is_convoy(view, view.each(OPEN).map(|(row, _)| row).find(is_server), span) {
         return None;
     }
-    evidence.extend(view.each(OPEN).map(|(row, _)| row).filter(is_server).map(|row| (OPEN, row.to_owned())));
+    let asked = view.each(OPEN).filter(|(_, open)| open.max(span).is_some_and(|open| open > 0.0));
+    evidence.extend(asked.map(|(row, _)| row).filter(is_server).map(|row| (OPEN, row.to_owned())));
     evidence.extend(holder.map(|session| (STATE_TIME, session.row.to_owned())));
     let own = holder.and_then(|session| session.row.parse::<u32>().ok());
     Some(Queue {
