@@ -169,13 +169,9 @@ impl Node {
         Some(inside)
     }
 
-    fn count(&self, set: &SeriesSet) -> usize {
+    fn count(&self) -> usize {
         match self {
-            Node::Processes(pids) => {
-                let known: BTreeSet<u32> =
-                    set.each(WAITS).filter_map(|(row, _)| Some(split(row)?.0)).collect();
-                pids.iter().filter(|pid| known.contains(pid)).count()
-            }
+            Node::Processes(pids) => pids.len(),
             Node::Thread(..) => 1,
         }
     }
@@ -189,6 +185,8 @@ fn sum<'w>(waits: impl Iterator<Item = &'w Wait<'w>>) -> f64 {
 /// for nobody.
 fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Walk<'a>> {
     let mut pids: Vec<u32> = servers.processes.iter().map(|p| p.pid).chain(servers.pid).collect();
+    let looked_at: BTreeSet<u32> = view.set.each(WAITS).filter_map(|(row, _)| Some(split(row)?.0)).collect();
+    pids.retain(|pid| looked_at.contains(pid));
     pids.sort_unstable();
     pids.dedup();
     // As many threads have something to do as there are requests.
@@ -263,7 +261,7 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
             || is_first && main.threads > MAJORITY * busy && open.is_some_and(is_of_most);
         walk.steps.push(Step {
             of: total,
-            processes: node.count(set),
+            processes: node.count(),
             inside: inside.unwrap_or(0.0),
             wait: *main,
             who: words::who(set, main, span),
