@@ -48,7 +48,7 @@ kinds! {
     Client = "client",
     /// Another thread of its process: a condition variable, a semaphore, a pipe of its own.
     Futex = "futex",
-    /// One of many descriptors.
+    /// One of many descriptors, or of several that not only other processes write to.
     Poll = "poll",
     /// Something else.
     Other = "other",

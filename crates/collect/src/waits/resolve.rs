@@ -217,12 +217,14 @@ impl<'l> Scene<'l> {
                 return vec![(Kind::Poll, End::Unknown)];
             }
         }
-        // Its own threads wake it through a descriptor so that it looks for something else to do.
-        let is_own = |wait: &Wait| matches!(wait.0, Kind::Other | Kind::Timer | Kind::Futex);
-        if !ends.iter().all(is_own) {
-            ends.retain(|wait| !is_own(wait));
+        let others = ends.iter().filter(|(kind, _)| kind.has_other_end()).count();
+        if others == 0 {
+            let client = ends.iter().find(|(kind, _)| *kind == Kind::Client);
+            return vec![client.or(ends.first()).copied().unwrap_or(NOBODY)];
         }
-        if ends.is_empty() { vec![NOBODY] } else { ends }
+        // Signals and its own threads wake it through a descriptor: it need not wait for whoever holds the others, as a server
+        // process that also watches whether its parent is alive.
+        if others == ends.len() { ends } else { vec![(Kind::Poll, End::Unknown)] }
     }
 
     /// An array of `struct pollfd`: `int fd; short events; short revents`.

@@ -86,6 +86,8 @@ impl Graph {
             }
             // Another thread could, or a process that has it too: nobody is to be named.
             "pipe_copy" | "pipe_shared" => one(Kind::Pipe, End::Unknown),
+            // It may be woken by its own threads.
+            "either" if op.b == op.process as i32 => one(Kind::Poll, End::Unknown),
             "either" => [op.a, op.b].map(|a| (Kind::Pipe, self.process(a))).into(),
             "unix_serve" | "tcp_serve" => one(Kind::Client, End::Unknown),
             name if name.starts_with("pipe") => one(Kind::Pipe, self.process(op.a)),

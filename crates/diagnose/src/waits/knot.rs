@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::{Series, SeriesSet, Span};
 
-use super::{STUCK, WAITS, of_holder, split};
+use super::{ROUNDED, STUCK, WAITS, of_holder, split};
 use crate::locks::NEED_S;
 use crate::signal::Signal;
 use crate::view::{High, View};
 
 /// Samples without any movement, three in succession: in each of them four looks found no thread that had run.
 const STILL_SAMPLES: usize = 3;
-/// A thread in a hundred may be in two looks of four: the means are rounded.
-const ROUNDED: f64 = 0.02;
 
 /// Processes of which nothing moves any more: all of their threads wait for each other, and nobody else can end that.
 #[derive(Debug)]

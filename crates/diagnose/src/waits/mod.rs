@@ -26,10 +26,18 @@ pub const STUCK: &str = "wait.stuck";
 pub const NEEDS: &[&str] = &[WAITS, STUCK, "wait.pid", "wait.comm", "wait.tids", "lock.pid"];
 /// A request passes no more processes of one machine than this.
 const WALK_MAX: usize = 8;
-/// A wait is the main one of a process if more of its threads that do something are in it than in everything else.
+/// A wait is the main one of a service if more of its threads that do something are in it than in everything else, and more of
+/// its requests.
 const MAJORITY: f64 = 0.5;
 /// Less of a thread in the mean is a wait that is over at once.
 const THREADS_MIN: f64 = 0.5;
+/// Means are recorded in hundredths of a thread, and a sum of two is off by as much.
+const ROUNDED: f64 = 0.02;
+
+/// At nine of ten moments the process could not move unless the wait ended: what it did at the others explains a tenth of the
+/// time at most.
+const ELSEWHERE: f64 = 0.1;
+
 /// What threads of a process wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Other<'a> {
@@ -68,6 +76,8 @@ enum Node {
 struct Step<'a> {
     of: f64,
     processes: usize,
+    /// Threads that wait for others of their process, where these are all others.
+    inside: f64,
     wait: Wait<'a>,
     /// Who ends it, in words.
     who: String,
@@ -79,7 +89,7 @@ pub struct Walk<'a> {
     steps: Vec<Step<'a>>,
     /// What the last one does.
     end: Option<&'static str>,
-    /// The last process or thread, where each step is the main wait of who waits.
+    /// The last process or thread that alone can end the wait before: what it waits for itself may not be certain.
     culprit: Option<(u32, Option<String>)>,
 }
 
@@ -139,13 +149,29 @@ impl Node {
         }
     }
 
-    fn count(&self, set: &SeriesSet) -> usize {
-        match self {
-            Node::Processes(pids) => {
-                let known: BTreeSet<u32> =
-                    set.each(WAITS).filter_map(|(row, _)| Some(split(row)?.0)).collect();
-                pids.iter().filter(|pid| known.contains(pid)).count()
+    /// How many threads wait for others of their process, if each process has none besides these and some in one wait: they
+    /// all move only if that wait ends.
+    fn inside(&self, set: &SeriesSet, main: &Wait<'_>, span: Span) -> Option<f64> {
+        let Node::Processes(pids) = self else { return None };
+        let mut inside = 0.0;
+        for pid in pids {
+            let waits = waits_of(set, &[*pid], span);
+            let in_main = waits.iter().filter(|wait| (wait.kind, wait.other) == (main.kind, main.other));
+            let futex = sum(waits.iter().filter(|wait| wait.kind == "futex"));
+            let main = sum(in_main);
+            if !waits.is_empty()
+                && (main < THREADS_MIN || sum(waits.iter()) - main - futex > ELSEWHERE * main)
+            {
+                return None;
             }
+            inside += futex;
+        }
+        Some(inside)
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Node::Processes(pids) => pids.len(),
             Node::Thread(..) => 1,
         }
     }
@@ -159,6 +185,8 @@ fn sum<'w>(waits: impl Iterator<Item = &'w Wait<'w>>) -> f64 {
 /// for nobody.
 fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Walk<'a>> {
     let mut pids: Vec<u32> = servers.processes.iter().map(|p| p.pid).chain(servers.pid).collect();
+    let looked_at: BTreeSet<u32> = view.set.each(WAITS).filter_map(|(row, _)| Some(split(row)?.0)).collect();
+    pids.retain(|pid| looked_at.contains(pid));
     pids.sort_unstable();
     pids.dedup();
     // As many threads have something to do as there are requests.
@@ -198,14 +226,15 @@ pub fn wait_for_a_lock<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str
 #[must_use]
 pub fn of_holder<'a>(view: &View<'a>, pid: u32, tid: Option<u32>, span: Span) -> Option<Walk<'a>> {
     let node = tid.map_or_else(|| Node::Processes(vec![pid]), |tid| Node::Thread(pid, tid));
-    walk(view, node, span, Some(1.0))
+    walk(view, node, span, None)
 }
 
-fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, needed: Option<f64>) -> Option<Walk<'a>> {
+/// Of the threads of a service it is enough if most of its `open` requests are in one wait. Of everybody else nobody knows which
+/// thread is meant: all of them have to be in it.
+fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> Option<Walk<'a>> {
     let set: &'a SeriesSet = view.set;
     let mut walk = Walk { steps: Vec::new(), end: None, culprit: None };
     let mut seen: Vec<Node> = Vec::new();
-    let mut needed = needed;
     loop {
         if seen.contains(&node) || seen.len() >= WALK_MAX {
             // They wait for each other, which is said, and nobody is at the end.
@@ -223,17 +252,21 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, needed: Option<f64>) ->
                 waits.iter().find(|wait| !is_idle(wait)).or(waits.first()).map(|wait| words::does(wait.kind));
             break;
         };
-        // Threads that wait for their own business leave others to answer requests.
-        let is_main = main.threads > MAJORITY * busy
-            && needed.is_some_and(|needed| main.threads > MAJORITY * needed.min(total));
+        let inside = node.inside(set, main, span);
+        let is_first = walk.steps.is_empty();
+        // Threads that are more than the requests may wait for something to do, in the same way.
+        let is_of_most = |open: f64| main.threads - (busy - open).max(0.0) > MAJORITY * open.min(total);
+        let is_main = matches!(node, Node::Thread(..))
+            || inside.is_some()
+            || is_first && main.threads > MAJORITY * busy && open.is_some_and(is_of_most);
         walk.steps.push(Step {
             of: total,
-            processes: node.count(set),
+            processes: node.count(),
+            inside: inside.unwrap_or(0.0),
             wait: *main,
             who: words::who(set, main, span),
         });
         if !is_main {
-            walk.culprit = None;
             break;
         }
         node = match main.other {
@@ -250,12 +283,8 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, needed: Option<f64>) ->
                     None => break,
                 }
             }
-            Other::Address(_) | Other::Unknown => {
-                walk.culprit = None;
-                break;
-            }
+            Other::Address(_) | Other::Unknown => break,
         };
-        needed = Some(1.0);
     }
     (!walk.steps.is_empty()).then_some(walk)
 }

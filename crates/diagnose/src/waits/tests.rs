@@ -66,11 +66,30 @@ fn few_threads_that_wait_while_others_have_nothing_to_do_are_not_why_requests_wa
     wait(&mut set, "60>timer", 1.0);
     let (said, culprit) = followed(&set);
     assert_eq!((said.as_str(), culprit), ("of its 8 threads 1 waits for a pipe of logger (60)", None));
+    // Of eight workers six wait for something to do, and two sleep with a request each.
+    let mut set = service(2.0);
+    wait_for(&mut set, "50>unix:60", (60, "master"), 6.0);
+    wait(&mut set, "50>timer", 2.0);
+    assert_eq!(followed(&set).1, None);
     // Those that sleep by themselves are in the way of requests too.
     let mut set = service(2.0);
     wait_for(&mut set, "50>pipe:60", (60, "logger"), 1.0);
     wait(&mut set, "50>timer", 7.0);
     assert_eq!(followed(&set).1, None);
+}
+
+#[test]
+fn threads_that_wait_for_others_of_their_process_wait_for_whom_these_wait() {
+    let mut set = service(9.0);
+    wait_for(&mut set, "50>pipe:60", (60, "helper"), 1.0);
+    wait(&mut set, "50>futex", 4.0);
+    wait(&mut set, "60>timer", 1.0);
+    let words = "of its 5 threads 1 waits (and 4 for others of these) for a pipe of helper (60), which sleeps on a timer";
+    assert_eq!(followed(&set), (words.to_owned(), Some(60)));
+    wait(&mut set, "50>client", 0.09);
+    assert_eq!(followed(&set).1, Some(60), "between two requests");
+    wait(&mut set, "50>client", 1.0);
+    assert_eq!(followed(&set).1, None, "one has nothing to do");
 }
 
 #[test]
@@ -98,6 +117,27 @@ fn the_thread_that_holds_a_mutex_is_followed() {
     let words = "of its 4 threads 3 wait for a mutex that its thread 54 holds, which waits for a pipe of worker (60), which is \
                  stopped by a signal or a debugger";
     assert_eq!(followed(&set), (words.to_owned(), Some(60)));
+}
+
+#[test]
+fn a_process_that_does_something_else_too_is_where_the_walk_ends() {
+    for (row, words) in [
+        ("60>timer", ", of whose 2 threads 1 waits for a pipe of logger (70)"),
+        ("60>pipe", ", of whose 2 threads 1 waits for a pipe, and who is at its other end is not certain"),
+    ] {
+        let mut set = service(9.0);
+        wait_for(&mut set, "50>pipe:60", (60, "worker"), 3.0);
+        wait(&mut set, row, 1.0);
+        if row == "60>timer" {
+            wait_for(&mut set, "60>pipe:70", (70, "logger"), 1.0);
+        } else {
+            wait(&mut set, "60>timer", 1.0);
+        }
+        wait(&mut set, "70>accept", 1.0);
+        let (said, culprit) = followed(&set);
+        assert_eq!(culprit, Some(60), "{said}");
+        assert!(said.ends_with(words), "{said}");
+    }
 }
 
 /// Two processes that read from each other; what else the second one does.

@@ -2,7 +2,7 @@
 
 use mitra_model::{SeriesSet, Span};
 
-use super::{Other, Wait, Walk, owner, text_of};
+use super::{Other, THREADS_MIN, Wait, Walk, owner, text_of};
 use crate::words;
 
 /// Who ends a wait: `a pipe of worker (5151)`.
@@ -59,7 +59,10 @@ impl Walk<'_> {
         let mut text = String::new();
         for (i, step) in self.steps.iter().enumerate() {
             let (of, many) = (threads(step.of), threads(step.wait.threads));
-            let wait = if many == "1" { "waits" } else { "wait" };
+            let mut wait = if many == "1" { "waits" } else { "wait" }.to_owned();
+            if step.inside >= THREADS_MIN {
+                wait.push_str(&format!(" (and {} for others of these)", threads(step.inside)));
+            }
             let part = match (i, step.of < 1.5, step.processes) {
                 (0, true, _) => "its only thread waits".to_owned(),
                 (0, false, 2..) => {

@@ -108,7 +108,10 @@ impl Plan {
                 op(kind, file as i32, NOBODY)
             }
             5 => {
-                let b = other(random);
+                let b = if random.below(3) == 0 { process as i32 } else { other(random) };
+                if b == process as i32 {
+                    return op("either", a, b);
+                }
                 let name = if a == b { "pipe_read" } else { ["either", "pipe_shared"][random.below(2)] };
                 op(name, a, b)
             }
