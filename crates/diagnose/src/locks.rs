@@ -108,6 +108,18 @@ impl<'a> Queue<'a> {
         Some(format!("whoever holds the last lock waits itself: {}", self.beyond.as_ref()?.words()))
     }
 
+    /// Whether a process that waits for the first of them, or whose threads do, answers requests of others.
+    #[must_use]
+    pub fn keeps_a_service(&self, view: &View<'_>) -> bool {
+        let Some(first) = self.rows().next() else { return false };
+        let waiters = waiters(view.set, first, self.high.run.end);
+        let serves = |pid: u32| {
+            let servers = |row| crate::services::Servers::of(view, row);
+            view.services().iter().any(|service| servers(service.row).processes.iter().any(|p| p.pid == pid))
+        };
+        mutex_of(first).into_iter().chain(waiters).any(serves)
+    }
+
     /// Who waits for the first of the locks.
     #[must_use]
     pub fn victims(&self, view: &View<'_>) -> Option<String> {

@@ -259,7 +259,7 @@ fn session(row: &Row, server: u32) -> Option<SessionSaid> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::tests::{LIMIT, server};
     use super::*;
 
@@ -284,6 +284,18 @@ mod tests {
         let end = packet(1, &[END, 0, 0, 0, 0]);
         let head = [packet(1, &[columns]), packet(1, b"def").repeat(columns.into()), end.clone()].concat();
         [head, rows.concat(), end].concat()
+    }
+
+    /// All that a server says, a secret in it, and what is made of such bytes.
+    pub fn conversation() -> Vec<u8> {
+        let waits = ["41", "Query", "Updating", "900", "10.0.0.7:4000", "UPDATE", "RUNNING"].map(Some);
+        let other =
+            ["42", "Query", "Waiting for table level lock", "9", "localhost", "hunter2", "hunter2"].map(Some);
+        table(7, &[row(&waits), row(&other)])
+    }
+
+    pub fn read(says: &[u8]) -> String {
+        format!("{:?} {:?}", sessions_of(says), dialect(says))
     }
 
     fn sessions_of(says: &[u8]) -> Result<Vec<SessionSaid>, Failure> {

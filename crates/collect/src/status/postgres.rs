@@ -29,6 +29,9 @@ const SESSIONS: &str = "SELECT pid, state, wait_event_type, wait_event, \
      (SELECT *, coalesce(wait_event_type = 'Lock', false) AS waits FROM pg_stat_activity) AS all_sessions \
      WHERE pid <> pg_backend_pid() AND state <> 'idle') AS sessions ORDER BY waits DESC, n LIMIT 128";
 
+/// What a session may be that runs no statement.
+const STATES: [&str; 3] = ["idle in transaction", "idle in transaction (aborted)", "fastpath function call"];
+
 /// A session of ours.
 #[derive(Debug)]
 pub struct Postgres {
@@ -153,7 +156,7 @@ fn session(row: &Row) -> Option<SessionSaid> {
             let command = cell(6).and_then(keyword).unwrap_or("a statement");
             format!("{command}{}", if waits { " waiting" } else { "" })
         }
-        state => name(state)?.to_owned(),
+        state => STATES.into_iter().find(|known| known.as_bytes() == state)?.to_owned(),
     };
     let blockers = cell(4).unwrap_or_default().split(|byte| *byte == b',').filter_map(number);
     let client: Option<IpAddr> = cell(7).and_then(|host| std::str::from_utf8(host).ok()?.parse().ok());
@@ -170,7 +173,7 @@ fn session(row: &Row) -> Option<SessionSaid> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::tests::{LIMIT, server};
     use super::*;
 
@@ -185,6 +188,22 @@ mod tests {
             body.extend(cell.unwrap_or_default().as_bytes());
         }
         message(b'D', &body)
+    }
+
+    /// All that a server says, a secret in it, and what is made of such bytes.
+    pub fn conversation() -> Vec<u8> {
+        let cells = ["4242", "active", "Lock", "relation", "4243,4244", "15", "UPDATE", "::1", "5000"];
+        let rows = [row(&cells.map(Some)), row(&["4243", "idle in transaction", "hunter2"].map(Some))];
+        let error = message(b'E', b"SERROR\0C42601\0Mhunter2\0\0");
+        [message(b'R', &[0; 4]), message(b'S', b"a\0hunter2\0"), rows.concat(), error, message(b'Z', b"I")]
+            .concat()
+    }
+
+    pub fn read(says: &[u8]) -> String {
+        let mut sessions = Vec::new();
+        let mut session = Postgres { wire: Wire::new(server(says), LIMIT) };
+        let outcome = session.until_ready(|row| sessions.extend(super::session(&row)));
+        format!("{outcome:?} {sessions:?}")
     }
 
     fn says(rows: &[Vec<u8>]) -> Result<Vec<SessionSaid>, Failure> {

@@ -218,9 +218,26 @@ fn note_clients(list: &Value, commands: &mut [CommandSaid]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::tests::{LIMIT, server};
     use super::*;
+
+    /// All that a server says, a secret in it, and what is made of such bytes.
+    pub fn conversation() -> Vec<u8> {
+        let stats = "# Commandstats\r\ncmdstat_keys:calls=1,usec=38,usec_per_call=38.00\r\n";
+        let slow = "*1\r\n*6\r\n:14\r\n:1732470000\r\n:912345\r\n*2\r\n$4\r\nKEYS\r\n$7\r\nhunter2\r\n";
+        let client = "$15\r\n127.0.0.1:53122\r\n$7\r\nhunter2\r\n";
+        format!("${}\r\n{stats}\r\n{slow}{client}", stats.len()).into_bytes()
+    }
+
+    pub fn read_all(says: &[u8]) -> String {
+        let wire = Wire::new(server(says), LIMIT);
+        let mut redis = Redis { wire, before: HashMap::new(), last_slow: Some(0) };
+        let Ok(Value::Text(stats)) = redis.answer() else { return String::new() };
+        let mut commands: Vec<CommandSaid> = stats.split(|byte| *byte == b'\n').filter_map(command).collect();
+        let failure = redis.answer().map(|log| redis.note_slow(&log, &mut commands));
+        format!("{failure:?} {commands:?}")
+    }
 
     fn read(says: &[u8]) -> Result<Value, Failure> {
         Redis { wire: Wire::new(server(says), LIMIT), before: HashMap::new(), last_slow: None }

@@ -46,6 +46,46 @@ fn a_server_that_never_answers_or_answers_drop_by_drop_is_given_up() {
     drops.join().unwrap();
 }
 
+/// What a server says, the pieces of it damaged in many ways: an error or less of it, and never a secret.
+#[test]
+fn damaged_answers_are_errors_and_tell_nothing() {
+    type Reader = fn(&[u8]) -> String;
+    let protocols: [(Vec<u8>, Reader); 3] = [
+        (postgres::tests::conversation(), postgres::tests::read),
+        (mysql::tests::conversation(), mysql::tests::read),
+        (redis::tests::conversation(), redis::tests::read_all),
+    ];
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |n: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        usize::try_from(random % n as u64).unwrap()
+    };
+    for (says, read) in protocols {
+        let whole = read(&says);
+        assert!(whole.contains("53122") || whole.contains("41") || whole.contains("4242"), "{whole}");
+        for _ in 0..400 {
+            let mut says = says.clone();
+            for _ in 0..=below(3) {
+                let at = below(says.len());
+                match below(4) {
+                    0 => says[at] = below(256) as u8,
+                    1 => says.truncate(at.max(1)),
+                    2 => drop(says.remove(at)),
+                    _ => {
+                        let piece = says[at..].to_vec();
+                        says.splice(at..at, piece.into_iter().take(40));
+                    }
+                }
+                says.push(0);
+            }
+            let text = read(&says);
+            assert!(!text.contains("hunter2"), "{says:?}: {text}");
+        }
+    }
+}
+
 #[test]
 fn texts_are_clean() {
     assert_eq!(name(b"table metadata lock"), Some("table metadata lock"));

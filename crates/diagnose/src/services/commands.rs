@@ -73,6 +73,7 @@ mod tests {
         assert_eq!(of(&set, None), None);
         series(&mut set, COMMAND_TIME, "812:ping", vec![0.95; 8]);
         series(&mut set, COMMAND_TIME, "812:get", vec![0.9; 8]);
+        series(&mut set, "command.pid", "812:get", vec![812.0; 8]);
         assert_eq!(of(&set, Some(812)), None, "none takes half of it");
     }
 }

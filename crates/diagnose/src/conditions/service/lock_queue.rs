@@ -92,6 +92,10 @@ fn observe(view: &View<'_>) -> Observation {
 /// The lock of a file, or the mutex, that most wait for.
 fn of_locks(view: &View<'_>) -> Option<Queue> {
     let queue = locks::longest(view).filter(|queue| !queue.is_circle)?;
+    // One that waits alone keeps somebody else waiting only where it serves.
+    if queue.high.peak < CROWD && !queue.keeps_a_service(view) {
+        return None;
+    }
     let (process, holder) = queue.culprit(view);
     Some(Queue {
         process,
