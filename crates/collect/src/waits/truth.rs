@@ -31,14 +31,31 @@ impl Drop for Graph {
         let group = i32::try_from(self.program.id()).expect("an id");
         // SAFETY: it has a process group of its own, and no memory is touched.
         unsafe { libc::kill(-group, libc::SIGKILL) };
+        // Inside of namespaces it is another process that starts it, and takes all others with it.
+        self.program.kill().expect("the program");
         self.program.wait().expect("the end of the program");
     }
 }
 
 impl Graph {
     fn make(plan: Plan) -> Option<Graph> {
+        Graph::start(plan, Command::new(program()?))
+    }
+
+    /// In a PID namespace and a network namespace of its own.
+    fn make_apart(plan: Plan) -> Option<Graph> {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--net", "--fork", "--kill-child"]).arg(program()?);
+        let mut graph = Graph::start(plan, unshare)?;
+        let outer = outer_ids();
+        for id in graph.pids.iter_mut().chain(&mut graph.tids) {
+            *id = outer[id];
+        }
+        Some(graph)
+    }
+
+    fn start(plan: Plan, mut command: Command) -> Option<Graph> {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut command = Command::new(program()?);
         command.arg(directory.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().expect("the program");
         program.stdin.as_mut().expect("a pipe").write_all(plan.script().as_bytes()).expect("the script");
@@ -137,6 +154,21 @@ impl Graph {
             }
         }
     }
+}
+
+/// The ids of the tasks in PID namespaces below this one, by those that they have there.
+fn outer_ids() -> BTreeMap<u32, u32> {
+    let mut outer = BTreeMap::new();
+    let tasks = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    for task in tasks("/proc".as_ref()).flat_map(|process| tasks(&process.join("task")).collect::<Vec<_>>()) {
+        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        let ids: Vec<u32> = ids.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
+        if let ([here, there], true) = (&ids[..], status.starts_with("Name:\tgraph\n")) {
+            outer.insert(*there, *here);
+        }
+    }
+    outer
 }
 
 /// Without the address of a mutex, which the program does not say.
@@ -268,6 +300,28 @@ fn descriptors_that_are_closed_or_are_ten_thousand() {
     let began = Instant::now();
     looker.look(&graph.pids);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn processes_in_namespaces_of_their_own() {
+    let Some(mut looker) = looker() else { return };
+    let holder = Op { holds: Some(0), ..thread_of(0, "sleep", NOBODY) };
+    let plan = Plan {
+        parents: vec![NOBODY, 0, NOBODY],
+        locks: vec![(2, "flock")],
+        ops: vec![
+            holder,
+            thread_of(0, "mutex", 0),
+            thread_of(0, "child", 1),
+            thread_of(1, "unix_read", 2),
+            thread_of(1, "pair_poll", 2),
+            thread_of(2, "unix_serve", 0),
+            thread_of(1, "flock", 0),
+        ],
+    };
+    let Some(graph) = Graph::make_apart(plan) else { return };
+    settled(&graph, &mut looker);
 }
 
 #[test]
