@@ -26,7 +26,7 @@ const QUIET_MAX: u32 = 20;
 const EVERY_MAX: Duration = Duration::from_secs(8);
 /// A lock that is held again in each second is seen at another of its moments each time: the question waits for a part of this
 /// time, as many parts of it as the golden ratio spreads evenly.
-const SPREAD: Duration = Duration::from_millis(500);
+const SPREAD: Duration = Duration::from_millis(900);
 const GOLDEN: f64 = 0.618_034;
 /// After a failure it is left alone: twice as long after each.
 const REST: Duration = Duration::from_secs(10);
