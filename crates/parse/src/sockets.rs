@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(unix_sockets(&bytes, |socket| found.push(socket.clone())), End::More);
         let first = UnixSocket { state: 1, inode: 7, peer: Some(8), ..UnixSocket::default() };
         let name = Some(b"/run/a\0".to_vec());
-        let second = UnixSocket { state: 10, inode: 11, peer: None, name, pending: vec![9, 10] };
+        let second = UnixSocket { state: 10, inode: 11, name, pending: vec![9, 10], ..UnixSocket::default() };
         assert_eq!(found, [first, second]);
         for cut in 0..bytes.len() {
             let _any_answer = unix_sockets(&bytes[..cut], |_| {});
