@@ -18,10 +18,6 @@ mod look;
 mod mutex;
 mod resolve;
 mod sockets;
-#[cfg(test)]
-mod tests;
-#[cfg(test)]
-mod truth;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -278,3 +274,8 @@ fn name_ends(rows: &mut [((u32, Kind, End), Waiters)]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod truth;
