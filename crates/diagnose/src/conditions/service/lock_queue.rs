@@ -140,7 +140,8 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
             statement.push_str("; nothing else is known of it");
         }
     }
-    if holder.is_none() && is_convoy(view, view.each(OPEN).map(|(row, _)| row).find(is_server), span) {
+    // What works under a lock may itself wait in the kernel; what idles in a transaction, or is named by the server, does not.
+    if confidence < PROVEN && is_convoy(view, view.each(OPEN).map(|(row, _)| row).find(is_server), span) {
         return None;
     }
     let asked = view.each(OPEN).filter(|(_, open)| open.max(span).is_some_and(|open| open > 0.0));
@@ -158,6 +159,8 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     })
 }
 
+/// How sure a holder is that the server names, or that does nothing.
+const PROVEN: f64 = 0.9;
 /// A tenth of a task's time.
 const BLOCKED: f64 = 0.1;
 

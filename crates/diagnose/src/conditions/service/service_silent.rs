@@ -80,8 +80,10 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut because = "every service that was asked answered".to_owned();
     let mut best: Option<Silent<'_>> = None;
-    let alone =
-        view.each("listener.queue").filter(|(row, _)| view.set.get("service.requests", row).is_none());
+    // Some programs hold a Unix socket that nobody shall answer at: its name is a lock.
+    let is_alone =
+        |row: &str| services::port(row).is_some() && view.set.get("service.requests", row).is_none();
+    let alone = view.each("listener.queue").filter(|(row, _)| is_alone(row));
     for (row, _) in view.each("service.requests").chain(alone) {
         let Some((run, waited_s)) = stretch(view, row) else { continue };
         let queue = view.set.get("listener.queue", row).and_then(|s| s.max(run.span())).unwrap_or(0.0);
@@ -215,7 +217,9 @@ fn are_silent(set: &SeriesSet, window: Span) -> Vec<Signal> {
         Some(silence(&traffic, &usual, |_| 0.0))
     };
     let services = set.each("service.requests").filter_map(|(row, _)| of_service(row));
-    let queues = set.each("listener.queue").map(|(_, series)| Signal::of(series, window));
+    let is_meant = |row: &str| services::port(row).is_some() || set.get("service.requests", row).is_some();
+    let queues = set.each("listener.queue").filter(|(row, _)| is_meant(row));
+    let queues = queues.map(|(_, series)| Signal::of(series, window));
     services.chain(queues.map(|queue| queue.map(|n| step(n >= QUEUED_ALONE)))).collect()
 }
 
