@@ -445,7 +445,11 @@ fn how_long_the_thread_that_answers_ran_at_a_stretch() {
     let others = std::thread::available_parallelism().map_or(2, |n| 2 * n.get());
     let computed = std::thread::scope(|scope| {
         for _ in 0..others {
-            scope.spawn(|| while !is_over.load(std::sync::atomic::Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
         }
         let computed = longest(Act::Compute(120), 5);
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -97,8 +97,7 @@ fn follow<'a>(view: &View<'a>, first: Servers<'_, 'a>, span: Span, needed: f64, 
 #[must_use]
 pub fn waited_for<'a>(view: &View<'a>, row: &'a str, span: Span) -> Option<Vec<String>> {
     let walk = walk(view, row, span, WAITS / WAITS_SHARE);
-    let named = |row: &&'a str| crate::services::name(&Servers::of(view, row), row);
-    let here = walk.services.iter().skip(1).map(|row| named(&row));
+    let here = walk.services.iter().skip(1).map(|row| crate::services::name(&Servers::of(view, row), row));
     let all: Vec<String> = here.chain(walk.elsewhere.iter().map(|address| address.text.to_owned())).collect();
     (!all.is_empty()).then_some(all)
 }
@@ -110,12 +109,12 @@ pub fn asks(view: &View<'_>, who: &Finding, whom: &Finding) -> bool {
     let Some(servers) = who.culprit.pid.and_then(|pid| Servers::of_process(view, pid)) else { return false };
     let mut walk = Walk::default();
     follow(view, servers, span, WAITS, &mut walk);
-    let is_meant = |row: &&str| {
+    let is_meant = |row: &&'_ str| {
         let servers = Servers::of(view, row);
         let is_pid = |pid: u32| servers.pid == Some(pid) || servers.processes.iter().any(|p| p.pid == pid);
         whom.culprit.address.as_deref() == Some(Address::of(row).text) || whom.culprit.pid.is_some_and(is_pid)
     };
-    walk.services.iter().any(|row| is_meant(&row))
+    walk.services.iter().any(is_meant)
         || walk.elsewhere.iter().any(|address| whom.culprit.address.as_deref() == Some(address.text))
 }
 
