@@ -151,7 +151,7 @@ fn lock_in_words(view: &View<'_>, row: &str, until: i64) -> String {
 }
 
 fn comm(view: &View<'_>, pid: Option<u32>) -> Option<String> {
-    let process = pid.and_then(|pid| view.processes().iter().rev().find(|p| p.pid == pid));
+    let process = pid.and_then(|pid| view.process(pid));
     process.map(|p| p.comm.to_owned())
 }
 

@@ -202,7 +202,7 @@ impl<'a> Server<'a> {
 pub fn client(view: &View<'_>, row: &str, address: &str, pid: &str, span: Span) -> String {
     let address = view.set.text(address, row).and_then(TextSeries::last);
     let pid = view.set.get(pid, row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
-    let process = pid.map(|pid| match view.processes().iter().find(|process| process.pid == pid) {
+    let process = pid.map(|pid| match view.process(pid) {
         Some(process) => format!("{} ({pid})", process.comm),
         None => format!("process {pid}"),
     });

@@ -7,9 +7,9 @@ mod services;
 #[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
-use mitra_model::report::{Incident, Report};
+use mitra_model::report::Incident;
 use mitra_model::{TextSeries, lookup};
-use services::{Asked, during, service};
+use services::{Asked, during, one, service};
 use support::{HEALTHY, INCIDENT, Machine, START, root};
 
 const APP: &str = "127.0.0.1:8080";
@@ -34,11 +34,6 @@ fn silent(waiting: f64) -> Machine {
     let mut m = Machine::idle();
     service(&mut m, APP, (50, "appd"), during(Asked::each(50.0, 0.002), Asked::nothing(waiting)));
     m
-}
-
-fn one(report: &Report) -> &Incident {
-    assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
-    &report.incidents[0]
 }
 
 fn says(incident: &Incident, words: &str) -> bool {

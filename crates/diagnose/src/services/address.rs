@@ -24,9 +24,7 @@ pub fn port(address: &str) -> Option<&str> {
 /// The addresses that stand for all of the machine.
 const ANY: &[&str] = &["0.0.0.0", "[::]", "::", "*"];
 
-/// Whether an address is of the loopback device, with its port or without.
-#[must_use]
-pub fn is_loopback(host: &str) -> bool {
+fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "::1" || host.starts_with("127.") || host.starts_with("::ffff:127.")
 }
@@ -58,7 +56,13 @@ impl<'a> Address<'a> {
     #[must_use]
     pub fn may_reach(&self, service: &Address<'_>) -> bool {
         let same_port = port(self.text).is_some_and(|called| port(service.text) == Some(called));
-        same_port && ANY.contains(&service.host()) && !is_loopback(self.host())
+        same_port && ANY.contains(&service.host()) && !self.is_loopback()
+    }
+
+    /// Whether it is of the loopback device, which nothing leaves.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(self.host())
     }
 
     fn host(&self) -> &'a str {

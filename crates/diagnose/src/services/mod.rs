@@ -11,7 +11,7 @@ mod commands;
 mod service;
 mod traffic;
 
-pub use address::{Address, is_loopback, port};
+pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{Walk, asks, called_by, callers, local_service, rows_by_address, waited_for, walk};
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
@@ -191,7 +191,7 @@ impl<'v, 'a> Servers<'v, 'a> {
             .or_else(|| known("listener.pid", "listener.comm"))
             .unwrap_or_default();
         let all = view.processes();
-        let of_pid = pid.and_then(|pid| all.iter().rev().find(|p| p.pid == pid));
+        let of_pid = pid.and_then(|pid| view.process(pid));
         // A worker that is gone had siblings.
         let one = of_pid.or_else(|| all.iter().find(|p| Some(p.comm) == name.as_deref()));
         Servers::like(view, one, pid, name)

@@ -76,18 +76,17 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Processes whose children answer at one address, one as well as the other, with the name of those. Of a master that sleeps
-/// nothing else is known.
+/// Processes whose children answer at one address in turns, with the name of those. Of a master that sleeps nothing else is
+/// known; a service that was started again has another process from then on, and its parent may be that of other services.
 fn masters<'v>(view: &'v View<'_>) -> BTreeSet<(u32, &'v str)> {
     let mut masters = BTreeSet::new();
-    for (_, pids) in view.each("service.pid") {
-        let pids: BTreeSet<u32> = pids.values(Span::ALL).iter().map(|pid| *pid as u32).collect();
-        let families = pids.iter().filter_map(|pid| family(view.process(*pid)?));
-        let (mut first, mut other) = (None, false);
-        for family in families {
-            other |= *first.get_or_insert(family) != family;
-        }
-        masters.extend(first.filter(|_| pids.len() > 1 && !other));
+    for (_, answered) in view.each("service.pid") {
+        let mut pids: Vec<u32> = answered.values(Span::ALL).iter().map(|pid| *pid as u32).collect();
+        pids.dedup();
+        let distinct: BTreeSet<u32> = pids.iter().copied().collect();
+        let families: BTreeSet<_> = distinct.iter().filter_map(|pid| family(view.process(*pid)?)).collect();
+        // Without a return there are as many stretches as processes.
+        masters.extend(families.first().filter(|_| pids.len() > distinct.len() && families.len() == 1));
     }
     masters
 }

@@ -208,7 +208,7 @@ pub fn follow<'a>(
         finding.prove(view, &[WAITS], first, span);
     }
     let Some((pid, comm)) = walk.culprit() else { return false };
-    let process = view.processes().iter().rev().find(|p| p.pid == pid);
+    let process = view.process(pid);
     finding.culprit.process = comm.or(process.map(|p| p.comm)).map(str::to_owned);
     finding.culprit.pid = Some(pid);
     finding.culprit.cgroup = process.and_then(|p| p.cgroup).filter(|group| *group != "/").map(str::to_owned);
@@ -276,7 +276,7 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
                 Node::Processes(vec![pid])
             }
             Other::Mutex(pid, word) => {
-                let comm = view.processes().iter().rev().find(|p| p.pid == pid).map(|p| p.comm.to_owned());
+                let comm = view.process(pid).map(|p| p.comm.to_owned());
                 walk.culprit = Some((pid, comm));
                 match owner(set, pid, word, span) {
                     Some(tid) => Node::Thread(pid, tid),

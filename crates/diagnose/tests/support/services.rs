@@ -1,5 +1,6 @@
 //! Services that are asked, and what they ask of others.
 
+use mitra_model::report::{Incident, Report};
 use mitra_model::{TextSeries, lookup};
 
 use super::support::{AFTER, HEALTHY, INCIDENT, Machine, START, is_on};
@@ -99,4 +100,26 @@ where
     T: Copy,
 {
     move |i| if is_on(i) { during } else { before }
+}
+
+/// Nothing went wrong.
+pub fn is_silent(m: &Machine) {
+    let report = m.explain();
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+}
+
+/// The only incident.
+pub fn one(report: &Report) -> &Incident {
+    assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
+    &report.incidents[0]
+}
+
+/// The conditions of its chain.
+pub fn links(incident: &Incident) -> Vec<&str> {
+    incident.chain.iter().map(|link| link.condition.as_str()).collect()
+}
+
+/// One that answers two hundred requests a second in two milliseconds and then late.
+pub fn slow() -> impl Fn(usize) -> Asked + Copy {
+    during(Asked::each(200.0, 0.002), Asked::each(15.0, 1.6))
 }

@@ -17,7 +17,7 @@
 
 use crate::network::{self, Net};
 use crate::prelude::*;
-use crate::services;
+use crate::services::Address;
 
 pub const CONDITION: Condition = Condition {
     id: "retransmit-storm",
@@ -155,10 +155,10 @@ fn stays_here(view: &View<'_>, losses: &Losses<'_>) -> Option<String> {
     let span = losses.high.run.span();
     let (mut here, mut all) = (0.0, 0.0);
     for (row, again) in view.each("peer.retransmits") {
-        let (address, net) = network::device(row);
-        let again = again.total(span).filter(|_| net == losses.net).unwrap_or(0.0);
+        let peer = Address::of(row);
+        let again = again.total(span).filter(|_| peer.net == losses.net).unwrap_or(0.0);
         all += again;
-        if services::is_loopback(address) {
+        if peer.is_loopback() {
             here += again;
         }
     }

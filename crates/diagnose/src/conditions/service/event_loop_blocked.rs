@@ -47,7 +47,7 @@ pub const CONDITION: Condition = Condition {
         action: "take what computes for long out of the event loop of {process:the service}: a worker thread or process, or in \
                  small steps; of a store the commands that go over everything (KEYS, SMEMBERS, large Lua scripts) in steps (SCAN)",
         command: "",
-        verify: "service.oncpu_max is below a tenth of a second: mitra dump --metric service.oncpu_max",
+        verify: "service.oncpu_max is as small as before: mitra dump --metric service.oncpu_max",
         risk: "",
     }],
     next_of: next,

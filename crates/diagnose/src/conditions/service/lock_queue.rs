@@ -8,7 +8,8 @@
 //! a transaction: it keeps each row that it has changed locked until it commits.
 //!
 //! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
-//! an incident by itself from two on, or where a service answers late meanwhile.
+//! an incident by itself from two on, or where the one that waits serves others. Sessions that wait in turns for whoever waits for
+//! the disk are a convoy: the disk is the cause.
 
 use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
@@ -414,6 +415,44 @@ mod tests {
             }
         }
         set
+    }
+
+    fn is_queued(set: &SeriesSet) -> bool {
+        let none = SeriesSet::default();
+        matches!(observe(&View::new(set, Span::ALL, &none, None)), Observation::Active(_))
+    }
+
+    #[test]
+    fn who_waits_alone_keeps_nobody_waiting_unless_it_serves() {
+        let mut set = SeriesSet::default();
+        queue(&mut set, "fe:00:1", 10.0, "20");
+        series(&mut set, "task.tgid", "20@1", vec![20.0; 8]);
+        text(&mut set, "task.comm", "20@1", "appd");
+        assert!(!is_queued(&set));
+        series(&mut set, "service.requests", "127.0.0.1:80", vec![10.0; 8]);
+        series(&mut set, "service.pid", "127.0.0.1:80", vec![20.0; 8]);
+        assert!(is_queued(&set));
+    }
+
+    #[test]
+    fn sessions_that_wait_for_each_other_s_disk_are_a_convoy() {
+        let mut set = SeriesSet::default();
+        for (pid, activity) in [("31", "UPDATE waiting"), ("32", "UPDATE waiting"), ("33", "COMMIT")] {
+            series(&mut set, "session.pid", pid, vec![pid.parse().unwrap(); 8]);
+            text(&mut set, "session.activity", pid, activity);
+        }
+        series(&mut set, "service.open", "127.0.0.1:5432", vec![3.0; 8]);
+        series(&mut set, "service.pid", "127.0.0.1:5432", vec![33.0; 8]);
+        text(&mut set, "service.comm", "127.0.0.1:5432", "postgres");
+        series(&mut set, "task.tgid", "33@1", vec![33.0; 8]);
+        series(&mut set, "task.state", "33@1", vec![f64::from(b'S'); 8]);
+        text(&mut set, "task.comm", "33@1", "postgres");
+        assert!(is_queued(&set));
+        series(&mut set, "task.blkio_delay", "33@1", vec![0.8; 8]);
+        assert!(!is_queued(&set));
+        // Who idles in a transaction waits for no disk, whatever the others do.
+        text(&mut set, "session.activity", "33", "idle in transaction");
+        assert!(is_queued(&set));
     }
 
     #[test]

@@ -1,0 +1,237 @@
+//! Services that are slow by what is inside of them: a collector, a file system, a limit of their own.
+
+#[path = "support/services.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod services;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use services::{Asked, N, dependency, during, is_silent, links, one, service, slow};
+use support::{HEALTHY, INCIDENT, Machine, is_on, root};
+
+const WEB: &str = "0.0.0.0:80";
+const APP: &str = "127.0.0.1:8080";
+const DB: &str = "10.0.0.7:5432";
+
+/// A JVM whose collector takes as much of a CPU before and in the incident, and whose program takes the other numbers.
+fn jvm(m: &mut Machine, gc: (f64, f64), program: (f64, f64)) {
+    m.task(50, "java", 0).thread(50, 51, "VM Thread", 0).thread(50, 52, "GC Thread#0", 0);
+    m.thread(50, 53, "HTTP-Dispatcher", 0);
+    m.task_rate(51, "task.cpu_time", 0.5 * gc.0, 0.5 * gc.1);
+    m.task_rate(52, "task.cpu_time", 0.5 * gc.0, 0.5 * gc.1);
+    m.task_rate(53, "task.cpu_time", program.0, program.1);
+}
+
+#[test]
+fn a_jvm_at_the_end_of_its_heap_is_slow_by_its_collector() {
+    let mut m = Machine::idle();
+    jvm(&mut m, (0.05, 1.4), (0.4, 0.2));
+    m.cgroup(50, "/shop").sys("tasks.busiest", 0.4, 0.7).sys("sys.cpu_idle", 1.5, 0.3);
+    service(&mut m, APP, (50, "java"), slow());
+    let report = m.explain();
+    assert_eq!(root(&report), ("gc-pressure", Some("java"), Some(50)));
+    let incident = one(&report);
+    assert!(links(incident).contains(&"service-slow"));
+    assert_eq!(incident.root_cause.culprit.cgroup.as_deref(), Some("/shop"));
+    assert!(incident.remedies.iter().any(|r| r.command.contains("jcmd 50 GC.heap_info")));
+}
+
+#[test]
+fn a_serial_collector_that_takes_a_cpu_is_no_mere_busy_thread() {
+    let mut m = Machine::idle();
+    jvm(&mut m, (0.02, 0.0), (0.3, 0.05));
+    m.task_rate(51, "task.cpu_time", 0.02, 0.95);
+    m.sys("tasks.busiest", 0.3, 0.95).sys("sys.cpu_idle", 1.6, 0.95);
+    let report = m.explain();
+    assert_eq!(root(&report), ("gc-pressure", Some("java"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("java (50) spent 95 % of its CPU time on collecting garbage"), "{statement}");
+}
+
+#[test]
+fn a_jvm_that_stops_for_a_fifth_of_the_time_is_one_where_its_clients_wait() {
+    // Nine of ten answers are as fast as ever.
+    let pauses = |waiting: f64| {
+        let mut m = Machine::idle();
+        jvm(&mut m, (0.01, 0.4), (0.1, 0.1));
+        let asked = Asked { waiting, ..Asked::each(200.0, 0.0005) };
+        service(&mut m, APP, (50, "java"), during(Asked::each(200.0, 0.0005), asked));
+        m.explain()
+    };
+    assert_eq!(root(&pauses(1.3)), ("gc-pressure", Some("java"), Some(50)));
+    assert!(pauses(0.12).incidents.is_empty());
+}
+
+/// A FUSE file system whose requests wait in the incident, and its daemon, which is stopped meanwhile or wakes so often.
+fn fuse(m: &mut Machine, waiting: f64, state: u8, wakes: f64) {
+    m.task(80, "sshfs", 0).task_rate(80, "task.nvcsw", 30.0, wakes);
+    m.task_rate(80, "task.cpu_time", 0.01, 0.0005 * wakes);
+    let of = |i| f64::from(if is_on(i) { state } else { b'S' });
+    m.values("task.state", &support::row(80), 0, (0..N).map(of).collect());
+    m.values("fuse.waiting", "0:45", 0, (0..N).map(|i| if is_on(i) { waiting } else { 0.0 }).collect());
+    m.values("fuse.pid", "0:45", HEALTHY, vec![80.0; N - HEALTHY]);
+    for (metric, text) in [("fuse.mount", "/srv/share"), ("fuse.type", "fuse.sshfs"), ("fuse.comm", "sshfs")]
+    {
+        let text =
+            mitra_model::TextSeries { changes: vec![(support::START, Some(text.into()))], place: None };
+        m.set.insert_text(mitra_model::lookup(metric).unwrap(), "0:45".into(), text);
+    }
+}
+
+#[test]
+fn a_daemon_that_is_stopped_hangs_the_service_that_reads_from_its_file_system() {
+    let mut m = Machine::idle();
+    fuse(&mut m, 4.0, b'T', 0.0);
+    service(&mut m, APP, (50, "appd"), during(Asked::each(50.0, 0.002), Asked::nothing(4.0)));
+    let report = m.explain();
+    assert_eq!(root(&report), ("filesystem-hung", Some("sshfs"), Some(80)));
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.culprit.path.as_deref(), Some("/srv/share"));
+    assert!(links(incident).contains(&"service-silent"));
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("/srv/share (fuse.sshfs) did not answer for 40"), "{statement}");
+    assert!(statement.contains("sshfs (80), is stopped"), "{statement}");
+    assert_eq!(incident.remedies[0].command, "kill -CONT 80");
+    assert!(incident.remedies[1].command.contains("/sys/fs/fuse/connections/45/abort"));
+}
+
+#[test]
+fn processes_that_hang_in_a_file_system_are_an_incident_without_any_service() {
+    let mut m = Machine::idle();
+    fuse(&mut m, 5.0, b'S', 0.0);
+    for pid in 60..65 {
+        m.task(pid, "cat", HEALTHY).task_during(pid, "task.state", f64::from(b'D'));
+        m.task_during(pid, "task.nvcsw", 0.0);
+    }
+    m.sys("tasks.d_io", 0.0, 5.0).sys("psi.io_some", 0.0, 1.0).sys("sys.cpu_iowait", 0.0, 1.5);
+    let report = m.explain();
+    assert_eq!(root(&report), ("filesystem-hung", Some("sshfs"), Some(80)));
+    let chain = links(one(&report));
+    assert!(chain.contains(&"tasks-in-d-state") && chain.contains(&"pressure-io"), "{chain:?}");
+    assert!(chain.contains(&"iowait-high"), "{chain:?}");
+}
+
+#[test]
+fn a_file_system_whose_daemon_is_not_known_hangs_where_nobody_wakes() {
+    let hangs = |wakes: f64| {
+        let mut m = Machine::idle();
+        m.values("fuse.waiting", "0:45", 0, (0..N).map(|i| if is_on(i) { 2.0 } else { 0.0 }).collect());
+        m.task(60, "cat", HEALTHY).task_during(60, "task.state", f64::from(b'D'));
+        m.task_during(60, "task.nvcsw", wakes);
+        m.sys("tasks.d_io", 0.0, 1.0).sys("psi.io_some", 0.0, 1.0);
+        m.explain()
+    };
+    assert_eq!(root(&hangs(0.0)), ("filesystem-hung", None, None));
+    assert!(hangs(40.0).incidents.iter().all(|i| i.root_cause.condition != "filesystem-hung"));
+}
+
+/// An nginx that turns clients away from some moment on, and says why so many times in each second.
+fn turning_away(row: &str, lines: impl Fn(usize) -> f64) -> Machine {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), during(Asked::each(12.0, 0.002), Asked::each(6.0, 0.002)));
+    m.row("service.connections", WEB, 12.0, 16.0).row("service.unanswered", WEB, 0.0, 10.0);
+    m.values("limit.lines", row, HEALTHY, (0..INCIDENT).map(lines).collect());
+    m.values("limit.pid", row, HEALTHY, vec![40.0; INCIDENT]).values(
+        "limit.logs",
+        "",
+        HEALTHY,
+        vec![2.0; INCIDENT],
+    );
+    m
+}
+
+#[test]
+fn a_service_whose_log_names_a_limit_again_and_again_has_reached_it() {
+    let report = turning_away("nginx:worker_connections", |_| 124.0).explain();
+    assert_eq!(root(&report), ("connection-limit", Some("nginx"), Some(40)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("nginx (port 80) has reached worker_connections"), "{statement}");
+    assert!(statement.contains("124 lines a second"), "{statement}");
+    assert!(links(incident).contains(&"service-failing"), "{:?}", links(incident));
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(WEB));
+    assert!(incident.remedies.iter().any(|remedy| remedy.action.contains("nginx.conf")));
+}
+
+#[test]
+fn a_database_that_turns_clients_away_with_an_answer_has_reached_its_limit() {
+    let mut m = Machine::idle();
+    service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
+    m.values("limit.lines", "postgres:max_connections", HEALTHY + 1, vec![18.0; INCIDENT - 1]);
+    m.values("limit.pid", "postgres:max_connections", HEALTHY + 1, vec![70.0; INCIDENT - 1]);
+    dependency(&mut m, (80, "keeper"), DB, |_| Asked::each(1.0, 0.002));
+    m.task(80, "keeper", 0).row("dependency.established", &format!("80>{DB}"), 2.0, 95.0);
+    m.row("service.established", DB, 7.0, 100.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("connection-limit", Some("postgres"), Some(70)));
+    let incident = one(&report);
+    let remarks = incident.root_cause.remarks.join("; ");
+    assert!(remarks.contains("keeper (80) has 9"), "{remarks}");
+    assert!(incident.remedies.iter().any(|remedy| remedy.command.contains("idle_session_timeout")));
+    assert!(incident.next.iter().any(|next| next.command.contains("pg_stat_activity")));
+}
+
+#[test]
+fn a_limit_that_is_named_in_passing_or_by_others_is_not_the_cause() {
+    let once = |i: usize| if i == 7 { 1.0 } else { 0.0 };
+    // A log that was put together again has all that was ever said in one sample.
+    let repeated = |i: usize| if i == 7 { 300.0 } else { 0.0 };
+    let now_and_then = |i: usize| if i % 10 == 7 { 1.0 } else { 0.0 };
+    for (row, lines) in [
+        ("nginx:worker_connections", &once as &dyn Fn(usize) -> f64),
+        ("nginx:worker_connections", &repeated),
+        ("nginx:worker_connections", &now_and_then),
+        // A program that does not say so, and a limit that is none of connections.
+        ("cat:worker_connections", &|_| 124.0),
+        ("nginx:upstream-timeout", &|_| 124.0),
+    ] {
+        let report = turning_away(row, lines).explain();
+        assert_eq!(root(&report).0, "service-failing", "{row}");
+    }
+    // A limit that is meant to turn some away.
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), |_| Asked::each(50.0, 0.002));
+    m.row("limit.lines", "nginx:limit_conn", 0.0, 20.0).row("limit.pid", "nginx:limit_conn", 40.0, 40.0);
+    is_silent(&m);
+    // What another service of the machine has reached.
+    let mut m = turning_away("postgres:max_connections", |_| 124.0);
+    service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
+    m.values("limit.pid", "postgres:max_connections", HEALTHY, vec![70.0; INCIDENT]);
+    let all: Vec<_> = m.explain().incidents.into_iter().map(|i| i.root_cause.condition).collect();
+    assert!(all.contains(&"service-failing".to_owned()), "{all:?}");
+}
+
+#[test]
+fn a_limit_that_was_reached_before_the_recording_began_is_named_with_a_doubt() {
+    let mut m = Machine::idle();
+    service(&mut m, DB, (70, "postgres"), |_| Asked::each(60.0, 0.002));
+    let row = "postgres:max_connections";
+    m.row("limit.lines", row, 20.0, 20.0).row("limit.pid", row, 70.0, 70.0);
+    let report = m.explain();
+    let cause = &one(&report).root_cause;
+    assert_eq!((&*cause.condition, cause.culprit.process.as_deref()), ("connection-limit", Some("postgres")));
+    assert!(cause.confidence < 0.8);
+}
+
+#[test]
+fn a_service_that_has_no_log_and_as_many_connections_as_ever_is_suspected() {
+    let mut m = turning_away("nginx:worker_connections", |_| 0.0);
+    m.values("limit.logs", "", HEALTHY, vec![0.0; INCIDENT]);
+    m.values("service.established", WEB, 0, (0..N).map(|i| if is_on(i) { 100.0 } else { 12.0 }).collect());
+    let report = m.explain();
+    assert_eq!(root(&report).0, "service-failing");
+    let unknown = &one(&report).unknown;
+    assert!(unknown.iter().any(|u| format!("{u:?}").contains("keeps 100 connections")), "{unknown:?}");
+}
+
+#[test]
+fn a_service_that_is_asked_more_and_comes_to_its_limit_is_slow_for_that() {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), during(Asked::each(46.0, 0.002), Asked::each(125.0, 0.4)));
+    assert_eq!(root(&m.explain()).0, "load-increase");
+    let row = "nginx:worker_connections";
+    m.values("limit.lines", row, HEALTHY + 2, vec![30.0; INCIDENT - 2]);
+    m.values("limit.pid", row, HEALTHY + 2, vec![40.0; INCIDENT - 2]);
+    assert_eq!(root(&m.explain()), ("connection-limit", Some("nginx"), Some(40)));
+}

@@ -1,0 +1,203 @@
+//! Services with several addresses and processes, who waits for whom among them, and their look-alikes.
+
+#[path = "support/services.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod services;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use mitra_model::report::Report;
+use services::{Asked, N, dependency, during, is_silent, links, one, queue, service};
+use support::{HEALTHY, INCIDENT, Machine, ids, is_on, root, row};
+
+const WEB: &str = "0.0.0.0:80";
+const APP: &str = "127.0.0.1:8080";
+const SOCKET: &str = "unix:/run/app.sock";
+
+fn has(report: &Report, id: &str) -> bool {
+    report.incidents.iter().any(|i| i.root_cause.condition == id || links(i).contains(&id))
+}
+
+/// One answer in a hundred takes 180 ms, and as many are given as ever; less than a client more waits.
+fn late_tail() -> impl Fn(usize) -> Asked + Copy {
+    let late = Asked { rate: 100.0, p50: 0.002, p90: 0.09, waiting: 0.6 };
+    during(Asked::each(100.0, 0.002), late)
+}
+
+/// A service that two programs ask, of which the second one is answered like this.
+fn asked_by_two(second: impl Fn(usize) -> Asked + Copy) -> Machine {
+    let mut m = Machine::idle();
+    let tail = late_tail();
+    service(&mut m, APP, (50, "postgres"), move |i| Asked { waiting: 2.0 * tail(i).waiting, ..tail(i) });
+    m.task(60, "web", 0).task(61, "jobs", 0);
+    dependency(&mut m, (60, "web"), APP, tail);
+    dependency(&mut m, (61, "jobs"), APP, second);
+    m
+}
+
+#[test]
+fn a_tail_that_two_callers_share_is_of_the_service_and_that_of_one_is_its_own() {
+    let report = asked_by_two(late_tail()).explain();
+    assert_eq!(root(&report), ("service-slow", Some("postgres"), Some(50)));
+    assert!(one(&report).root_cause.statement.contains("one request in a hundred"), "{report:#?}");
+    is_silent(&asked_by_two(|_| Asked::each(100.0, 0.002)));
+}
+
+/// Two processes of one parent, each with an address. Others of their kind have answered at the first one too, by turns: `turn`
+/// says who does in each second.
+fn siblings(turn: impl Fn(usize) -> u32) -> Machine {
+    let mut m = Machine::idle();
+    let of = during(Asked::each(100.0, 0.002), Asked::each(20.0, 0.1));
+    service(&mut m, APP, (51, "python3"), of);
+    service(&mut m, SOCKET, (52, "python3"), of);
+    m.task(53, "python3", 0);
+    for pid in [51, 52, 53] {
+        m.values("task.ppid", &row(pid), 0, vec![50.0; N]);
+        m.task_rate(pid, "task.cpu_time", 0.0133, 0.6);
+    }
+    m.values("service.pid", APP, 0, (0..N).map(|i| f64::from(turn(i))).collect());
+    m
+}
+
+#[test]
+fn a_server_is_one_service_at_all_its_addresses() {
+    let others = |report: &Report| -> usize {
+        let remarks = one(report).chain.iter().flat_map(|link| &link.remarks);
+        remarks.filter(|remark| remark.contains("beside it")).count()
+    };
+    // Workers of one server: 40 requests a second in all take 1.8 CPUs.
+    let report = siblings(|i| if i % 2 == 1 { 53 } else { 51 }).explain();
+    assert_eq!(one(&report).root_cause.condition, "query-regression");
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("costs 45.0 ms of CPU instead of 200 us"), "{statement}");
+    assert_eq!(others(&report), 0);
+    // Services of one supervisor, of which one was started again.
+    assert!(others(&siblings(|_| 51).explain()) > 0);
+    assert!(others(&siblings(|i| if i < 20 { 53 } else { 51 }).explain()) > 0);
+}
+
+#[test]
+fn requests_that_cost_ten_times_as_much_are_a_regression_however_few_wait() {
+    let dear = |rate: f64, took_s: f64, cpu: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "postgres"), during(Asked::each(50.0, 0.0001), Asked::each(rate, took_s)));
+        m.task_rate(50, "task.cpu_time", 0.006, cpu);
+        m
+    };
+    let report = dear(45.0, 0.004, 0.18).explain();
+    assert_eq!(root(&report), ("query-regression", Some("postgres"), Some(50)));
+    // It waits for somebody; twice as much is asked, and half of it is of another kind; hundreds of microseconds more.
+    is_silent(&dear(45.0, 0.004, 0.006));
+    is_silent(&dear(100.0, 0.004, 0.4));
+    is_silent(&dear(45.0, 0.0006, 0.18));
+}
+
+#[test]
+fn a_thread_that_answers_somewhere_else_meanwhile_is_not_blocked() {
+    let served = |other_s: f64| {
+        let mut m = Machine::idle();
+        let asked = Asked { rate: 60.0, p50: 0.002, p90: 0.003, waiting: 1.0 };
+        for address in [APP, SOCKET] {
+            service(&mut m, address, (50, "node"), during(Asked::each(100.0, 0.002), asked));
+        }
+        m.task_rate(50, "task.cpu_time", 0.02, 0.6);
+        m.row("service.oncpu_max", APP, 0.004, 0.3).row("service.oncpu_max", SOCKET, 0.004, other_s);
+        m.explain()
+    };
+    assert_eq!(ids(&served(0.25)), ["event-loop-blocked"]);
+    assert!(!has(&served(0.004), "event-loop-blocked"));
+}
+
+/// A server in front whose queue overflows, and one behind it that is asked three times as often as it was.
+fn behind(calls: &str) -> Machine {
+    let mut m = Machine::idle();
+    let more = during(Asked::each(100.0, 0.002), Asked { waiting: 60.0, ..Asked::each(300.0, 0.2) });
+    service(&mut m, APP, (50, "backend"), more);
+    m.task_rate(50, "task.cpu_time", 0.2, 0.6);
+    service(&mut m, WEB, (40, "front"), during(Asked::each(100.0, 0.003), Asked::each(90.0, 0.3)));
+    m.task_rate(40, "task.cpu_time", 0.05, 0.12);
+    dependency(&mut m, (40, "front"), calls, more);
+    queue(&mut m, WEB, (40, "front"), |_| 129.0);
+    m.row("listener.backlog", WEB, 128.0, 128.0).sys("tcpext.ListenOverflows", 0.0, 10.0);
+    m
+}
+
+#[test]
+fn a_queue_that_overflows_before_a_server_that_waits_for_another_follows_from_that_one() {
+    let report = behind(APP).explain();
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.condition, "load-increase", "{:#?}", incident.root_cause);
+    assert_eq!(incident.root_cause.culprit.pid, Some(50));
+    assert!(links(incident).contains(&"listen-overflow") && incident.other_roots.is_empty(), "{incident:#?}");
+    // It waits for somebody else: what the other one is asked has nothing to do with it.
+    let report = behind("10.9.9.9:5432").explain();
+    let incident = one(&report);
+    let roots = incident.other_roots.iter().chain([&incident.root_cause]);
+    assert!(roots.into_iter().any(|root| root.condition == "listen-overflow"), "{incident:#?}");
+}
+
+#[test]
+fn what_is_sent_again_to_the_machine_itself_was_not_lost_on_the_way() {
+    let again = |peer: &str| {
+        let mut m = Machine::idle();
+        m.sys("tcp.OutSegs", 400.0, 400.0).sys("tcp.RetransSegs", 0.0, 12.0);
+        m.sys("tcpext.TCPTimeouts", 0.0, 5.0).sys("tcpext.TCPSynRetrans", 0.0, 0.0);
+        m.row("peer.retransmits", peer, 0.0, 11.0);
+        m
+    };
+    assert_eq!(root(&again("10.7.0.9:5432").explain()).0, "retransmit-storm");
+    is_silent(&again("127.0.0.1:5432"));
+    is_silent(&again("[::1]:*"));
+}
+
+#[test]
+fn threads_that_each_wait_for_an_answer_are_no_explosion() {
+    let threads = |open: f64| {
+        let grown = |i: usize| 30.0 * i.saturating_sub(HEALTHY).min(INCIDENT) as f64;
+        let mut m = Machine::idle();
+        m.task(80, "clientd", 0);
+        m.values("task.threads", &row(80), 0, (0..N).map(|i| 12.0 + grown(i)).collect());
+        m.values("tasks.total", "", 0, (0..N).map(|i| 162.0 + grown(i)).collect());
+        dependency(&mut m, (80, "clientd"), "10.7.0.9:6379", |_| Asked::each(50.0, 0.002));
+        m.values("dependency.open", "80>10.7.0.9:6379", 0, (0..N).map(|i| open * grown(i)).collect());
+        m.explain()
+    };
+    assert_eq!(ids(&threads(0.1)), ["thread-explosion"]);
+    assert!(!has(&threads(0.9), "thread-explosion"));
+}
+
+#[test]
+fn a_server_without_descriptors_is_not_slow_by_its_load() {
+    let asked = |fds: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, WEB, (40, "nginx"), during(Asked::each(46.0, 0.002), Asked::each(125.0, 0.4)));
+        m.values("task.fd_limit", &row(40), 0, vec![128.0; N]);
+        let used = move |i: usize| if is_on(i) { fds } else { 15.0 };
+        m.values("task.fds", &row(40), 0, (0..N).map(used).collect());
+        m.values("tasks.fds_fullest", "", 0, (0..N).map(|i| used(i) / 128.0).collect());
+        m.explain()
+    };
+    assert_eq!(root(&asked(60.0)).0, "load-increase");
+    assert_eq!(root(&asked(128.0)), ("fd-exhaustion", Some("nginx"), Some(40)));
+}
+
+#[test]
+fn a_name_of_a_unix_socket_that_nobody_answers_at_is_no_silent_service() {
+    let mut m = Machine::idle();
+    m.task(50, "lockd", 0);
+    queue(&mut m, "unix:abstract:lockd", (50, "lockd"), |i| i as f64);
+    is_silent(&m);
+}
+
+#[test]
+fn workers_that_share_a_unix_socket_are_exhausted_like_others() {
+    let mut m = Machine::idle();
+    let of = during(Asked::each(100.0, 0.002), Asked { waiting: 104.0, ..Asked::each(4.0, 6.0) });
+    service(&mut m, SOCKET, (50, "php-fpm8.2"), of);
+    queue(&mut m, SOCKET, (50, "php-fpm8.2"), |_| 100.0);
+    for pid in 51..54 {
+        m.task(pid, "php-fpm8.2", 0);
+    }
+    assert_eq!(root(&m.explain()).0, "worker-pool-exhausted");
+}
