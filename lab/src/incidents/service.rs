@@ -118,7 +118,7 @@ pub const INCIDENTS: &[Incident] = &[
         .what("clients make a new TLS session for each request, and the only worker of an nginx signs all the time")
         .also(&["single-thread-bottleneck", "query-regression", "cpu-hog"])
         .needs(&[PYTHON, NGINX, Need::Tool("openssl"), Need::Cpus(2)]),
-    Incident::new("service-descriptors", "fd-exhaustion", "service", stacks::descriptors)
+    Incident::new("service-descriptors", "fd-exhaustion", "service", limits::descriptors)
         .what("an nginx has used up its file descriptors")
         .also(&["connection-limit"])
         .needs(&[PYTHON, NGINX, Need::Tool("prlimit")]),
@@ -141,7 +141,7 @@ pub const INCIDENTS: &[Incident] = &[
     Incident::new("service-slow-disk", "slow-device", "service", neighbours::slow_disk)
         .what("the disk under a PostgreSQL takes long for each request")
         .needs(POSTGRES),
-    Incident::new("service-table-lock", "lock-queue", "service", neighbours::table_lock)
+    Incident::new("service-table-lock", "lock-queue", "service", database::table_lock)
         .what("a session of PostgreSQL has locked a whole table and does nothing")
         .needs(POSTGRES),
 ];

@@ -17,6 +17,7 @@ mod random;
 mod redis;
 mod serve;
 mod slow_disk;
+mod sql;
 mod storage;
 mod storm;
 mod tcp;

@@ -2,17 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::thread::sleep;
 
-use super::postgres::{milliseconds, split};
-use super::{Meter, Role};
+use super::Role;
+use super::sql;
 
 /// The roles of this file.
-pub const ROLES: &[Role] = &[("my-ask", ask), ("my-hold", hold)];
+pub const ROLES: &[Role] = &[("my-ask", sql::ask::<Session<File>>), ("my-hold", sql::hold::<Session<File>>)];
 
 /// `CLIENT_LONG_PASSWORD | CLIENT_PROTOCOL_41 | CLIENT_SECURE_CONNECTION | CLIENT_PLUGIN_AUTH`.
 const ABILITIES: u32 = 1 | 0x200 | 0x8000 | 0x8_0000;
@@ -91,44 +86,17 @@ impl<S: Read + Write> Session<S> {
     }
 }
 
-/// Connects to a socket in the file system, or to an address and a port.
-fn connect(to: &str) -> io::Result<Session<File>> {
-    let stream = if to.starts_with('/') {
-        OwnedFd::from(UnixStream::connect(to)?)
-    } else {
-        let stream = TcpStream::connect(to)?;
-        stream.set_nodelay(true)?;
-        OwnedFd::from(stream)
-    };
-    Session::begin(File::from(stream))
-}
-
-/// `SOCKET EVERY_MS SQL`: runs a statement again and again.
-fn ask(argument: &str) -> io::Result<()> {
-    let ([to, every], sql) = split(argument)?;
-    let mut session = connect(to)?;
-    let mut meter = Meter::create()?;
-    loop {
-        meter.measure(|| session.run(sql))?;
-        sleep(milliseconds(every));
+impl sql::Session for Session<File> {
+    fn begin(stream: File) -> io::Result<Self> {
+        Session::begin(stream)
     }
-}
 
-/// `SOCKET GO HOLD_MS EVERY_MS ID SQL`: once the file GO is there, begins a transaction, runs a statement in it, and does nothing
-/// more until so much time is over; again in each period. The file ID gets the number of the connection.
-fn hold(argument: &str) -> io::Result<()> {
-    let ([to, go, hold, every, id], sql) = split(argument)?;
-    let mut session = connect(to)?;
-    std::fs::write(id, session.id.to_string())?;
-    while !Path::new(go).exists() {
-        sleep(milliseconds("5"));
+    fn run(&mut self, sql: &str) -> io::Result<()> {
+        Session::run(self, sql)
     }
-    loop {
-        session.run("BEGIN")?;
-        session.run(sql)?;
-        sleep(milliseconds(hold));
-        session.run("COMMIT")?;
-        sleep(milliseconds(every).saturating_sub(milliseconds(hold)));
+
+    fn number(&self) -> u32 {
+        self.id
     }
 }
 

@@ -1,18 +1,19 @@
 //! Clients of PostgreSQL, by its protocol of version 3 and without a password.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io::{self, Read, Write};
 use std::thread::sleep;
-use std::time::Duration;
 
+use super::sql::{self, milliseconds, split};
 use super::{Meter, Role};
 
 /// The roles of this file.
-pub const ROLES: &[Role] = &[("pg-ask", ask), ("pg-visit", visit), ("pg-hold", hold), ("pg-keep", keep)];
+pub const ROLES: &[Role] = &[
+    ("pg-ask", sql::ask::<Session<File>>),
+    ("pg-visit", visit),
+    ("pg-hold", sql::hold::<Session<File>>),
+    ("pg-keep", keep),
+];
 
 /// Protocol 3.0.
 const VERSION: u32 = 3 << 16;
@@ -75,45 +76,25 @@ fn length(bytes: usize) -> io::Result<[u8; 4]> {
     Ok(u32::try_from(bytes + 4).map_err(io::Error::other)?.to_be_bytes())
 }
 
-/// Connects to a socket in the file system, or to an address and a port.
+impl sql::Session for Session<File> {
+    fn begin(stream: File) -> io::Result<Self> {
+        Session::begin(stream)
+    }
+
+    fn run(&mut self, sql: &str) -> io::Result<()> {
+        Session::run(self, sql)
+    }
+
+    fn number(&self) -> u32 {
+        self.pid
+    }
+}
+
 fn connect(to: &str) -> io::Result<Session<File>> {
-    let stream = if to.starts_with('/') {
-        OwnedFd::from(UnixStream::connect(to)?)
-    } else {
-        let stream = TcpStream::connect(to)?;
-        stream.set_nodelay(true)?;
-        OwnedFd::from(stream)
-    };
-    Session::begin(File::from(stream))
+    sql::Session::connect(to)
 }
 
-/// The words in front and the statement after them.
-pub fn split<const N: usize>(argument: &str) -> io::Result<([&str; N], &str)> {
-    let mut all = argument.splitn(N + 1, ' ');
-    let mut words = [""; N];
-    for word in &mut words {
-        *word = all.next().ok_or(ErrorKind::InvalidInput)?;
-    }
-    Ok((words, all.next().ok_or(ErrorKind::InvalidInput)?))
-}
-
-/// A number of milliseconds.
-pub fn milliseconds(word: &str) -> Duration {
-    Duration::from_millis(word.parse().unwrap_or(0))
-}
-
-/// `SOCKET EVERY_MS SQL`: runs a statement again and again.
-fn ask(argument: &str) -> io::Result<()> {
-    let ([to, every], sql) = split(argument)?;
-    let mut session = connect(to)?;
-    let mut meter = Meter::create()?;
-    loop {
-        meter.measure(|| session.run(sql))?;
-        sleep(milliseconds(every));
-    }
-}
-
-/// `SOCKET EVERY_MS SQL`: the same with a session for each time.
+/// `SOCKET EVERY_MS SQL`: a statement in a session of its own, again and again.
 fn visit(argument: &str) -> io::Result<()> {
     let ([to, every], sql) = split(argument)?;
     let mut meter = Meter::create()?;
@@ -137,29 +118,11 @@ fn keep(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `SOCKET GO HOLD_MS EVERY_MS PID SQL`: once the file GO is there, begins a transaction, runs a statement in it, and does
-/// nothing more until so much time is over; again in each period. The file PID gets the process of the server.
-fn hold(argument: &str) -> io::Result<()> {
-    let ([to, go, hold, every, pid], sql) = split(argument)?;
-    let mut session = connect(to)?;
-    std::fs::write(pid, session.pid.to_string())?;
-    while !Path::new(go).exists() {
-        sleep(Duration::from_millis(5));
-    }
-    loop {
-        session.run("BEGIN")?;
-        session.run(sql)?;
-        sleep(milliseconds(hold));
-        session.run("COMMIT")?;
-        sleep(milliseconds(every).saturating_sub(milliseconds(hold)));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{self, Read, Write};
 
-    use super::{Session, split};
+    use super::Session;
 
     /// What the server says, and what it was told.
     struct Script {
@@ -209,11 +172,5 @@ mod tests {
         assert!(session.stream.told.ends_with(b"Q\0\0\0\x0dUPDATE b\0"));
         let wants = message(b'R', &[0, 0, 0, 3]);
         assert!(Session::begin(Script { says: wants, told: Vec::new() }).is_err());
-    }
-
-    #[test]
-    fn the_statement_is_the_rest() {
-        assert_eq!(split("a 10 SELECT 1").unwrap(), (["a", "10"], "SELECT 1"));
-        assert!(split::<2>("a 10").is_err());
     }
 }

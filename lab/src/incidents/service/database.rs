@@ -34,29 +34,30 @@ fn bench(stage: &mut Stage, database: &Postgres, clients: u64, per_s: u64, how: 
 }
 
 pub fn row_lock(stage: &mut Stage) -> Result<Truth, Stop> {
-    with_database(stage, 1, &[], row_lock_in)
+    with_database(stage, 1, &[], |stage, database| {
+        let (clients, per_s) = (stage.draw().between(4, 12), stage.draw().between(20, 60));
+        bench(stage, database, clients, per_s, &[])?;
+        let statement =
+            stage.draw().pick(&[UPDATE, "SELECT * FROM pgbench_branches WHERE bid = 1 FOR UPDATE"]);
+        locked(stage, database, UPDATE, statement)
+    })
 }
 
-fn row_lock_in(stage: &mut Stage, database: &Postgres) -> Result<Truth, Stop> {
-    let (clients, per_s) = (stage.draw().between(4, 12), stage.draw().between(20, 60));
-    let mut bench = database.command("pgbench")?;
-    bench.args([
-        "-n",
-        "-c",
-        &clients.to_string(),
-        "-j",
-        "1",
-        "-R",
-        &per_s.to_string(),
-        "-T",
-        "120",
-        "postgres",
-    ]);
-    stage.spawn(&mut bench)?;
-    let victim = stage.start("pg-ask", format!("{} 20 {UPDATE}", database.at))?;
+/// Somebody has locked a whole table and does nothing.
+pub fn table_lock(stage: &mut Stage) -> Result<Truth, Stop> {
+    with_database(stage, 1, &[], |stage, database| {
+        let clients = stage.draw().between(4, 12);
+        bench(stage, database, clients, 60, &["-S"])?;
+        locked(stage, database, SELECT, "LOCK TABLE pgbench_accounts IN ACCESS EXCLUSIVE MODE")
+    })
+}
+
+/// A client asks for something that a session locks by a statement, and keeps locked while it does nothing. Loud: to the end.
+/// Faint: a part of each second.
+fn locked(stage: &mut Stage, database: &Postgres, asked: &str, statement: &str) -> Result<Truth, Stop> {
+    let victim = stage.start("pg-ask", format!("{} 20 {asked}", database.at))?;
     let (go, pid) = (stage.file("go"), stage.file("session"));
     let (hold_ms, every_ms) = holds(stage);
-    let statement = stage.draw().pick(&[UPDATE, "SELECT * FROM pgbench_branches WHERE bid = 1 FOR UPDATE"]);
     stage.start("pg-hold", format!("{} {go} {hold_ms} {every_ms} {pid} {statement}", database.at))?;
     let session = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse::<u32>().ok());
     stage.wait_for("a session", 10, |_| session().is_some())?;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use super::site::{App, Asks, Crowd, Proxy, Size, free_address};
+use super::site::{App, Asks, Crowd, Proxy, Size, family, free_address};
 use crate::incident::{Stop, Truth};
 use crate::incidents::common::trouble_from_full;
-use crate::stage::{Isolation, Stage};
+use crate::stage::{Isolation, Stage, Victim};
 
 const PATIENCE_MS: u64 = 5_000;
 /// What nginx says when it runs out.
@@ -15,13 +16,40 @@ const NOT_ENOUGH: &str = "worker_connections are not enough";
 /// Clients that wait long for their answer, as is usual with it, take two connections each. More of them come than there are
 /// connections for. Loud: three times as many. Faint: somewhat more.
 pub fn connections(stage: &mut Stage) -> Result<Truth, Stop> {
-    let here = Isolation::default();
     let limit = stage.draw().between(48, 160);
-    // Each takes three seconds on average; some connections are for others, and to listen.
-    let full_per_s = (limit as f64 - 8.0) / 2.0 / 3.0;
-    let size = Size { processes: 1, threads: limit };
+    let (proxy, victim) = filled(stage, (limit, 8), limit, NOT_ENOUGH, |_, _| Ok(()))?;
+    stage.failed(&victim, stage.loud(5.0, 0.5))?;
+    Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
+}
+
+/// The same of an nginx that may have fewer descriptors than its configuration promises connections.
+pub fn descriptors(stage: &mut Stage) -> Result<Truth, Stop> {
+    let limit = stage.draw().between(64, 160);
+    let (proxy, victim) = filled(stage, (limit, 16), 4_096, "Too many open files", |stage, proxy| {
+        let worker = family(proxy.handle.pid()).last().copied().unwrap_or_else(|| proxy.handle.pid());
+        let words = ["--pid", &worker.to_string(), &format!("--nofile={limit}:{limit}")];
+        stage.run(Command::new("prlimit").args(words)).map(drop)
+    })?;
+    stage.hurt_or_failed(&victim, stage.loud(5.0, 2.0))?;
+    Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
+}
+
+/// Fills an nginx that has places for so many connections, some of which are for others, until it says in its log what it
+/// lacks.
+fn filled(
+    stage: &mut Stage,
+    (places, others): (u64, u64),
+    connections: u64,
+    says: &str,
+    prepare: impl FnOnce(&mut Stage, &Proxy) -> Result<(), Stop>,
+) -> Result<(Proxy, Victim), Stop> {
+    let here = Isolation::default();
+    // Each takes two places for three seconds on average.
+    let full_per_s = places.saturating_sub(others) as f64 / 2.0 / 3.0;
+    let size = Size { processes: 1, threads: places };
     let app = App::start(stage, &here, free_address()?, size, "/poll wait 2500 3500\n/ compute 0.5\n")?;
-    let proxy = Proxy::start(stage, &here, free_address()?, limit, &[&app])?;
+    let proxy = Proxy::start(stage, &here, free_address()?, connections, &[&app])?;
+    prepare(stage, &proxy)?;
     let asks = Asks { every_ms: 20, patience_ms: PATIENCE_MS, path: "/", keeps: false };
     let victim = asks.start(stage, &here, &proxy.address)?;
     let polls = Crowd::start(stage, &here, &proxy.address, full_per_s * 0.4, 10_000, "/poll")?;
@@ -30,11 +58,10 @@ pub fn connections(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     polls.come(full_per_s * times)?;
-    trouble_from_full(stage, "the connections of nginx", || {
-        Ok(fs::read_to_string(&proxy.error_log).is_ok_and(|text| text.contains(NOT_ENOUGH)))
+    trouble_from_full(stage, "what nginx has", || {
+        Ok(fs::read_to_string(&proxy.error_log).is_ok_and(|text| text.contains(says)))
     })?;
-    stage.failed(&victim, stage.loud(5.0, 0.5))?;
-    Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
+    Ok((proxy, victim))
 }
 
 /// Of the connections that are taken from the pool some are not given back. Loud: three of ten. Faint: a few of a hundred.

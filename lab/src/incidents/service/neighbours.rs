@@ -1,11 +1,10 @@
 //! Services that are slow because of who is beside them, of what they stand on, or of what they were given.
 
-use std::fs;
 use std::process::Command;
 
 use super::site::{App, Asks, Crowd, Postgres, Size, free_address, wait_for_server};
-use super::waits::holds;
-use crate::incident::{Stop, Truth, WithPath};
+use super::waits::{asked_through, holds};
+use crate::incident::{Stop, Truth};
 use crate::incidents::cpu::redis_server;
 use crate::machine;
 use crate::stage::{Fs, Isolation, Speed, Stage, Victim};
@@ -65,10 +64,7 @@ pub fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
     let (hold_ms, every_ms) = holds(stage);
     let manners = format!("/rebuild mutex {hold_ms}\n/ compute 0.5\n/ mutex 0.2\n");
     let app = App::start(stage, &here, free_address()?, size, &manners)?;
-    let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
-    let victim = asks.start(stage, &here, &app.address)?;
-    let per_s = stage.draw().between(10, 40);
-    Crowd::start(stage, &here, &app.address, per_s as f64, PATIENCE_MS, "/")?;
+    let victim = asked_through(stage, &here, &app.address)?;
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -186,36 +182,4 @@ pub fn slow_disk(stage: &mut Stage) -> Result<Truth, Stop> {
     database.end(stage)?;
     hurt?;
     Ok(Truth { devices: vec![upper.device().to_owned()], ..Truth::default() })
-}
-
-/// Somebody has locked a whole table and does nothing.
-pub fn table_lock(stage: &mut Stage) -> Result<Truth, Stop> {
-    let over_tcp = stage.draw().uniform(0, 1) == 0;
-    let database = Postgres::start(stage, 1, over_tcp, &[])?;
-    let outcome = table_lock_in(stage, &database);
-    database.end(stage)?;
-    outcome
-}
-
-fn table_lock_in(stage: &mut Stage, database: &Postgres) -> Result<Truth, Stop> {
-    let mut bench = database.command("pgbench")?;
-    let clients = stage.draw().between(4, 12).to_string();
-    bench.args(["-n", "-S", "-c", &clients, "-j", "1", "-R", "60", "-T", "120", "postgres"]);
-    stage.spawn(&mut bench)?;
-    let victim = stage
-        .start("pg-ask", format!("{} 20 SELECT abalance FROM pgbench_accounts WHERE aid = 7", database.at))?;
-    let (go, pid) = (stage.file("go"), stage.file("session"));
-    let (hold_ms, every_ms) = holds(stage);
-    let lock = "LOCK TABLE pgbench_accounts IN ACCESS EXCLUSIVE MODE";
-    stage.start("pg-hold", format!("{} {go} {hold_ms} {every_ms} {pid} {lock}", database.at))?;
-    let session = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    stage.wait_for("a session", 10, |_| session().is_some())?;
-    stage.healthy()?;
-
-    stage.trouble_starts();
-    fs::write(&go, "").at(&go)?;
-    stage.trouble()?;
-    stage.suffered(&victim, stage.loud(20.0, 3.0))?;
-    let pids = session().into_iter().collect();
-    Ok(Truth { process: Some("postgres".into()), pids, ..Truth::default() })
 }

@@ -1,15 +1,12 @@
-//! Services as people put them together: gunicorn, PHP-FPM, memcached, TLS, and limits that their makers gave them.
+//! Services as people put them together: gunicorn, PHP-FPM, memcached, TLS.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use rustix::process::Signal;
-
 use super::site::{App, Asks, Crowd, Proxy, Size, family, free_address, wait_for_server};
-use super::waits::holds;
+use super::waits::{asked_through, stopped_now_and_then};
 use crate::incident::{Stop, Truth, WithPath};
-use crate::incidents::common::trouble_from_full;
 use crate::machine;
 use crate::stage::{Isolation, ProcessHandle, Stage};
 
@@ -114,24 +111,8 @@ pub fn cache_stopped(stage: &mut Stage) -> Result<Truth, Stop> {
     let size = Size { processes: stage.draw().uniform(2, 4), threads: 4 };
     let manners = format!("* compute 1\n* cached {address} 200\n");
     let app = App::start(stage, &here, free_address()?, size, &manners)?;
-    let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
-    let victim = asks.start(stage, &here, &app.address)?;
-    let per_s = stage.draw().between(10, 40);
-    Crowd::start(stage, &here, &app.address, per_s as f64, PATIENCE_MS, "/")?;
-    let (stopped_ms, every_ms) = holds(stage);
-    let mut is_stopped = false;
-    stage.healthy()?;
-
-    stage.trouble_starts();
-    stage.trouble_on(|stage, seconds| {
-        let wanted = seconds % (every_ms as f64 / 1e3) < stopped_ms as f64 / 1e3;
-        if wanted != is_stopped {
-            is_stopped = wanted;
-            stage.signal(cache, if wanted { Signal::STOP } else { Signal::CONT });
-        }
-        Ok(())
-    })?;
-    stage.signal(cache, Signal::CONT);
+    let victim = asked_through(stage, &here, &app.address)?;
+    stopped_now_and_then(stage, cache, |_| ())?;
     stage.suffered(&victim, stage.loud(20.0, 3.0))?;
     Ok(Truth { process: Some("memcached".into()), pids: vec![cache.pid()], ..Truth::default() })
 }
@@ -192,32 +173,5 @@ pub fn handshakes(stage: &mut Stage) -> Result<Truth, Stop> {
     }
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.5))?;
-    Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
-}
-
-/// An nginx may have fewer descriptors than its configuration promises.
-pub fn descriptors(stage: &mut Stage) -> Result<Truth, Stop> {
-    let here = Isolation::default();
-    let limit = stage.draw().between(64, 160);
-    let size = Size { processes: 1, threads: limit };
-    let app = App::start(stage, &here, free_address()?, size, "/poll wait 2500 3500\n/ compute 0.5\n")?;
-    let proxy = Proxy::start(stage, &here, free_address()?, 4_096, &[&app])?;
-    let worker = family(proxy.handle.pid()).last().copied().unwrap_or_else(|| proxy.handle.pid());
-    let words = ["--pid", &worker.to_string(), &format!("--nofile={limit}:{limit}")];
-    stage.run(Command::new("prlimit").args(words))?;
-    let asks = Asks { every_ms: 20, patience_ms: PATIENCE_MS, path: "/", keeps: false };
-    let victim = asks.start(stage, &here, &proxy.address)?;
-    // Each takes two descriptors for three seconds; some are for logs and listeners.
-    let full_per_s = (limit as f64 - 16.0) / 2.0 / 3.0;
-    let polls = Crowd::start(stage, &here, &proxy.address, full_per_s * 0.4, 10_000, "/poll")?;
-    let times = stage.real((2.5, 4.0), (1.15, 1.3));
-    stage.healthy()?;
-
-    stage.trouble_starts();
-    polls.come(full_per_s * times)?;
-    trouble_from_full(stage, "the descriptors of nginx", || {
-        Ok(fs::read_to_string(&proxy.error_log).is_ok_and(|text| text.contains("Too many open files")))
-    })?;
-    stage.hurt_or_failed(&victim, stage.loud(5.0, 2.0))?;
     Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::site::{App, Asks, Crowd, Proxy, Size, free_address};
 use crate::incident::{Form, Stop, Truth, WithPath};
 use crate::incidents::network::{Cable, cable};
-use crate::stage::{Isolation, Speed, Stage, Victim};
+use crate::stage::{Isolation, ProcessHandle, Speed, Stage, Victim};
 
 /// Longer than any trouble.
 const FOR_EVER_MS: u64 = 3_600_000;
@@ -164,10 +164,7 @@ pub fn file_lock(stage: &mut Stage) -> Result<Truth, Stop> {
     let size = Size { processes: stage.draw().uniform(4, 8), threads: 1 };
     let manners = format!("* compute 1\n* hold {ours} {path} 1\n");
     let app = App::start(stage, &here, free_address()?, size, &manners)?;
-    let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
-    let victim = asks.start(stage, &here, &app.address)?;
-    let per_s = stage.draw().between(10, 40);
-    Crowd::start(stage, &here, &app.address, per_s as f64, PATIENCE_MS, "/")?;
+    let victim = asked_through(stage, &here, &app.address)?;
     let (hold_ms, every_ms) = holds(stage);
     let holder = stage.start("hold-lock", format!("{theirs} {path} {go} {hold_ms} {every_ms}"))?;
     stage.healthy()?;
@@ -244,10 +241,28 @@ pub fn stopped(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let size = Size { processes: stage.draw().uniform(1, 4), threads: 4 };
     let app = App::start(stage, &here, free_address()?, size, "* compute 1\n")?;
+    let victim = asked_through(stage, &here, &app.address)?;
+    let pids = stopped_now_and_then(stage, app.handle, |_| app.pids())?;
+    stage.suffered(&victim, stage.loud(20.0, 3.0))?;
+    Ok(Truth { process: Some(app.name.clone()), pids, ..Truth::default() })
+}
+
+/// One client who measures and a crowd beside it, each request on a connection of its own.
+pub fn asked_through(stage: &mut Stage, place: &Isolation<'_>, address: &str) -> Result<Victim, Stop> {
     let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
-    let victim = asks.start(stage, &here, &app.address)?;
+    let victim = asks.start(stage, place, address)?;
     let per_s = stage.draw().between(10, 40);
-    Crowd::start(stage, &here, &app.address, per_s as f64, PATIENCE_MS, "/")?;
+    Crowd::start(stage, place, address, per_s as f64, PATIENCE_MS, "/")?;
+    Ok(victim)
+}
+
+/// The healthy time, and then a trouble in which the processes of a group are stopped by a signal. What is asked of them is asked
+/// while they are.
+pub fn stopped_now_and_then<T>(
+    stage: &mut Stage,
+    group: ProcessHandle,
+    ask: impl FnOnce(&Stage) -> T,
+) -> Result<T, Stop> {
     let (stopped_ms, every_ms) = holds(stage);
     let mut is_stopped = false;
     stage.healthy()?;
@@ -257,12 +272,11 @@ pub fn stopped(stage: &mut Stage) -> Result<Truth, Stop> {
         let wanted = seconds % (every_ms as f64 / 1e3) < stopped_ms as f64 / 1e3;
         if wanted != is_stopped {
             is_stopped = wanted;
-            stage.signal(app.handle, if wanted { Signal::STOP } else { Signal::CONT });
+            stage.signal(group, if wanted { Signal::STOP } else { Signal::CONT });
         }
         Ok(())
     })?;
-    let pids = app.pids();
-    stage.signal(app.handle, Signal::CONT);
-    stage.suffered(&victim, stage.loud(20.0, 3.0))?;
-    Ok(Truth { process: Some(app.name.clone()), pids, ..Truth::default() })
+    let answer = ask(stage);
+    stage.signal(group, Signal::CONT);
+    Ok(answer)
 }
