@@ -46,6 +46,7 @@ mod status;
 )]
 mod tasks;
 mod ticker;
+mod trouble;
 mod waits;
 
 pub use budget::{Budget, Shed};

@@ -4,7 +4,7 @@
 //! an answer its new connections. A log may lie on a file system that does not come back: a thread of its own reads, so that
 //! the recorder never waits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use mitra_model::limits::texts_of;
@@ -15,16 +15,13 @@ use crate::cells::{cell, col, set};
 use crate::file::Root;
 use crate::io::Io;
 use crate::log_tail::{Look, Tails};
+use crate::trouble::Past;
 
 /// As many processes are looked at in a second, and as many of one service: they share their logs.
 const PROCESSES_MAX: usize = 16;
 const OF_A_SERVICE_MAX: usize = 6;
 /// As many limits have rows.
 const ROWS_MAX: usize = 64;
-/// A client that waits for an answer for nearly all of the time.
-const WAITS: f64 = 0.8;
-/// So long after the last sign of trouble a service is still looked at.
-const AFTER_NS: i64 = 10_000_000_000;
 /// A row of which nothing was heard for so long leaves.
 const IDLE_NS_MAX: i64 = 600_000_000_000;
 
@@ -62,10 +59,7 @@ struct Total {
 #[derive(Debug)]
 pub struct Limits {
     reader: Option<Aside<Vec<u64>, Look>>,
-    before: HashMap<Key, Signs>,
-    now: HashMap<Key, Signs>,
-    generation: u32,
-    last_ns: i64,
+    past: Past<Signs>,
     totals: BTreeMap<String, Total>,
     failed: [usize; 3],
     wait_time: usize,
@@ -85,10 +79,7 @@ impl Limits {
     pub fn new() -> Self {
         Limits {
             reader: None,
-            before: HashMap::new(),
-            now: HashMap::new(),
-            generation: 0,
-            last_ns: i64::MAX,
+            past: Past::new(),
             totals: BTreeMap::new(),
             failed: ["unanswered", "abandoned", "resets"].map(|name| col(&format!("service.{name}"))),
             wait_time: col("service.wait_time"),
@@ -148,16 +139,11 @@ impl Limits {
 
     /// The processes of services that are, or were a moment ago, in trouble.
     fn in_trouble(&mut self, io: &Io, frame: &Frame) -> Vec<u64> {
-        let now_ns = frame.time.mono;
-        let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
-        if std::mem::replace(&mut self.generation, io.strings.generation()) != io.strings.generation() {
-            self.before.clear();
-        }
         let mut pids = Vec::new();
+        let mut past = std::mem::replace(&mut self.past, Past::new());
         let of =
             |row: &[i64], column: usize| row.get(column).copied().filter(|cell| *cell != NA).unwrap_or(0);
-        self.now.clear();
-        for (key, row) in frame.table(Entity::Service).rows() {
+        past.each(frame, &io.strings, |row, before, since| {
             let connections = row.get(self.connections).copied().filter(|cell| *cell != NA);
             let mut signs = Signs {
                 failed: self.failed.iter().map(|column| of(row, *column)).fold(0, i64::saturating_add),
@@ -165,20 +151,18 @@ impl Limits {
                 comes: connections.unwrap_or_else(|| of(row, self.requests)),
                 seen_ns: i64::MIN,
             };
-            if let Some(before) = self.before.get(&key) {
-                let comm = of(row, self.service_comm);
-                let waited = signs.wait_ns.saturating_sub(before.wait_ns) as f64;
-                let is_in_trouble = signs.failed > before.failed
-                    || waited >= WAITS * elapsed_ns as f64
-                    || signs.comes > before.comes && says_so_itself(io, comm);
-                signs.seen_ns = if is_in_trouble { now_ns } else { before.seen_ns };
-                if now_ns.saturating_sub(signs.seen_ns) < AFTER_NS && pids.len() < PROCESSES_MAX {
-                    self.processes(of(row, self.service_pid), comm, frame, &mut pids);
-                }
+            let Some(before) = before else { return Some(signs) };
+            let comm = of(row, self.service_comm);
+            let is_in_trouble = signs.failed > before.failed
+                || since.is_filled_by(signs.wait_ns.saturating_sub(before.wait_ns))
+                || signs.comes > before.comes && says_so_itself(io, comm);
+            signs.seen_ns = if is_in_trouble { since.now_ns } else { before.seen_ns };
+            if since.is_soon_after(signs.seen_ns) && pids.len() < PROCESSES_MAX {
+                self.processes(of(row, self.service_pid), comm, frame, &mut pids);
             }
-            self.now.insert(key, signs);
-        }
-        std::mem::swap(&mut self.before, &mut self.now);
+            Some(signs)
+        });
+        self.past = past;
         pids
     }
 

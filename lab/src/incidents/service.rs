@@ -7,6 +7,7 @@ mod database;
 mod limits;
 mod mariadb;
 mod neighbours;
+mod platforms;
 mod runtimes;
 pub mod site;
 mod stacks;
@@ -144,4 +145,20 @@ pub const INCIDENTS: &[Incident] = &[
     Incident::new("service-table-lock", "lock-queue", "service", database::table_lock)
         .what("a session of PostgreSQL has locked a whole table and does nothing")
         .needs(POSTGRES),
+    Incident::new("service-puma", "worker-pool-exhausted", "service", platforms::puma)
+        .what("all threads of a Puma wait with one kind of request, and all others queue")
+        .needs(&[Need::Tool("puma")]),
+    Incident::new("service-grpc", "worker-pool-exhausted", "service", platforms::grpc)
+        .what("all threads of a gRPC server wait with one kind of request, and who calls it waits")
+        // On one connection with many requests its turns do not show each of them.
+        .also(&["service-slow", "dependency-slow"])
+        .needs(&[PYTHON, Need::Path("/usr/lib/python3/dist-packages/grpc")]),
+    Incident::new("service-haproxy", "connection-limit", "service", platforms::haproxy)
+        .what("an HAProxy has fewer connections than its clients need")
+        .also(&["worker-pool-exhausted"])
+        .needs(&[PYTHON, Need::Tool("haproxy")]),
+    Incident::new("service-rabbitmq", "service-silent", "service", platforms::rabbitmq)
+        .what("a RabbitMQ is above its limit of memory and reads nothing from those who publish")
+        .also(&["connection-limit", "service-slow", "dependency-slow"])
+        .needs(&[PYTHON, Need::Path("/usr/lib/rabbitmq/bin/rabbitmqctl"), Need::Path("/usr/lib/python3/dist-packages/pika")]),
 ];

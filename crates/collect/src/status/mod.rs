@@ -16,12 +16,13 @@ mod wire;
 
 use std::net::SocketAddr;
 
-use mitra_model::{Entity, Frame, Key, NA};
+use mitra_model::{Entity, Frame, Key, NA, Strings};
 
 use crate::aside::Aside;
 use crate::cells::{cell, col, row, set};
 use crate::file::Root;
 use crate::io::Io;
+use crate::trouble::Past;
 use asker::{Asker, Look, Question, Said};
 use server::Server;
 
@@ -33,10 +34,6 @@ const BLOCKERS_MAX: usize = 16;
 const CLIENTS_MAX: usize = 64;
 /// An answer stands for so long: until the next one, which may come late.
 const HOLD_NS: i64 = 2_100_000_000;
-/// So long after the last sign of trouble a service is still suspect.
-const AFTER_NS: i64 = 10_000_000_000;
-/// A client that waits for an answer for nearly all of the time.
-const WAITS: f64 = 0.8;
 
 /// What can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,9 +125,7 @@ pub struct Status {
     asker: Option<Aside<Question, Vec<Look>>>,
     /// Whether the thread may still have connections.
     is_asked: bool,
-    before: Vec<(Key, Before)>,
-    now: Vec<(Key, Before)>,
-    last_ns: i64,
+    past: Past<Before>,
     /// What was said last, and when.
     looks: Vec<Look>,
     heard_ns: i64,
@@ -172,9 +167,7 @@ impl Status {
             is_wanted,
             asker: None,
             is_asked: false,
-            before: Vec::new(),
-            now: Vec::new(),
-            last_ns: i64::MAX,
+            past: Past::new(),
             looks: Vec::new(),
             heard_ns: i64::MIN,
             columns: Columns {
@@ -224,7 +217,7 @@ impl Status {
                 Err(_) => {}
             }
         }
-        let suspects = self.suspects(frame);
+        let suspects = self.suspects(frame, &io.strings);
         let question = self.question(&suspects, io, frame);
         // Without suspects it closes its connections.
         if question.servers.is_empty() && !self.is_asked {
@@ -262,38 +255,23 @@ impl Status {
     }
 
     /// Services of which a client waits for nearly all of the time.
-    fn suspects(&mut self, frame: &Frame) -> Vec<Suspect> {
-        let now_ns = frame.time.mono;
-        let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
-        std::mem::swap(&mut self.before, &mut self.now);
-        self.now.clear();
+    fn suspects(&mut self, frame: &Frame, strings: &Strings) -> Vec<Suspect> {
         let mut suspects = Vec::new();
-        for (key, row) in frame.table(Entity::Service).rows() {
+        let columns = &self.columns;
+        self.past.each(frame, strings, |row, before, since| {
             let get = |column: usize| row.get(column).copied().filter(|value| *value != NA);
-            let columns = &self.columns;
-            let (Some(requests), Some(wait_ns)) = (get(columns.requests), get(columns.wait_time)) else {
-                continue;
-            };
-            // Services keep their order from one frame to the next, but for those that come and go.
-            let same = self.before.get(self.now.len()).filter(|(other, _)| *other == key);
-            let before = same.or_else(|| self.before.iter().find(|(other, _)| *other == key)).copied();
-            let Some((_, before)) = before else {
-                self.now.push((key, Before { requests, wait_ns, seen_ns: i64::MIN }));
-                continue;
-            };
-            let waited = wait_ns.saturating_sub(before.wait_ns) as f64;
-            let waits = elapsed_ns > 0 && waited >= WAITS * elapsed_ns as f64;
-            let seen_ns = if waits { now_ns } else { before.seen_ns };
-            self.now.push((key, Before { requests, wait_ns, seen_ns }));
-            if now_ns.saturating_sub(seen_ns) >= AFTER_NS {
-                continue;
-            }
-            let (open, comm) = (get(columns.open).unwrap_or(0), get(columns.service_comm).unwrap_or(NA));
-            let is_certain = open > requests.saturating_sub(before.requests).max(1);
-            if let Some(pid) = get(columns.service_pid).and_then(|pid| u64::try_from(pid).ok()) {
+            let (requests, wait_ns) = (get(columns.requests)?, get(columns.wait_time)?);
+            let Some(before) = before else { return Some(Before { requests, wait_ns, seen_ns: i64::MIN }) };
+            let waits = since.is_filled_by(wait_ns.saturating_sub(before.wait_ns));
+            let seen_ns = if waits { since.now_ns } else { before.seen_ns };
+            let pid = get(columns.service_pid).and_then(|pid| u64::try_from(pid).ok());
+            if let Some(pid) = pid.filter(|_| since.is_soon_after(seen_ns)) {
+                let (open, comm) = (get(columns.open).unwrap_or(0), get(columns.service_comm).unwrap_or(NA));
+                let is_certain = open > requests.saturating_sub(before.requests).max(1);
                 suspects.push(Suspect { pid, comm, is_certain });
             }
-        }
+            Some(Before { requests, wait_ns, seen_ns })
+        });
         suspects
     }
 

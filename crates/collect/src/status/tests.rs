@@ -112,7 +112,7 @@ fn only_a_service_with_a_client_that_waits_all_the_time_is_suspect() {
         set(row, status.columns.wait_time, wait_ms * 1_000_000);
         set(row, status.columns.open, open);
         set(row, status.columns.service_pid, 42);
-        status.suspects(&frame)
+        status.suspects(&frame, &strings)
     };
     let one = |is_certain| vec![Suspect { pid: 42, comm: NA, is_certain }];
     assert_eq!(suspects(100, 5_000, 5), [], "nothing is known of before");
@@ -132,5 +132,5 @@ fn nobody_is_asked_who_is_not_wanted() {
     let mut frame = Frame::new();
     frame.table_mut(Entity::Service).push(Key::named(0));
     status.fill(&mut io, &mut frame);
-    assert!(status.asker.is_none() && status.before.is_empty() && status.now.is_empty());
+    assert!(status.asker.is_none() && !status.is_asked);
 }

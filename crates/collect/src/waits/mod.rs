@@ -23,12 +23,13 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
-use mitra_model::{Entity, Frame, Key, NA};
+use mitra_model::{Entity, Frame, Key, NA, Strings};
 
 use crate::aside::Aside;
 use crate::cells::{cell, col, set};
 use crate::file::{Buffer, Root};
 use crate::io::Io;
+use crate::trouble::Past;
 use ends::{End, Kind};
 use look::{Edge, Looker};
 
@@ -77,9 +78,8 @@ struct Seen {
 #[derive(Debug)]
 pub struct Waits {
     looker: Option<Aside<Question, Seen>>,
-    /// By service: its name, and what it had answered by the frame before, and by this one.
-    before: Vec<(Key, i64)>,
-    answered: Vec<(Key, i64)>,
+    /// How many requests each service had answered.
+    answered: Past<i64>,
     lock: [usize; 4],
     wait: [usize; 6],
     left_out: usize,
@@ -93,8 +93,7 @@ impl Waits {
     pub fn new() -> Self {
         Waits {
             looker: None,
-            before: Vec::new(),
-            answered: Vec::new(),
+            answered: Past::new(),
             lock: ["lock.waiters", "lock.pid", "lock.kind", "lock.waiter_pids"].map(col),
             wait: ["wait.threads", "wait.stuck", "wait.kind", "wait.pid", "wait.comm", "wait.tids"].map(col),
             left_out: col("probe.waits_left_out"),
@@ -109,7 +108,7 @@ impl Waits {
         if !io.root.is_host() {
             return;
         }
-        let pids = self.kept_waiting(frame);
+        let pids = self.kept_waiting(frame, &io.strings);
         if let Some(looker) = &self.looker
             && let Some(seen) = looker.answers().last()
         {
@@ -170,23 +169,19 @@ impl Waits {
 
     /// The processes of services that have more requests open than they have answered since the last frame: those wait for
     /// longer than that.
-    fn kept_waiting(&mut self, frame: &Frame) -> Vec<u32> {
-        std::mem::swap(&mut self.before, &mut self.answered);
-        self.answered.clear();
+    fn kept_waiting(&mut self, frame: &Frame, strings: &Strings) -> Vec<u32> {
         let mut pids = Vec::new();
-        for (key, row) in frame.table(Entity::Service).rows() {
+        let (requests, open, service_pid) = (self.requests, self.open, self.service_pid);
+        self.answered.each(frame, strings, |row, before, _| {
             let get = |column: usize| row.get(column).copied().filter(|value| *value != NA);
-            let (Some(requests), Some(open)) = (get(self.requests), get(self.open)) else { continue };
-            // Services keep their order from one frame to the next, but for those that come and go.
-            let same = self.before.get(self.answered.len()).filter(|(other, _)| *other == key);
-            let before = same.or_else(|| self.before.iter().find(|(other, _)| *other == key));
-            self.answered.push((key, requests));
-            let is_kept = before.is_some_and(|(_, before)| open >= OPEN_MIN && open > requests - before);
-            let pid = get(self.service_pid).and_then(|pid| u32::try_from(pid).ok());
+            let (requests, open) = (get(requests)?, get(open)?);
+            let is_kept = before.is_some_and(|before| open >= OPEN_MIN && open > requests - before);
+            let pid = get(service_pid).and_then(|pid| u32::try_from(pid).ok());
             if let Some(pid) = pid.filter(|_| is_kept && pids.len() < SERVICES_MAX) {
                 pids.push(pid);
             }
-        }
+            Some(requests)
+        });
         pids.sort_unstable();
         pids.dedup();
         pids

@@ -64,7 +64,7 @@ fn only_a_service_that_answers_less_than_waits_is_looked_at() {
         set(row, waits.requests, requests);
         set(row, waits.open, open);
         set(row, waits.service_pid, 42);
-        waits.kept_waiting(&frame)
+        waits.kept_waiting(&frame, &strings)
     };
     assert_eq!(wanted(100, 5), [], "nothing is known of before");
     assert_eq!(wanted(150, 5), [], "fifty were answered");

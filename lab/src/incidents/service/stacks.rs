@@ -14,7 +14,7 @@ const PATIENCE_MS: u64 = 5_000;
 
 /// Some workers, of which each answers one request at a time; one kind of request waits for something far away. Loud: more of
 /// those than there are workers. Faint: as many, about.
-fn all_workers_wait(stage: &mut Stage, process: &str, server: &Workers) -> Result<Truth, Stop> {
+pub fn all_workers_wait(stage: &mut Stage, process: &str, server: &Workers) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
     let victim = asks.start(stage, &here, &server.address)?;
@@ -32,12 +32,17 @@ fn all_workers_wait(stage: &mut Stage, process: &str, server: &Workers) -> Resul
 }
 
 /// A server with workers, and the request that takes long.
-struct Workers {
-    handle: ProcessHandle,
-    address: String,
-    workers: u64,
-    path: &'static str,
-    takes_s: f64,
+pub struct Workers {
+    /// The first of its processes.
+    pub handle: ProcessHandle,
+    /// Where it is asked.
+    pub address: String,
+    /// As many requests it answers at a time.
+    pub workers: u64,
+    /// What is asked for.
+    pub path: &'static str,
+    /// So long that takes.
+    pub takes_s: f64,
 }
 
 pub fn gunicorn(stage: &mut Stage) -> Result<Truth, Stop> {

@@ -18,6 +18,7 @@ import time
 BACKLOG = 511
 PATIENCE_S = 30
 LIBC = ctypes.CDLL(None)
+OWN = threading.local()
 
 
 class Failed(Exception):
@@ -165,6 +166,35 @@ def cached(cache, keys, behind="", patience_ms=0, lost_percent=0):
         stream.recv(4096)
 
 
+CHANNELS = {}
+
+
+def grpc(address, seconds):
+    """Calls a gRPC server, on the one connection that this process has to it."""
+    import grpc as library
+
+    channel = CHANNELS.get(address)
+    if channel is None:
+        channel = CHANNELS.setdefault(address, library.insecure_channel(address))
+    try:
+        channel.unary_unary("/lab.Shop/Get")(seconds.encode(), timeout=PATIENCE_S)
+    except library.RpcError:
+        raise Failed(504)
+
+
+def publish(address):
+    """Gives a message to a RabbitMQ, and waits until it has it. Each thread has a connection."""
+    import pika
+
+    if not hasattr(OWN, "channel"):
+        host, port = address.rsplit(":", 1)
+        connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), heartbeat=0))
+        OWN.channel = connection.channel()
+        OWN.channel.queue_declare("lab", arguments={"x-max-length": 100})
+        OWN.channel.confirm_delivery()
+    OWN.channel.basic_publish("", "lab", b"." * 500)
+
+
 def read(path, size):
     with open(path, "rb", buffering=0) as file:
         file.seek(random.randrange(256) * 4096)
@@ -190,7 +220,7 @@ class Pool:
 
 
 STEPS = {
-    step.__name__: step for step in (compute, wait, call, hold, both, mutex, cached, read)
+    step.__name__: step for step in (compute, wait, call, hold, both, mutex, cached, grpc, publish, read)
 } | {"pool": Pool().take}
 
 

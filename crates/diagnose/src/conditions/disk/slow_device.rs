@@ -36,6 +36,7 @@ pub const CONDITION: Condition = Condition {
             .here(),
         effect("dirty-writeback-stall", "a device that takes less leaves the backlog to grow").here(),
         effect("pressure-io", "each request takes longer"),
+        effect("service-slow", "a server that waits for the device answers late"),
         effect("tasks-in-d-state", "each request takes longer"),
         explains("hung-task", "each request takes longer, and who waits for many waits for minutes"),
     ],

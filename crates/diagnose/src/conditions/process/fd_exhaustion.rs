@@ -3,7 +3,9 @@
 //! At the soft limit `open`, `socket` and `accept` return EMFILE. No counter of the kernel tells of it. A server that cannot
 //! accept leaves its connections in the queue until that overflows, and from outside looks as if it had stopped accepting:
 //! there the descriptors are few. A leak climbs to the limit and stays; a server that was given too low a limit touches it
-//! when work comes. Of the whole machine, `fs.file-max` is the same limit for all processes together (ENFILE).
+//! when work comes, and its log says so (`limit.lines`) however few are open at the moment of a sample. Of the whole machine, `fs.file-max` is the same limit for all processes together (ENFILE).
+
+use mitra_model::limits::text_of;
 
 use crate::prelude::*;
 
@@ -19,8 +21,12 @@ pub const CONDITION: Condition = Condition {
         "files.nr",
         "files.max",
         "tcpext.ListenOverflows",
+        LINES,
     ],
-    triggers: &[above(&["tasks.fds_fullest"], FULL)],
+    triggers: &[
+        above(&["tasks.fds_fullest"], FULL),
+        Trigger::Signals(Signals { metrics: &[LINES], find: are_said, need_s: NEED_S, can_be_steady: true }),
+    ],
     observe,
     causes: &[
         within("listen-overflow", "a server without descriptors cannot accept"),
@@ -61,6 +67,14 @@ pub const FULL: f64 = 0.98;
 const WAS_FULL: f64 = 0.95;
 /// Two samples.
 const NEED_S: f64 = 2.0;
+const LINES: &str = "limit.lines";
+/// What a program says is missing, in `model/src/limits.txt`.
+const KIND: &str = "open-files";
+/// A line in each second or two, and more than a single burst of clients leaves.
+const LINES_S: f64 = 0.5;
+const LINES_LEAST: f64 = 5.0;
+/// Who has room for as many again is another process of the same name.
+const HALF: f64 = 0.5;
 
 struct Full<'v, 'a> {
     process: &'v Process<'a>,
@@ -92,7 +106,8 @@ fn observe(view: &View<'_>) -> Observation {
         if before.is_some_and(|before| before >= WAS_FULL) {
             continue;
         }
-        let Some(run) = share.run(FULL, NEED_S) else { continue };
+        let says_so = || said(view, process.comm).filter(|_| most >= HALF);
+        let Some(run) = share.run(FULL, NEED_S).or_else(says_so) else { continue };
         let least = self::share(view, row, Span::ALL)
             .map_or(0.0, |(s, _)| s.v.into_iter().fold(f64::INFINITY, f64::min));
         // For as long as it is known it has been so; then somebody has to be seen to suffer.
@@ -120,6 +135,25 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
+/// The program of a row, if it is about descriptors.
+fn program(row: &str) -> Option<&str> {
+    let (comm, kind) = row.rsplit_once(':')?;
+    text_of(comm, kind).filter(|text| text.kind == KIND).map(|_| comm)
+}
+
+/// Of each program that says in its log that it has no descriptors left: one while it does.
+fn are_said(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let rows = set.each(LINES).filter(|(row, _)| program(row).is_some());
+    rows.map(|(_, series)| Signal::of(series, window).map(|lines| step(lines >= LINES_S))).collect()
+}
+
+/// When a program says so.
+fn said(view: &View<'_>, comm: &str) -> Option<Run> {
+    let (row, series) = view.each(LINES).find(|(row, _)| program(row) == Some(comm))?;
+    let is_often = series.total(view.window)? >= LINES_LEAST;
+    view.high(LINES, row, LINES_S, NEED_S).filter(|_| is_often).map(|high| high.run)
+}
+
 /// Open descriptors of a process as a share of its limit, and the limit.
 fn share(view: &View<'_>, row: &str, span: Span) -> Option<(Signal, f64)> {
     let limit = view.set.get("task.fd_limit", row)?.last(span).filter(|l| *l > 0.0)?;
@@ -145,6 +179,9 @@ fn finding(view: &View<'_>, full: &Full<'_, '_>) -> Finding {
     let span = full.run.span();
     finding.evidence.push(view.task_evidence("task.fds", process, from, full.peak, span));
     finding.evidence.push(view.task_evidence("task.fd_limit", process, None, full.limit, span));
+    if let Some((row, _)) = view.each(LINES).find(|(row, _)| program(row) == Some(process.comm)) {
+        finding.prove_nonzero(view, &[LINES], row, span);
+    }
     // A server in another network namespace is counted there.
     let overflows = view.evidence("tcpext.ListenOverflows", "", span);
     finding.evidence.extend(overflows.filter(|e| e.during > 0.0));

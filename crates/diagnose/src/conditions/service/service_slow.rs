@@ -59,8 +59,14 @@ const WARM_UP_S: f64 = 30.0;
 /// What makes a server slow only if it waits for a CPU.
 const CPU: &[&str] = &["runqueue-wait", "cpu-quota-throttled"];
 /// Only if it waits in the kernel.
-const KERNEL: &[&str] =
-    &["disk-saturated", "dirty-writeback-stall", "io-throttled", "hung-task", "mmap-lock-contention"];
+const KERNEL: &[&str] = &[
+    "slow-device",
+    "disk-saturated",
+    "dirty-writeback-stall",
+    "io-throttled",
+    "hung-task",
+    "mmap-lock-contention",
+];
 /// Only if it waits for memory.
 const MEMORY: &[&str] = &["major-faults", "direct-reclaim", "compaction-stall"];
 /// A service that is slow.
