@@ -8,7 +8,7 @@ mod services;
 mod support;
 
 use mitra_model::report::Report;
-use services::{Asked, N, dependency, during, is_silent, links, one, queue, service};
+use services::{Asked, N, dependency, during, is_silent, links, one, queue, service, slow};
 use support::{HEALTHY, INCIDENT, Machine, ids, is_on, root, row};
 
 const WEB: &str = "0.0.0.0:80";
@@ -200,4 +200,66 @@ fn workers_that_share_a_unix_socket_are_exhausted_like_others() {
         m.task(pid, "php-fpm8.2", 0);
     }
     assert_eq!(root(&m.explain()).0, "worker-pool-exhausted");
+}
+
+/// Clients wait in the accept queue of a program that sleeps, and the server behind it answers one request in ten, and then
+/// most of them, late.
+fn full_proxy(threads: u32, p90_before: f64) -> Report {
+    let mut m = Machine::idle();
+    let (before, after) = (Asked::each(46.0, 0.002), Asked { waiting: 35.0, ..Asked::each(12.0, 3.0) });
+    let before = Asked { p90: p90_before, waiting: 46.0 * p90_before * 0.1, ..before };
+    let queued = Asked { waiting: 135.0, ..Asked::each(12.0, 9.0) };
+    service(&mut m, WEB, (40, "haproxy"), during(before, queued));
+    queue(&mut m, WEB, (40, "haproxy"), |_| 100.0);
+    for tid in 1..threads {
+        m.thread(40, 400 + tid, "haproxy", 0);
+    }
+    dependency(&mut m, (40, "haproxy"), APP, during(before, after));
+    service(&mut m, APP, (50, "shop"), during(before, after));
+    m.explain()
+}
+
+#[test]
+fn a_program_with_a_few_threads_that_sleeps_and_takes_no_more_connections_is_at_its_limit() {
+    let report = full_proxy(1, 2.9);
+    assert_eq!(root(&report), ("connection-limit", Some("haproxy"), Some(40)));
+    assert_eq!(links(one(&report)), ["connection-limit", "service-slow"]);
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("has taken 35 connections and takes no more"), "{statement}");
+    // With a thread for each of them they are its workers.
+    assert_eq!(root(&full_proxy(35, 2.9)).0, "worker-pool-exhausted");
+    // What it waits for has become slow: that comes first.
+    assert_eq!(root(&full_proxy(1, 0.003)), ("service-slow", Some("shop"), Some(50)));
+}
+
+#[test]
+fn who_says_that_no_descriptor_is_left_has_none_however_few_are_seen_open() {
+    let said = |lines: f64, fds: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, WEB, (40, "nginx"), slow());
+        m.values("task.fd_limit", &row(40), 0, vec![128.0; N]);
+        m.values("task.fds", &row(40), 0, (0..N).map(|i| if is_on(i) { fds } else { 15.0 }).collect());
+        m.values("limit.lines", "nginx:open-files", HEALTHY + 1, vec![lines; INCIDENT - 1]);
+        m.values("limit.pid", "nginx:open-files", HEALTHY + 1, vec![40.0; INCIDENT - 1]);
+        m.explain()
+    };
+    assert_eq!(root(&said(30.0, 110.0)), ("fd-exhaustion", Some("nginx"), Some(40)));
+    assert_eq!(root(&said(0.0, 110.0)).0, "service-slow");
+    // It was another process of the same name.
+    assert_eq!(root(&said(30.0, 20.0)).0, "service-slow");
+}
+
+#[test]
+fn a_service_with_fewer_connections_to_another_than_requests_may_wait_for_that() {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "gateway"), slow());
+    dependency(&mut m, (40, "gateway"), APP, during(Asked::each(200.0, 0.002), Asked::each(15.0, 0.002)));
+    service(&mut m, APP, (50, "shop"), during(Asked::each(200.0, 0.002), Asked::each(15.0, 0.002)));
+    let mut may_wait = |connections: f64| {
+        m.row("dependency.established", &format!("40>{APP}"), connections, connections);
+        let report = m.explain();
+        one(&report).root_cause.remarks.iter().any(|remark| remark.starts_with("it may wait for shop (port "))
+    };
+    assert!(may_wait(1.0));
+    assert!(!may_wait(24.0));
 }

@@ -102,6 +102,35 @@ pub fn waited_for<'a>(view: &View<'a>, row: &'a str, span: Span) -> Option<Vec<S
     (!all.is_empty()).then_some(all)
 }
 
+/// So many requests of a service for each connection that it has to another are no longer one at a time.
+const OVERLAP: f64 = 3.0;
+
+/// Addresses that a service may wait for although that is not seen, in words: it calls them over a few connections for many
+/// requests at a time (HTTP/2, pipelines), and requests that overlap on a connection are seen as one.
+#[must_use]
+pub fn overlapping(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<String> {
+    let open = mean(view.set, &[row], "service.open", span);
+    let mut may: Vec<String> = Vec::new();
+    for (address, rows) in rows_by_address(view.set, "dependency.requests") {
+        let own: Vec<&str> = rows.into_iter().filter(|row| calls(view.set, servers, row)).collect();
+        let connections = mean(view.set, &own, "dependency.established", span).round();
+        let is_asked = mean(view.set, &own, "dependency.requests", span) > 0.0;
+        if is_asked && connections >= 1.0 && open >= OVERLAP * connections {
+            let service = local_service(view.set, &address);
+            let name = service.map(|row| crate::services::name(&Servers::of(view, row), row));
+            may.push(name.unwrap_or_else(|| address.text.to_owned()));
+        }
+    }
+    (!may.is_empty()).then(|| {
+        format!(
+            "it may wait for {}: it has fewer connections there than requests of its own ({}), and of those that overlap on a \
+             connection only one is seen",
+            may.join(" or "),
+            crate::words::count(open.round())
+        )
+    })
+}
+
 /// Whether the process of a finding waits for answers of the one of another finding, through as many services as it takes.
 #[must_use]
 pub fn asks(view: &View<'_>, who: &Finding, whom: &Finding) -> bool {

@@ -8,15 +8,19 @@ mod address;
 mod ask;
 mod callers;
 mod commands;
+mod places;
 mod service;
 mod traffic;
 
 pub use address::{Address, port};
 pub use ask::ask;
-pub use callers::{Walk, asks, called_by, callers, local_service, rows_by_address, waited_for, walk};
+pub use callers::{
+    Walk, asks, called_by, callers, local_service, overlapping, rows_by_address, waited_for, walk,
+};
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
+pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use service::Service;
-pub use traffic::{LATE_S, NEED_S, Slow, Traffic, Usual, best_tenth};
+pub use traffic::{LATE_S, Late, NEED_S, Slow, Traffic, Usual, best_tenth};
 
 use mitra_model::limits::text_of;
 use mitra_model::time::SECOND;
@@ -48,6 +52,7 @@ pub const NEEDS: &[&str] = &[
     "dependency.connect_time",
     "dependency.pid",
     "dependency.comm",
+    "dependency.established",
     "task.cpu_time",
     "task.run_delay",
     "task.blkio_delay",
@@ -322,7 +327,7 @@ const ELSEWHERE: &[&str] = &["dependency-slow", "dependency-unreachable", "retra
 
 /// Causes that may be there and are not those of a service, by what its processes and those that it asks wait for.
 #[must_use]
-pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str> {
+pub fn despite<'a>(view: &View<'a>, walk: &Walk<'a>, span: Span) -> Vec<&'static str> {
     let passed: Vec<Servers<'_, '_>> = walk.services.iter().map(|row| Servers::of(view, row)).collect();
     let through_others = || {
         let mut each = passed.iter().zip(&walk.services);
@@ -336,7 +341,10 @@ pub fn despite(view: &View<'_>, walk: &Walk<'_>, span: Span) -> Vec<&'static str
         despite.push("lock-queue");
     }
     let limited = || view.each("limit.lines").filter_map(|(row, _)| Some(row.rsplit_once(':')?.0));
-    if !limited().any(|comm| passed.iter().any(|servers| callers::is_or_asks(view, servers, comm))) {
+    let is_full = |row| Places::full(view, row, span).is_ok_and(|places| places.are_of_events);
+    if !limited().any(|comm| passed.iter().any(|servers| callers::is_or_asks(view, servers, comm)))
+        && !walk.services.iter().any(|row| is_full(row))
+    {
         despite.push("connection-limit");
     }
     despite

@@ -9,6 +9,9 @@ use crate::services::{Address, DEPENDENCY, SERVICE, Slow, Traffic, Usual, local_
 use crate::signal::Signal;
 use crate::view::View;
 
+/// Times are counted in steps of an eighth of a power of two.
+const BUCKET: f64 = 1.125;
+
 /// A service of this machine.
 #[derive(Debug)]
 pub struct Service<'a> {
@@ -60,6 +63,19 @@ impl<'a> Service<'a> {
         let beyond = self.traffic.beyond_all(self.usual.as_ref()?);
         let of = |i: usize| if span.contains(t[i]) { beyond[i] * dt[i] } else { 0.0 };
         Some((0..t.len()).map(of).sum())
+    }
+
+    /// Whether half of its answers take no longer than one in a hundred did in many samples before: it is asked more for what
+    /// always took long.
+    #[must_use]
+    pub fn answers_as_some_did(&self, view: &View<'_>, span: Span) -> bool {
+        let baseline = view.baseline.and_then(|b| Traffic::of(view.base_set, &SERVICE, &self.rows, b));
+        let before = Span { since: i64::MIN, until: span.since };
+        let slowest = match &baseline {
+            Some(baseline) => baseline.often_p99_s(Span::ALL),
+            None => self.traffic.often_p99_s(before),
+        };
+        slowest.zip(self.traffic.median_s(span)).is_some_and(|(slowest, now)| now <= BUCKET * slowest)
     }
 
     /// How often it was asked in each sample of the baseline.

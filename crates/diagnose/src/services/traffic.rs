@@ -179,6 +179,26 @@ impl Traffic {
         Some(Traffic { t, dt, requests: v, waiting, kept: Vec::new(), p50, p90, p99 })
     }
 
+    /// Seconds that half of the answers took at most, in the middle of the samples of a span. `None` where in half of them nothing
+    /// was answered.
+    #[must_use]
+    pub fn median_s(&self, span: Span) -> Option<f64> {
+        let all = self.inside(&self.p50, span);
+        let known = all.iter().filter(|p50| p50.is_finite()).count();
+        share(&all, 0.5).filter(|_| 2 * known >= all.len())
+    }
+
+    /// Seconds that the slowest hundredth of the answers took in a fifth of the samples of a span.
+    #[must_use]
+    pub fn often_p99_s(&self, span: Span) -> Option<f64> {
+        share(&self.inside(&self.p99, span), 0.8)
+    }
+
+    fn inside(&self, values: &[f64], span: Span) -> Vec<f64> {
+        let inside = self.t.iter().zip(values).filter(|(t, _)| span.contains(**t));
+        inside.map(|(_, value)| *value).collect()
+    }
+
     /// What is usual, by samples that are taken for it.
     #[must_use]
     pub fn usual(&self) -> Option<Usual> {

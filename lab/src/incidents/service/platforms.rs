@@ -27,7 +27,14 @@ pub fn puma(stage: &mut Stage) -> Result<Truth, Stop> {
     fs::write(&file, app.replace("SLOW", &takes_s.to_string())).at(&file)?;
     let address = free_address()?;
     let mut command = Command::new("puma");
-    command.args(["-e", "production", "-t", &format!("{workers}:{workers}"), "-b", &format!("tcp://{address}")]);
+    command.args([
+        "-e",
+        "production",
+        "-t",
+        &format!("{workers}:{workers}"),
+        "-b",
+        &format!("tcp://{address}"),
+    ]);
     let handle = stage.spawn(command.arg("--dir").arg(stage.dir()).arg(&file))?;
     wait_for_server(stage, handle, &address, &Isolation::default())?;
     let server = Workers { handle, address, workers, path: "/report", takes_s };
@@ -153,7 +160,8 @@ pub fn rabbitmq(stage: &mut Stage) -> Result<Truth, Stop> {
     let handle = stage.spawn(&mut rabbit.command("rabbitmq-server"))?;
     wait_for_server(stage, handle, &address, &here)?;
     let size = Size { processes: stage.draw().uniform(3, 6), threads: 2 };
-    let app = App::start(stage, &here, free_address()?, size, &format!("* compute 1\n* publish {address}\n"))?;
+    let app =
+        App::start(stage, &here, free_address()?, size, &format!("* compute 1\n* publish {address}\n"))?;
     let victim = asked_through(stage, &here, &app.address)?;
     let (blocked_ms, every_ms) = holds(stage);
     // A command of the broker takes a second by itself.

@@ -5,15 +5,18 @@
 //! until somebody else lets go. The service says so in its log. While it shows signs of trouble the recorder counts the lines
 //! that name a limit; it keeps nothing else of them. The table of these texts is `crates/model/src/limits.txt`.
 //!
+//! Without a log it is told by the connections: a program with a few threads sleeps, while some clients wait in its accept queue and
+//! it works for a number of others that stays the same (HAProxy, `net/netutil.LimitListener` of Go).
+//!
 //! A line or two in passing are none: a burst of clients reaches a limit for a moment. A log that repeats what it said before
 //! has all of it in one sample. A service that has run out of descriptors is `fd-exhaustion`; one whose workers all wait is
-//! `worker-pool-exhausted`. Where the log is not a file (a journal, a terminal) it cannot be told.
+//! `worker-pool-exhausted`. Where the log is not a file (a journal, a terminal) and all are closed it cannot be told.
 
 use mitra_model::limits::{LimitText, text_of};
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Servers};
+use crate::services::{self, Address, Places, QUEUED, QUEUED_S, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "connection-limit",
@@ -31,6 +34,8 @@ pub const CONDITION: Condition = Condition {
         "service.connections",
         "service.established",
         "dependency.established",
+        "listener.queue",
+        "listener.backlog",
     ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
@@ -106,6 +111,10 @@ fn observe(view: &View<'_>) -> Observation {
             text.kind
         ));
     }
+    let queued = view.each("listener.queue").find_map(|(row, _)| accepts_no_more(view, row));
+    if let Some(finding) = queued {
+        return finding.active();
+    }
     let logs = view.system(LOGS).and_then(|logs| logs.max());
     match (because, logs) {
         (Some(because), _) => Observation::inactive(because),
@@ -118,6 +127,35 @@ fn observe(view: &View<'_>) -> Observation {
         }
         (None, None) => Observation::inactive("no service turned its clients away or kept them waiting"),
     }
+}
+
+/// A service that sleeps with as many connections as it may have, and accepts no further ones.
+fn accepts_no_more<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
+    let high = view.high("listener.queue", row, QUEUED, QUEUED_S)?;
+    let span = high.run.span();
+    let places = Places::full(view, row, span).ok().filter(|places| places.are_of_events)?;
+    let mut finding = view.finding(&high.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&places.servers.comm);
+    finding.culprit.pid = places.servers.pid;
+    finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
+    finding.statement = format!(
+        "{} has taken {} connections and takes no more, though it sleeps; up to {} wait in its accept queue",
+        services::name(&places.servers, row),
+        words::count(places.taken.round()),
+        words::count(high.peak)
+    );
+    finding.prove(view, &["listener.queue", "listener.backlog"], row, span);
+    finding.prove_nonzero(view, &["service.requests", "service.open", ESTABLISHED], row, span);
+    if let Some(waits) = services::waited_for(view, row, span) {
+        finding.remarks.push(format!(
+            "what it has taken waits for {}, which answers no later than it did to some before",
+            waits.join(", ")
+        ));
+    }
+    finding.confidence = if view.baseline.is_some() { 0.9 } else { 0.7 };
+    Some(finding)
 }
 
 /// Whether it was said often, and less often before.
@@ -278,6 +316,10 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         "nginx" => vec![raise(
             "events { worker_connections N; } worker_rlimit_nofile 2N; in nginx.conf; nginx -t && nginx -s reload",
             "a proxied request takes two connections and two descriptors; what stands behind gets more at a time",
+        )],
+        "haproxy" => vec![raise(
+            "maxconn N in the sections global and frontend of haproxy.cfg; then reload it",
+            "each connection takes two descriptors and two buffers; what stands behind gets more at a time",
         )],
         _ => vec![raise("its configuration", "what stands behind it gets more at a time")],
     }

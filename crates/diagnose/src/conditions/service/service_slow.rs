@@ -12,7 +12,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, SERVICE, Servers, Slow, Traffic, Walk};
+use crate::services::{self, Address, Late, SERVICE, Servers, Slow, Traffic, Walk};
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
@@ -121,7 +121,7 @@ fn front<'f, 'a>(found: &'f [Found<'a>]) -> Option<&'f Found<'a>> {
     Some(found.iter().find(asks).unwrap_or(worst))
 }
 
-fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
+fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding {
     let (row, slow) = (front.row, &front.slow);
     let span = slow.run.span();
     let servers = Servers::of(view, row);
@@ -142,7 +142,12 @@ fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
         words::seconds(slow.beyond_s),
         words::count(slow.waiting)
     ));
-    let is_slow = |row: &str| all.iter().any(|other| other.row == row);
+    // Who is asked more for what always took long keeps nobody waiting who was not before.
+    let always_did =
+        |row: &str| view.service(row).is_some_and(|service| service.answers_as_some_did(view, span));
+    let is_slow = |row: &str| {
+        all.iter().any(|other| other.row == row && (other.slow.late != Late::Half || !always_did(row)))
+    };
     let inner = front.walk.services.iter().rev().find(|row| is_slow(row)).copied().unwrap_or(row);
     let inner_servers = Servers::of(view, inner);
     finding.culprit.address = Some(Address::of(inner).text.to_owned());
@@ -153,7 +158,9 @@ fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
     if inner != row {
         finding.remarks.push(format!("it waits for {}", services::name(&inner_servers, inner)));
     }
-    waits::follow(view, &mut finding, &inner_servers, inner, span);
+    if !waits::follow(view, &mut finding, &inner_servers, inner, span) && front.walk.elsewhere.is_empty() {
+        finding.remarks.extend(services::overlapping(view, &inner_servers, inner, span));
+    }
     let passed: Vec<Servers<'_, '_>> = front.walk.services.iter().map(|row| Servers::of(view, row)).collect();
     judge(view, &mut finding, &passed, &front.walk, span);
     say_others(view, &mut finding, front, all);
@@ -161,7 +168,13 @@ fn finding(view: &View<'_>, front: &Found<'_>, all: &[Found<'_>]) -> Finding {
 }
 
 /// What the processes waited for, and which causes that leaves.
-fn judge(view: &View<'_>, finding: &mut Finding, passed: &[Servers<'_, '_>], walk: &Walk<'_>, span: Span) {
+fn judge<'a>(
+    view: &View<'a>,
+    finding: &mut Finding,
+    passed: &[Servers<'_, '_>],
+    walk: &Walk<'a>,
+    span: Span,
+) {
     finding.despite.extend(services::despite(view, walk, span));
     if !walk.elsewhere.is_empty() {
         let list: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();

@@ -9,13 +9,13 @@
 //! calling an address that it called for each request before, though nothing that it asked there is open. Its connections to
 //! that address are all taken, by whoever does not give them back.
 //!
+//! A program with a few threads that waits for the events of many connections has no workers, but a limit (`connection-limit`).
 //! Where nothing was taken at all the service stands still (`service-silent`); where the workers compute, there are too few of
 //! them or of CPUs.
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Servers, Service};
-use crate::stats;
+use crate::services::{self, ASLEEP, Address, Places, QUEUED, QUEUED_S, Servers, Service};
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
@@ -65,23 +65,13 @@ fn next(finding: &Finding) -> Vec<Next> {
     own.into_iter().chain([stacks]).collect()
 }
 
-/// Connections that nobody takes: a worker that is free takes each within a millisecond.
-const QUEUED: f64 = 3.0;
-const NEED_S: f64 = 3.0;
-/// Of a CPU, for each worker: they wait, and do not compute.
-const ASLEEP: f64 = 0.1;
-/// The number of requests outside of the queue that stays the same: within one, or a quarter, in nearly all samples. The
-/// queue and the requests are read one after the other.
-const SAME: f64 = 0.25;
-const NEARLY_ALL: f64 = 0.75;
-
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("service.open") {
         return Observation::needs_as("requests that are open (service.open)", &["service.open"]);
     }
     let mut because = "no accept queue grew while the workers of its service slept".to_owned();
     for (row, _) in view.each("listener.queue") {
-        let Some(high) = view.high("listener.queue", row, QUEUED, NEED_S) else { continue };
+        let Some(high) = view.high("listener.queue", row, QUEUED, QUEUED_S) else { continue };
         match exhausted(view, row, &high) {
             Ok(finding) => return finding.active(),
             Err(reason) => because = reason,
@@ -113,7 +103,7 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
         t: traffic.t.clone(),
         dt: traffic.dt.clone(),
     };
-    let run = stands.run(1.0, NEED_S)?;
+    let run = stands.run(1.0, QUEUED_S)?;
     let span = run.span();
     let servers = Servers::of(view, row);
     if servers.used(view, span)? >= ASLEEP || servers.blocked(view.set, span)? >= ASLEEP {
@@ -154,51 +144,25 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
     finding.prove(view, &["dependency.requests"], pool, span);
     finding.despite = vec!["lock-queue", "dependency-slow", "dependency-unreachable"];
     let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    if !is_known {
+        finding.remarks.extend(services::overlapping(view, &servers, row, span));
+    }
     finding.confidence = if is_known { 0.9 } else { 0.7 };
     Some(finding)
 }
 
 fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, String> {
     let span = high.run.span();
-    let servers = Servers::of(view, row);
+    let Places { servers, taken: workers, are_of_events, walk } = Places::full(view, row, span)?;
     let name = services::name(&servers, row);
-    let (Some(open), Some(queue)) = (view.of("service.open", row), view.of("listener.queue", row)) else {
-        return Err(format!("{name} has a queue, and the requests that are open are not known"));
-    };
-    let mut busy = queue.within(span).zip(&open.within(span), |queue, open| open - queue);
-    // Whoever gives up leaves the requests that are open, and stays in the queue, or with the worker.
-    let mut given_up = 0.0;
-    let abandoned = view.of("service.abandoned", row).unwrap_or_default();
-    for i in 0..busy.t.len() {
-        given_up +=
-            abandoned.t.binary_search(&busy.t[i]).map_or(0.0, |at| abandoned.v[at] * abandoned.dt[at]);
-        busy.v[i] += given_up;
-    }
-    let mut values = busy.v.clone();
-    let workers = stats::median(&mut values).unwrap_or(0.0);
-    if workers < 1.0 {
-        return Err(format!("{name} has taken none of the requests that wait"));
-    }
-    let is_same = |n: &&f64| (**n - workers).abs() <= (SAME * workers).max(1.0);
-    if (busy.v.iter().filter(is_same).count() as f64) < NEARLY_ALL * busy.v.len() as f64 {
-        return Err(format!("the number of requests that {name} works on at a time changes"));
-    }
-    let used = servers.used(view, span);
-    let Some(used) = used else { return Err(format!("what the workers of {name} do is not known")) };
-    if used >= ASLEEP * workers {
-        return Err(format!("the workers of {name} take {} of a CPU", words::percent(used)));
+    if are_of_events {
+        return Err(format!("{name} has no workers: each of its threads waits for many connections"));
     }
     let mut finding = view.finding(&high.run);
     finding.netns = Some(network::device(row).1.id());
     finding.culprit.address = Some(Address::of(row).text.to_owned());
     finding.culprit.process.clone_from(&servers.comm);
     finding.culprit.pid = servers.pid;
-    let beyond = view.set.get("service.wait_time", row).and_then(|s| s.mean(span)).unwrap_or(workers);
-    let walk = services::walk(view, row, span, beyond);
-    if let Some(inner) = walk.services.get(1) {
-        let inner = services::name(&Servers::of(view, inner), inner);
-        return Err(format!("the workers of {name} wait for {inner}, which is late itself"));
-    }
     let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
     let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
@@ -218,6 +182,9 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
     );
     finding.despite = services::despite(view, &walk, span);
     let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    if targets.is_empty() && !is_known {
+        finding.remarks.extend(services::overlapping(view, &servers, row, span));
+    }
     finding.confidence = if targets.is_empty() && !is_known { 0.7 } else { 0.9 };
     Ok(finding)
 }
