@@ -29,7 +29,7 @@ use crate::aside::Aside;
 use crate::cells::{cell, col, set};
 use crate::file::{Buffer, Root};
 use crate::io::Io;
-use crate::trouble::Past;
+use crate::trouble::{Past, Since};
 use ends::{End, Kind};
 use look::{Edge, Looker};
 
@@ -42,6 +42,12 @@ const MUTEXES_MAX: usize = 16;
 const NAMED_MAX: usize = 16;
 /// From as many open requests on.
 const OPEN_MIN: i64 = 2;
+/// Times as long as usual an answer takes: caches, mixes of requests and queues of half-busy servers make less.
+const LATE: f64 = 3.0;
+/// The usual is the mean of about a minute. Of a service that is late, of ten minutes: what goes on for longer is how it is, and
+/// no longer worth the looks.
+const LEARNS: f64 = 1.0 / 60.0;
+const LEARNS_LATE: f64 = 1.0 / 600.0;
 /// Looks between two frames. Four see with a likelihood of 94 % what is so half of the time.
 const LOOKS: u32 = 4;
 /// Looks are spread over so much of the time until the next frame, and over no more than so much time.
@@ -62,7 +68,7 @@ struct Question {
 struct Waiters {
     threads: f64,
     stuck: f64,
-    /// Those of the last look.
+    /// Those of the look in which most did.
     tids: Vec<u32>,
     comm: Option<String>,
 }
@@ -74,17 +80,40 @@ struct Seen {
     left_out: u32,
 }
 
+/// What is known of a service: answers, the time that its clients have waited, and how much of that an answer usually takes.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    requests: i64,
+    wait_ns: i64,
+    usual_ns: Option<f64>,
+}
+
+impl Known {
+    /// How it goes on, and whether its clients wait for much longer than usual.
+    fn then(self, requests: i64, wait_ns: i64, since: Since) -> (Known, bool) {
+        let (answered, waited) = (requests - self.requests, wait_ns.saturating_sub(self.wait_ns));
+        if answered < 1 {
+            return (Known { requests, wait_ns, ..self }, false);
+        }
+        let each = waited as f64 / answered as f64;
+        let usual = self.usual_ns.unwrap_or(each);
+        let is_late = since.is_filled_by(waited) && each >= LATE * usual;
+        let learns = if is_late { LEARNS_LATE } else { LEARNS };
+        (Known { requests, wait_ns, usual_ns: Some(usual + learns * (each - usual)) }, is_late)
+    }
+}
+
 /// The columns, and the thread once it was needed.
 #[derive(Debug)]
 pub struct Waits {
     looker: Option<Aside<Question, Seen>>,
-    /// How many requests each service had answered.
-    answered: Past<i64>,
+    known: Past<Known>,
     lock: [usize; 4],
     wait: [usize; 6],
     left_out: usize,
     open: usize,
     requests: usize,
+    wait_time: usize,
     service_pid: usize,
 }
 
@@ -93,12 +122,13 @@ impl Waits {
     pub fn new() -> Self {
         Waits {
             looker: None,
-            answered: Past::new(),
+            known: Past::new(),
             lock: ["lock.waiters", "lock.pid", "lock.kind", "lock.waiter_pids"].map(col),
             wait: ["wait.threads", "wait.stuck", "wait.kind", "wait.pid", "wait.comm", "wait.tids"].map(col),
             left_out: col("probe.waits_left_out"),
             open: col("service.open"),
             requests: col("service.requests"),
+            wait_time: col("service.wait_time"),
             service_pid: col("service.pid"),
         }
     }
@@ -167,20 +197,23 @@ impl Waits {
         }
     }
 
-    /// The processes of services that have more requests open than they have answered since the last frame: those wait for
-    /// longer than that.
+    /// The processes of services that have more requests open than they have answered since the last frame, which wait for
+    /// longer than that, or that answer much later than usual.
     fn kept_waiting(&mut self, frame: &Frame, strings: &Strings) -> Vec<u32> {
         let mut pids = Vec::new();
-        let (requests, open, service_pid) = (self.requests, self.open, self.service_pid);
-        self.answered.each(frame, strings, |row, before, _| {
-            let get = |column: usize| row.get(column).copied().filter(|value| *value != NA);
-            let (requests, open) = (get(requests)?, get(open)?);
-            let is_kept = before.is_some_and(|before| open >= OPEN_MIN && open > requests - before);
-            let pid = get(service_pid).and_then(|pid| u32::try_from(pid).ok());
-            if let Some(pid) = pid.filter(|_| is_kept && pids.len() < SERVICES_MAX) {
+        let columns = [self.requests, self.open, self.wait_time, self.service_pid];
+        self.known.each(frame, strings, |row, before, since| {
+            let [requests, open, wait_ns, pid] =
+                columns.map(|column| row.get(column).copied().filter(|value| *value != NA));
+            let (requests, open, wait_ns) = (requests?, open?, wait_ns.unwrap_or(0));
+            let Some(before) = before else { return Some(Known { requests, wait_ns, usual_ns: None }) };
+            let is_kept = open >= OPEN_MIN && open > requests - before.requests;
+            let (known, is_late) = before.then(requests, wait_ns, since);
+            let pid = pid.and_then(|pid| u32::try_from(pid).ok());
+            if let Some(pid) = pid.filter(|_| (is_kept || is_late) && pids.len() < SERVICES_MAX) {
                 pids.push(pid);
             }
-            Some(requests)
+            Some(known)
         });
         pids.sort_unstable();
         pids.dedup();
@@ -230,10 +263,12 @@ fn look_often(looker: &mut Looker, question: &Question) -> Seen {
     seen
 }
 
-/// The mean of some looks: what most wait for first. A mutex has the row of the thread that held it last.
+/// The mean of some looks: what most wait for first. A mutex has the row of the thread that held it last, and counts for as long as
+/// one waits for that.
 fn mean(edges: &[(Edge, u32)], looks: u32) -> Vec<((u32, Kind, End), Waiters)> {
     let mut rows: BTreeMap<(u32, Kind, End), Waiters> = BTreeMap::new();
     let mut owners: BTreeMap<(u32, u64), End> = BTreeMap::new();
+    let mut tids: BTreeMap<(u32, Kind, End), BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
     for (edge, _) in edges {
         if let End::Thread { word, .. } = edge.end {
             owners.insert((edge.pid, word), edge.end);
@@ -248,9 +283,15 @@ fn mean(edges: &[(Edge, u32)], looks: u32) -> Vec<((u32, Kind, End), Waiters)> {
         let share = edge.share() / f64::from(looks);
         waiters.threads += share;
         waiters.stuck += if edge.is_stuck { share } else { 0.0 };
-        if *look == looks && edge.end == end {
-            waiters.tids.push(edge.tid);
+        if edge.end == end {
+            let seen = tids.entry((edge.pid, edge.kind, end)).or_default();
+            seen.entry(*look).or_default().push(edge.tid);
         }
+    }
+    for (key, seen) in tids {
+        // The last one of several with as many.
+        let most = seen.into_values().max_by_key(Vec::len);
+        rows.entry(key).or_default().tids = most.unwrap_or_default();
     }
     let mut rows: Vec<_> = rows.into_iter().collect();
     rows.sort_by(|(_, a), (_, b)| b.threads.total_cmp(&a.threads));

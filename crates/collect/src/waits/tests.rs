@@ -73,12 +73,39 @@ fn only_a_service_that_answers_less_than_waits_is_looked_at() {
     assert_eq!(wanted(152, 2), [42]);
 }
 
+#[test]
+fn a_service_that_answers_much_later_than_usual_is_looked_at_until_it_is_usual() {
+    let mut waits = Waits::new();
+    let mut strings = mitra_model::Strings::default();
+    let id = strings.intern("127.0.0.1:80");
+    let (mut t, mut requests, mut wait_ns) = (0, 0, 0);
+    let mut wanted = |rate: i64, each_ms: i64| {
+        (t, requests, wait_ns) = (t + 1_000_000_000, requests + rate, wait_ns + rate * each_ms * 1_000_000);
+        let mut frame = Frame::new();
+        frame.time.mono = t;
+        let row = frame.table_mut(Entity::Service).push(Key::named(id));
+        let values = [(waits.requests, requests), (waits.open, 0), (waits.wait_time, wait_ns)];
+        values
+            .into_iter()
+            .chain([(waits.service_pid, 42)])
+            .for_each(|(column, value)| set(row, column, value));
+        waits.kept_waiting(&frame, &strings)
+    };
+    (0..5).for_each(|_| assert_eq!(wanted(50, 10), []));
+    assert_eq!(wanted(50, 40), [42], "two clients wait");
+    assert_eq!(wanted(50, 25), [], "somewhat later");
+    assert_eq!(wanted(10, 60), [], "most of the time nobody waits");
+    assert_eq!(wanted(800, 12), [], "many wait, and each as long as usual");
+    let late = (0..3_600).take_while(|_| !wanted(50, 40).is_empty()).count();
+    assert!((100..1_200).contains(&late), "{late} s");
+}
+
 fn edge(tid: u32, kind: Kind, end: End, part: u32) -> Edge {
     Edge { pid: 7, tid, kind, end, part, is_stuck: tid == 8 }
 }
 
 #[test]
-fn rows_have_the_mean_of_all_looks_and_the_threads_of_the_last() {
+fn rows_have_the_mean_of_all_looks_and_the_threads_of_the_one_with_most() {
     let pipe = End::Process(9);
     let edges = [
         (edge(8, Kind::Pipe, pipe, 840), 1),
@@ -93,7 +120,9 @@ fn rows_have_the_mean_of_all_looks_and_the_threads_of_the_last() {
     assert_eq!(of(1), ("7>cpu".to_owned(), 50, 0));
     assert_eq!(of(2), ("7>tcp".to_owned(), 25, 0));
     assert_eq!(rows[0].1.tids, [8, 10]);
-    assert!(rows[1].1.tids.is_empty());
+    assert_eq!(rows[1].1.tids, [10]);
+    // Free again by the last look.
+    assert_eq!(mean(&edges[..3], 3)[0].1.tids, [8]);
 }
 
 #[test]

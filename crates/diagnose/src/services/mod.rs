@@ -287,13 +287,20 @@ impl<'v, 'a> Servers<'v, 'a> {
     /// Whether all of them are stopped by a signal or a debugger, as far as is known.
     #[must_use]
     pub fn are_stopped(&self, set: &SeriesSet, span: Span) -> bool {
-        let is_stopped = |state: f64| state == f64::from(b'T') || state == f64::from(b't');
-        let mut known = self
-            .processes
-            .iter()
-            .filter_map(|p| set.get("task.state", p.rows.first()?)?.last(span))
-            .peekable();
+        let mut known = self.states(set).filter_map(|state| state.last(span)).peekable();
         known.peek().is_some() && known.all(is_stopped)
+    }
+
+    /// In which part of the samples they are.
+    #[must_use]
+    pub fn stopped_share(&self, set: &SeriesSet, span: Span) -> f64 {
+        let all: Vec<f64> = self.states(set).flat_map(|state| state.values(span).to_vec()).collect();
+        all.iter().filter(|state| is_stopped(**state)).count() as f64 / (all.len() as f64).max(1.0)
+    }
+
+    /// The state of the first thread of each.
+    fn states<'s>(&self, set: &'s SeriesSet) -> impl Iterator<Item = &'s Series> {
+        self.processes.iter().filter_map(|p| set.get("task.state", p.rows.first()?))
     }
 
     /// Task-seconds per second in uninterruptible sleep.
@@ -320,6 +327,10 @@ impl<'v, 'a> Servers<'v, 'a> {
             && crate::words::between(oldest, moment) < seconds
             && served.fold(0.0, f64::max) >= 1.0
     }
+}
+
+fn is_stopped(state: f64) -> bool {
+    state == f64::from(b'T') || state == f64::from(b't')
 }
 
 /// What makes a service slow or silent only if it waits for somebody elsewhere.

@@ -61,6 +61,9 @@ impl<'v, 'a> Places<'v, 'a> {
         if (busy.v.iter().filter(is_same).count() as f64) < NEARLY_ALL * busy.v.len() as f64 {
             return Err(format!("the number of requests that {name} works on at a time changes"));
         }
+        if servers.stopped_share(view.set, span) >= ASLEEP {
+            return Err(format!("the processes of {name} were stopped"));
+        }
         let threads: usize = servers.processes.iter().map(|process| process.rows.len()).sum();
         let are_of_events = threads > 0 && taken > PER_THREAD * threads as f64;
         let able = if are_of_events { threads as f64 } else { taken };

@@ -15,7 +15,8 @@ const STILL_SAMPLES: usize = 3;
 /// Processes of which nothing moves any more: all of their threads wait for each other, and nobody else can end that.
 #[derive(Debug)]
 pub struct Knot<'a> {
-    pub pids: Vec<u32>,
+    /// Those that others of them wait for.
+    core: Vec<u32>,
     /// How many threads stood still, and since when.
     pub high: High,
     /// The waits.
@@ -62,18 +63,28 @@ pub fn knot<'a>(view: &View<'a>) -> Option<Knot<'a>> {
             break;
         }
     }
+    // Whoever nobody waits for is not on a circle, but hangs on one.
+    let mut core = still.clone();
+    loop {
+        let waited_for: BTreeSet<u32> = core.values().flatten().copied().collect();
+        let many = core.len();
+        core.retain(|pid, _| waited_for.contains(pid));
+        if core.len() == many {
+            break;
+        }
+    }
     let is_in = |row: &str| split(row).is_some_and(|(pid, _)| still.contains_key(&pid));
     let rows: Vec<&'a str> = set.each(STUCK).map(|(row, _)| row).filter(|row| is_in(row)).collect();
     let stuck = Signal::sum(rows.iter().filter_map(|row| set.get(STUCK, row)), view.window)?;
     let high = view.high_signal(&stuck, 1.0, NEED_S, None)?;
-    Some(Knot { pids: still.into_keys().collect(), high, rows })
+    Some(Knot { core: core.into_keys().collect(), high, rows })
 }
 
 impl Knot<'_> {
     /// One of them, by its id and its name.
     #[must_use]
     pub fn first(&self, view: &View<'_>) -> (Option<u32>, Option<String>) {
-        let pid = self.pids.first().copied();
+        let pid = self.core.first().copied();
         let is_first = |row: &&&str| {
             view.set.get("wait.pid", row).and_then(|series| series.last(Span::ALL)) == pid.map(f64::from)
         };

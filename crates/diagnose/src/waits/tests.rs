@@ -146,7 +146,7 @@ fn circle(set: &mut SeriesSet, more: Option<&str>) -> Option<Vec<u32>> {
     wait_for(set, "60>pipe:50", (50, "appd"), 1.0);
     more.map(|row| wait(set, row, 1.0));
     let none = SeriesSet::default();
-    knot(&View::new(set, Span::ALL, &none, None)).map(|knot| knot.pids)
+    knot(&View::new(set, Span::ALL, &none, None)).map(|knot| knot.core)
 }
 
 #[test]
@@ -157,6 +157,18 @@ fn a_circle_in_which_nothing_moves_has_nobody_at_its_end() {
     let words = "its only thread waits for a Unix socket of worker (60), which waits for a pipe of appd (50)";
     assert_eq!((said.as_str(), culprit), (words, None));
     assert_eq!(circle(&mut service(9.0), Some("60>futex")), Some(vec![50, 60]), "of its own threads");
+}
+
+#[test]
+fn who_only_waits_for_a_circle_is_not_its_culprit() {
+    let mut set = service(9.0);
+    wait_for(&mut set, "40>lock:60", (60, "worker"), 1.0);
+    assert_eq!(circle(&mut set, None), Some(vec![50, 60]));
+    let none = SeriesSet::default();
+    let view = View::new(&set, Span::ALL, &none, None);
+    let knot = knot(&view).unwrap();
+    assert_eq!(knot.first(&view), (Some(50), Some("appd".to_owned())));
+    assert!(knot.rows.contains(&"40>lock:60"));
 }
 
 #[test]

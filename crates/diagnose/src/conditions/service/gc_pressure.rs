@@ -39,6 +39,7 @@ pub const CONDITION: Condition = Condition {
         within("cpu-hog", "the CPU goes into collections"),
         within("runqueue-saturation", "the tasks are the threads of the collector"),
         within("user-lock-contention", "threads wait for the end of each collection"),
+        within("lock-queue", "threads of the runtime wait for the end of each collection"),
         within("worker-pool-exhausted", "workers stand still while the world is stopped"),
         asked("listen-overflow", "nothing is accepted while the world is stopped"),
         effect("cpu-saturated", "the threads of the collector take the CPUs"),

@@ -30,6 +30,7 @@ pub const CONDITION: Condition = Condition {
         "task.cpu_time",
         "task.run_delay",
         "task.majflt",
+        "task.state",
         "resolver.comm",
     ],
     needs_of: &[services::NEEDS, waits::NEEDS],
@@ -189,6 +190,14 @@ fn judge<'a>(
     }
     let sum =
         |of: &dyn Fn(&Servers<'_, '_>) -> Option<f64>| passed.iter().filter_map(of).reduce(|a, b| a + b);
+    let stopped = passed.iter().map(|servers| servers.stopped_share(view.set, span)).fold(0.0, f64::max);
+    if stopped >= WAITED {
+        finding.remarks.push(format!(
+            "its processes were stopped (state T) in {} of the samples: a signal, a debugger or a freezer stops them again and \
+             again",
+            words::percent(stopped)
+        ));
+    }
     let rate = |metric: &str| sum(&|servers| servers.rate(view.set, metric, span));
     let before = |metric: &str| {
         let rate = |servers: &Servers<'_, '_>| servers.rate(view.base_set, metric, view.baseline?);

@@ -5,6 +5,8 @@
 //! those in the queue and a number that stays the same: that of the workers. Those that were given up count as open, because
 //! the worker and the queue have them still.
 //!
+//! Where workers are processes of one thread each it is also seen by how many of them have a request.
+//!
 //! A pool inside of the program is seen by what no longer comes out of it: requests wait, the program sleeps, and it has stopped
 //! calling an address that it called for each request before, though nothing that it asked there is open. Its connections to
 //! that address are all taken, by whoever does not give them back.
@@ -77,10 +79,68 @@ fn observe(view: &View<'_>) -> Observation {
             Err(reason) => because = reason,
         }
     }
-    match view.services().iter().find_map(|service| kept_inside(view, service)) {
+    let services = view.services();
+    let of_pool = || services.iter().find_map(|service| kept_inside(view, service));
+    match services.iter().find_map(|service| are_busy(view, service)).or_else(of_pool) {
         Some(finding) => finding.active(),
         None => Observation::Inactive(because),
     }
+}
+
+/// Of the worker processes as many have a request on average: the next one finds none free most of the time.
+const BUSY: f64 = 0.85;
+/// Of so few workers one that is free is a large part.
+const WORKERS_MIN: f64 = 4.0;
+
+/// Worker processes of one thread each, as many as ever, of which nearly all have had a request for some time, and sleep.
+fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
+    let (row, usual) = (service.row, service.usual?);
+    let servers = Servers::of(view, row);
+    let is_master = |pid: u32| servers.processes.iter().any(|p| p.ppid == Some(pid));
+    let (masters, workers): (Vec<&Process<'_>>, Vec<&Process<'_>>) =
+        servers.processes.iter().copied().partition(|p| is_master(p.pid));
+    let many = workers.len() as f64;
+    if masters.len() != 1 || many < WORKERS_MIN || workers.iter().any(|p| p.rows.len() != 1) {
+        return None;
+    }
+    let open: Vec<&Series> =
+        service.rows.iter().filter_map(|row| view.set.get("service.open", row)).collect();
+    let high =
+        view.high_signal(&Signal::sum(open, view.window)?, BUSY * many, QUEUED_S, Some(usual.waiting))?;
+    let span = high.run.span();
+    // More of them come as long as there may be more.
+    let came = workers.iter().filter(|p| p.first_seen(view.set).is_some_and(|t| t > span.since)).count();
+    let [delayed, blocked] =
+        [servers.rate(view.set, "task.run_delay", span), servers.blocked(view.set, span)]
+            .map(|of| of.unwrap_or(0.0));
+    let works = servers.used(view, span)? + delayed + blocked;
+    if usual.waiting > 0.5 * BUSY * many || came > 0 || works >= ASLEEP * many {
+        return None;
+    }
+    if servers.stopped_share(view.set, span) >= ASLEEP {
+        return None;
+    }
+    let walk = services::walk(view, row, span, high.during);
+    if walk.services.len() > 1 {
+        return None;
+    }
+    let mut finding = view.finding(&high.run);
+    finding.netns = Some(network::device(row).1.id());
+    finding.culprit.address = Some(Address::of(row).text.to_owned());
+    finding.culprit.process.clone_from(&servers.comm);
+    finding.culprit.pid = servers.pid;
+    finding.client_wait_s = service.beyond_s(span);
+    finding.statement = format!(
+        "{} of the {} workers of {} have a request and wait: the next one finds none free most of the time",
+        words::count(high.during.min(many)),
+        words::count(many),
+        services::name(&servers, row)
+    );
+    finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
+    finding.despite = services::despite(view, &walk, span);
+    let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    finding.confidence = if is_known || !walk.elsewhere.is_empty() { 0.85 } else { 0.7 };
+    Some(finding)
 }
 
 /// A share of the usual that is as good as nothing: who tries again, and what is asked by others.
