@@ -263,3 +263,27 @@ fn a_service_with_fewer_connections_to_another_than_requests_may_wait_for_that()
     assert!(may_wait(1.0));
     assert!(!may_wait(24.0));
 }
+
+#[test]
+fn worker_processes_that_nearly_all_have_a_request_are_exhausted_before_a_queue_grows() {
+    let pool = |waiting: f64, cpu: f64| {
+        let mut m = Machine::idle();
+        m.task(50, "php-fpm8.2", 0);
+        let late = Asked { waiting, p90: 1.5, ..Asked::each(38.0, 0.0014) };
+        service(&mut m, SOCKET, (51, "php-fpm8.2"), during(Asked::each(47.0, 0.0014), late));
+        for pid in 51..59 {
+            if pid > 51 {
+                m.task(pid, "php-fpm8.2", 0);
+            }
+            m.values("task.ppid", &row(pid), 0, vec![50.0; N]);
+        }
+        m.task_rate(51, "task.cpu_time", 0.02, cpu);
+        m.explain()
+    };
+    let report = pool(8.0, 0.02);
+    assert_eq!(root(&report), ("worker-pool-exhausted", Some("php-fpm8.2"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("8 of the 8 workers of php-fpm8.2"), "{statement}");
+    assert_eq!(root(&pool(5.0, 0.02)).0, "service-slow", "three are free");
+    assert_ne!(root(&pool(8.0, 1.8)).0, "worker-pool-exhausted", "they compute");
+}

@@ -100,7 +100,7 @@ fn texts_are_clean() {
 #[test]
 fn only_a_service_with_a_client_that_waits_all_the_time_is_suspect() {
     let mut status = Status::new(true);
-    let mut strings = mitra_model::Strings::default();
+    let mut strings = Strings::default();
     let id = strings.intern("unix:/run/mysqld/mysqld.sock");
     let mut t = 0;
     let mut suspects = |requests: i64, wait_ms: i64, open: i64| {

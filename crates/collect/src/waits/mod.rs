@@ -44,10 +44,10 @@ const NAMED_MAX: usize = 16;
 const OPEN_MIN: i64 = 2;
 /// Times as long as usual an answer takes: caches, mixes of requests and queues of half-busy servers make less.
 const LATE: f64 = 3.0;
-/// The usual is the mean of about a minute. Of a service that is late, of ten minutes: what goes on for longer is how it is, and
-/// no longer worth the looks.
+/// The usual is the mean of about a minute. Of a service that is late, of half an hour: what goes on for long is how it is, and no
+/// longer worth the looks.
 const LEARNS: f64 = 1.0 / 60.0;
-const LEARNS_LATE: f64 = 1.0 / 600.0;
+const LEARNS_LATE: f64 = 1.0 / 1800.0;
 /// Looks between two frames. Four see with a likelihood of 94 % what is so half of the time.
 const LOOKS: u32 = 4;
 /// Looks are spread over so much of the time until the next frame, and over no more than so much time.

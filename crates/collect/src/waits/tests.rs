@@ -56,7 +56,7 @@ fn who_holds_a_mutex_of_the_c_library_and_who_waits_for_it() {
 #[test]
 fn only_a_service_that_answers_less_than_waits_is_looked_at() {
     let mut waits = Waits::new();
-    let mut strings = mitra_model::Strings::default();
+    let mut strings = Strings::default();
     let id = strings.intern("127.0.0.1:80");
     let mut wanted = |requests: i64, open: i64| {
         let mut frame = Frame::new();
@@ -76,7 +76,7 @@ fn only_a_service_that_answers_less_than_waits_is_looked_at() {
 #[test]
 fn a_service_that_answers_much_later_than_usual_is_looked_at_until_it_is_usual() {
     let mut waits = Waits::new();
-    let mut strings = mitra_model::Strings::default();
+    let mut strings = Strings::default();
     let id = strings.intern("127.0.0.1:80");
     let (mut t, mut requests, mut wait_ns) = (0, 0, 0);
     let mut wanted = |rate: i64, each_ms: i64| {

@@ -221,14 +221,22 @@ fn is_ordered(a: &Finding, b: &Finding) -> bool {
 
 /// Whether both are known to be the doing of one process, by its name where an id is missing, or about one service: whose
 /// doing it is may be known of one of them only.
-fn is_same_process(a: &Finding, b: &Finding) -> bool {
+fn is_same_process(view: &View<'_>, a: &Finding, b: &Finding) -> bool {
     if a.culprit.address.is_some() && a.culprit.address == b.culprit.address && a.netns == b.netns {
         return true;
     }
     match (a.culprit.pid, b.culprit.pid) {
-        (Some(a), Some(b)) => a == b,
+        // A master and its workers are one program.
+        (Some(pid), Some(other)) => {
+            pid == other || is_master(view, pid, other) || is_master(view, other, pid)
+        }
         _ => a.culprit.process.is_some() && a.culprit.process == b.culprit.process,
     }
+}
+
+fn is_master(view: &View<'_>, master: u32, worker: u32) -> bool {
+    let both = view.process(master).zip(view.process(worker));
+    both.is_some_and(|(of, one)| one.ppid == Some(of.pid) && one.comm == of.comm)
 }
 
 /// Whether the cause may reach where the effect is, for all that is known: it is on the same device, about the same address,
@@ -274,7 +282,7 @@ impl Links {
             let is_anybodys =
                 effect.condition.stands_alone && culprit.pid.is_none() && culprit.process.is_none();
             let is_joined = || {
-                is_same_process(&cause.finding, &effect.finding)
+                is_same_process(view, &cause.finding, &effect.finding)
                     || edge.or_who_asks && services::asks(view, &effect.finding, &cause.finding)
             };
             if edge.same_process && !is_anybodys && !is_joined() {

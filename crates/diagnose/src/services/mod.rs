@@ -177,7 +177,7 @@ fn usual_of<'a>(view: &View<'a>, side: &Side, rows: impl Fn(&'a SeriesSet) -> Ve
 pub struct Servers<'v, 'a> {
     /// Their name: that of their leader, or else of the thread that answered last.
     pub comm: Option<String>,
-    /// The id, where it is a single process.
+    /// The id of the one that all others are children of.
     pub pid: Option<u32>,
     /// All of that name and group.
     pub processes: Vec<&'v Process<'a>>,
@@ -219,12 +219,14 @@ impl<'v, 'a> Servers<'v, 'a> {
             let is_sibling = |p: &&Process<'a>| p.comm == one.comm && p.cgroup == one.cgroup && !p.kthread;
             view.processes().iter().filter(is_sibling).collect()
         });
-        let single = match processes[..] {
-            [] => pid,
-            [one] => Some(one.pid),
+        let is_child = |p: &Process<'_>| processes.iter().any(|other| Some(other.pid) == p.ppid);
+        let mut masters = processes.iter().filter(|p| !is_child(p)).map(|p| p.pid);
+        let pid = match (masters.next(), masters.next()) {
+            (None, _) => pid,
+            (master, None) => master,
             _ => None,
         };
-        Servers { comm: one.map(|p| p.comm.to_owned()).or(name), pid: single, processes }
+        Servers { comm: one.map(|p| p.comm.to_owned()).or(name), pid, processes }
     }
 
     /// What they did per second of a span, summed; `None` where nothing is known of them.

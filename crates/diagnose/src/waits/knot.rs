@@ -16,7 +16,7 @@ const STILL_SAMPLES: usize = 3;
 #[derive(Debug)]
 pub struct Knot<'a> {
     /// Those that others of them wait for.
-    core: Vec<u32>,
+    pub(super) core: Vec<u32>,
     /// How many threads stood still, and since when.
     pub high: High,
     /// The waits.
