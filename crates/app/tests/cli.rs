@@ -14,6 +14,8 @@ mod inspect;
 mod live;
 #[path = "cli/parquet.rs"]
 mod parquet;
+#[path = "cli/payloads.rs"]
+mod payloads;
 #[path = "cli/record.rs"]
 mod record;
 #[path = "cli/rules.rs"]

@@ -29,13 +29,14 @@ struct conn {
 	__u32 last_seq;
 	__u32 bucket;
 	__u32 ticket;
+	__u32 sends;
 	__u8 role;
 	__u8 turn;
 	__u8 was_answered;
 	__u8 messages;
 	__u8 is_connecting;
 	__u8 was_reset;
-	__u8 pad[2];
+	__u8 pad[6];
 };
 
 struct {

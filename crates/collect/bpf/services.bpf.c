@@ -141,6 +141,19 @@ static __always_inline void note_bytes(struct service_slot *slot, __u64 *total, 
 	}
 }
 
+/* How often a connection has sent, which is kept with it. */
+static __always_inline void add_sends(struct service_slot *slot, struct conn *conn)
+{
+	__u32 sends = conn->sends;
+
+	if (!sends)
+		return;
+	conn->sends = 0;
+	add(&slot->sends, sends);
+	if (!(conn->ticket & slot->mask))
+		add(&slot->sends_watched, sends);
+}
+
 static __always_inline void note_process(struct service_slot *slot)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
@@ -195,7 +208,10 @@ int socket_sent(unsigned long long *ctx)
 	if (bytes <= 0 || !(is_tcp(sk) || is_unix(sk)))
 		return 0;
 	conn = conn_of(sk, true, ROLE_NONE, &slot);
-	if (!conn || !slot || !is_watched(slot, conn))
+	if (!conn || !slot)
+		return 0;
+	conn->sends++;
+	if (!is_watched(slot, conn))
 		return 0;
 	note_bytes(slot, &slot->sent, &conn->sent, bytes);
 	note_process(slot);
@@ -383,6 +399,7 @@ int state_changed(unsigned long long *ctx)
 	else if (is_watched(slot, conn) && to != TCP_ESTABLISHED)
 		close_open(slot, conn, now);
 	if (to == TCP_CLOSE) {
+		add_sends(slot, conn);
 		add(&slot->sent, conn->sent);
 		add(&slot->received, conn->received);
 		conn->sent = conn->received = 0;
@@ -428,6 +445,7 @@ int open_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!slot || slot->gen != conn->gen)
 		return 0;
 	slot->alive += 1;
+	add_sends(slot, conn);
 	if (is_watched(slot, conn))
 		slot->watched += 1;
 	else if (!conn->is_connecting)

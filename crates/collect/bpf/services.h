@@ -39,6 +39,8 @@ struct service_slot {
 	__u64 resets;
 	__u64 sent; /* of a connection whenever it is much, and at its end */
 	__u64 received;
+	__u64 sends;	     /* of all connections, when they end and at each pass: they say how much of all is watched */
+	__u64 sends_watched; /* of those that are watched */
 	__u64 worst; /* since user space wrote a zero here */
 	__u64 oncpu_worst; /* likewise: CPU time of a thread without a pause, from one answer to the next */
 	__u64 oncpu_from;  /* CPU time of the thread that answered last, when it did */
@@ -58,6 +60,6 @@ struct service_slot {
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1144, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1160, "twin: src/bpf/services.rs");
 
 #endif

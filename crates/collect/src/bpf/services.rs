@@ -87,6 +87,10 @@ pub struct ServiceCounts {
     pub sent: u64,
     /// Bytes that arrived.
     pub received: u64,
+    /// How often all connections have sent, up to the last [`Services::pass`].
+    pub sends: u64,
+    /// Those that are watched.
+    pub sends_watched: u64,
     worst_ns: u64,
     oncpu_worst_ns: u64,
     oncpu_from_ns: u64,
@@ -113,7 +117,7 @@ pub struct ServiceCounts {
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1144, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1160, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.

@@ -380,9 +380,15 @@ impl ServiceCells {
             return;
         };
         let last = std::mem::replace(&mut one.last, *counts);
-        // Those that are watched stand for all.
+        // Those that are watched stand for all: each for as many as it sends of what all do.
+        let sends = [
+            counts.sends.saturating_sub(last.sends),
+            counts.sends_watched.saturating_sub(last.sends_watched),
+        ];
         if one.one_in == 1 {
             one.factor = 1.0;
+        } else if sends[1] > 0 {
+            one.factor = sends[0] as f64 / sends[1] as f64;
         } else if counts.watched > 0 {
             one.factor = counts.alive as f64 / counts.watched as f64;
         }

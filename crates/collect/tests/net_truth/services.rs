@@ -164,6 +164,43 @@ fn requests_are_counted_and_their_time_is_what_the_client_saw() {
     assert_eq!((bench.service(&row, "sent_bytes"), bench.service(&row, "received_bytes")), (50, 50));
 }
 
+/// Every fourth connection asks ten times as often as the others: which of them are watched is decided in the order in which
+/// they came.
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn connections_that_are_watched_stand_for_what_all_ask() {
+    const CONNECTIONS: usize = 16;
+    let Some(mut bench) = settled() else { return };
+    let (address, server) = start(Act::Answer(0), CONNECTIONS);
+    let row = address.to_string();
+    let mut streams: Vec<TcpStream> =
+        (0..CONNECTIONS).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+    let mut asked = 0;
+    let mut frame = |bench: &mut Bench| {
+        for (nth, stream) in streams.iter_mut().enumerate() {
+            let times = if nth.is_multiple_of(4) { 40 } else { 4 };
+            (0..times).for_each(|_| _ = ask(stream));
+            asked += times;
+        }
+        bench.sample();
+        asked
+    };
+    // The recorder begins to watch only some where more than ten thousand are asked in a second.
+    let is_sampled = |bench: &Bench| bench.service(&row, "watched") < 1_000_000;
+    if !(0..500).any(|_| frame(&mut bench) > 0 && is_sampled(&bench)) {
+        println!("this machine asks less than 10,000 times a second");
+        return;
+    }
+    frame(&mut bench);
+    let (before, counted) = (frame(&mut bench), bench.service(&row, "requests"));
+    let after = (0..60).map(|_| frame(&mut bench)).last().expect("a frame");
+    let (asked, counted) = (after - before, bench.service(&row, "requests") - counted);
+    assert!(is_sampled(&bench));
+    assert!((counted - asked).abs() * 20 < asked, "{counted} of {asked}");
+    drop(streams);
+    server.join().expect("the server");
+}
+
 #[test]
 #[ignore = "needs root: make test-kernel"]
 fn connections_that_were_there_before_the_recorder_are_told_apart() {
