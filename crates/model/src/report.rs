@@ -348,7 +348,7 @@ pub struct Evidence {
     pub before: Option<f64>,
     /// The value in the incident.
     pub during: f64,
-    /// The largest sample of the incident, if it is not `during` itself.
+    /// The most extreme sample of the incident, if it is not `during` itself: the largest, or of what fell the smallest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<f64>,
     /// The unit of all of them.

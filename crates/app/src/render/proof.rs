@@ -130,7 +130,8 @@ pub fn movement(evidence: &Evidence) -> String {
     let show = |value: f64| units::value(value, &evidence.unit);
     let during = show(evidence.during);
     let peak = evidence.peak.map(show).filter(|peak| *peak != during);
-    let peak = peak.map_or_else(String::new, |peak| format!(", peak {peak}"));
+    let word = if evidence.peak.is_some_and(|peak| peak < evidence.during) { "lowest" } else { "peak" };
+    let peak = peak.map_or_else(String::new, |peak| format!(", {word} {peak}"));
     match evidence.before {
         Some(before) => format!("{} → {during}{peak}", show(before)),
         None => format!("{during}{peak}"),

@@ -26,6 +26,7 @@ use mitra_model::limits::text_of;
 use mitra_model::time::SECOND;
 use mitra_model::{Series, SeriesSet, Span};
 
+use crate::condition::Finding;
 use crate::network;
 use crate::process::Process;
 use crate::view::View;
@@ -207,6 +208,14 @@ impl<'v, 'a> Servers<'v, 'a> {
     pub fn of_process(view: &'v View<'a>, pid: u32) -> Option<Servers<'v, 'a>> {
         let one = view.process(pid)?;
         Some(Servers::like(view, Some(one), Some(pid), None))
+    }
+
+    /// Says in a finding that it is the doing of these, who serve at the address of a row.
+    pub fn blame(&self, finding: &mut Finding, row: &str) {
+        finding.netns = Some(network::device(row).1.id());
+        finding.culprit.address = Some(Address::of(row).text.to_owned());
+        finding.culprit.process.clone_from(&self.comm);
+        finding.culprit.pid = self.pid;
     }
 
     fn like(

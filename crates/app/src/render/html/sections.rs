@@ -62,7 +62,7 @@ fn numbers(list: &[Evidence]) -> String {
         "<div class=\"scroll\"><table class=\"numbers\"><tr><th>number</th><th class=\"n\">before</th>\
                     <th class=\"n\">during</th>"
             .to_owned();
-    html.push_str(if has_peak { "<th class=\"n\">peak</th>" } else { "" });
+    html.push_str(if has_peak { "<th class=\"n\">extreme</th>" } else { "" });
     html.push_str(if has_places { "<th>lines</th></tr>\n" } else { "</tr>\n" });
     for evidence in list {
         let show = |value: Option<f64>| {

@@ -135,10 +135,7 @@ fn accepts_no_more<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
     let span = high.run.span();
     let places = Places::full(view, row, span).ok().filter(|places| places.are_of_events)?;
     let mut finding = view.finding(&high.run);
-    finding.netns = Some(network::device(row).1.id());
-    finding.culprit.address = Some(Address::of(row).text.to_owned());
-    finding.culprit.process.clone_from(&places.servers.comm);
-    finding.culprit.pid = places.servers.pid;
+    places.servers.blame(&mut finding, row);
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     finding.statement = format!(
         "{} has taken {} connections and takes no more, though it sleeps; up to {} wait in its accept queue",

@@ -7,7 +7,6 @@
 //! Load that rises and is answered as fast as ever is no incident.
 
 use crate::condition::Others;
-use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, Servers, Service, Slow, Usual};
 
@@ -133,10 +132,7 @@ fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {
     let (row, span) = (loaded.row, loaded.run.span());
     let servers = Servers::of(view, row);
     let mut finding = view.finding(&loaded.run);
-    finding.netns = Some(network::device(row).1.id());
-    finding.culprit.address = Some(Address::of(row).text.to_owned());
-    finding.culprit.process.clone_from(&servers.comm);
-    finding.culprit.pid = servers.pid;
+    servers.blame(&mut finding, row);
     let who = who_asks(view, row, span);
     finding.statement = format!(
         "{} was asked {}/s instead of {}/s{}",

@@ -7,9 +7,8 @@
 //! A few requests that keep an event loop (`event-loop-blocked`) and a collector of garbage (`gc-pressure`) make the mean rise
 //! as well, and are told apart by what they do.
 
-use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, SERVICE, Servers, Service, Slow, Traffic};
+use crate::services::{self, SERVICE, Servers, Service, Slow, Traffic};
 
 pub const CONDITION: Condition = Condition {
     id: "query-regression",
@@ -151,10 +150,7 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
     let (row, span) = (grown.row, grown.slow.run.span());
     let servers = Servers::of(view, row);
     let mut finding = view.finding(&grown.slow.run);
-    finding.netns = Some(network::device(row).1.id());
-    finding.culprit.address = Some(Address::of(row).text.to_owned());
-    finding.culprit.process.clone_from(&servers.comm);
-    finding.culprit.pid = servers.pid;
+    servers.blame(&mut finding, row);
     let group = servers.processes.first().and_then(|p| p.cgroup).filter(|group| *group != "/");
     finding.culprit.cgroup = group.map(str::to_owned);
     let (now, before) = grown.cost;

@@ -5,9 +5,8 @@
 //! it is the share of the requests that counts, and what it was before. A reset counts only as far as there were more
 //! connections than answers.
 
-use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Servers};
+use crate::services::{self, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "service-failing",
@@ -157,10 +156,7 @@ fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
     let mut finding = view.finding(&failing.run);
-    finding.netns = Some(network::device(row).1.id());
-    finding.culprit.address = Some(Address::of(row).text.to_owned());
-    finding.culprit.process.clone_from(&servers.comm);
-    finding.culprit.pid = servers.pid;
+    servers.blame(&mut finding, row);
     let of = format!("{} of {} requests", words::count(failing.failed), words::count(failing.asked));
     let what = match failing.end {
         End::Unanswered => format!("{name} closed the connections of {of} without an answer"),

@@ -15,7 +15,6 @@
 //! Where nothing was taken at all the service stands still (`service-silent`); where the workers compute, there are too few of
 //! them or of CPUs.
 
-use crate::network;
 use crate::prelude::*;
 use crate::services::{self, ASLEEP, Address, Places, QUEUED, QUEUED_S, Servers, Service};
 use crate::waits;
@@ -125,10 +124,7 @@ fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
         return None;
     }
     let mut finding = view.finding(&high.run);
-    finding.netns = Some(network::device(row).1.id());
-    finding.culprit.address = Some(Address::of(row).text.to_owned());
-    finding.culprit.process.clone_from(&servers.comm);
-    finding.culprit.pid = servers.pid;
+    servers.blame(&mut finding, row);
     finding.client_wait_s = service.beyond_s(span);
     finding.statement = format!(
         "{} of the {} workers of {} have a request and wait: the next one finds none free most of the time",
@@ -188,10 +184,7 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
         |row: &&&str| before(row) >= CALLED && called(row, view.set, span) < NEXT_TO_NOTHING * before(row);
     let pool = own.iter().filter(stopped).max_by(|a, b| before(a).total_cmp(&before(b)))?;
     let mut finding = view.finding(&run);
-    finding.netns = Some(network::device(row).1.id());
-    finding.culprit.address = Some(Address::of(row).text.to_owned());
-    finding.culprit.process.clone_from(&servers.comm);
-    finding.culprit.pid = servers.pid;
+    servers.blame(&mut finding, row);
     finding.statement = format!(
         "requests wait inside of {}: it called {} {} times a second and has stopped, though nothing that it asked there is \
          open; none of its connections there is free, or its threads wait for each other",
@@ -219,10 +212,7 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
         return Err(format!("{name} has no workers: each of its threads waits for many connections"));
     }
     let mut finding = view.finding(&high.run);
-    finding.netns = Some(network::device(row).1.id());
-    finding.culprit.address = Some(Address::of(row).text.to_owned());
-    finding.culprit.process.clone_from(&servers.comm);
-    finding.culprit.pid = servers.pid;
+    servers.blame(&mut finding, row);
     let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
     let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
