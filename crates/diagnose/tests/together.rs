@@ -200,6 +200,9 @@ fn workers_that_share_a_unix_socket_are_exhausted_like_others() {
         m.task(pid, "php-fpm8.2", 0);
     }
     assert_eq!(root(&m.explain()).0, "worker-pool-exhausted");
+    // Clients that gave up stay in the queue, and are no open requests any more.
+    queue(&mut m, SOCKET, (50, "php-fpm8.2"), |i| if i < 5 { 100.0 } else { 110.0 });
+    assert_eq!(root(&m.explain()).0, "worker-pool-exhausted");
 }
 
 /// Clients wait in the accept queue of a program that sleeps, and the server behind it answers one request in ten, and then

@@ -14,6 +14,8 @@ use crate::view::View;
 pub const QUEUED: f64 = 3.0;
 /// Seconds.
 pub const QUEUED_S: f64 = 3.0;
+/// As many samples have to tell how many are taken.
+const SAMPLES: f64 = 3.0;
 /// Of a CPU, for each that could work: they wait, and do not compute.
 pub const ASLEEP: f64 = 0.1;
 /// The number of requests outside of the queue that stays the same: within one, or a quarter, in nearly all samples. The
@@ -52,13 +54,15 @@ impl<'v, 'a> Places<'v, 'a> {
                 abandoned.t.binary_search(&busy.t[i]).map_or(0.0, |at| abandoned.v[at] * abandoned.dt[at]);
             busy.v[i] += given_up;
         }
-        let mut values = busy.v.clone();
-        let taken = stats::median(&mut values).unwrap_or(0.0);
-        if taken < 1.0 {
+        // Whoever gives up in the queue of a Unix socket leaves no word: what is left of the number tells nothing.
+        let mut values: Vec<f64> = busy.v.iter().copied().filter(|n| *n >= 1.0).collect();
+        let many = values.len() as f64;
+        if many < SAMPLES {
             return Err(format!("{name} has taken none of the requests that wait"));
         }
+        let taken = stats::median(&mut values).unwrap_or(0.0);
         let is_same = |n: &&f64| (**n - taken).abs() <= (SAME * taken).max(1.0);
-        if (busy.v.iter().filter(is_same).count() as f64) < NEARLY_ALL * busy.v.len() as f64 {
+        if (values.iter().filter(is_same).count() as f64) < NEARLY_ALL * many {
             return Err(format!("the number of requests that {name} works on at a time changes"));
         }
         if servers.stopped_share(view.set, span) >= ASLEEP {
