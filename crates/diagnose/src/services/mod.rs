@@ -309,6 +309,12 @@ impl<'v, 'a> Servers<'v, 'a> {
         all.iter().filter(|state| is_stopped(**state)).count() as f64 / (all.len() as f64).max(1.0)
     }
 
+    /// Whether they are for so much of the time that this is what their clients wait for.
+    #[must_use]
+    pub fn are_often_stopped(&self, set: &SeriesSet, span: Span) -> bool {
+        self.stopped_share(set, span) >= OFTEN_STOPPED
+    }
+
     /// The state of the first thread of each.
     fn states<'s>(&self, set: &'s SeriesSet) -> impl Iterator<Item = &'s Series> {
         self.processes.iter().filter_map(|p| set.get("task.state", p.rows.first()?))
@@ -339,6 +345,9 @@ impl<'v, 'a> Servers<'v, 'a> {
             && served.fold(0.0, f64::max) >= 1.0
     }
 }
+
+/// A tenth of the time is more than a debugger or a checkpoint takes in passing.
+const OFTEN_STOPPED: f64 = 0.1;
 
 fn is_stopped(state: f64) -> bool {
     state == f64::from(b'T') || state == f64::from(b't')

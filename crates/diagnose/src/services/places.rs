@@ -65,7 +65,7 @@ impl<'v, 'a> Places<'v, 'a> {
         if (values.iter().filter(is_same).count() as f64) < NEARLY_ALL * many {
             return Err(format!("the number of requests that {name} works on at a time changes"));
         }
-        if servers.stopped_share(view.set, span) >= ASLEEP {
+        if servers.are_often_stopped(view.set, span) {
             return Err(format!("the processes of {name} were stopped"));
         }
         let threads: usize = servers.processes.iter().map(|process| process.rows.len()).sum();

@@ -190,12 +190,11 @@ fn judge<'a>(
     }
     let sum =
         |of: &dyn Fn(&Servers<'_, '_>) -> Option<f64>| passed.iter().filter_map(of).reduce(|a, b| a + b);
-    let stopped = passed.iter().map(|servers| servers.stopped_share(view.set, span)).fold(0.0, f64::max);
-    if stopped >= WAITED {
+    for servers in passed.iter().filter(|servers| servers.are_often_stopped(view.set, span)) {
         finding.remarks.push(format!(
-            "its processes were stopped (state T) in {} of the samples: a signal, a debugger or a freezer stops them again and \
-             again",
-            words::percent(stopped)
+            "the processes of {} were stopped (state T) in {} of the samples: a signal or a debugger stops them again and again",
+            servers.comm.as_deref().unwrap_or("a service"),
+            words::percent(servers.stopped_share(view.set, span))
         ));
     }
     let rate = |metric: &str| sum(&|servers| servers.rate(view.set, metric, span));

@@ -88,6 +88,8 @@ fn observe(view: &View<'_>) -> Observation {
 
 /// Of the worker processes as many have a request on average: the next one finds none free most of the time.
 const BUSY: f64 = 0.85;
+/// Of a pool that was half as busy before a little more is no trouble.
+const WAS_BUSY: f64 = 0.5 * BUSY;
 /// Of so few workers one that is free is a large part.
 const WORKERS_MIN: f64 = 4.0;
 
@@ -113,10 +115,8 @@ fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
         [servers.rate(view.set, "task.run_delay", span), servers.blocked(view.set, span)]
             .map(|of| of.unwrap_or(0.0));
     let works = servers.used(view, span)? + delayed + blocked;
-    if usual.waiting > 0.5 * BUSY * many || came > 0 || works >= ASLEEP * many {
-        return None;
-    }
-    if servers.stopped_share(view.set, span) >= ASLEEP {
+    let is_usual = usual.waiting > WAS_BUSY * many;
+    if is_usual || came > 0 || works >= ASLEEP * many || servers.are_often_stopped(view.set, span) {
         return None;
     }
     let walk = services::walk(view, row, span, high.during);
