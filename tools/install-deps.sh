@@ -62,6 +62,17 @@ need_kernel() {
     need_command mkfs.ext4 e2fsprogs
 }
 
+# Services that tests ask, and look into while they are asked.
+need_services() {
+    need_command nginx nginx-light
+    need_command redis-server redis-server
+    need_command redis-cli redis-tools
+    need_command mariadbd mariadb-server
+    need_command mariadb mariadb-client
+    # Every distribution keeps the server's programs in a directory of its version.
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+}
+
 # OpenSearch itself comes through Maven: tools/opensearch.sh.
 need_search() {
     need_command java default-jre-headless
@@ -77,11 +88,10 @@ need_cost() {
 
 # Real software that the laboratory makes trouble with. An incident whose tool is missing is skipped, with the reason.
 need_lab() {
+    need_services
     need_command fio fio
     need_command stress-ng stress-ng
-    need_command redis-server redis-server
     need_command redis-benchmark redis-tools
-    need_command redis-cli redis-tools
     need_command nft nftables
     need_command ip iproute2
     need_command tc iproute2
@@ -96,12 +106,9 @@ need_lab() {
     need_command erl erlang-base
     need_command git git
     # Services and what they are asked with.
-    need_command nginx nginx-light
     need_command node nodejs
     need_command javac default-jdk-headless
     need_command python3 python3
-    need_command mariadbd mariadb-server
-    need_command mariadb mariadb-client
     need_command memcached memcached
     need_command gunicorn gunicorn
     need_command haproxy haproxy
@@ -118,8 +125,6 @@ need_lab() {
     # What watches beside the recorder with `--witnesses`.
     need_command sar sysstat
     need_command vmstat procps
-    # Every distribution keeps the server's programs in a directory of its version.
-    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
 }
 
 # Real file systems whose power fails.
@@ -242,7 +247,7 @@ for set in "$@"; do
     case $set in
     build) need_build ;;
     test) need_build && need_test ;;
-    kernel) need_build && need_kernel ;;
+    kernel) need_build && need_kernel && need_services ;;
     search) need_build && need_search ;;
     cost) need_build && need_cost ;;
     lab) need_build && need_lab ;;

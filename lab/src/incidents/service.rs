@@ -1,7 +1,7 @@
 //! Troubles inside services, on a machine that idles: what their threads wait for, and limits of their own.
 //!
-//! The services are real ones (nginx, PostgreSQL, MariaDB, redis, Node.js, a JVM) and small ones in Python (`service/worker.py`). Clients
-//! of the laboratory measure how long they take to answer.
+//! The services are real ones (nginx, HAProxy, PostgreSQL, MariaDB, redis, memcached, RabbitMQ, gunicorn, PHP-FPM, Puma, gRPC, Node.js, a
+//! JVM) and small ones in Python (`service/worker.py`). Clients of the laboratory measure how long they take to answer.
 
 mod database;
 mod limits;
