@@ -290,3 +290,24 @@ fn worker_processes_that_nearly_all_have_a_request_are_exhausted_before_a_queue_
     assert_eq!(root(&pool(5.0, 0.02)).0, "service-slow", "three are free");
     assert_ne!(root(&pool(8.0, 1.8)).0, "worker-pool-exhausted", "they compute");
 }
+
+#[test]
+fn a_service_that_is_stopped_again_and_again_is_said_to_be_and_has_no_workers_that_wait() {
+    let stopped = |one_in: usize| {
+        let mut m = Machine::idle();
+        service(&mut m, WEB, (40, "shop"), slow());
+        queue(&mut m, WEB, (40, "shop"), |_| 20.0);
+        let state = |i: usize| if is_on(i) && i.is_multiple_of(one_in) { b'T' } else { b'S' };
+        m.values("task.state", &row(40), 0, (0..N).map(|i| f64::from(state(i))).collect());
+        m.explain()
+    };
+    let report = stopped(3);
+    assert_eq!(root(&report), ("service-slow", Some("shop"), Some(40)));
+    let remarks = &one(&report).root_cause.remarks;
+    assert!(
+        remarks.iter().any(|r| r.starts_with("the processes of shop were stopped (state T) in 3")),
+        "{remarks:?}"
+    );
+    let never = stopped(usize::MAX);
+    assert!(!one(&never).root_cause.remarks.iter().any(|remark| remark.contains("stopped")));
+}
