@@ -69,6 +69,10 @@ need_services() {
     need_command redis-cli redis-tools
     need_command mariadbd mariadb-server
     need_command mariadb mariadb-client
+    need_command memcached memcached
+    need_command rabbitmq-server rabbitmq-server
+    need_file /usr/lib/python3/dist-packages/grpc python3-grpcio
+    need_file /usr/lib/python3/dist-packages/pika python3-pika
     # Every distribution keeps the server's programs in a directory of its version.
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
 }
@@ -109,13 +113,9 @@ need_lab() {
     need_command node nodejs
     need_command javac default-jdk-headless
     need_command python3 python3
-    need_command memcached memcached
     need_command gunicorn gunicorn
     need_command haproxy haproxy
     need_command puma puma
-    need_command rabbitmq-server rabbitmq-server
-    need_file /usr/lib/python3/dist-packages/grpc python3-grpcio
-    need_file /usr/lib/python3/dist-packages/pika python3-pika
     need_command openssl openssl
     compgen -G '/usr/sbin/php-fpm*' >/dev/null || packages+=(php-fpm)
     need_command gzip gzip

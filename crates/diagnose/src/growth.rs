@@ -233,18 +233,20 @@ fn pays(view: &View<'_>) -> Option<bool> {
     let need_s = if view.is_case { 0.0 } else { SHORT_NEED_S };
     let mut signs: Vec<bool> = Vec::new();
     // One per cent of the time, a few pages a second: each is nothing on a machine with room.
-    for (metric, limit) in [("psi.memory_some", 0.01), ("vm.pswpout", 10.0)] {
-        let Some(signal) = view.system(metric) else { continue };
-        let signal = match (&share, &scans) {
+    let of_machine = |metric: &str| {
+        let signal = view.system(metric)?;
+        Some(match (&share, &scans) {
             (None, None) => signal,
             (share, scans) => where_low(&signal, share.as_ref(), scans.as_ref()),
-        };
-        signs.push(signal.run(limit, need_s).is_some());
+        })
+    };
+    for (metric, limit) in [("psi.memory_some", 0.01), ("vm.pswpout", 10.0)] {
+        signs.extend(of_machine(metric).map(|signal| signal.run(limit, need_s).is_some()));
     }
     if let Some(direct) = view.system("vm.pgscan_direct") {
         signs.push(direct.run(10.0, need_s).is_some() || direct.max() >= Some(SCANS_AT_ONCE));
     }
-    signs.extend(view.system("vm.oom_kill").and_then(|s| s.max()).map(|kills| kills > 0.0));
+    signs.extend(of_machine("vm.oom_kill").and_then(|s| s.max()).map(|kills| kills > 0.0));
     (!signs.is_empty()).then(|| signs.contains(&true))
 }
 

@@ -57,6 +57,29 @@ fn memory_that_a_process_takes_until_none_is_left() {
     assert_eq!(report.incidents[0].root_cause.culprit.process.as_deref(), Some("hoarder"));
 }
 
+/// A small machine with room, in which a process grows by a tenth of memory until it is killed for the limit of its group.
+#[test]
+fn what_is_killed_for_the_limit_of_its_group_leaves_the_machine_room() {
+    let mut m = Machine::idle();
+    m.set.host.memory_bytes = (1.5 * GIB) as u64;
+    m.sys("mem.total", 1.5 * GIB, 1.5 * GIB);
+    let at = HEALTHY + 10;
+    let grown = |i: f64| if i > at as f64 { 0.0 } else { 0.03 * GIB * (i - HEALTHY as f64).max(0.0) };
+    level(&mut m, "mem.anon", "", |i| 0.02 * GIB + grown(i));
+    level(&mut m, "mem.available", "", |i| 1.3 * GIB - grown(i));
+    m.task(70, "hoarder", 0).cgroup(70, "/small");
+    level(&mut m, "task.rss_anon", "70@70000000", |i| grown(i) / 4096.0);
+    level(&mut m, "vm.oom_kill", "", |i| f64::from(u8::from(i as usize == at)));
+    let anon_bytes = Some((0.3 * GIB) as u64);
+    m.event(
+        at,
+        EventKind::OomKill { pid: 70, comm: "hoarder".into(), cgroup: Some("/small".into()), anon_bytes },
+    );
+    let report = case(&m);
+    assert_eq!(root(&report), Some("oom-kill"));
+    assert_eq!(report.incidents[0].root_cause.culprit.cgroup.as_deref(), Some("/small"));
+}
+
 #[test]
 fn a_warm_up_and_growth_with_room_are_no_incident() {
     let mut m = machine();

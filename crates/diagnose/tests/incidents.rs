@@ -406,6 +406,22 @@ fn an_oom_kill_is_named_even_without_pressure() {
     assert_eq!(root.condition, "oom-kill");
     assert_eq!((root.culprit.process.as_deref(), root.culprit.pid), (Some("hog"), Some(130)));
     assert_eq!(root.culprit.cgroup.as_deref(), Some("/small"));
+    assert_eq!(report.incidents[0].lost_task_seconds, Some(0.0));
+}
+
+#[test]
+fn what_happens_at_one_moment_cost_something_also_where_the_sample_comes_late() {
+    let at = HEALTHY + 10;
+    let mut seconds = vec![1.0; HEALTHY + INCIDENT];
+    seconds[at] = 6.0;
+    let mut m = Machine::sampled(seconds);
+    m.event(
+        at,
+        EventKind::OomKill { pid: 130, comm: "hog".into(), cgroup: None, anon_bytes: Some(250 << 20) },
+    );
+    let report = m.explain();
+    assert_eq!(ids(&report), ["oom-kill"]);
+    assert_eq!(report.incidents[0].lost_task_seconds, Some(0.0), "a sample of six seconds has it");
 }
 
 #[test]

@@ -522,7 +522,12 @@ impl<'a> Services<'a> {
 
 /// What the incident cost beyond what the baseline loses in the same time.
 fn lost_above_baseline(view: &View<'_>, span: Span) -> Option<f64> {
-    let lost = ledger::lost(view.set, span)?;
+    let lost = ledger::lost(view.set, span).or_else(|| {
+        // A sample that came late: what happened at one moment cost what was lost in the one that ends next, or in the last one.
+        let all = ledger::lost(view.set, Span::ALL)?;
+        let next = all.t.partition_point(|t| *t < span.since).min(all.t.len().checked_sub(1)?);
+        ledger::lost(view.set, Span { since: all.t[next], until: all.t[next] + 1 })
+    })?;
     let before =
         view.baseline.and_then(|b| ledger::lost(view.base_set, b)).and_then(|b| b.mean()).unwrap_or(0.0);
     let seconds: f64 = lost.dt.iter().sum();

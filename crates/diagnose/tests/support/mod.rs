@@ -31,11 +31,16 @@ impl Machine {
 
     /// The same for so many seconds.
     pub fn lasting(n: usize) -> Machine {
-        let axis = Arc::new(Axis {
-            t: (1..=n as i64).map(|i| START + i * SECOND).collect(),
-            dt: vec![1.0; n],
-            places: Vec::new(),
+        Machine::sampled(vec![1.0; n])
+    }
+
+    /// The same with samples of so many seconds.
+    pub fn sampled(dt: Vec<f64>) -> Machine {
+        let ends = dt.iter().scan(START, |end, dt| {
+            *end += (*dt * SECOND as f64) as i64;
+            Some(*end)
         });
+        let axis = Arc::new(Axis { t: ends.collect(), dt, places: Vec::new() });
         let mut set = SeriesSet::default();
         set.source = "archive".to_owned();
         set.host = HostInfo { hostname: "test".into(), cpus: 2, page_bytes: 4096, ..HostInfo::default() };
