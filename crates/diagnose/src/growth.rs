@@ -6,6 +6,7 @@
 use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span, growth};
 
+use crate::process::{self, Process, Top};
 use crate::signal::{Run, Signal};
 use crate::view::View;
 use crate::words;
@@ -164,6 +165,24 @@ pub fn settled(view: &View<'_>, growth: &Growth) -> bool {
         return growth.levels_off || growth.then == Then::Stood;
     }
     growth.levels_off && !(took_the_room(view, growth) && pays(view) == Some(true))
+}
+
+/// What a process held at the beginning and at the end of a span, in bytes, what went to swap included. One that came while it
+/// was recorded had nothing before.
+pub fn held(view: &View<'_>, process: &Process<'_>, span: Span) -> Option<(f64, f64)> {
+    let series = ["task.rss_anon", "task.swap"].iter().flat_map(|metric| process.series(view.set, metric));
+    let held = Signal::sum(series, span)?;
+    let began = view.set.span().map_or(i64::MIN, |s| s.since) + 2 * SECOND;
+    let is_new = process.first_seen(view.set).is_some_and(|t| t > began.max(span.since));
+    let first = if is_new { 0.0 } else { *held.v.first()? };
+    Some((first * view.page_bytes(), held.v.last()? * view.page_bytes()))
+}
+
+/// The user processes by name, those that took most memory in a span first: a total is in bytes.
+pub fn takers<'a>(view: &View<'a>, processes: &[Process<'a>], span: Span) -> Vec<Top<'a>> {
+    process::ranking(processes, span, |p| {
+        held(view, p, span).map_or(0.0, |(first, last)| (last - first).max(0.0))
+    })
 }
 
 /// Whether most of what grew is missing from what was to be had before.

@@ -9,14 +9,9 @@ use std::sync::Arc;
 use mitra_diagnose::History;
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, ScheduledJob, TextSeries, lookup};
-use support::{HEALTHY, INCIDENT, Machine, START, ids, is_on, root, row};
+use support::{HEALTHY, INCIDENT, Machine, START, each, ids, is_on, root, row};
 
 const N: usize = HEALTHY + INCIDENT + 20;
-
-/// A value for each second of the recording.
-fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
-    (0..N).map(f).collect()
-}
 
 fn set_text(m: &mut Machine, metric: &str, row: &str, second: usize, text: &str) {
     let series =

@@ -6,7 +6,7 @@
 mod support;
 
 use mitra_model::EventKind;
-use support::{HEALTHY, INCIDENT, Machine, ids, root};
+use support::{HEALTHY, INCIDENT, Machine, each, ids, is_on, root, row};
 
 #[test]
 fn an_idle_machine_has_no_incident() {
@@ -458,6 +458,34 @@ fn swapping_both_ways_with_pressure_is_a_thrash() {
     let report = m.explain();
     assert_eq!(root(&report), ("swap-thrash", Some("touch"), Some(140)));
     assert_eq!(report.incidents[0].root_cause.culprit.cgroup.as_deref(), Some("/small"));
+}
+
+/// A server that holds 600 MB, of which half goes to swap and comes back while a job of as much is there, or its limit is lower.
+#[test]
+fn who_came_and_took_memory_is_the_culprit_and_not_who_was_swapped_out_for_it() {
+    let thrash = |comes: bool| {
+        let mut m = Machine::idle();
+        m.sys("vm.pswpin", 0.0, 3_000.0).sys("vm.pswpout", 0.0, 3_000.0).sys("psi.memory_some", 0.0, 0.3);
+        m.task(140, "redis-server", 0).cgroup(140, "/shop").task_rate(140, "task.majflt", 0.0, 3_000.0);
+        let swapped = |i: usize| if is_on(i) { 75_000.0 } else { 0.0 };
+        m.values("task.rss_anon", &row(140), 0, each(|i| 150_000.0 - swapped(i)));
+        m.values("task.swap", &row(140), 0, each(swapped));
+        if comes {
+            m.task(150, "batch", HEALTHY).cgroup(150, "/shop");
+            let took = |i: usize| 37_500.0 * (1 + i).min(4) as f64;
+            m.values("task.rss_anon", &row(150), HEALTHY, (0..INCIDENT).map(took).collect());
+            m.values("task.majflt", &row(150), HEALTHY, vec![900.0; INCIDENT]);
+        }
+        m
+    };
+    let report = thrash(true).explain();
+    assert_eq!(root(&report), ("swap-thrash", Some("batch"), Some(150)));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(
+        statement.contains("redis-server (140)") && statement.contains("batch (150) took"),
+        "{statement}"
+    );
+    assert_eq!(root(&thrash(false).explain()), ("swap-thrash", Some("redis-server"), Some(140)));
 }
 
 #[test]

@@ -9,13 +9,9 @@ use std::sync::Arc;
 use mitra_diagnose::view::View;
 use mitra_diagnose::{Observation, conditions};
 use mitra_model::{EventKind, Span, TextSeries, lookup};
-use support::{AFTER, HEALTHY, INCIDENT, Machine, START, is_on, row};
+use support::{AFTER, HEALTHY, INCIDENT, Machine, START, each, is_on, row};
 
 const N: usize = HEALTHY + INCIDENT + AFTER;
-
-fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
-    (0..N).map(f).collect()
-}
 
 /// What one condition says of the incident, compared with the half minute before.
 fn observe(m: &Machine, id: &str) -> Observation {

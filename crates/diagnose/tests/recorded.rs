@@ -10,14 +10,9 @@ use mitra_model::capture::CaptureRow;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, TextSeries, lookup};
-use support::{HEALTHY, INCIDENT, Machine, START, ids, row};
+use support::{HEALTHY, INCIDENT, Machine, START, each, ids, row};
 
-const N: usize = HEALTHY + INCIDENT + 20;
 const MB: f64 = 1e6;
-
-fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
-    (0..N).map(f).collect()
-}
 
 /// From one value to another over the incident, and there it stays.
 fn ramp(from: f64, to: f64) -> Vec<f64> {

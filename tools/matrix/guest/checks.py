@@ -122,25 +122,28 @@ def frames(archive):
 
 
 def watch(known, seen, over):
-    """Notes each program that comes, until `over`."""
+    """Notes each program that comes, and when it was first and last there, until `over`."""
     while not over.is_set():
         for number in programs.ids():
-            if number not in known and number not in seen:
+            if number in seen:
+                seen[number]["last"] = time.monotonic()
+            elif number not in known:
                 found = programs.info(number)
                 if found:
-                    seen[number] = found
+                    seen[number] = {**found, "first": time.monotonic(), "last": time.monotonic()}
         over.wait(0.05)
 
 
-def loaded(command):
-    """The programs that a command brings into the kernel while it runs, and what it printed."""
+def loaded(command, stays_s=0):
+    """The programs that a command brings into the kernel while it runs, for so long at least, and what it printed."""
     known, seen, over = set(programs.ids()), {}, threading.Event()
     watcher = threading.Thread(target=watch, args=(known, seen, over))
     watcher.start()
     code, text = run(*command, seconds=120)
     over.set()
     watcher.join()
-    return seen, code, text
+    times = [(one, one.pop("last") - one.pop("first")) for one in seen.values()]
+    return [one for one, stayed_s in times if stayed_s >= stays_s], code, text
 
 
 def verifier(results):
@@ -150,19 +153,21 @@ def verifier(results):
 
     def add(seen, of):
         # Without a name it is none of Mitra's: what a library loads to see what the kernel can.
-        for one in (one for one in seen.values() if one["name"]):
+        for one in (one for one in seen if one["name"]):
             key = f"{of}/{one['name']}"
             if key not in found or (one["verified"] or 0) > (found[key]["verified"] or 0):
                 found[key] = one
 
-    seen, _, _ = loaded(["timeout", "-s", "INT", "20", MITRA, "record", "--archive", "/work/verifier"])
+    # Of a group that is refused some are there for a moment.
+    seen, _, _ = loaded(["timeout", "-s", "INT", "20", MITRA, "record", "--archive", "/work/verifier"], stays_s=5)
     add(seen, "record")
     refused = []
     listed = run(MITRA, "capture", "--list")[1]
     for kind in re.findall(r"^([a-z]+) ", listed, re.MULTILINE):
         seen, code, text = loaded([MITRA, "capture", kind, "--pid", str(os.getpid()), "--seconds", str(CAPTURE_S), "--no-archive",
                                    *OPTIONS.get(kind, [])])
-        add(seen, kind)
+        if code == 0:
+            add(seen, kind)
         (OUT / f"capture-{kind}.txt").write_text(text)
         if code != 0:
             refused.append(f"{kind}: {text.strip().splitlines()[-1] if text.strip() else code}")

@@ -200,6 +200,11 @@ pub fn root(report: &Report) -> (&str, Option<&str>, Option<u32>) {
     (&root.condition, root.culprit.process.as_deref(), root.culprit.pid)
 }
 
+/// A value for each second of the recording.
+pub fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
+    (0..HEALTHY + INCIDENT + AFTER).map(f).collect()
+}
+
 /// Whether a second of the recording is one of the incident.
 #[must_use]
 pub fn is_on(i: usize) -> bool {

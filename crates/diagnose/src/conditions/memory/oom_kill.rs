@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use mitra_model::report::Quote;
 
+use crate::growth;
 use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
@@ -22,6 +23,7 @@ pub const CONDITION: Condition = Condition {
         "cgroup.memory_current",
         "cgroup.memory_failcnt",
         "task.rss_anon",
+        "task.swap",
     ],
     triggers: &[
         above(&["vm.oom_kill"], f64::MIN_POSITIVE).lasting(0.0),
@@ -155,22 +157,13 @@ struct Grown<'a> {
 /// The program of the group, or of the machine, that grew most before the kill, where that is not the one that was killed.
 fn grown<'a>(view: &View<'a>, kill: &Kill<'_>, group: Option<&str>) -> Option<Grown<'a>> {
     let before = Span { since: kill.at - GROWTH_NS, until: kill.at };
-    let began = view.set.span().map_or(i64::MIN, |s| s.since) + 2 * SECOND;
-    // From how many bytes to how many.
-    let held = |p: &Process<'_>| -> Option<(f64, f64)> {
-        let series = p.series(view.set, "task.rss_anon").next()?;
-        let held = Signal::of(series, before);
-        let is_new = series.axis.t.get(series.start).is_none_or(|t| *t > began.max(before.since));
-        let first = if is_new { 0.0 } else { *held.v.first()? };
-        Some((first * view.page_bytes(), held.v.last()? * view.page_bytes()))
-    };
-    let of = |p: &Process<'_>| held(p).map_or(0.0, |(first, last)| (last - first).max(0.0));
     let is_of = |p: &&Process<'_>| group.is_none_or(|group| p.cgroup == Some(group));
     let list: Vec<Process<'a>> = view.processes().iter().filter(is_of).cloned().collect();
-    let tops = process::ranking(&list, before, of);
+    let tops = growth::takers(view, &list, before);
     // What it took in its last moment is in no sample; one that is in none at all took all of it in that time.
     let first =
-        view.processes().iter().find(|p| p.pid == kill.pid).and_then(held).map_or(0.0, |(first, _)| first);
+        view.processes().iter().find(|p| p.pid == kill.pid).and_then(|p| growth::held(view, p, before));
+    let first = first.map_or(0.0, |(first, _)| first);
     let by_kernel = kill.anon_bytes? as f64 - first;
     let own = tops.iter().find(|top| top.comm == kill.comm).map_or(0.0, |top| top.total).max(by_kernel);
     let top = tops.first().filter(|top| top.comm != kill.comm && top.total >= MORE * own)?;

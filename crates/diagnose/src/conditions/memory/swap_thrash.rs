@@ -3,7 +3,11 @@
 //! Swapping out what nobody uses is healthy. Thrash is traffic in both directions, major faults on anonymous pages,
 //! and tasks that wait for their own memory. It may be local to a control group at its limit, with free memory
 //! elsewhere.
+//!
+//! Who waits for swap most is who uses what does not fit. Where another program came, or grew by as much as was swapped out for
+//! it, while the one that waits held what it always had, that other one is the culprit.
 
+use crate::growth;
 use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
@@ -17,6 +21,7 @@ pub const CONDITION: Condition = Condition {
         "vm.pgmajfault",
         "psi.memory_some",
         "task.majflt",
+        "task.rss_anon",
         "task.swap",
         "cgroup.refault_anon",
         "cgroup.memory_current",
@@ -93,6 +98,12 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let group = group(view, span, high.during);
     finding.culprit.cgroup.clone_from(&group);
+    let came = who_came(view, top, group.as_deref(), span);
+    if let Some(came) = &came {
+        finding.blame_pid(came.comm, came.pid());
+        let pages = came.total / view.page_bytes();
+        finding.evidence.push(view.task_evidence("task.rss_anon", &came.lead, None, pages, span));
+    }
     let who = top.map_or_else(|| "no single program".to_owned(), Top::words);
     let limit = group
         .as_ref()
@@ -109,6 +120,10 @@ fn observe(view: &View<'_>) -> Observation {
         words::count(out),
         words::count(high.before.unwrap_or(0.0))
     );
+    if let Some(came) = &came {
+        let took = words::bytes(came.total);
+        finding.statement.push_str(&format!("; {} took {took} since shortly before", came.words()));
+    }
     for metric in
         ["vm.pswpin", "vm.pswpout", "vm.workingset_refault_anon", "vm.pgmajfault", "psi.memory_some"]
     {
@@ -123,6 +138,38 @@ fn observe(view: &View<'_>) -> Observation {
     finding.confidence =
         0.5 + 0.25 * top.map_or(0.0, |t| t.share) + if pressure.is_some() { 0.25 } else { 0.0 };
     finding.active()
+}
+
+/// Before the thrashing: what grew for longer had the time to be found as a growth.
+const BEFORE_NS: i64 = 60 * SECOND;
+/// It took twice as much as the one that waits took itself.
+const MORE: f64 = 2.0;
+/// And at least half of what was swapped out meanwhile: the rest may be others'.
+const PUSHED_OUT: f64 = 0.5;
+
+/// The program for which others were swapped out, where it is not the one that waits.
+fn who_came<'a>(
+    view: &View<'a>,
+    waits: Option<&Top<'a>>,
+    group: Option<&str>,
+    span: Span,
+) -> Option<Top<'a>> {
+    let span = Span { since: span.since - BEFORE_NS, ..span };
+    let is_of = |p: &&Process<'_>| group.is_none_or(|group| p.cgroup == Some(group));
+    let all: Vec<Process<'a>> = view.processes().iter().filter(is_of).cloned().collect();
+    let tops = growth::takers(view, &all, span);
+    let own = tops
+        .iter()
+        .find(|top| waits.is_some_and(|waits| waits.comm == top.comm))
+        .map_or(0.0, |top| top.total);
+    let swapped = |p: &Process<'_>| -> Option<f64> {
+        let held = Signal::of(p.series(view.set, "task.swap").next()?, span);
+        Some(held.max()? - held.v.first()?)
+    };
+    let out = all.iter().filter_map(swapped).fold(0.0, |a, b| a + b) * view.page_bytes();
+    let top = tops.into_iter().next()?;
+    let is_other = waits.is_none_or(|waits| waits.comm != top.comm);
+    (is_other && out > 0.0 && top.total >= MORE * own && top.total >= PUSHED_OUT * out).then_some(top)
 }
 
 /// The smallest control group with a limit that has most of the refaults, or else the one that has most in swap.
