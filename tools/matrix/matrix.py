@@ -117,7 +117,8 @@ class Counts:
 
     def judge(self, row):
         """What a run says against what is known: programs that are gone, and those that have grown."""
-        known = self.known.get(row["name"], {})
+        # Where nothing was loaded nobody looked.
+        known = self.known.get(row["name"], {}) if row["programs"] else {}
         for program, (_, verified, insns) in known.items():
             now = row["programs"].get(program)
             before = int(verified) if verified != "-" else int(insns)

@@ -409,6 +409,27 @@ fn an_oom_kill_is_named_even_without_pressure() {
     assert_eq!(report.incidents[0].lost_task_seconds, Some(0.0));
 }
 
+/// Up to Linux 6.7 the probe tells of a number, before the kernel's log has the name.
+#[test]
+fn who_was_killed_is_named_by_whoever_knows_it() {
+    let killed = |log: Option<&str>| {
+        let mut m = Machine::idle();
+        m.task(130, "hog", 0);
+        for comm in [Some(""), log].into_iter().flatten() {
+            let (comm, cgroup) = (comm.to_owned(), Some("/small".to_owned()));
+            m.event(HEALTHY + 10, EventKind::OomKill { pid: 130, comm, cgroup, anon_bytes: None });
+        }
+        let report = m.explain();
+        let root = &report.incidents[0].root_cause;
+        (root.culprit.process.clone(), root.statement.clone())
+    };
+    for log in [Some("hog"), None] {
+        let (process, statement) = killed(log);
+        assert_eq!(process.as_deref(), Some("hog"));
+        assert!(statement.contains("the kernel killed hog (130)"), "{statement}");
+    }
+}
+
 #[test]
 fn what_happens_at_one_moment_cost_something_also_where_the_sample_comes_late() {
     let at = HEALTHY + 10;

@@ -204,6 +204,10 @@ fn kills<'a>(view: &View<'a>) -> Vec<Kill<'a>> {
         };
         match kills.iter_mut().find(|k| k.pid == kill.pid && (k.at - kill.at).abs() < 10 * SECOND) {
             Some(known) => {
+                // Up to 6.7 the probe knows the pid alone.
+                if known.comm.is_empty() {
+                    known.comm = kill.comm;
+                }
                 known.cgroup = known.cgroup.take().or(kill.cgroup);
                 known.anon_bytes = known.anon_bytes.or(kill.anon_bytes);
                 known.quote = known.quote.take().or(kill.quote);
@@ -211,6 +215,9 @@ fn kills<'a>(view: &View<'a>) -> Vec<Kill<'a>> {
             }
             None => kills.push(kill),
         }
+    }
+    for kill in kills.iter_mut().filter(|k| k.comm.is_empty()) {
+        kill.comm = view.process(kill.pid).map_or("a process", |process| process.comm);
     }
     kills.sort_by_key(|k| k.at);
     kills
