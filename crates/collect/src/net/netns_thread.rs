@@ -26,6 +26,8 @@ const RECEIVERS_MAX: usize = 256;
 const THOROUGH_EVERY: u64 = 10;
 /// The answer is waited for this long; asking takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(5);
+/// Between two parts of a search for owners, which takes a tenth of a CPU in that way.
+const PAUSE: Duration = Duration::from_millis(100);
 /// A sysctl's handler zeroes a buffer as large as it is asked for.
 const SYSCTL_BYTES_MAX: usize = 64;
 
@@ -254,20 +256,35 @@ fn work(shared: &SharedExchange) {
     let mut findings: Vec<Findings> = Vec::new();
     let mut targets: Vec<NetNsTarget> = Vec::new();
     let mut receiving: Vec<u32> = Vec::new();
+    let mut search: Option<owner::Search> = None;
     loop {
         let mut exchange = shared.exchange();
-        while exchange.answered >= exchange.asked && exchange.wanted.is_empty() && !exchange.is_over {
-            exchange = shared.asked.wait(exchange).unwrap_or_else(PoisonError::into_inner);
+        while exchange.answered >= exchange.asked && !exchange.is_over {
+            if search.is_some() {
+                let (next, waited) =
+                    shared.asked.wait_timeout(exchange, PAUSE).unwrap_or_else(PoisonError::into_inner);
+                exchange = next;
+                if waited.timed_out() {
+                    break;
+                }
+            } else if exchange.wanted.is_empty() {
+                exchange = shared.asked.wait(exchange).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                search = owner::Search::begin(std::mem::take(&mut exchange.wanted));
+                break;
+            }
         }
         if exchange.is_over {
             return;
         }
         if exchange.answered >= exchange.asked {
-            // Nobody waits: this may take its time.
-            let wanted = std::mem::take(&mut exchange.wanted);
             drop(exchange);
-            let owners = owner::find(&wanted);
-            shared.exchange().owners = owners;
+            // Nobody waits: this may take its time.
+            search = search.take().and_then(|mut search| {
+                let has_ended = search.step();
+                shared.exchange().owners = search.found().to_vec();
+                (!has_ended).then_some(search)
+            });
             continue;
         }
         let asked = exchange.asked;
