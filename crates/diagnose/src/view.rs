@@ -10,7 +10,7 @@ use crate::changes::History;
 use crate::condition::{Finding, Observation};
 use crate::process::{self, Process};
 use crate::quote;
-use crate::services::Service;
+use crate::services::{Service, Serving};
 use crate::signal::{Run, Signal};
 use crate::stats;
 
@@ -34,6 +34,7 @@ pub struct View<'a> {
     pub history: History<'a>,
     processes: OnceCell<Vec<Process<'a>>>,
     services: OnceCell<Vec<Service<'a>>>,
+    serving: OnceCell<Serving<'a>>,
 }
 
 /// A signal that is high, with what it was before.
@@ -67,6 +68,7 @@ impl<'a> View<'a> {
             history: History::default(),
             processes: OnceCell::new(),
             services: OnceCell::new(),
+            serving: OnceCell::new(),
         }
     }
 
@@ -83,6 +85,7 @@ impl<'a> View<'a> {
             history: History::default(),
             processes: OnceCell::new(),
             services: OnceCell::new(),
+            serving: OnceCell::new(),
         }
     }
 
@@ -229,6 +232,12 @@ impl<'a> View<'a> {
     pub fn process(&self, pid: u32) -> Option<&Process<'a>> {
         let all = self.processes();
         all.get(all.partition_point(|p| p.pid <= pid).checked_sub(1)?).filter(|p| p.pid == pid)
+    }
+
+    /// Which processes serve what.
+    #[must_use]
+    pub fn serving(&self) -> &Serving<'a> {
+        self.serving.get_or_init(|| Serving::all(self))
     }
 
     /// The services of the window.

@@ -245,6 +245,22 @@ fn a_service_of_the_same_machine_is_no_dependency_elsewhere() {
 }
 
 #[test]
+fn programs_of_one_interpreter_are_told_apart_by_what_they_serve() {
+    let mut m = Machine::idle();
+    let (front, middle, back) = ("127.0.0.1:9000", "127.0.0.1:9500", "127.0.0.1:8500");
+    for (pid, row) in [(60, front), (61, middle), (62, back)] {
+        service(&mut m, row, (pid, "python3"), slow());
+    }
+    dependency(&mut m, (60, "python3"), middle, slow());
+    dependency(&mut m, (61, "python3"), back, slow());
+    let report = m.explain();
+    assert_eq!(root(&report), ("service-slow", Some("python3"), Some(62)));
+    let root = &one(&report).root_cause;
+    assert_eq!(root.culprit.address.as_deref(), Some(back));
+    assert!(root.statement.starts_with("python3 (port 9000) answered"), "{}", root.statement);
+}
+
+#[test]
 fn workers_that_all_wait_are_the_way_from_an_address_to_its_victims() {
     let mut m = Machine::idle();
     let of = during(Asked::each(100.0, 0.002), Asked { waiting: 104.0, ..Asked::each(4.0, 6.0) });

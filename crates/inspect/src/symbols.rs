@@ -438,12 +438,15 @@ mod tests {
         let pid = child.id();
         let mut symbols = Symbols::new();
         let image = Image { id: 5, pid, comm: "sleep".into() };
-        // It may still be this test's copy at first, before it becomes `sleep`.
-        for _ in 0..100 {
-            std::thread::sleep(Duration::from_millis(10));
-            if std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libc")) {
+        // It may still be this test's copy at first, before it becomes `sleep`, which has libc a moment later.
+        let has = |file: &str, text: &str| {
+            std::fs::read_to_string(format!("/proc/{pid}/{file}")).is_ok_and(|all| all.contains(text))
+        };
+        for _ in 0..1000 {
+            if has("comm", "sleep") && has("maps", "libc") {
                 break;
             }
+            std::thread::sleep(Duration::from_millis(10));
         }
         symbols.remember(std::slice::from_ref(&image));
         child.kill().unwrap();

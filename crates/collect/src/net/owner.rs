@@ -1,5 +1,6 @@
 //! Whose sockets these are: a walk over the descriptors of all processes, as `ss -p` does it.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
@@ -50,6 +51,23 @@ impl Walk {
         Some(Walk { proc, pids, is_complete })
     }
 
+    /// Those that are left.
+    #[must_use]
+    pub fn left(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// Leaves some out.
+    pub fn leave_out(&mut self, pids: &HashSet<u32>) {
+        self.pids.retain(|pid| !pids.contains(pid));
+    }
+
+    /// Whether all processes were seen, once it has ended.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.is_complete && self.pids.is_empty()
+    }
+
     /// Calls `f` with each process and the directory of its descriptors, until it says that this was the last one or `cpu_max`
     /// is used up, but with one at least. Whether the walk has ended.
     pub fn go_on(&mut self, cpu_max: Duration, mut f: impl FnMut(&Root, u32, &OwnedFd) -> bool) -> bool {
@@ -70,11 +88,6 @@ impl Walk {
         }
         self.pids.is_empty()
     }
-}
-
-/// The same in one go. Whether it saw all processes.
-pub fn each_process(cpu_max: Duration, f: impl FnMut(&Root, u32, &OwnedFd) -> bool) -> bool {
-    Walk::begin().is_some_and(|mut walk| walk.go_on(cpu_max, f) && walk.is_complete)
 }
 
 /// A search for the processes that hold some sockets, of each socket the first.

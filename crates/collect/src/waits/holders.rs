@@ -1,13 +1,17 @@
 //! Which processes hold a pipe or a socket, and what a descriptor is.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::file::{Buffer, LINK_BYTES, Root, each_entry, inode_in, inode_in_link, link};
-use crate::net::owner::each_process;
+use crate::net::owner::Walk;
 
-/// A walk over all descriptors of the machine costs a microsecond for each, and ends after so much CPU time.
+/// A walk over all descriptors of the machine costs a microsecond for each, and goes on for so much CPU time in one look.
 const WALK_CPU_MAX: Duration = Duration::from_millis(100);
+/// On a machine with ten thousand processes it takes several looks. What was known so long ago stands in until then, with the
+/// processes that came since.
+const STALE: Duration = Duration::from_secs(5);
 /// As many pipes and sockets are kept: 16 bytes each.
 const HELD_MAX: usize = 262_144;
 /// Of a pipe or socket that more descriptors have, nobody is named.
@@ -64,13 +68,31 @@ pub enum Holder {
 pub struct Holders {
     all: Vec<Held>,
     is_complete: bool,
+    /// The processes that were seen for it, and when all were.
+    seen: HashSet<u32>,
+    as_of: Option<Instant>,
+    /// A walk that one look was not enough for.
+    next: Option<Part>,
 }
 
-impl Holders {
-    /// Walks over the descriptors of all processes.
-    pub fn scan() -> Self {
-        let mut all: Vec<Held> = Vec::new();
-        let is_complete = each_process(WALK_CPU_MAX, |_, pid, fds| {
+/// What a walk has found so far.
+#[derive(Debug)]
+struct Part {
+    walk: Walk,
+    seen: HashSet<u32>,
+    found: Vec<Held>,
+}
+
+impl Part {
+    fn begin() -> Option<Part> {
+        let walk = Walk::begin()?;
+        Some(Part { seen: walk.left().iter().copied().collect(), walk, found: Vec::new() })
+    }
+
+    /// Whether it has ended.
+    fn go_on(&mut self) -> bool {
+        let found = &mut self.found;
+        self.walk.go_on(WALK_CPU_MAX, |_, pid, fds| {
             let mut space = [0; LINK_BYTES];
             // A process that has ended meanwhile holds nothing.
             let _listed = each_entry(fds.as_fd(), |name| {
@@ -78,13 +100,52 @@ impl Holders {
                     .and_then(|link| inode_in(link, b"pipe").or_else(|| inode_in(link, b"socket")));
                 let fd = name.to_str().ok().and_then(|name| name.parse().ok());
                 if let (Some(inode), Some(fd)) = (inode, fd) {
-                    all.push(Held { inode, pid, fd });
+                    found.push(Held { inode, pid, fd });
                 }
             });
-            all.len() < HELD_MAX
-        });
-        all.sort_unstable();
-        Holders { all, is_complete }
+            found.len() < HELD_MAX
+        })
+    }
+}
+
+impl Holders {
+    /// Walks over the descriptors of all processes, as far as one look goes.
+    pub fn renew(&mut self) {
+        let is_continued = self.next.is_some();
+        let Some(mut part) = self.next.take().or_else(Part::begin) else {
+            *self = Holders::default();
+            return;
+        };
+        if part.go_on() {
+            part.found.sort_unstable();
+            let Part { walk, seen, found } = part;
+            let is_complete = walk.is_complete();
+            *self = Holders { all: found, is_complete, seen, as_of: Some(Instant::now()), next: None };
+            if is_continued {
+                self.add_new();
+            }
+            return;
+        }
+        self.next = Some(part);
+        if self.as_of.is_none_or(|as_of| as_of.elapsed() > STALE) {
+            (self.is_complete, self.as_of) = (false, None);
+        } else {
+            self.add_new();
+        }
+    }
+
+    /// Adds what processes hold that came since.
+    fn add_new(&mut self) {
+        let Some(mut part) = Part::begin() else {
+            self.is_complete = false;
+            return;
+        };
+        part.walk.leave_out(&self.seen);
+        let has_ended = part.go_on();
+        self.is_complete &= has_ended && part.walk.is_complete();
+        self.seen.extend(part.seen);
+        self.all.extend(part.found);
+        self.all.sort_unstable();
     }
 
     fn of(&self, inode: u32) -> &[Held] {
@@ -276,7 +337,10 @@ mod tests {
         let pid = std::process::id();
         let fd = std::os::fd::AsRawFd::as_raw_fd(&reader);
         let Some(Open::Pipe(inode)) = open(&root, pid, fd) else { panic!("no pipe") };
-        let mut holders = Holders::scan();
+        let mut holders = Holders::default();
+        while holders.as_of.is_none() {
+            holders.renew();
+        }
         holders.is_complete = true;
         let waiter = Waiter { pid, threads: 2 };
         assert_eq!(holders.of_pipe(&root, inode, Side::Reads, waiter), Holder::Itself);
@@ -284,5 +348,29 @@ mod tests {
         assert_eq!(holders.of_pipe(&root, inode, Side::Reads, waiter), Holder::Unknown, "it is closed");
         holders.is_complete = false;
         assert_eq!(holders.of_pipe(&root, inode, Side::Writes, waiter), Holder::Unknown);
+    }
+
+    #[test]
+    fn who_came_since_is_added_to_what_is_known() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let Some(Open::Pipe(inode)) = open(
+            &Root::open("/".as_ref()).unwrap(),
+            std::process::id(),
+            std::os::fd::AsRawFd::as_raw_fd(&reader),
+        ) else {
+            panic!("no pipe")
+        };
+        let mut holders = Holders::default();
+        while holders.as_of.is_none() {
+            holders.renew();
+        }
+        let mut child = std::process::Command::new("sleep").arg("60").stdout(writer).spawn().unwrap();
+        let pids = |holders: &Holders| holders.processes(&[inode]).collect::<HashSet<u32>>();
+        assert!(!pids(&holders).contains(&child.id()));
+        holders.add_new();
+        let found = pids(&holders);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, HashSet::from([std::process::id(), child.id()]));
     }
 }

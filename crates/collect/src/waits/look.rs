@@ -7,6 +7,7 @@ use mitra_model::{WaitKind, wait_kind};
 
 use super::call::Call;
 use super::ends::{End, Kind};
+use super::holders::Holders;
 use super::resolve::{Process, Scene};
 use crate::file::{Buffer, Root, each_entry};
 use crate::net::ask::Asker;
@@ -52,6 +53,7 @@ pub struct Looker {
     root: Root,
     buffer: Buffer,
     asker: Asker,
+    holders: Holders,
     /// How often each thread that waited had run by the look before.
     runs: HashMap<u32, u64>,
 }
@@ -60,7 +62,13 @@ impl Looker {
     /// Of this machine.
     pub fn new() -> Result<Self, crate::Error> {
         let root = Root::open("/".as_ref())?;
-        Ok(Looker { root, buffer: Buffer::default(), asker: Asker::new(), runs: HashMap::new() })
+        Ok(Looker {
+            root,
+            buffer: Buffer::default(),
+            asker: Asker::new(),
+            holders: Holders::default(),
+            runs: HashMap::new(),
+        })
     }
 
     /// Looks at these processes, those that accept connections with them, and those that they wait for.
@@ -68,7 +76,7 @@ impl Looker {
         let mut look = Look::default();
         let mut threads = 0;
         let before = std::mem::take(&mut self.runs);
-        let mut scene = Scene::new(&self.root, &mut self.buffer, &mut self.asker);
+        let mut scene = Scene::new(&self.root, &mut self.buffer, &mut self.asker, &mut self.holders);
         let mut known: Vec<u32> = suspects.to_vec();
         known.extend(
             suspects.iter().flat_map(|pid| scene.workers(*pid)).filter(|pid| !suspects.contains(pid)),

@@ -60,18 +60,27 @@ pub struct Scene<'l> {
     pub root: &'l Root,
     pub buffer: &'l mut Buffer,
     pub asker: &'l mut Asker,
-    holders: Option<Holders>,
+    holders: &'l mut Holders,
+    are_holders_new: bool,
     nets: HashMap<u32, NetSockets>,
     locks: Option<Vec<Waiting>>,
 }
 
 impl<'l> Scene<'l> {
-    pub fn new(root: &'l Root, buffer: &'l mut Buffer, asker: &'l mut Asker) -> Self {
-        Scene { root, buffer, asker, holders: None, nets: HashMap::new(), locks: None }
+    pub fn new(
+        root: &'l Root,
+        buffer: &'l mut Buffer,
+        asker: &'l mut Asker,
+        holders: &'l mut Holders,
+    ) -> Self {
+        Scene { root, buffer, asker, holders, are_holders_new: false, nets: HashMap::new(), locks: None }
     }
 
     fn holders(&mut self) -> &Holders {
-        self.holders.get_or_insert_with(Holders::scan)
+        if !std::mem::replace(&mut self.are_holders_new, true) {
+            self.holders.renew();
+        }
+        self.holders
     }
 
     /// The sockets of the network namespace that a process is in.

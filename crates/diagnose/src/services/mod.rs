@@ -10,6 +10,7 @@ mod callers;
 mod commands;
 mod places;
 mod service;
+mod serving;
 mod traffic;
 
 pub use address::{Address, port};
@@ -20,6 +21,7 @@ pub use callers::{
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use service::Service;
+pub use serving::Serving;
 pub use traffic::{LATE_S, Late, NEED_S, Slow, Traffic, Usual, best_tenth};
 
 use mitra_model::limits::text_of;
@@ -198,16 +200,30 @@ impl<'v, 'a> Servers<'v, 'a> {
             .unwrap_or_default();
         let all = view.processes();
         let of_pid = pid.and_then(|pid| view.process(pid));
+        let serving = view.serving();
+        let here = serving.service_of(row);
+        let serve_here = |p: &&Process<'_>| serving.of(view, p).is_some_and(|all| all.contains(here));
         // A worker that is gone had siblings.
-        let one = of_pid.or_else(|| all.iter().find(|p| Some(p.comm) == name.as_deref()));
-        Servers::like(view, one, pid, name)
+        let one = of_pid
+            .or_else(|| all.iter().find(serve_here))
+            .or_else(|| all.iter().find(|p| Some(p.comm) == name.as_deref()));
+        let is_own = |p: &Process<'_>| serving.of(view, p).is_none_or(|all| all.contains(here));
+        match one {
+            Some(one) => Servers::like(view, one, pid, is_own),
+            None => Servers { comm: name, pid, processes: Vec::new() },
+        }
     }
 
-    /// A process and those of its name and group.
+    /// A process and those of its name and group, but for those that serve elsewhere.
     #[must_use]
     pub fn of_process(view: &'v View<'a>, pid: u32) -> Option<Servers<'v, 'a>> {
         let one = view.process(pid)?;
-        Some(Servers::like(view, Some(one), Some(pid), None))
+        let serving = view.serving();
+        let own = serving.of(view, one);
+        let is_own = |p: &Process<'_>| {
+            serving.of(view, p).is_none_or(|all| own.is_some_and(|own| !own.is_disjoint(all)))
+        };
+        Some(Servers::like(view, one, Some(pid), is_own))
     }
 
     /// Says in a finding that it is the doing of these, who serve at the address of a row.
@@ -218,16 +234,18 @@ impl<'v, 'a> Servers<'v, 'a> {
         finding.culprit.pid = self.pid;
     }
 
+    /// Those of the name and the group of one that belong to it.
     fn like(
         view: &'v View<'a>,
-        one: Option<&Process<'a>>,
+        one: &'v Process<'a>,
         pid: Option<u32>,
-        name: Option<String>,
+        is_own: impl Fn(&Process<'_>) -> bool,
     ) -> Servers<'v, 'a> {
-        let processes: Vec<&Process<'a>> = one.map_or_else(Vec::new, |one| {
-            let is_sibling = |p: &&Process<'a>| p.comm == one.comm && p.cgroup == one.cgroup && !p.kthread;
-            view.processes().iter().filter(is_sibling).collect()
-        });
+        let is_sibling = |p: &&Process<'a>| {
+            let is_alike = p.comm == one.comm && p.cgroup == one.cgroup && !p.kthread;
+            is_alike && (p.pid == one.pid || is_own(p))
+        };
+        let processes: Vec<&Process<'a>> = view.processes().iter().filter(is_sibling).collect();
         let is_child = |p: &Process<'_>| processes.iter().any(|other| Some(other.pid) == p.ppid);
         let mut masters = processes.iter().filter(|p| !is_child(p)).map(|p| p.pid);
         let pid = match (masters.next(), masters.next()) {
@@ -235,7 +253,7 @@ impl<'v, 'a> Servers<'v, 'a> {
             (master, None) => master,
             _ => None,
         };
-        Servers { comm: one.map(|p| p.comm.to_owned()).or(name), pid, processes }
+        Servers { comm: Some(one.comm.to_owned()), pid, processes }
     }
 
     /// What they did per second of a span, summed; `None` where nothing is known of them.

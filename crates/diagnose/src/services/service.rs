@@ -29,13 +29,7 @@ impl<'a> Service<'a> {
     /// All services, in the order of their addresses. Use [`View::services`], which keeps them.
     #[must_use]
     pub fn all(view: &View<'a>) -> Vec<Service<'a>> {
-        let mut by_server: BTreeMap<(u32, &str), Vec<&'a str>> = BTreeMap::new();
-        let masters = masters(view);
-        for (row, _) in view.each("service.requests") {
-            let key = server(view, row, &masters).map_or((0, row), |pid| (pid, ""));
-            by_server.entry(key).or_default().push(row);
-        }
-        by_server.into_values().filter_map(|rows| Service::of(view, rows)).collect()
+        by_server(view).into_iter().filter_map(|rows| Service::of(view, rows)).collect()
     }
 
     fn of(view: &View<'a>, rows: Vec<&'a str>) -> Option<Service<'a>> {
@@ -90,6 +84,17 @@ impl<'a> Service<'a> {
     pub fn mean(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<f64> {
         self.rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).reduce(|a, b| a + b)
     }
+}
+
+/// The addresses of each service.
+pub(super) fn by_server<'a>(view: &View<'a>) -> Vec<Vec<&'a str>> {
+    let mut by_server: BTreeMap<(u32, &str), Vec<&'a str>> = BTreeMap::new();
+    let masters = masters(view);
+    for (row, _) in view.each("service.requests") {
+        let key = server(view, row, &masters).map_or((0, row), |pid| (pid, ""));
+        by_server.entry(key).or_default().push(row);
+    }
+    by_server.into_values().collect()
 }
 
 /// Processes whose children answer at one address in turns, with the name of those. Of a master that sleeps nothing else is

@@ -413,16 +413,19 @@ impl Traffic {
         if beyond_s < COST_S || (hurt < LEAST && open < STALLED_CROWD && few.is_empty()) {
             return Err(format!("{} answers were late, and no more", words::count(hurt.ceil())));
         }
-        let (kind, during_s, usual_s) = if !half.is_empty() && answers(&half) >= answers(&tail).min(LEAST) {
-            (Late::Half, self.weighted(&self.p50, &half), usual.p50)
-        } else if !stalled.is_empty() {
-            // So long the first of them has waited.
-            (Late::Stalled, stalled.iter().map(|i| self.dt[*i]).sum(), usual.p50)
-        } else if answers(&few) > answers(&tail) {
-            (Late::Few, self.weighted(&self.p99, &few), usual.p99)
-        } else {
-            (Late::Tail, self.weighted(&self.p90, &tail), usual.p90)
-        };
+        // So long the first of them has waited.
+        let stood_s = self.longest_s(&stalled);
+        let took_s = self.weighted(&self.p50, &half);
+        let (kind, during_s, usual_s) =
+            if !half.is_empty() && answers(&half) >= answers(&tail).min(LEAST) && took_s >= stood_s {
+                (Late::Half, took_s, usual.p50)
+            } else if !stalled.is_empty() {
+                (Late::Stalled, stood_s, usual.p50)
+            } else if answers(&few) > answers(&tail) {
+                (Late::Few, self.weighted(&self.p99, &few), usual.p99)
+            } else {
+                (Late::Tail, self.weighted(&self.p90, &tail), usual.p90)
+            };
         if during_s < FELT_S && run.high_s < LASTED_S {
             return Err(format!(
                 "answered in {} instead of {} for {} only",
@@ -446,6 +449,12 @@ impl Traffic {
             }
             run.onset = begins;
         }
+    }
+
+    /// The longest time of samples that follow each other.
+    fn longest_s(&self, samples: &[usize]) -> f64 {
+        let stretches = samples.chunk_by(|a, b| a + 1 == *b);
+        stretches.map(|stretch| stretch.iter().map(|i| self.dt[*i]).sum()).fold(0.0, f64::max)
     }
 
     /// The median over the requests of some samples.

@@ -220,7 +220,7 @@ fn guessed<'s, 'a>(
             "that it holds the lock is told by what it does, and proven by sys.schema_table_lock_waits or METADATA_LOCK_INFO"
         }
     };
-    (statement, confidence, holder, vec![proof.to_owned()])
+    (statement, confidence, holder, if holder.is_some() { vec![proof.to_owned()] } else { Vec::new() })
 }
 
 fn is_postgres(finding: &Finding) -> bool {

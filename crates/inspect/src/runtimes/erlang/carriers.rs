@@ -169,7 +169,7 @@ pub(super) fn carrier(memory: &(impl Memory + ?Sized), address: u64) -> Option<C
             |at: usize| word(at).filter(|header| header & 7 == 7).map(|header| header & !7 & !(1 << 63));
         BLOCK_AT.iter().find_map(|at| header(*at).filter(|block| *block > 0 && *block <= size - *at as u64))
     });
-    if block == Some(None) {
+    if matches!(block, Some(None)) {
         return None;
     }
     Some(Carrier {
