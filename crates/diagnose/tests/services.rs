@@ -248,8 +248,11 @@ fn a_service_of_the_same_machine_is_no_dependency_elsewhere() {
 fn programs_of_one_interpreter_are_told_apart_by_what_they_serve() {
     let mut m = Machine::idle();
     let (front, middle, back) = ("127.0.0.1:9000", "127.0.0.1:9500", "127.0.0.1:8500");
+    // A script has started all of them, which has the same name.
+    m.task(59, "python3", 0);
     for (pid, row) in [(60, front), (61, middle), (62, back)] {
         service(&mut m, row, (pid, "python3"), slow());
+        m.values("task.ppid", &support::row(pid), 0, vec![59.0; N]);
     }
     dependency(&mut m, (60, "python3"), middle, slow());
     dependency(&mut m, (61, "python3"), back, slow());

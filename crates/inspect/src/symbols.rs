@@ -438,12 +438,13 @@ mod tests {
         let pid = child.id();
         let mut symbols = Symbols::new();
         let image = Image { id: 5, pid, comm: "sleep".into() };
-        // It may still be this test's copy at first, before it becomes `sleep`, which has libc a moment later.
-        let has = |file: &str, text: &str| {
-            std::fs::read_to_string(format!("/proc/{pid}/{file}")).is_ok_and(|all| all.contains(text))
+        // It may still be this test's copy at first, before it becomes `sleep`, and has the code of libc a moment later.
+        let has = |file: &str, words: [&str; 2]| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            text.lines().any(|line| words.iter().all(|word| line.contains(word)))
         };
         for _ in 0..1000 {
-            if has("comm", "sleep") && has("maps", "libc") {
+            if has("comm", ["sleep", ""]) && has("maps", ["libc", " r-xp "]) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -202,12 +202,12 @@ impl<'v, 'a> Servers<'v, 'a> {
         let of_pid = pid.and_then(|pid| view.process(pid));
         let serving = view.serving();
         let here = serving.service_of(row);
-        let serve_here = |p: &&Process<'_>| serving.of(view, p).is_some_and(|all| all.contains(here));
+        let serve_here = |p: &&Process<'a>| serving.of(view, p).is_some_and(|all| all.contains(here));
         // A worker that is gone had siblings.
         let one = of_pid
             .or_else(|| all.iter().find(serve_here))
             .or_else(|| all.iter().find(|p| Some(p.comm) == name.as_deref()));
-        let is_own = |p: &Process<'_>| serving.of(view, p).is_none_or(|all| all.contains(here));
+        let is_own = |p: &Process<'a>| serving.may_be_of(view, p, here);
         match one {
             Some(one) => Servers::like(view, one, pid, is_own),
             None => Servers { comm: name, pid, processes: Vec::new() },
@@ -220,8 +220,9 @@ impl<'v, 'a> Servers<'v, 'a> {
         let one = view.process(pid)?;
         let serving = view.serving();
         let own = serving.of(view, one);
-        let is_own = |p: &Process<'_>| {
-            serving.of(view, p).is_none_or(|all| own.is_some_and(|own| !own.is_disjoint(all)))
+        let is_own = |p: &Process<'a>| match own {
+            Some(own) => own.iter().any(|service| serving.may_be_of(view, p, service)),
+            None => serving.of(view, p).is_none(),
         };
         Some(Servers::like(view, one, Some(pid), is_own))
     }
@@ -239,7 +240,7 @@ impl<'v, 'a> Servers<'v, 'a> {
         view: &'v View<'a>,
         one: &'v Process<'a>,
         pid: Option<u32>,
-        is_own: impl Fn(&Process<'_>) -> bool,
+        is_own: impl Fn(&Process<'a>) -> bool,
     ) -> Servers<'v, 'a> {
         let is_sibling = |p: &&Process<'a>| {
             let is_alike = p.comm == one.comm && p.cgroup == one.cgroup && !p.kthread;

@@ -121,9 +121,17 @@ fn server(view: &View<'_>, row: &str, masters: &BTreeSet<(u32, &str)>) -> Option
     let process = view.process(view.set.get("service.pid", row)?.last(Span::ALL)? as u32)?;
     let parent =
         process.ppid.and_then(|ppid| view.process(ppid)).filter(|parent| parent.comm == process.comm);
-    let family = family(process).filter(|family| parent.is_some() || masters.contains(family));
+    let is_one = |family: &(u32, &str)| {
+        masters.contains(family) || parent.is_some() && !INTERPRETERS.iter().any(|i| family.1.starts_with(i))
+    };
+    let family = family(process).filter(is_one);
     Some(family.map_or(process.pid, |(master, _)| master))
 }
+
+/// Of a parent that has the name of an interpreter, as its children, nobody knows whether it runs the same program: it may be what
+/// has started them, each for something else.
+const INTERPRETERS: &[&str] =
+    &["python", "node", "java", "ruby", "perl", "php", "beam.smp", "dotnet", "bash", "sh", "lua"];
 
 /// How many programs are kept waiting in each sample: those whose own answers come late, each compared with itself. Who asks
 /// for something that takes long makes nobody wait but itself.

@@ -15,6 +15,9 @@ const GENERATIONS_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Serving<'a> {
     first: BTreeMap<&'a str, &'a str>,
+    /// Of those that answer themselves.
+    by_pid: BTreeMap<u32, BTreeSet<&'a str>>,
+    /// Of the oldest of [`elders`], those of all whose elder it is.
     by_head: BTreeMap<u32, BTreeSet<&'a str>>,
 }
 
@@ -26,14 +29,19 @@ impl<'a> Serving<'a> {
         for rows in service::by_server(view) {
             first.extend(rows.iter().zip(std::iter::repeat(rows[0])).map(|(row, first)| (*row, first)));
         }
-        let mut serving = Serving { first, by_head: BTreeMap::new() };
+        let mut serving = Serving { first, by_pid: BTreeMap::new(), by_head: BTreeMap::new() };
         for metric in ["service.pid", "listener.pid"] {
             for (row, answered) in view.each(metric) {
                 let service = serving.first.get(row).copied().unwrap_or(row);
                 let mut pids: Vec<u32> = answered.values(Span::ALL).iter().map(|pid| *pid as u32).collect();
                 pids.dedup();
                 for process in pids.iter().filter_map(|pid| view.process(*pid)) {
-                    serving.by_head.entry(head(view, process)).or_default().insert(service);
+                    serving.by_pid.entry(process.pid).or_default().insert(service);
+                    serving
+                        .by_head
+                        .entry(elders(view, process).last().map_or(process.pid, |p| p.pid))
+                        .or_default()
+                        .insert(service);
                 }
             }
         }
@@ -49,23 +57,34 @@ impl<'a> Serving<'a> {
         self.first.get(row).copied().unwrap_or(row)
     }
 
-    /// The services of a process, and of those of its name whose child it is or that are its children. `None` where it is not
-    /// known to serve.
+    /// The services of a process: its own, or those of the parent of its name that serves, or that of all children of that
+    /// parent. `None` where it is not known to serve.
     #[must_use]
-    pub fn of(&self, view: &View<'_>, process: &Process<'_>) -> Option<&BTreeSet<&'a str>> {
-        self.by_head.get(&head(view, process))
+    pub fn of(&self, view: &View<'a>, process: &Process<'a>) -> Option<&BTreeSet<&'a str>> {
+        let elders = elders(view, process);
+        elders.iter().find_map(|p| self.by_pid.get(&p.pid)).or_else(|| self.by_head.get(&elders.last()?.pid))
+    }
+
+    /// Whether a process may be one of those that serve it. What has started several services is none of them.
+    #[must_use]
+    pub fn may_be_of(&self, view: &View<'a>, process: &Process<'a>, service: &str) -> bool {
+        let elders = elders(view, process);
+        match elders.iter().find_map(|p| self.by_pid.get(&p.pid)) {
+            Some(own) => own.contains(service),
+            None => match elders.last().and_then(|p| self.by_head.get(&p.pid)) {
+                Some(all) => all.len() == 1 && all.contains(service),
+                None => true,
+            },
+        }
     }
 }
 
-/// The oldest of the parents of a process that have its name and group, or itself.
-fn head(view: &View<'_>, process: &Process<'_>) -> u32 {
-    let mut head = process;
-    for _ in 0..GENERATIONS_MAX {
-        let parent = head.ppid.and_then(|ppid| view.process(ppid));
-        match parent.filter(|p| p.comm == process.comm && p.cgroup == process.cgroup && p.pid != head.pid) {
-            Some(parent) => head = parent,
-            None => break,
-        }
-    }
-    head.pid
+/// A process and its parents that have its name and group, the oldest one last.
+fn elders<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Vec<&'v Process<'a>> {
+    let parent = |p: &&'v Process<'a>| {
+        let parent = view.process(p.ppid?)?;
+        let is_alike = parent.comm == process.comm && parent.cgroup == process.cgroup;
+        is_alike.then_some(parent)
+    };
+    std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).collect()
 }
