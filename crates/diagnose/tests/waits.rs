@@ -52,6 +52,23 @@ fn the_process_that_a_silent_service_waits_for_in_the_end_is_the_culprit() {
     assert!(incident.root_cause.statement.contains("appd (port 8080) answered nothing"), "{incident:#?}");
     let words = "of its 4 threads 3 wait for a pipe of worker (60), which sleeps on a timer";
     assert!(says(incident, words), "{incident:#?}");
+    let root = &incident.root_cause;
+    assert!(root.statement.ends_with(words), "{}", root.statement);
+    assert!(root.remarks.iter().all(|remark| !remark.contains("not found")), "{root:#?}");
+}
+
+#[test]
+fn a_process_that_is_stopped_is_let_go_on() {
+    let mut m = silent(4.0);
+    wait(&mut m, "50>pipe:60", Some((60, "logger")), 4.0);
+    wait(&mut m, "60>stopped", None, 1.0);
+    let report = m.explain();
+    let incident = one(&report);
+    assert_eq!(root(&report), ("service-silent", Some("logger"), Some(60)));
+    assert!(
+        incident.root_cause.statement.ends_with("logger (60), which is stopped by a signal or a debugger")
+    );
+    assert_eq!(incident.remedies[0].command, "kill -CONT 60");
 }
 
 #[test]

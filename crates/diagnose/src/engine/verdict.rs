@@ -436,7 +436,7 @@ fn incident(
     let unknown = observed.untold(&effects.iter().copied().chain([first.condition.id]).collect());
     let mut root_cause = as_root(first);
     root_cause.statement = services.headline(first);
-    if is_unexplained {
+    if is_unexplained && first.finding.waits_for.is_none() {
         root_cause.remarks.push(format!(
             "the cause was not found: {} causes were looked for and are not it, and {} could not be told",
             ruled_out.len(),
@@ -508,7 +508,10 @@ impl<'a> Services<'a> {
     fn headline(&self, first: &Active) -> String {
         let cause = &first.finding.statement;
         if first.condition.stands_alone {
-            return format!("{cause}; the cause was not found");
+            return match &first.finding.waits_for {
+                Some(waits) => format!("{cause}: {waits}"),
+                None => format!("{cause}; the cause was not found"),
+            };
         }
         // How late answers came says more than that none did, and that more than how many there were.
         let position =

@@ -12,6 +12,7 @@ pub use knot::knot;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mitra_model::report::Remedy;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
@@ -208,11 +209,29 @@ pub fn follow<'a>(
         finding.prove(view, &[WAITS], first, span);
     }
     let Some((pid, comm)) = walk.culprit() else { return false };
+    finding.waits_for = Some(walk.words());
     let process = view.process(pid);
     finding.culprit.process = comm.or(process.map(|p| p.comm)).map(str::to_owned);
     finding.culprit.pid = Some(pid);
     finding.culprit.cgroup = process.and_then(|p| p.cgroup).filter(|group| *group != "/").map(str::to_owned);
     true
+}
+
+/// Whether the process that a service waits for in the end is stopped by a signal or a debugger.
+#[must_use]
+pub fn ends_stopped(finding: &Finding) -> bool {
+    finding.waits_for.as_deref().is_some_and(|waits| waits.ends_with(words::IS_STOPPED))
+}
+
+/// What to do about it.
+#[must_use]
+pub fn let_go_on(who: &str, pid: &str) -> Remedy {
+    Remedy {
+        action: format!("let {who} go on, once it is known who stopped it"),
+        command: format!("kill -CONT {pid}"),
+        verify: "requests are answered again, and it is in state S or R: ps -o stat,pid,comm".to_owned(),
+        risk: "a debugger that looks at it loses its place".to_owned(),
+    }
 }
 
 /// Whether a service waits for a lock, itself or through others.

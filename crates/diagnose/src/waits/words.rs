@@ -32,6 +32,9 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, span: Span) -> String {
     }
 }
 
+/// A process in state T.
+pub(super) const IS_STOPPED: &str = "is stopped by a signal or a debugger";
+
 /// What who waits for nobody does.
 pub fn does(kind: &str) -> &'static str {
     match kind {
@@ -40,7 +43,7 @@ pub fn does(kind: &str) -> &'static str {
         "disk" => "waits for a disk",
         "fuse" => "waits for a FUSE daemon",
         "kernel" => "waits inside the kernel",
-        "stopped" => "is stopped by a signal or a debugger",
+        "stopped" => IS_STOPPED,
         "accept" | "client" => "waits to be asked for something",
         "futex" => "waits for threads of its own",
         _ => "waits for something else",

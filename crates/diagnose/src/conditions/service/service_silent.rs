@@ -225,13 +225,8 @@ fn are_silent(set: &SeriesSet, window: Span) -> Vec<Signal> {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (pid, who) = (finding.pid(), finding.culprit.process.as_deref().unwrap_or("the service"));
-    if finding.statement.contains(STOPPED) {
-        return vec![Remedy {
-            action: format!("let {who} go on, once it is known who stopped it"),
-            command: format!("kill -CONT {pid}"),
-            verify: "it answers again, and its processes are in state S or R: ps -o stat,pid,comm".to_owned(),
-            risk: "a debugger that looks at it loses its place".to_owned(),
-        }];
+    if finding.statement.contains(STOPPED) || waits::ends_stopped(finding) {
+        return vec![waits::let_go_on(who, &pid)];
     }
     vec![Remedy {
         action: format!(

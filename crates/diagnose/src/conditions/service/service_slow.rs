@@ -251,6 +251,10 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     // Its process may wait for the one that is named.
     let address = finding.culprit.address.as_deref();
     let who = address.map_or_else(|| "the service".to_owned(), |address| format!("the service at {address}"));
+    if waits::ends_stopped(finding) {
+        let process = finding.culprit.process.as_deref().unwrap_or("the process");
+        return vec![waits::let_go_on(process, &finding.pid())];
+    }
     vec![Remedy {
         action: format!(
             "until the cause is known: bound how long clients wait for {who}, and send it no more than it answers"
