@@ -276,7 +276,7 @@ pub struct Finding {
     pub loss_s: Option<f64>,
     /// Seconds that clients of a service waited beyond the usual. They are no task-seconds: many clients wait for one task.
     pub client_wait_s: Option<f64>,
-    /// What threads of a service wait for, where that was followed to a process that is certain to be the one.
+    /// What a service waits for, where it was followed to another one.
     pub waits_for: Option<String>,
     /// Whether it is no incident but something to do better.
     pub is_advice: bool,

@@ -126,6 +126,9 @@ fn tiers(m: &mut Machine, of: impl Fn(usize) -> Asked + Copy) {
     for pid in 51..54 {
         m.task(pid, "python3", 0).task_rate(pid, "task.cpu_time", 0.02, 0.01);
     }
+    // They answer in turns, and their master has never run.
+    m.values("service.pid", APP, 0, (0..N).map(|i| 50.0 + (i % 4) as f64).collect());
+    (50..54).for_each(|pid| _ = m.values("task.ppid", &support::row(pid), 0, vec![49.0; N]));
 }
 
 #[test]
@@ -261,6 +264,16 @@ fn programs_of_one_interpreter_are_told_apart_by_what_they_serve() {
     let root = &one(&report).root_cause;
     assert_eq!(root.culprit.address.as_deref(), Some(back));
     assert!(root.statement.starts_with("python3 (port 9000) answered"), "{}", root.statement);
+    assert!(root.statement.contains(": it waits for python3 (port 8500)"), "{}", root.statement);
+}
+
+#[test]
+fn who_has_started_a_program_of_an_interpreter_is_not_its_master() {
+    let mut m = Machine::idle();
+    m.task(59, "python3", 0);
+    service(&mut m, APP, (60, "python3"), slow());
+    m.values("task.ppid", &support::row(60), 0, vec![59.0; N]);
+    assert_eq!(root(&m.explain()), ("service-slow", Some("python3"), Some(60)));
 }
 
 #[test]

@@ -222,7 +222,8 @@ impl<'v, 'a> Servers<'v, 'a> {
         let own = serving.of(view, one);
         let is_own = |p: &Process<'a>| match own {
             Some(own) => own.iter().any(|service| serving.may_be_of(view, p, service)),
-            None => serving.of(view, p).is_none(),
+            // Interpreters have one name for all programs.
+            None => serving.of(view, p).is_none() && !service::is_interpreter(p.comm),
         };
         Some(Servers::like(view, one, Some(pid), is_own))
     }

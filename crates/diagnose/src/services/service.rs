@@ -99,7 +99,7 @@ pub(super) fn by_server<'a>(view: &View<'a>) -> Vec<Vec<&'a str>> {
 
 /// Processes whose children answer at one address in turns, with the name of those. Of a master that sleeps nothing else is
 /// known; a service that was started again has another process from then on, and its parent may be that of other services.
-fn masters<'v>(view: &'v View<'_>) -> BTreeSet<(u32, &'v str)> {
+pub(super) fn masters<'v>(view: &'v View<'_>) -> BTreeSet<(u32, &'v str)> {
     let mut masters = BTreeSet::new();
     for (_, answered) in view.each("service.pid") {
         let mut pids: Vec<u32> = answered.values(Span::ALL).iter().map(|pid| *pid as u32).collect();
@@ -121,10 +121,8 @@ fn server(view: &View<'_>, row: &str, masters: &BTreeSet<(u32, &str)>) -> Option
     let process = view.process(view.set.get("service.pid", row)?.last(Span::ALL)? as u32)?;
     let parent =
         process.ppid.and_then(|ppid| view.process(ppid)).filter(|parent| parent.comm == process.comm);
-    let is_one = |family: &(u32, &str)| {
-        masters.contains(family) || parent.is_some() && !INTERPRETERS.iter().any(|i| family.1.starts_with(i))
-    };
-    let family = family(process).filter(is_one);
+    let family = family(process)
+        .filter(|family| masters.contains(family) || parent.is_some_and(|_| !is_interpreter(process.comm)));
     Some(family.map_or(process.pid, |(master, _)| master))
 }
 
@@ -132,6 +130,12 @@ fn server(view: &View<'_>, row: &str, masters: &BTreeSet<(u32, &str)>) -> Option
 /// has started them, each for something else.
 const INTERPRETERS: &[&str] =
     &["python", "node", "java", "ruby", "perl", "php", "beam.smp", "dotnet", "bash", "sh", "lua"];
+
+/// Whether a name is that of an interpreter, with or without its version: `python3.11`.
+pub(super) fn is_interpreter(comm: &str) -> bool {
+    let is_version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    INTERPRETERS.iter().any(|interpreter| comm.strip_prefix(interpreter).is_some_and(is_version))
+}
 
 /// How many programs are kept waiting in each sample: those whose own answers come late, each compared with itself. Who asks
 /// for something that takes long makes nobody wait but itself.

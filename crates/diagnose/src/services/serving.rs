@@ -15,9 +15,11 @@ const GENERATIONS_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Serving<'a> {
     first: BTreeMap<&'a str, &'a str>,
+    /// Processes of interpreters that are the masters of their children.
+    masters: BTreeSet<u32>,
     /// Of those that answer themselves.
     by_pid: BTreeMap<u32, BTreeSet<&'a str>>,
-    /// Of the oldest of [`elders`], those of all whose elder it is.
+    /// Of the oldest of the elders, those of all whose elder it is.
     by_head: BTreeMap<u32, BTreeSet<&'a str>>,
 }
 
@@ -29,7 +31,8 @@ impl<'a> Serving<'a> {
         for rows in service::by_server(view) {
             first.extend(rows.iter().zip(std::iter::repeat(rows[0])).map(|(row, first)| (*row, first)));
         }
-        let mut serving = Serving { first, by_pid: BTreeMap::new(), by_head: BTreeMap::new() };
+        let masters = service::masters(view).into_iter().map(|(pid, _)| pid).collect();
+        let mut serving = Serving { first, masters, by_pid: BTreeMap::new(), by_head: BTreeMap::new() };
         for metric in ["service.pid", "listener.pid"] {
             for (row, answered) in view.each(metric) {
                 let service = serving.first.get(row).copied().unwrap_or(row);
@@ -39,7 +42,7 @@ impl<'a> Serving<'a> {
                     serving.by_pid.entry(process.pid).or_default().insert(service);
                     serving
                         .by_head
-                        .entry(elders(view, process).last().map_or(process.pid, |p| p.pid))
+                        .entry(serving.elders(view, process).last().map_or(process.pid, |p| p.pid))
                         .or_default()
                         .insert(service);
                 }
@@ -61,30 +64,36 @@ impl<'a> Serving<'a> {
     /// parent. `None` where it is not known to serve.
     #[must_use]
     pub fn of(&self, view: &View<'a>, process: &Process<'a>) -> Option<&BTreeSet<&'a str>> {
-        let elders = elders(view, process);
+        let elders = self.elders(view, process);
         elders.iter().find_map(|p| self.by_pid.get(&p.pid)).or_else(|| self.by_head.get(&elders.last()?.pid))
     }
 
     /// Whether a process may be one of those that serve it. What has started several services is none of them.
     #[must_use]
     pub fn may_be_of(&self, view: &View<'a>, process: &Process<'a>, service: &str) -> bool {
-        let elders = elders(view, process);
+        let elders = self.elders(view, process);
         match elders.iter().find_map(|p| self.by_pid.get(&p.pid)) {
             Some(own) => own.contains(service),
             None => match elders.last().and_then(|p| self.by_head.get(&p.pid)) {
                 Some(all) => all.len() == 1 && all.contains(service),
-                None => true,
+                // One of a name that only one program has may sleep since before it was recorded.
+                None => {
+                    !service::is_interpreter(process.comm)
+                        || process.ppid.is_some_and(|ppid| self.masters.contains(&ppid))
+                }
             },
         }
     }
-}
 
-/// A process and its parents that have its name and group, the oldest one last.
-fn elders<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Vec<&'v Process<'a>> {
-    let parent = |p: &&'v Process<'a>| {
-        let parent = view.process(p.ppid?)?;
-        let is_alike = parent.comm == process.comm && parent.cgroup == process.cgroup;
-        is_alike.then_some(parent)
-    };
-    std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).collect()
+    /// A process and its parents that have its name and group, the oldest one last. A parent that has the name of an interpreter may
+    /// run another program, unless its children answer in turns.
+    fn elders<'v>(&self, view: &'v View<'a>, process: &'v Process<'a>) -> Vec<&'v Process<'a>> {
+        let parent = |p: &&'v Process<'a>| {
+            let parent = view.process(p.ppid?)?;
+            let is_alike = parent.comm == process.comm && parent.cgroup == process.cgroup;
+            let is_known = !service::is_interpreter(parent.comm) || self.masters.contains(&parent.pid);
+            (is_alike && is_known).then_some(parent)
+        };
+        std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).collect()
+    }
 }

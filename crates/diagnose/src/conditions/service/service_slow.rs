@@ -157,7 +157,9 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     let group = inner_servers.processes.first().and_then(|p| p.cgroup).filter(|group| *group != "/");
     finding.culprit.cgroup = group.map(str::to_owned);
     if inner != row {
-        finding.remarks.push(format!("it waits for {}", services::name(&inner_servers, inner)));
+        let name = services::name(&inner_servers, inner);
+        finding.waits_for = Some(format!("it waits for {name}, and why that one is late was not found"));
+        finding.remarks.push(format!("it waits for {name}"));
     }
     if !waits::follow(view, &mut finding, &inner_servers, inner, span) && front.walk.elsewhere.is_empty() {
         finding.remarks.extend(services::overlapping(view, &inner_servers, inner, span));
