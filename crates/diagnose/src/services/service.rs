@@ -39,7 +39,7 @@ impl<'a> Service<'a> {
         let own = rows.clone();
         let usual = usual_of(view, &SERVICE, |_| own.clone());
         if usual.is_some_and(|usual| traffic.may_keep_others(&usual)) {
-            traffic.kept = kept(view, &rows, &traffic);
+            traffic.kept = kept(view, &rows, &traffic, usual.as_ref());
         }
         Some(Service { row, rows, traffic, usual })
     }
@@ -139,7 +139,7 @@ pub(super) fn is_interpreter(comm: &str) -> bool {
 
 /// How many programs are kept waiting in each sample: those whose own answers come late, each compared with itself. Who asks
 /// for something that takes long makes nobody wait but itself.
-fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic) -> Vec<f64> {
+fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic, of_all: Option<&Usual>) -> Vec<f64> {
     let called =
         |row: &str| local_service(view.set, &Address::called(row)).is_some_and(|s| rows.contains(&s));
     // A process that is young stands under its name first.
@@ -152,6 +152,7 @@ fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic) -> Vec<f64> {
         callers.entry(name(view.set, row).unwrap_or_default()).or_default().push(row);
     }
     let mut kept = vec![0.0; traffic.t.len()];
+    let mut new = vec![0.0; traffic.t.len()];
     for (caller, own) in callers {
         let Some(of_caller) = Traffic::of(view.set, &DEPENDENCY, &own, view.window) else { continue };
         let address: Vec<Address<'_>> = own.iter().map(|row| Address::called(row)).collect();
@@ -161,14 +162,17 @@ fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic) -> Vec<f64> {
             };
             set.each("dependency.requests").map(|(row, _)| row).filter(same).collect()
         });
-        let Some(usual) = usual else { continue };
+        // Who came only now has nothing to compare with but what the others are used to.
+        let counts = if usual.is_some() { &mut kept } else { &mut new };
+        let Some(usual) = usual.as_ref().or(of_all) else { continue };
         for (i, t) in of_caller.t.iter().enumerate() {
-            if of_caller.is_tail_late(i, &usual)
+            if of_caller.is_tail_late(i, usual)
                 && let Ok(at) = traffic.t.binary_search(t)
             {
-                kept[at] += 1.0;
+                counts[at] += 1.0;
             }
         }
     }
-    kept
+    // It keeps somebody waiting who was there before.
+    kept.iter().zip(&new).map(|(kept, new)| if *kept > 0.0 { kept + new } else { 0.0 }).collect()
 }

@@ -38,8 +38,8 @@ const STALLED: f64 = 0.5;
 const STALLED_CROWD: f64 = 1.8;
 const BESIDE_OTHERS: f64 = 1.0;
 
-/// An order of magnitude: it is noticed also where each answer is fast, as of a database that is asked many times for a page,
-/// while several clients wait for them at a time.
+/// An order of magnitude is noticed also where each answer is fast, as of a database that is asked many times for a page, while
+/// several clients wait for them at a time; and less, where a page is late for it.
 const TENFOLD: f64 = 10.0;
 /// Whoever has begun to ask for something that takes long makes half of the answers late only by asking as often as all others:
 /// twice as much is then answered.
@@ -53,6 +53,9 @@ const SEVERAL: f64 = 2.0;
 pub(super) const TOGETHER: f64 = 0.2;
 /// Answers that a page takes, one after the other, of a store that answers within a millisecond.
 pub(super) const OF_A_PAGE: f64 = 30.0;
+
+/// So much later each of them makes the page late by a tenth of a second, which is felt.
+const PAGE_S: f64 = TAIL_S / OF_A_PAGE;
 
 /// Of less than ten minutes a tenth is one trouble.
 const LONG_S: f64 = 600.0;
@@ -92,6 +95,8 @@ pub struct Usual {
     late_p50: f64,
     late_p90: f64,
     late_p99: f64,
+    /// From where on a page that takes many answers is late.
+    page_p50: f64,
     spread: f64,
 }
 
@@ -102,6 +107,7 @@ impl Usual {
         if earlier.dt.iter().sum::<f64>() >= LONG_S {
             let often = |values: &[f64]| share(values, 0.9).unwrap_or(0.0);
             self.late_p50 = self.late_p50.max(often(&earlier.p50));
+            self.page_p50 = self.page_p50.max(often(&earlier.p50));
             self.late_p90 = self.late_p90.max(often(&earlier.p90));
             self.late_p99 = self.late_p99.max(often(&earlier.p99));
         }
@@ -208,6 +214,7 @@ impl Traffic {
             return None;
         }
         let (p50, late_p50) = late_from(&self.p50, LATE_S)?;
+        let (_, page_p50) = late_from(&self.p50, PAGE_S)?;
         let (p90, late_p90) = late_from(&self.p90, TAIL_S).unwrap_or((p50, late_p50));
         let (p99, late_p99) = late_from(&self.p99, LATE_S).unwrap_or((p90, late_p90));
         let waiting = waited / seconds;
@@ -222,6 +229,7 @@ impl Traffic {
             late_p50,
             late_p90,
             late_p99,
+            page_p50,
             spread,
         })
     }
@@ -248,6 +256,7 @@ impl Traffic {
             late_p50: (GROWTH * p50).max(p50 + LATE_S),
             late_p90: (GROWTH * p90).max(p90 + TAIL_S),
             late_p99: (GROWTH * p99).max(p99 + LATE_S),
+            page_p50: (GROWTH * p50).max(p50 + PAGE_S),
             spread: waiting,
         })
     }
@@ -367,10 +376,9 @@ impl Traffic {
             let is_few = self.requests[i] < STALLED * usual.rate;
             let is_stalled = is_few && self.waiting[i] >= usual.crowd(crowd);
             stalled_s = if is_stalled { stalled_s + beyond * self.dt[i] } else { 0.0 };
-            let is_tenfold = self.p50[i] >= TENFOLD * usual.p50
-                && self.requests[i] < AS_MANY * usual.rate
-                && beyond >= CROWD;
-            if self.p50[i] >= usual.late_p50 || is_tenfold {
+            let is_dear = self.p50[i] >= (TENFOLD * usual.p50).min(usual.page_p50);
+            let is_crowded = is_dear && self.requests[i] < AS_MANY * usual.rate && beyond >= CROWD;
+            if self.p50[i] >= usual.late_p50 || is_crowded {
                 Late::Half
             } else if is_stalled && stalled_s / beyond.max(1e-9) >= usual.late_p50 {
                 Late::Stalled
