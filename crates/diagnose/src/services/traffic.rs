@@ -265,11 +265,11 @@ impl Traffic {
     #[must_use]
     pub fn before_late(&self, window: Span) -> Option<Traffic> {
         let best = self.at_best()?;
-        let late = self.late(&best);
-        let runs = self.is_late(&best).runs(1.0);
-        let first = runs.iter().find(|run| run.high_s >= NEED_S && run.end > window.since)?;
+        // A closer look may find a few of them late.
+        let late = self.may_be_late(&best);
+        let first = late.runs(1.0).into_iter().find(|run| run.high_s >= NEED_S && run.end > window.since)?;
         let mut before = Traffic::default();
-        for i in (0..self.t.len()).filter(|i| self.t[*i] <= first.onset && late[*i] == Late::Not) {
+        for i in (0..self.t.len()).filter(|i| self.t[*i] <= first.onset && late.v[*i] < 1.0) {
             before.t.push(self.t[i]);
             before.dt.push(self.dt[i]);
             before.requests.push(self.requests[i]);
