@@ -248,35 +248,6 @@ fn a_service_of_the_same_machine_is_no_dependency_elsewhere() {
 }
 
 #[test]
-fn programs_of_one_interpreter_are_told_apart_by_what_they_serve() {
-    let mut m = Machine::idle();
-    let (front, middle, back) = ("127.0.0.1:9000", "127.0.0.1:9500", "127.0.0.1:8500");
-    // A script has started all of them, which has the same name.
-    m.task(59, "python3", 0);
-    for (pid, row) in [(60, front), (61, middle), (62, back)] {
-        service(&mut m, row, (pid, "python3"), slow());
-        m.values("task.ppid", &support::row(pid), 0, vec![59.0; N]);
-    }
-    dependency(&mut m, (60, "python3"), middle, slow());
-    dependency(&mut m, (61, "python3"), back, slow());
-    let report = m.explain();
-    assert_eq!(root(&report), ("service-slow", Some("python3"), Some(62)));
-    let root = &one(&report).root_cause;
-    assert_eq!(root.culprit.address.as_deref(), Some(back));
-    assert!(root.statement.starts_with("python3 (port 9000) answered"), "{}", root.statement);
-    assert!(root.statement.contains(": it waits for python3 (port 8500)"), "{}", root.statement);
-}
-
-#[test]
-fn who_has_started_a_program_of_an_interpreter_is_not_its_master() {
-    let mut m = Machine::idle();
-    m.task(59, "python3", 0);
-    service(&mut m, APP, (60, "python3"), slow());
-    m.values("task.ppid", &support::row(60), 0, vec![59.0; N]);
-    assert_eq!(root(&m.explain()), ("service-slow", Some("python3"), Some(60)));
-}
-
-#[test]
 fn workers_that_all_wait_are_the_way_from_an_address_to_its_victims() {
     let mut m = Machine::idle();
     let of = during(Asked::each(100.0, 0.002), Asked { waiting: 104.0, ..Asked::each(4.0, 6.0) });
@@ -611,4 +582,27 @@ fn answers_that_take_ten_times_as_long_are_late_where_several_clients_wait_for_t
     is_silent(&asked(50.0, 0.003));
     // Others have begun to ask for something that takes as long, and as often.
     is_silent(&asked(400.0, 0.005));
+    // Four times as long: a page of thirty answers is late by a tenth of a second, for whoever waits beside another one.
+    let page = |rate: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "postgres"), during(Asked::each(rate, 0.002), Asked::each(rate, 0.008)));
+        m
+    };
+    assert_eq!(root(&page(300.0).explain()), ("service-slow", Some("postgres"), Some(50)));
+    is_silent(&page(100.0));
+}
+
+#[test]
+fn who_stands_still_for_longer_than_an_answer_took_is_said_to() {
+    let mut m = Machine::idle();
+    let first = Asked { waiting: 5.0, ..Asked::each(50.0, 0.05) };
+    let of = move |i| match i {
+        HEALTHY => first,
+        i if is_on(i) => Asked::nothing(6.0),
+        _ => Asked::each(200.0, 0.002),
+    };
+    service(&mut m, APP, (50, "postgres"), of);
+    let report = m.explain();
+    let says = |words: &str| one(&report).chain.iter().any(|link| link.statement.contains(words));
+    assert!(says("answered in 39.0 s or more instead of 2.0 ms"), "{report:#?}");
 }

@@ -42,6 +42,10 @@ fn a_tail_that_two_callers_share_is_of_the_service_and_that_of_one_is_its_own() 
     assert_eq!(root(&report), ("service-slow", Some("postgres"), Some(50)));
     assert!(one(&report).root_cause.statement.contains("one request in a hundred"), "{report:#?}");
     is_silent(&asked_by_two(|_| Asked::each(100.0, 0.002)));
+    // One that came with a command that takes long, and keeps the other waiting.
+    let came = Asked { rate: 1.0, p50: 0.18, p90: 0.2, waiting: 0.2 };
+    let report = asked_by_two(during(Asked::nothing(0.0), came)).explain();
+    assert_eq!(root(&report), ("service-slow", Some("postgres"), Some(50)));
 }
 
 /// Two processes of one parent, each with an address. Others of their kind have answered at the first one too, by turns: `turn`
@@ -310,4 +314,33 @@ fn a_service_that_is_stopped_again_and_again_is_said_to_be_and_has_no_workers_th
     );
     let never = stopped(usize::MAX);
     assert!(!one(&never).root_cause.remarks.iter().any(|remark| remark.contains("stopped")));
+}
+
+#[test]
+fn programs_of_one_interpreter_are_told_apart_by_what_they_serve() {
+    let mut m = Machine::idle();
+    let (front, middle, back) = ("127.0.0.1:9000", "127.0.0.1:9500", "127.0.0.1:8500");
+    // A script has started all of them, which has the same name.
+    m.task(59, "python3", 0);
+    for (pid, row) in [(60, front), (61, middle), (62, back)] {
+        service(&mut m, row, (pid, "python3"), slow());
+        m.values("task.ppid", &support::row(pid), 0, vec![59.0; N]);
+    }
+    dependency(&mut m, (60, "python3"), middle, slow());
+    dependency(&mut m, (61, "python3"), back, slow());
+    let report = m.explain();
+    assert_eq!(root(&report), ("service-slow", Some("python3"), Some(62)));
+    let root = &one(&report).root_cause;
+    assert_eq!(root.culprit.address.as_deref(), Some(back));
+    assert!(root.statement.starts_with("python3 (port 9000) answered"), "{}", root.statement);
+    assert!(root.statement.contains(": it waits for python3 (port 8500)"), "{}", root.statement);
+}
+
+#[test]
+fn who_has_started_a_program_of_an_interpreter_is_not_its_master() {
+    let mut m = Machine::idle();
+    m.task(59, "python3", 0);
+    service(&mut m, APP, (60, "python3"), slow());
+    m.values("task.ppid", &support::row(60), 0, vec![59.0; N]);
+    assert_eq!(root(&m.explain()), ("service-slow", Some("python3"), Some(60)));
 }

@@ -528,3 +528,6 @@ fn share(values: &[f64], share: f64) -> Option<f64> {
     let at = ((known.len() as f64 * share) as usize).min(known.len().saturating_sub(1));
     (!known.is_empty()).then(|| *known.select_nth_unstable_by(at, f64::total_cmp).1)
 }
+
+#[cfg(test)]
+mod tests;

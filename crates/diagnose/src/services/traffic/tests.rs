@@ -1,0 +1,35 @@
+use super::*;
+
+/// A store that a client asks a hundred times a second, and then another one with a command that takes 0.7 s, again and again.
+fn kept() -> Traffic {
+    let is_kept = |i: usize| i >= 5;
+    let each = |usual: f64, kept: f64| (0..16).map(|i| if is_kept(i) { kept } else { usual }).collect();
+    Traffic {
+        t: (1..=16).map(|i| i * SECOND).collect(),
+        dt: vec![1.0; 16],
+        requests: each(97.0, 48.0),
+        // Now and then more of them wait.
+        waiting: (0..16)
+            .map(|i| {
+                if !is_kept(i) {
+                    0.006
+                } else if i > 10 {
+                    1.4
+                } else {
+                    1.0
+                }
+            })
+            .collect(),
+        kept: Vec::new(),
+        p50: each(0.000_06, 0.000_04),
+        p90: each(0.000_1, 0.000_1),
+        p99: each(0.000_2, 0.7),
+    }
+}
+
+#[test]
+fn what_may_be_late_is_not_what_is_usual() {
+    let whole = Span { since: 0, until: 20 * SECOND };
+    let usual = kept().before_late(whole).and_then(|before| before.usual()).expect("five good seconds");
+    assert!(usual.p99 < 0.001 && usual.rate > 90.0, "{usual:?}");
+}
