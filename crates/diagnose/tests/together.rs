@@ -322,9 +322,9 @@ fn programs_of_one_interpreter_are_told_apart_by_what_they_serve() {
     let (front, middle, back) = ("127.0.0.1:9000", "127.0.0.1:9500", "127.0.0.1:8500");
     // A script has started all of them, which has the same name.
     m.task(59, "python3", 0);
-    for (pid, row) in [(60, front), (61, middle), (62, back)] {
-        service(&mut m, row, (pid, "python3"), slow());
-        m.values("task.ppid", &support::row(pid), 0, vec![59.0; N]);
+    for (pid, address) in [(60, front), (61, middle), (62, back)] {
+        service(&mut m, address, (pid, "python3"), slow());
+        m.values("task.ppid", &row(pid), 0, vec![59.0; N]);
     }
     dependency(&mut m, (60, "python3"), middle, slow());
     dependency(&mut m, (61, "python3"), back, slow());
@@ -341,6 +341,6 @@ fn who_has_started_a_program_of_an_interpreter_is_not_its_master() {
     let mut m = Machine::idle();
     m.task(59, "python3", 0);
     service(&mut m, APP, (60, "python3"), slow());
-    m.values("task.ppid", &support::row(60), 0, vec![59.0; N]);
+    m.values("task.ppid", &row(60), 0, vec![59.0; N]);
     assert_eq!(root(&m.explain()), ("service-slow", Some("python3"), Some(60)));
 }
