@@ -7,6 +7,8 @@ use std::{fs, io};
 
 use rustix::process::{Resource, getrlimit};
 
+/// More than the recorder has open on a machine with 10,000 processes (190).
+const DESCRIPTORS: u64 = 1024;
 /// Before nearly all other processes. The sampler needs a few milliseconds per second.
 const NICE: libc::c_int = -10;
 /// Nearly all other processes are killed first. The recorder bounds its memory itself.
@@ -16,6 +18,18 @@ const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 const CAP_IPC_LOCK: u32 = 14;
 /// `uid_map` of the initial user namespace (user_namespaces(7)).
 const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
+
+/// Gives the table of descriptors its size before there are threads. With threads, the kernel waits for a grace period of
+/// RCU whenever the table grows (`expand_fdtable`, Linux 6.18), which takes many seconds during a fork storm.
+pub fn make_room_for_descriptors() {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS).min(DESCRIPTORS);
+    if let Some(last) = most.checked_sub(1)
+        && let Ok(last) = i32::try_from(last)
+    {
+        // Closed at once; the table stays as it is.
+        _ = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), last);
+    }
+}
 
 /// Raises the priority of all existing threads, locks memory and lowers the OOM score. Returns what
 /// was refused.
@@ -131,6 +145,15 @@ mod tests {
     fn a_limit_counts_without_the_capability() {
         assert!(may_lock("Name:\tmitra\nCapEff:\t0000000000004000\n"));
         assert!(!may_lock("CapEff:\t0000000000003fff\n") && !may_lock("CapEff:\tnone\n") && !may_lock(""));
+    }
+
+    #[test]
+    fn the_table_of_descriptors_is_large_from_the_start() {
+        make_room_for_descriptors();
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS).min(DESCRIPTORS);
+        assert!(size.trim().parse::<u64>().unwrap() >= most, "{size} of {most}");
     }
 
     #[test]

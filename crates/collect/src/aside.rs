@@ -1,7 +1,7 @@
 //! A thread that looks something up beside the recorder, which never waits for it.
 
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 /// The thread. It ends when this is dropped.
 #[derive(Debug)]
@@ -24,6 +24,18 @@ impl<Question: Send + 'static, Answer: Send + 'static> Aside<Question, Answer> {
     /// Asks, unless it has not answered the question before: then false.
     pub fn ask(&self, question: Question) -> bool {
         self.questions.try_send(question).is_ok()
+    }
+
+    /// The same, where a question is of use to whoever asks as long as it was not asked: a buffer.
+    pub fn ask_with(&self, question: &mut Question)
+    where
+        Question: Default,
+    {
+        if let Err(TrySendError::Full(kept) | TrySendError::Disconnected(kept)) =
+            self.questions.try_send(std::mem::take(question))
+        {
+            *question = kept;
+        }
     }
 
     /// The answers that have come since this was called before.

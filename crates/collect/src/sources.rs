@@ -1,16 +1,21 @@
 //! The files that are one for the whole machine: each with its parser, read on every tick or on slow ones.
 
+use std::io;
+use std::time::Instant;
+
 use mitra_model::{Entity, Frame, Key, NA};
 use mitra_parse::sources::Parse;
 use mitra_parse::{Period, SOURCES};
 
-use crate::file::KeptFile;
+use crate::aside::Aside;
+use crate::file::{Buffer, KeptFile, Root};
 use crate::io::Io;
 use crate::missing::reason;
 
 struct Source {
     file: KeptFile,
     parse: Parse,
+    aside: Option<AsideFile>,
     period: Period,
     failed: bool,
     bytes: usize,
@@ -25,7 +30,66 @@ impl Source {
         match self.period {
             Period::Slow => is_slow,
             Period::Fast => !is_slow,
-            Period::WhileSmall => !is_slow && (is_rare || self.bytes <= SMALL_BYTES_MAX),
+            Period::Aside => !is_slow && (is_rare || self.bytes <= SMALL_BYTES_MAX),
+        }
+    }
+}
+
+/// An answer that is older than as many samples is not repeated.
+const REPEATED_MAX: u32 = 3;
+/// Others wait while the file is made. It is made anew after a pause as many times as long as that took: 2 % of the time.
+const PAUSE: u32 = 49;
+
+/// A file that a thread reads, with what it said last.
+struct AsideFile {
+    /// A question brings the buffer for the answer.
+    reader: Aside<Vec<u8>, io::Result<Vec<u8>>>,
+    bytes: Vec<u8>,
+    spare: Vec<u8>,
+    /// Samples since the last answer.
+    age: u32,
+}
+
+impl AsideFile {
+    fn start(below: &str, root: &Root) -> io::Result<Self> {
+        let root = Root::open(&root.path("")).map_err(io::Error::other)?;
+        let (mut file, mut buffer) = (KeptFile::new(below), Buffer::default());
+        Self::with(move |bytes| {
+            bytes.extend_from_slice(file.read(&root, &mut buffer)?);
+            Ok(())
+        })
+    }
+
+    fn with(mut read: impl FnMut(&mut Vec<u8>) -> io::Result<()> + Send + 'static) -> io::Result<Self> {
+        let mut next = Instant::now();
+        let reader = Aside::start("mitra-files", move |mut bytes: Vec<u8>| {
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            let began = Instant::now();
+            bytes.clear();
+            let read = read(&mut bytes);
+            next = Instant::now() + began.elapsed() * PAUSE;
+            read.map(|()| bytes)
+        })?;
+        Ok(AsideFile { reader, bytes: Vec::new(), spare: Vec::new(), age: REPEATED_MAX })
+    }
+
+    /// What the file said a moment ago. Asks for what it says now. None while nothing is known.
+    fn read(&mut self) -> Option<io::Result<&[u8]>> {
+        let mut failed = None;
+        self.age = self.age.saturating_add(1);
+        for answer in self.reader.answers() {
+            match answer {
+                Ok(bytes) => {
+                    self.spare = std::mem::replace(&mut self.bytes, bytes);
+                    self.age = 0;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        self.reader.ask_with(&mut self.spare);
+        match failed {
+            Some(error) => Some(Err(error)),
+            None => (self.age < REPEATED_MAX).then_some(Ok(&self.bytes)),
         }
     }
 }
@@ -45,6 +109,7 @@ impl Sources {
         let source = |s: &mitra_parse::Source| Source {
             file: KeptFile::new(s.path),
             parse: (s.parser)(),
+            aside: None,
             period: s.period,
             failed: false,
             bytes: 0,
@@ -82,7 +147,20 @@ impl Sources {
             if source.failed && !is_retry {
                 continue;
             }
-            match source.file.read(root, buffer) {
+            // Files that stand for others wait for nothing.
+            let read = if source.period == Period::Aside && root.is_host() {
+                if source.aside.is_none() {
+                    source.aside = AsideFile::start(source.file.below(), root).ok();
+                }
+                match source.aside.as_mut().map(AsideFile::read) {
+                    Some(Some(read)) => read,
+                    Some(None) => continue,
+                    None => Err(io::Error::other("no thread reads it")),
+                }
+            } else {
+                source.file.read(root, buffer)
+            };
+            match read {
                 Ok(bytes) => {
                     source.bytes = bytes.len();
                     let outcome = (source.parse)(bytes, strings, frame);
@@ -129,7 +207,8 @@ mod tests {
         let source = |bytes| Source {
             file: KeptFile::new("proc/locks"),
             parse: Box::new(|_, _, _| mitra_parse::Outcome::default()),
-            period: Period::WhileSmall,
+            aside: None,
+            period: Period::Aside,
             failed: false,
             bytes,
         };
@@ -141,12 +220,40 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_says_what_it_read_until_that_is_old() {
+        let (say, said) = std::sync::mpsc::channel::<&str>();
+        let mut file = AsideFile::with(move |bytes| {
+            let text = said.recv().map_err(|_| io::Error::other("gone"))?;
+            bytes.extend_from_slice(text.as_bytes());
+            Ok(())
+        })
+        .unwrap();
+        let mut wait_for = |wanted: Option<&str>| {
+            while !matches!((file.read(), wanted), (Some(Ok(text)), Some(wanted)) if text == wanted.as_bytes())
+            {
+                std::thread::yield_now();
+            }
+            // Said again, but not for ever: the thread waits.
+            let again: Vec<bool> = (0..REPEATED_MAX).map(|_| file.read().is_some()).collect();
+            assert_eq!(again, [true, true, false]);
+        };
+        for text in ["first", "second"] {
+            say.send(text).unwrap();
+            wait_for(Some(text));
+        }
+        drop(say);
+        while !matches!(file.read(), Some(Err(_))) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     fn a_file_that_disappears_is_said_once_and_comes_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("proc/loadavg");
         std::fs::create_dir_all(dir.path().join("proc")).unwrap();
         std::fs::write(&path, "0.50 0.25 0.10 1/100 4242\n").unwrap();
-        let mut io = Io::new(crate::file::Root::open(dir.path()).unwrap());
+        let mut io = Io::new(Root::open(dir.path()).unwrap());
         let (mut sources, mut frame) = (Sources::new(), Frame::new());
         let mut read = |is_retry: bool| {
             frame.clear();

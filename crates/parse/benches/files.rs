@@ -25,7 +25,7 @@ fn main() {
         let (bad, unknown) = (outcome.bad_lines, outcome.unknown_keys);
         println!("{:<28}{:>8}{ns:>10}{per_byte:>8.2}{bad:>6}{unknown:>9}", source.path, input.len());
         match source.period {
-            Period::Fast | Period::WhileSmall => fast += ns,
+            Period::Fast | Period::Aside => fast += ns,
             Period::Slow => slow += ns,
         }
     }

@@ -33,8 +33,10 @@ pub type Parse = Box<dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome + Sen
 pub enum Period {
     /// In each sample.
     Fast,
-    /// In each sample while it is small. Any user can make it as large as it likes, and then it is read every few seconds.
-    WhileSmall,
+    /// In each sample while it is small, by a thread of its own. The kernel waits for a grace period of RCU before it lists
+    /// the locks of files (`locks_start` of `fs/locks.c`), for 8 ms on an idle machine and for many seconds during a fork
+    /// storm. Any user can make the list as long as it likes, and then it is read every few seconds.
+    Aside,
     /// Every few seconds: the file is costly to make or seldom changes.
     Slow,
 }
@@ -79,11 +81,7 @@ pub const SOURCES: &[Source] = &[
     fast("proc/sys/fs/dentry-state", || boxed(DentryState::default(), DentryState::parse)),
     fast("proc/sys/fs/inode-state", || boxed(InodeState::default(), InodeState::parse)),
     fast("proc/sys/fs/file-nr", || boxed(FileNr::default(), FileNr::parse)),
-    Source {
-        path: "proc/locks",
-        period: Period::WhileSmall,
-        parser: || boxed(Locks::default(), Locks::parse),
-    },
+    Source { path: "proc/locks", period: Period::Aside, parser: || boxed(Locks::default(), Locks::parse) },
     slow("proc/zoneinfo", || boxed(ZoneInfo::default(), ZoneInfo::parse)),
     slow("proc/slabinfo", || boxed(SlabInfo::default(), SlabInfo::parse)),
     slow("proc/interrupts", || boxed(Interrupts::default(), Interrupts::parse)),

@@ -130,6 +130,22 @@ impl Group {
         Duration::from_micros(used.unwrap_or(0))
     }
 
+    /// For how long some of it wanted a CPU or waited for the disk: what is held up goes on later.
+    fn held_up(&self) -> Duration {
+        let of = |file: &str| {
+            let text = fs::read_to_string(self.0.join(file)).unwrap_or_default();
+            let total = text.lines().next().and_then(|some| some.rsplit_once("total=")?.1.parse().ok());
+            Duration::from_micros(total.unwrap_or(0))
+        };
+        of("cpu.pressure") + of("io.pressure")
+    }
+
+    /// Whether a thread waits for a grace period of RCU. It ends, however late: tasks that were preempted where they read hold
+    /// it up, and a fork storm preempts many.
+    fn waits_for_grace_period(&self) -> bool {
+        where_it_waits(self).contains("synchronize_rcu")
+    }
+
     fn kill(&self) {
         fs::write(self.0.join("cgroup.kill"), "1").expect("a group can be killed");
         // The kernel kills first threads, and of a process whose first thread has ended none (`__cgroup_kill`, Linux 6.18).
@@ -410,6 +426,7 @@ fn run_and_look(words: &[&OsStr], traced: Option<&[&Path]>, name: String) -> Don
         looked: Instant::now(),
         moved: Instant::now(),
         cpu: Duration::ZERO,
+        held_up: Duration::ZERO,
     };
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     let pid = libc::pid_t::try_from(child.id()).expect("a process has a small number");
@@ -462,6 +479,7 @@ struct Patience {
     looked: Instant,
     moved: Instant,
     cpu: Duration,
+    held_up: Duration,
 }
 
 impl Patience {
@@ -470,12 +488,15 @@ impl Patience {
         if self.looked.elapsed() < LOOK_EVERY {
             return None;
         }
+        let look = self.looked.elapsed();
         self.looked = Instant::now();
         let cpu = group.cpu();
-        if cpu > self.cpu + LITTLE {
+        let held_up = group.held_up();
+        let is_held_up = held_up > self.held_up + look / 4 || group.waits_for_grace_period();
+        if cpu > self.cpu + LITTLE || is_held_up {
             self.moved = Instant::now();
         }
-        self.cpu = cpu;
+        (self.cpu, self.held_up) = (cpu, held_up);
         let is_over = self.moved.elapsed() > STILL_MAX || cpu > CPU_MAX || self.began.elapsed() > TIME_MAX;
         is_over.then(|| format!("it hangs, {cpu:.1?} of CPU in {:.1?}", self.began.elapsed()))
     }
@@ -498,7 +519,9 @@ fn where_it_waits(group: &Group) -> String {
             .take(4)
             .filter_map(|line| Some(line.split_once("] ")?.1.to_owned()))
             .collect();
-        places.insert(format!("{} in {}", of("comm").trim(), stack.join(" < ")));
+        let status = of("status");
+        let state = status.lines().find_map(|line| line.strip_prefix("State:\t")).unwrap_or_default();
+        places.insert(format!("{} ({state}) in {}", of("comm").trim(), stack.join(" < ")));
     }
     places.into_iter().collect::<Vec<_>>().join("; ")
 }

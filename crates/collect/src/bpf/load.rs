@@ -63,6 +63,7 @@ pub struct Probes {
     pub services: Option<Services>,
     pub(super) cgroup_links: Vec<CgroupLink>,
     links: Vec<BtfTracePointLink>,
+    is_trial: bool,
     unavailable: Vec<(&'static str, String)>,
 }
 
@@ -72,6 +73,17 @@ impl Probes {
     /// The kernel's type information is large (tens of megabytes as aya parses it) and only
     /// needed here, so the heap is handed back at the end.
     pub fn load() -> Self {
+        Self::load_as(false)
+    }
+
+    /// The same without attaching programs to tracepoints: nothing is counted. The verifier has said by then what the
+    /// kernel takes. Attaching and detaching wait for grace periods of RCU, one after another, and a grace period takes
+    /// half a second on a machine with a fork storm.
+    pub fn try_load() -> Self {
+        Self::load_as(true)
+    }
+
+    fn load_as(is_trial: bool) -> Self {
         bound_heap();
         let mut probes = Self {
             tasks: None,
@@ -86,6 +98,7 @@ impl Probes {
             services: None,
             cgroup_links: Vec::new(),
             links: Vec::new(),
+            is_trial,
             unavailable: Vec::new(),
         };
         // A new loader parses the type information for itself; drop that before ours is
@@ -232,9 +245,9 @@ impl Probes {
     ) -> Option<&'static str> {
         let mut first_error: Option<AnyError> = None;
         for program in programs {
-            match attach(object, btf, tracepoint, program) {
+            match attach(object, btf, tracepoint, program, self.is_trial) {
                 Ok(link) => {
-                    self.links.push(link);
+                    self.links.extend(link);
                     return Some(program);
                 }
                 Err(error) => _ = first_error.get_or_insert(error),
@@ -262,12 +275,16 @@ fn attach(
     btf: &Btf,
     tracepoint: &str,
     program: &str,
-) -> Result<BtfTracePointLink, AnyError> {
+    is_trial: bool,
+) -> Result<Option<BtfTracePointLink>, AnyError> {
     let program: &mut BtfTracePoint =
         object.program_mut(program).ok_or("the program is not in its object")?.try_into()?;
     program.load(tracepoint, btf)?;
+    if is_trial {
+        return Ok(None);
+    }
     let link = program.attach()?;
-    Ok(program.take_link(link)?)
+    Ok(Some(program.take_link(link)?))
 }
 
 fn open_task_iter(object: &mut Ebpf, btf: &Btf) -> Result<TaskIter, AnyError> {

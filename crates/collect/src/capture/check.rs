@@ -14,8 +14,8 @@ pub struct Checked {
     pub result: Result<Vec<String>, Refused>,
 }
 
-/// Arms every kind for a moment, watching only this process, and takes it away again. An answer from the kernel itself:
-/// what a version number promises may have been left out when it was built, or be forbidden.
+/// Loads every kind, watching only this process, and takes it away again. An answer from the kernel itself: what a
+/// version number promises may have been left out when it was built, or be forbidden.
 #[must_use]
 pub fn check() -> Vec<Checked> {
     // The kernel's type information is large: once is enough for all of them.
@@ -29,11 +29,12 @@ pub fn check() -> Vec<Checked> {
         let mut config = Config::of(&request).map_err(Refused::NotThere)?;
         (kind.configure)(&request, &mut config).map_err(Refused::BadRequest)?;
         let mut attempt = || -> Result<Vec<String>, AnyError> {
-            let mut loader = match (kind.object, &mut btf) {
+            let loader = match (kind.object, &mut btf) {
                 ([], _) => Loader::without_programs(),
                 (object, Some(btf)) => Loader::load(object, &config, btf)?,
                 (object, none) => Loader::load(object, &config, none.insert(aya::Btf::from_sys_fs()?))?,
             };
+            let mut loader = loader.for_trial();
             (kind.arm)(&request, &mut loader)?;
             Ok(loader.take_notes())
         };

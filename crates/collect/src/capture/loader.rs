@@ -123,6 +123,7 @@ pub(super) struct Loader<'a> {
     links: Vec<Link>,
     programs: Vec<OwnedFd>,
     notes: Vec<String>,
+    is_trial: bool,
 }
 
 /// What remains of a loader once everything is attached.
@@ -148,7 +149,12 @@ impl<'a> Loader<'a> {
 
     /// Of a kind that asks the kernel by other means.
     pub(super) fn without_programs() -> Self {
-        Self { object: None, links: Vec::new(), programs: Vec::new(), notes: Vec::new() }
+        Self { object: None, links: Vec::new(), programs: Vec::new(), notes: Vec::new(), is_trial: false }
+    }
+
+    /// From now on programs are loaded and not attached to tracepoints ([`crate::bpf::Probes::try_load`] says why).
+    pub(super) fn for_trial(self) -> Self {
+        Self { is_trial: true, ..self }
     }
 
     /// Attaches the first of `programs` that the kernel takes to a BTF tracepoint, and returns its name. Later ones are
@@ -196,8 +202,10 @@ impl<'a> Loader<'a> {
             object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
         program.load(tracepoint, btf)?;
         self.programs.push(program.fd()?.as_fd().try_clone_to_owned()?);
-        let link = program.attach()?;
-        self.links.push(Link::TracePoint(program.take_link(link)?));
+        if !self.is_trial {
+            let link = program.attach()?;
+            self.links.push(Link::TracePoint(program.take_link(link)?));
+        }
         Ok(())
     }
 

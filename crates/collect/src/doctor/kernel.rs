@@ -107,7 +107,7 @@ pub fn probes(root: &Root, out: &mut Vec<Ability>) {
         out.push(Ability::no("probes", "only for the machine itself, not for a tree of files"));
         return;
     }
-    let loaded = crate::bpf::Probes::load();
+    let loaded = crate::bpf::Probes::try_load();
     let is_privileged = capabilities(None).is_ok_and(|sets| {
         let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
         sets.effective.contains(both) || sets.effective.contains(CapabilitySet::SYS_ADMIN)
