@@ -68,6 +68,14 @@ fn lock_memory() -> Result<(), String> {
     Ok(())
 }
 
+/// Gives back once more what only the start and the first samples needed, a megabyte. Does nothing where memory cannot be
+/// locked.
+pub fn settle() {
+    // SAFETY: it changes how the kernel treats pages of this process, and no memory. A locked page cannot be given back.
+    unsafe { libc::munlockall() };
+    _ = lock_memory();
+}
+
 /// Frees the pages of the program and its libraries that only the start needed: 10 MB, which would
 /// otherwise be locked. The pages that the loop runs are faulted in again by the next samples.
 fn drop_startup_pages() {

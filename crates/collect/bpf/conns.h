@@ -8,7 +8,7 @@
 
 #include "services.h"
 
-#define BPF_MAP_TYPE_QUEUE 22
+#define BPF_MAP_TYPE_STACK 23
 #define BPF_MAP_TYPE_SK_STORAGE 24
 #define BPF_F_NO_PREALLOC 1
 #define BPF_F_MMAPABLE (1 << 10)
@@ -61,9 +61,9 @@ struct {
 	__type(value, struct service_slot);
 } slots SEC(".maps");
 
-/* User space fills it. */
+/* User space fills it. The lowest comes first: what was never used is not resident there. */
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, SLOTS);
 	__type(value, __u32);
 } free_slots SEC(".maps");

@@ -10,6 +10,9 @@ use crate::recorder::Recorder;
 use crate::signals::{self, Hangup, STOP};
 use crate::{priority, recording};
 
+/// These open files and fill tables; the others do not.
+const FIRST_SAMPLES: u32 = 3;
+
 /// Records until SIGINT or SIGTERM.
 pub fn run(args: &RecordArgs) -> Result<()> {
     signals::catch_stop(Hangup::Ignore).context("cannot set signal handlers")?;
@@ -31,7 +34,14 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     // A closed standard output does not stop the recording.
     _ = writeln!(std::io::stdout(), "{line}");
     notify.ready(&line, args.sampling.interval);
-    let result = recorder.run(&STOP, |health| notify.note(&health));
+    let mut samples = 0_u32;
+    let result = recorder.run(&STOP, |health| {
+        notify.note(&health);
+        samples = samples.saturating_add(1);
+        if samples == FIRST_SAMPLES {
+            priority::settle();
+        }
+    });
     notify.stopping();
     result
 }

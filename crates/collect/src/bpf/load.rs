@@ -325,7 +325,7 @@ pub(super) fn take_map(object: &mut Ebpf, name: &str) -> Result<MapData, AnyErro
             | Map::LruHashMap(map)
             | Map::PerCpuArray(map)
             | Map::PerCpuHashMap(map)
-            | Map::Queue(map),
+            | Map::Stack(map),
         ) => Ok(map),
         Some(_) => Err(format!("map {name} is of another type").into()),
         None => Err(format!("no map {name} in the object").into()),

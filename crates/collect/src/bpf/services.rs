@@ -189,8 +189,8 @@ impl Services {
             totals: MapReader::new(globals, 1)?,
             over_connections,
         };
-        for slot in 1..SLOTS {
-            sys::queue_push(services.free.as_fd(), &slot)?;
+        for slot in (1..SLOTS).rev() {
+            sys::push(services.free.as_fd(), &slot)?;
         }
         Ok(services)
     }
@@ -290,7 +290,7 @@ impl Services {
                 cell.store(if word == 0 { generation } else { 0 }, Ordering::SeqCst);
             }
         }
-        sys::queue_push(self.free.as_fd(), &slot)
+        sys::push(self.free.as_fd(), &slot)
     }
 
     fn offset(&self, slot: u32) -> Option<usize> {

@@ -3,7 +3,7 @@
 //! Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`, which only ever grows.
 
 use aya::maps::MapData;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -184,42 +184,69 @@ pub(crate) fn program_run(program: BorrowedFd<'_>) -> io::Result<ProgramRun> {
     Ok(ProgramRun { ns: info.run_time_ns, count: info.run_count, missed })
 }
 
-/// Puts a value at the end of a queue.
-pub(crate) fn queue_push<V: Plain>(map: BorrowedFd<'_>, value: &V) -> io::Result<()> {
+/// Puts a value on a stack.
+pub(crate) fn push<V: Plain>(map: BorrowedFd<'_>, value: &V) -> io::Result<()> {
     let attr = MapAttr { map_fd: number(map), pad: 0, key: 0, value: address(value), flags: 0 };
     // SAFETY: BPF_MAP_UPDATE_ELEM of a map without keys; the value is read during the call only.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }?;
     Ok(())
 }
 
-/// An array map as memory: reading it takes no system call.
+/// An array map as memory: reading it takes no system call. Parts of it are mapped when they are first asked for, because
+/// all that is mapped counts as resident.
 pub(crate) struct Mapped {
+    map: OwnedFd,
+    bytes: usize,
+    parts: Vec<OnceCell<Part>>,
+}
+
+/// What begins in as many bytes is in one part, and a page of the next one, for what crosses the border.
+const PART_BYTES: usize = 64 * 1024;
+
+/// A mapping.
+struct Part {
     start: *mut libc::c_void,
     bytes: usize,
 }
 
-impl Mapped {
-    /// Maps the first `bytes` of an array whose values are packed.
-    pub(crate) fn new(map: &MapData, bytes: usize) -> io::Result<Self> {
+impl Part {
+    fn map(map: BorrowedFd<'_>, at: usize, bytes: usize) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags};
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice, which only this value knows.
         let start = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                map.fd().as_fd(),
-                0,
-            )
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, map, at as u64)
         }?;
-        Ok(Mapped { start, bytes })
+        Ok(Part { start, bytes })
+    }
+}
+
+impl Mapped {
+    /// The first `bytes` of an array whose values are packed.
+    pub(crate) fn new(map: &MapData, bytes: usize) -> io::Result<Self> {
+        let map = map.fd().as_fd().try_clone_to_owned()?;
+        let parts = (0..bytes.div_ceil(PART_BYTES)).map(|_| OnceCell::new()).collect();
+        let mapped = Mapped { map, bytes, parts };
+        // Where the kernel refuses, it is said at once.
+        mapped.map_part(0)?;
+        Ok(mapped)
+    }
+
+    fn map_part(&self, number: usize) -> io::Result<Option<&Part>> {
+        let Some(cell) = self.parts.get(number) else { return Ok(None) };
+        if cell.get().is_none() {
+            let at = number * PART_BYTES;
+            let bytes = (self.bytes - at).min(PART_BYTES + rustix::param::page_size());
+            _ = cell.set(Part::map(self.map.as_fd(), at, bytes)?);
+        }
+        Ok(cell.get())
     }
 
     fn pointer<T>(&self, at: usize) -> Option<*mut T> {
-        let fits = at.is_multiple_of(align_of::<T>()) && at.checked_add(size_of::<T>())? <= self.bytes;
+        let (part, within) = (self.map_part(at / PART_BYTES).ok()??, at % PART_BYTES);
+        let fits = at.is_multiple_of(align_of::<T>()) && within.checked_add(size_of::<T>())? <= part.bytes;
         // SAFETY: the range lies within the mapping, which lives as long as this.
-        fits.then(|| unsafe { self.start.cast::<u8>().add(at) }.cast::<T>())
+        fits.then(|| unsafe { part.start.cast::<u8>().add(within) }.cast::<T>())
     }
 
     /// What is there now; the kernel may be writing it.
@@ -244,7 +271,7 @@ impl Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for Part {
     fn drop(&mut self) {
         // SAFETY: the mapping is of this value, and nothing that it gave out outlives it.
         let _unmapped = unsafe { rustix::mm::munmap(self.start, self.bytes) };
@@ -252,7 +279,7 @@ impl Drop for Mapped {
 }
 
 // SAFETY: the memory belongs to no thread.
-unsafe impl Send for Mapped {}
+unsafe impl Send for Part {}
 
 /// Now, on the clock of `bpf_ktime_get_ns`.
 pub(crate) fn now_mono_ns() -> u64 {
