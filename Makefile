@@ -151,9 +151,9 @@ bench-cost: ## instructions of a sample in user space, counted; fails when they 
 	tools/bench/instructions.py $(CARGO_TARGET_DIR)/release/examples/sampling $(if $(WRITE),--write)
 
 .PHONY: bench-observer
-bench-observer: build ## what being recorded costs other people's work, by the second and by the request: BLOCKS=6 of four turns, CAPTURE=kind arms a probe
+bench-observer: build ## what being recorded costs other people's work, by the second and by the request: BLOCKS=6 of four turns, CAPTURE=kind arms a probe, PEERS=1 beside bpftrace, ONLY=redis
 	@tools/install-deps.sh observer
-	tools/bench/observer.py --mitra $(MITRA) $(BLOCKS:%=--blocks %) $(CAPTURE:%=--capture %)
+	tools/bench/observer.py --mitra $(MITRA) $(BLOCKS:%=--blocks %) $(CAPTURE:%=--capture %) $(PEERS:1=--peers) $(ONLY:%=--only %)
 
 .PHONY: bench-services
 bench-services: build ## requests and response times as recorded, beside what load generators counted: redis-benchmark, wrk, pgbench

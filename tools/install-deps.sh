@@ -146,6 +146,7 @@ need_bench() {
 }
 
 need_observer() {
+    need_command bpftrace bpftrace
     need_command fio fio
     need_command redis-server redis-server
     need_command redis-benchmark redis-tools

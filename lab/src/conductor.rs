@@ -1,7 +1,7 @@
-//! Keeps the time of a run: one recorder, and one or two stages that begin and end together.
+//! Coordinates a run: one recorder, and one or more stages that begin and end together.
 //!
-//! Stages work in threads of their own and wait here for each other; [`Conductor::conduct`] runs in the main thread,
-//! because the recorder dies with the thread that started it.
+//! Stages work in threads of their own and wait here for each other. [`Conductor::conduct`] runs in
+//! the main thread, because the recorder dies with the thread that started it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,23 +15,23 @@ use crate::incident::{Form, Stop};
 use crate::machine;
 use crate::recorder::{LiveRoots, Mitra, Recorder};
 
-/// What a stage may take to set itself up, beside the files that it writes.
+/// Time limit for the setup of a stage, in addition to writing its files.
 const SETUP_PATIENCE: Duration = Duration::from_secs(120);
-/// A disk that is healthy writes no slower, one file after the other.
+/// A lower bound of the write rate of a healthy disk, one file after the other.
 const SLOWEST_WRITE_BYTES_S: u64 = 50_000_000;
 const STEP: Duration = Duration::from_millis(100);
-/// Healthy time, seconds. With the time of the trouble it is what makes a round of a hundred runs, and an hour of
-/// controls, fit into a hundred minutes.
+/// Healthy time, seconds. With this and the trouble's length, a hundred runs and an hour of
+/// controls fit into a hundred minutes.
 const HEALTHY_S: (f64, f64) = (5.5, 8.0);
-/// Time of the trouble, seconds. Of a loud one an answer within ten seconds must be able to come.
+/// Length of the trouble, seconds. A loud one leaves time for an answer within ten seconds.
 const LOUD_S: (f64, f64) = (10.0, 11.0);
 const FAINT_S: (f64, f64) = (8.5, 11.5);
-/// One trouble in so many lasts longer, by so many seconds.
+/// One trouble in this many lasts longer, by [`LONGER_S`] seconds.
 const LONG_ONE_IN: u64 = 12;
 const LONGER_S: (f64, f64) = (2.0, 10.0);
-/// Live explanations are asked for this often.
+/// Interval between live explanations.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
-/// From a change to the harm that it does, of those that are about that.
+/// Time between a change and its harm, in the drift incidents.
 pub const PAUSE: Duration = Duration::from_secs(300);
 
 /// The moments of a run.
@@ -39,12 +39,13 @@ pub const PAUSE: Duration = Duration::from_secs(300);
 pub struct Times {
     /// The healthy time begins.
     pub since: SystemTime,
-    /// The trouble is started: nothing may be said to begin before.
+    /// The trouble is started. No reported incident may begin before it.
     pub started: SystemTime,
-    /// The true onset: the cause begins to act. Where it uses up a reserve first that has a limit (descriptors, ports,
-    /// blocks, inodes, tracked connections, …), this is the measured moment at which the reserve is used up.
+    /// The true onset: the cause begins to act. If it first uses up a limited reserve (descriptors,
+    /// ports, blocks, inodes, tracked connections, …), this is the measured moment at which the
+    /// reserve is used up.
     pub onset: SystemTime,
-    /// The recorder was told to end.
+    /// The recorder gets its signal to end.
     pub until: SystemTime,
 }
 
@@ -65,21 +66,21 @@ struct State {
     left: usize,
     noise: usize,
     noise_left: usize,
-    /// What the stages write before they are ready.
+    /// Bytes that the stages write before they are ready.
     bytes: u64,
-    /// What each stage that is not ready has begun last, by its thread.
+    /// The latest step of each stage that is not ready, by its thread.
     steps: HashMap<ThreadId, String>,
     /// When the first trouble was started.
     started: Option<SystemTime>,
 }
 
 impl State {
-    /// How long the stages may take to set themselves up.
+    /// Time limit for the setup of all stages.
     fn patience(&self) -> Duration {
         SETUP_PATIENCE + Duration::from_secs(self.bytes / SLOWEST_WRITE_BYTES_S)
     }
 
-    /// Who was not ready after so long.
+    /// The error message: which steps were not finished in time.
     fn not_ready(&self, patience: Duration) -> String {
         let mut steps: Vec<&str> = self.steps.values().map(String::as_str).collect();
         steps.sort_unstable();
@@ -91,11 +92,11 @@ impl State {
 /// Whether an answer names the true roots.
 pub type Named<'a> = dyn Fn(&LiveRoots) -> bool + Sync + 'a;
 
-/// One run.
+/// The coordinator of one run.
 pub struct Conductor {
     state: Mutex<State>,
     changed: Condvar,
-    /// Stages that are waited for, without the noise.
+    /// Number of stages to wait for, without the noise.
     parties: usize,
     noises: usize,
     healthy: Duration,
@@ -106,14 +107,14 @@ pub struct Conductor {
 /// One answer of `mitra explain` while the trouble was on.
 #[derive(Clone, Debug)]
 pub struct LiveAnswer {
-    /// When the answer was there.
+    /// When `mitra explain` answered.
     pub at: SystemTime,
     /// What it named.
     pub said: LiveRoots,
 }
 
 impl Conductor {
-    /// For `parties` stages in `noises` more; the times are drawn.
+    /// For `parties` stages and `noises` controls as noise. The times are drawn.
     pub fn new(parties: usize, noises: usize, form: Form, draw: &mut Draw) -> Self {
         let healthy = draw.real(HEALTHY_S.0, HEALTHY_S.1);
         let (least, most) = match form {
@@ -135,29 +136,29 @@ impl Conductor {
         }
     }
 
-    /// The same with another time between a change and its harm.
+    /// Replaces the time between a change and its harm.
     pub fn pausing(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// How long nothing comes of a change, in incidents that wait for it.
+    /// Time between a change and its harm, in drift incidents.
     pub fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// How long nothing is wrong.
+    /// Length of the healthy time.
     pub fn healthy(&self) -> Duration {
         self.healthy
     }
 
-    /// How long the trouble lasts.
+    /// Length of the trouble.
     pub fn trouble(&self) -> Duration {
         self.trouble
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A stage that panicked has left the numbers whole.
+        // A stage that panics leaves the numbers consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +167,7 @@ impl Conductor {
         self.changed.notify_all();
     }
 
-    /// Waits in small steps, so that Ctrl-C is seen, until `done` has an answer.
+    /// Waits until `done` returns a value, in small steps so that Ctrl-C is noticed.
     fn wait<T>(&self, mut done: impl FnMut(&State) -> Option<T>) -> Result<T, Stop> {
         let mut state = self.lock();
         loop {
@@ -180,7 +181,7 @@ impl Conductor {
         }
     }
 
-    /// A stage begins something that takes its time: what it is, and how many bytes of files it writes.
+    /// A stage begins a slow setup step: a name for it, and how many bytes of files it writes.
     pub fn begins(&self, what: &str, bytes: u64) {
         self.update(|s| {
             s.bytes += bytes;
@@ -188,7 +189,7 @@ impl Conductor {
         });
     }
 
-    /// A stage is set up. Returns when the recorder runs, with the begin of the healthy time.
+    /// A stage is set up. Returns the begin of the healthy time once the recorder runs.
     pub fn ready(&self) -> Result<SystemTime, Stop> {
         self.update(|s| {
             s.ready += 1;
@@ -201,7 +202,7 @@ impl Conductor {
         })?
     }
 
-    /// A control that is only noise has begun to work.
+    /// A control that is only noise has started its work.
     pub fn noise_is_on(&self) {
         self.update(|s| {
             s.noise += 1;
@@ -209,12 +210,12 @@ impl Conductor {
         });
     }
 
-    /// The trouble of a stage is started; from the first such moment on live explanations are asked for.
+    /// A stage starts its trouble. Live explanations begin with the first trouble of the run.
     pub fn trouble_starts(&self, at: SystemTime) {
         self.update(|s| s.started = Some(s.started.map_or(at, |first| first.min(at))));
     }
 
-    /// A stage has had its time. Returns when the recorder has stopped, with the end of the window.
+    /// A stage has finished. Returns the end of the window once the recorder has stopped.
     pub fn finished(&self) -> Result<SystemTime, Stop> {
         self.update(|s| s.finished += 1);
         self.wait(|s| match &s.phase {
@@ -224,7 +225,7 @@ impl Conductor {
         })?
     }
 
-    /// A stage ends before its time.
+    /// A stage ends early.
     pub fn left(&self, is_noise: bool) {
         self.update(|s| {
             let count = if is_noise { &mut s.noise_left } else { &mut s.left };
@@ -246,8 +247,8 @@ impl Conductor {
         }
     }
 
-    /// Runs the recorder around the stages. Live explanations are asked for until `named` says that one is right; of a
-    /// healthy machine (`None`) none is. Returns the live answers.
+    /// Runs the recorder around the stages. Asks for live explanations until `named` accepts one;
+    /// asks for none if `named` is `None`, as on a healthy machine. Returns the live answers.
     pub fn conduct(
         &self,
         mitra: &Mitra,
@@ -280,7 +281,8 @@ impl Conductor {
         })?;
         match ready {
             Err(why) => return Err(Stop::Failed(why)),
-            // Everybody has left: the reasons are theirs. Noise must not wait for an end that never comes.
+            // All stages have left and have their own reasons. Noise must not wait for an end that
+            // never comes.
             Ok(0) => {
                 self.update(|s| s.phase = Phase::GivenUp(Stop::Failed("there was nothing to record".into())));
                 return Ok(Vec::new());
@@ -303,14 +305,15 @@ impl Conductor {
             (live.join().unwrap_or_default(), outcome)
         });
         outcome??;
-        // Before: sealing the archive takes seconds where nobody gets a CPU, and is no gap in it.
+        // Taken before the stop: without CPU time, sealing the archive takes seconds, which is no
+        // gap.
         let until = SystemTime::now();
         recorder.stop()?;
         self.update(|s| s.phase = Phase::Done(until));
         Ok(answers)
     }
 
-    /// Asks `mitra explain` about the growing archive once a second from the start of the trouble on.
+    /// Asks `mitra explain` about the growing archive once a second, from the start of the trouble.
     fn ask_live(
         &self,
         mitra: &Mitra,
@@ -356,7 +359,7 @@ mod tests {
         let why = state.not_ready(state.patience());
         assert_eq!(why, "waited 377 s for a file of 12288 MB");
         drop(state);
-        // One that has left is not waited for.
+        // The conductor does not wait for a stage that has left.
         conductor.left(false);
         assert!(conductor.lock().steps.is_empty());
     }

@@ -1,4 +1,4 @@
-//! Raw kernel counters over the two phases, read apart from Mitra: what really moved.
+//! Raw kernel counters over the two phases, read without Mitra: what really moved.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const SHOWN_FACTOR: f64 = 3.0;
 /// Values shown as they are; everything else is shown as an increase per second.
 const GAUGES: &[&str] = &["stat.procs_running", "stat.procs_blocked", "mem."];
 
-/// Sums over children, copies, and what moves with every process start.
+/// Sums over children, copies, and counters that move with every process start.
 const HIDDEN: &[&str] =
     &["cgroup.memory.total_", "cgroup.memory.hierarchical", "vm.nr_zone_", "vm.numa_", "vm.unevictable_"];
 
@@ -64,13 +64,14 @@ impl Timeline {
         }
     }
 
-    /// Increase per second (or mean, of a gauge) in the healthy and in the incident phase.
+    /// Increase per second (or mean, of a gauge) in the healthy phase and in the incident phase.
     pub fn rates(&self, counter: &str) -> (f64, f64) {
         (self.moved(0, counter).mean, self.moved(1, counter).mean)
     }
 
-    /// The largest share of all CPUs that the host of a virtual machine took for itself over so many seconds in a row, of those
-    /// in which that was at least a fifth of what was wanted: little of little hurts nobody.
+    /// The largest share of CPU time that the hypervisor stole in any window of `seconds` seconds.
+    /// Windows in which it stole less than a fifth of the demand do not count: little of little
+    /// hurts nothing.
     pub fn stolen(&self, seconds: usize) -> f64 {
         let phases = (0..self.phases.len()).flat_map(|phase| {
             let [steal, user, system] =
@@ -94,7 +95,7 @@ impl Timeline {
         Moved { mean, max }
     }
 
-    /// Increase per second (or value, of a gauge) in each second of a phase.
+    /// Increase per second (or value, of a gauge) for each second of a phase.
     fn seconds(&self, phase: usize, counter: &str) -> Vec<f64> {
         let Some(samples) = self.phases.get(phase) else { return Vec::new() };
         let gauge = GAUGES.iter().any(|g| counter.starts_with(g));
@@ -107,7 +108,7 @@ impl Timeline {
         seconds
     }
 
-    /// Everything that moved, before and during.
+    /// A table of everything that moved, before and during the trouble.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let Some((_, names)) = self.phases.get(1).and_then(|p| p.first()) else { return text };
@@ -206,9 +207,9 @@ fn read_disks(devices: &[String], values: &mut BTreeMap<String, f64>) {
 
 /// CPU time of the whole machine since boot.
 pub struct CpuSeconds {
-    /// Not idle and not waiting for I/O.
+    /// Neither idle nor waiting for I/O.
     pub busy_s: f64,
-    /// All CPUs together.
+    /// Sum over all CPUs.
     pub total_s: f64,
 }
 
@@ -234,12 +235,12 @@ pub fn mem_available_bytes() -> Option<u64> {
     meminfo_bytes("MemAvailable:")
 }
 
-/// `MemFree`: what nobody uses, not even as a cache.
+/// `MemFree`: memory without any use, not even as a cache.
 pub fn mem_free_bytes() -> Option<u64> {
     meminfo_bytes("MemFree:")
 }
 
-/// Huge pages that are reserved.
+/// The number of reserved huge pages.
 pub fn huge_pages() -> Option<u64> {
     fs::read_to_string(NR_HUGEPAGES).ok()?.trim().parse().ok()
 }
@@ -247,7 +248,7 @@ pub fn huge_pages() -> Option<u64> {
 /// The setting that reserves huge pages.
 pub const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Pages of a process' file mappings and memory that are resident, in bytes.
+/// Resident bytes of a process, file mappings included.
 pub fn resident_bytes(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096

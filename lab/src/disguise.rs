@@ -1,7 +1,7 @@
-//! Writes a recording again under other names, so that it can be shown to anybody.
+//! Rewrites a recording under other names, so that it can be published.
 //!
-//! The frames stay what they are; only texts change: the name of the host, its boot id and the tail of its kernel's
-//! release always, others as they are named.
+//! The frames stay the same, only texts change. The host name, its boot id and the tail of the
+//! kernel release always change; other texts change by the given renames.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use mitra_model::{Frame, HostInfo, Span, Strings};
 /// The host of every shipped recording.
 const HOST: &str = "lab";
 
-/// Replaces in texts: what is, and what shall be.
+/// Text replacements, old and new.
 #[derive(Clone, Debug, Default)]
 pub struct Renames(Vec<(String, String)>);
 
@@ -29,12 +29,13 @@ impl Renames {
         words.iter().map(pair).collect::<anyhow::Result<Vec<_>>>().map(Self)
     }
 
-    /// The text under its new name.
+    /// The text with all replacements made.
     pub fn apply(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (old, new)| text.replace(old, new))
     }
 
-    /// Texts are found by their number, so two may not become one: the later gets its number added.
+    /// Strings are found by their id, so two must not become equal: the later one gets its id
+    /// added.
     fn table(&self, strings: &Strings) -> Strings {
         let mut renamed = Strings::of_generation(strings.generation());
         for id in 0..strings.len() {
@@ -59,7 +60,7 @@ pub fn disguise(from: &Path, span: Span, to: &Path, renames: &Renames) -> anyhow
     host.hostname = HOST.into();
     host.kernel = plain_release(&host.kernel);
     host.boot_id = "00000000-0000-0000-0000-000000000000".into();
-    // Best compression; nothing is too old.
+    // The best compression. No segment is too old.
     let options = Options { level: 19, max_age: Duration::MAX, ..Options::default() };
     let mut writer = Writer::open(to, &host, options)?;
     let mut table = Strings::new();
@@ -76,7 +77,7 @@ pub fn disguise(from: &Path, span: Span, to: &Path, renames: &Renames) -> anyhow
         return Err(e);
     }
     writer.finish()?;
-    // Whoever opens it for writing makes it anew.
+    // A writer creates both files again.
     _ = fs::remove_file(to.join("lock"));
     _ = fs::remove_file(to.join("state"));
     Ok(())

@@ -1,6 +1,6 @@
-//! Parameters of a run, drawn by seed: the same seed makes the same trouble.
+//! Parameters of a run, drawn by seed: the same seed makes the same incident.
 
-/// Words that services are named after. A drawn name says nothing about what the process does.
+/// Words for service names. A drawn name does not tell what the process does.
 const WORDS: &[&str] = &[
     "order", "ledger", "invoice", "cart", "stock", "mail", "route", "price", "quote", "user", "token",
     "event", "audit", "index", "report", "batch", "media", "thumb", "geo", "feed", "queue", "sync", "vault",
@@ -8,13 +8,13 @@ const WORDS: &[&str] = &[
     "merge", "trade", "risk", "chat", "video",
 ];
 
-/// Endings that make a process name of a word.
+/// Suffixes that turn a word into a process name.
 const ENDINGS: &[&str] = &["d", "-api", "-srv", "-worker", "er", "ctl", "-agent", "-svc", "2", "-main"];
 
-/// The kernel cuts process names here.
+/// The kernel truncates process names to this length.
 const NAME_MAX: usize = 15;
 
-/// A stream of numbers that only depends on the seed and the name it was made for.
+/// A stream of numbers that depends only on the seed and on the name it was created for.
 #[derive(Clone, Debug)]
 pub struct Draw {
     state: u64,
@@ -22,16 +22,16 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// `what` keeps the streams of different incidents apart, so that their order does not matter.
+    /// `what` separates the streams of different incidents, so that their order does not matter.
     pub fn new(seed: u64, what: &str) -> Self {
-        // FNV-1a over the name; splitmix64 below scatters the rest.
+        // FNV-1a over the name. splitmix64 below scatters it.
         let hash = what
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
         Self { state: hash ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), names: Vec::new() }
     }
 
-    /// The next number, all bits of it.
+    /// The next number, all 64 bits.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -45,18 +45,19 @@ impl Draw {
         (self.number() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A whole number from `lo` to `hi`, both included, log-uniform: sizes and rates differ by factors.
+    /// A whole number from `lo` to `hi`, both included, log-uniform: sizes and rates differ by
+    /// factors.
     pub fn between(&mut self, lo: u64, hi: u64) -> u64 {
         if hi <= lo {
             return lo;
         }
-        // From half a step below to half a step above, so that the ends come as often as their neighbours.
+        // From half a step below to half a step above: the ends come as often as their neighbours.
         let (from, to) = ((lo as f64 + 0.5).ln(), (hi as f64 + 1.5).ln());
         let value = (from + self.unit() * (to - from)).exp() - 0.5;
         (value as u64).clamp(lo, hi)
     }
 
-    /// A whole number from `lo` to `hi`, both included, uniform: which of several, such as CPUs.
+    /// A whole number from `lo` to `hi`, both included, uniform: for choices such as CPUs.
     pub fn uniform(&mut self, lo: u64, hi: u64) -> u64 {
         lo + self.number() % (hi.saturating_sub(lo) + 1)
     }
@@ -66,13 +67,13 @@ impl Draw {
         lo + self.unit() * (hi - lo)
     }
 
-    /// One of `choices`. Panics when there is none, which is a mistake of the incident.
+    /// One of `choices`. Panics if there are none, which is a bug of the incident.
     pub fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
         let at = (self.number() % choices.len().max(1) as u64) as usize;
         choices[at].clone()
     }
 
-    /// A plausible process name of at most 15 characters, never the same twice on a stage.
+    /// A plausible process name of at most 15 characters, unique on a stage.
     pub fn name(&mut self) -> String {
         loop {
             let mut name = self.pick(WORDS).to_owned() + self.pick(ENDINGS);
@@ -84,7 +85,7 @@ impl Draw {
         }
     }
 
-    /// Puts `items` into another order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             let j = (self.number() % (i as u64 + 1)) as usize;

@@ -1,4 +1,4 @@
-//! What an incident is, what a control is, and what is known to be true of them.
+//! Definitions of incidents and controls, and the truth about them.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage::{Stage, Victim};
 
-/// A trouble that the laboratory can make, and the truth about it.
+/// An incident that the laboratory can make, and the truth about it.
 #[derive(Clone, Copy)]
 pub struct Incident {
     /// Unique, like `flood-once`.
@@ -21,52 +21,52 @@ pub struct Incident {
     pub area: &'static str,
     /// One line for the score page.
     pub what: &'static str,
-    /// What the machine has to have. Root is always needed.
+    /// What the machine must have. Root is always needed.
     pub needs: &'static [Need],
-    /// Conditions that the chain has to show.
+    /// Conditions that the chain must show.
     pub chain: &'static [&'static str],
-    /// Makes it.
+    /// Makes the incident.
     pub make: fn(&mut Stage) -> Result<Truth, Stop>,
 }
 
-/// A busy but healthy machine. Mitra has to be silent about it.
+/// A busy but healthy machine. Mitra must be silent about it.
 #[derive(Clone, Copy)]
 pub struct Control {
     /// Unique among incidents and controls.
     pub name: &'static str,
     /// One line for the score page.
     pub what: &'static str,
-    /// What the machine has to have.
+    /// What the machine must have.
     pub needs: &'static [Need],
-    /// Works for [`Stage::length`] and has to check by itself that nobody is hurt.
+    /// Works for [`Stage::length`]. Must check that nothing is hurt.
     pub make: fn(&mut Stage) -> Result<(), Stop>,
 }
 
-/// Something without which an incident cannot be made here.
+/// A requirement of an incident or control.
 #[derive(Clone, Copy)]
 pub enum Need {
     /// A program on the path.
     Tool(&'static str),
-    /// So many CPUs.
+    /// This many CPUs.
     Cpus(usize),
     /// A file or directory that exists.
     Path(&'static str),
-    /// Free space where the files of a run are put.
+    /// Free space on the file system of a run's files.
     DiskBytes(u64),
     /// Available memory.
     MemoryBytes(u64),
-    /// A machine that can be made small: huge pages that nobody uses yet take most of its memory.
+    /// A machine that can be made small: unused huge pages take most of its memory.
     SmallMachine,
-    /// The bounds of dirty pages, which the machine has once.
+    /// The limits of dirty pages, which exist once per machine.
     DirtyBounds,
-    /// A machine without swap: memory that grows must push out the pages of files.
+    /// A machine without swap: growing memory must evict file pages.
     NoSwap,
-    /// Swap of its own, to which the pages of everybody may go.
+    /// A swap device of its own, which any process' pages may go to.
     OwnSwap,
 }
 
 impl Need {
-    /// Why two that run at the same time cannot both have what they need of the machine.
+    /// Why two requirements exclude each other at the same time.
     fn collides(self, other: Self) -> Option<&'static str> {
         match (self, other) {
             (Self::SmallMachine, Self::SmallMachine) => Some("both make the machine's memory small"),
@@ -90,37 +90,37 @@ impl Incident {
         Self { name, condition, also: &[], area, what: "", needs: &[], chain: &[], make }
     }
 
-    /// With its line for the score page.
+    /// Sets the line for the score page.
     pub const fn what(self, what: &'static str) -> Self {
         Self { what, ..self }
     }
 
-    /// With conditions that are equally true.
+    /// Adds conditions that are equally true.
     pub const fn also(self, also: &'static [&'static str]) -> Self {
         Self { also, ..self }
     }
 
-    /// With what the machine has to have.
+    /// Sets what the machine must have.
     pub const fn needs(self, needs: &'static [Need]) -> Self {
         Self { needs, ..self }
     }
 
-    /// With conditions that the chain has to show.
+    /// Sets the conditions that the chain must show.
     pub const fn chain(self, chain: &'static [&'static str]) -> Self {
         Self { chain, ..self }
     }
 
-    /// Whether a condition is the true root, or equally true.
+    /// Whether a condition is the true root or equally true.
     pub fn is_true(&self, condition: &str) -> bool {
         self.condition == condition || self.also.contains(&condition)
     }
 
-    /// Whether somebody who knows these conditions can name it at all.
+    /// Whether a binary that knows these conditions can name the incident at all.
     pub fn can_be_named(&self, known: &[String]) -> bool {
         known.iter().any(|id| self.is_true(id))
     }
 
-    /// Why this and another one cannot be made at the same time and still be two.
+    /// Why this incident and another one cannot be made at the same time and stay distinct.
     pub fn collides(&self, other: &Self) -> Option<String> {
         if self.is_true(other.condition) || other.is_true(self.condition) {
             return Some(format!("both are {}", self.condition));
@@ -132,18 +132,18 @@ impl Incident {
     }
 }
 
-/// How hard it is to see.
+/// How hard the incident is to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// What anybody notices. How much slower the victim is meant to be is said in each incident.
+    /// Obvious to anybody. Each incident says how much slower its victim is meant to be.
     Loud,
-    /// What a careful engineer would find: somewhat slower, or a limit just being hit.
+    /// What a careful engineer would find: somewhat slower, or a limit that is just reached.
     Faint,
 }
 
 impl Form {
-    /// Both, the loud one first.
+    /// Both forms, the loud one first.
     pub const ALL: [Form; 2] = [Form::Loud, Form::Faint];
 }
 
@@ -168,52 +168,52 @@ impl std::str::FromStr for Form {
     }
 }
 
-/// Who did it and to what. Only what is set is asked for.
+/// The culprit and what it acted on. Only fields that are set are checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Truth {
-    /// How the process name of the culprit starts; the kernel cuts names at 15 characters.
+    /// Prefix of the culprit's process name. The kernel truncates names to 15 characters.
     pub process: Option<String>,
-    /// The pids that may be named; empty where the culprit does not live long enough.
+    /// The pids that may be named. Empty if the culprit does not live long enough.
     pub pids: Vec<u32>,
-    /// The last part of the culprit's control group.
+    /// The last part of the culprit's cgroup path.
     pub cgroup: Option<String>,
     /// The block device, by any of its names (disk, partition).
     pub devices: Vec<String>,
-    /// The network device, without the namespace.
+    /// The network interface, without its namespace.
     pub nic: Option<String>,
-    /// How the path of the file, directory or mount begins.
+    /// Prefix of the path of the file, directory or mount.
     pub path: Option<String>,
     /// The slab cache.
     pub slab: Option<String>,
-    /// The setting, with dots or slashes.
+    /// The sysctl, with dots or slashes.
     pub sysctl: Option<String>,
-    /// How the address (`10.1.2.3` or `10.1.2.3:53`) begins.
+    /// Prefix of the address (`10.1.2.3` or `10.1.2.3:53`).
     pub address: Option<String>,
-    /// The name of what was changed before: `vm.swappiness`, `memory.max`. It has to be among the changes of the incident, of the
-    /// group above where there is one, and the root has to name it.
+    /// The name of the earlier change: `vm.swappiness`, `memory.max`. The incident must list it
+    /// among its changes, for the cgroup above if there is one, and the root must name it.
     pub change: Option<String>,
 }
 
 impl Truth {
-    /// The culprit is this process.
+    /// The truth with this process as its culprit.
     pub fn of(culprit: &Victim) -> Self {
         Self { process: Some(culprit.name().to_owned()), pids: vec![culprit.pid()], ..Self::default() }
     }
 }
 
-/// Why a run did not come to its end.
+/// Why a run ended early.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
     /// This machine cannot make it: a tool, a kernel feature, or space is missing.
     Skipped(String),
-    /// It was tried, but nobody was hurt: neither right nor wrong.
+    /// The incident was tried, but no victim was hurt: neither right nor wrong.
     NotMade(String),
     /// The recorder died, or an explanation failed or did not end: a wrong answer.
     Mitra(String),
     /// The laboratory broke.
     Failed(String),
-    /// The user had enough.
+    /// The user interrupted the run.
     Interrupted,
 }
 

@@ -1,8 +1,9 @@
-//! Everything that has to be undone, written down before it is done.
+//! A write-ahead journal of every change to the machine and how to undo it.
 //!
-//! A run has one file of JSON lines in [`DIR`]. An entry is appended before the change is made, so that after a
-//! `SIGKILL` the file tells what may be left. Undoing is harmless where nothing was changed. The file is gone when
-//! all is undone; what could not be undone stays in it for the next try.
+//! A run has one file of JSON lines in [`DIR`]. Each entry is appended before its change is made,
+//! so that after a `SIGKILL` the file lists what may be left. Undoing a change that was never made
+//! is harmless. The file is removed when everything is undone; entries that failed stay in it for
+//! the next attempt.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,11 +15,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-/// Lost at reboot, like what it describes.
+/// Lost at reboot, like the changes themselves.
 pub const DIR: &str = "/run/mitra-lab";
-/// In the environment of everything that a stage starts, with a token of the stage.
+/// Environment variable with the stage's token, set in every process that a stage starts.
 pub const TOKEN: &str = "MITRA_LAB_STAGE";
-/// The kernel gets so long to let go of a control group or a mount: 5 s in steps of 20 ms.
+/// Time limit for the kernel to release a cgroup or a mount: 5 s in steps of 20 ms.
 const TRIES: u32 = 250;
 const STEP: Duration = Duration::from_millis(20);
 /// `_IOWR('X', 120, int)` of `linux/fs.h`.
@@ -28,30 +29,31 @@ const FITHAW: libc::c_ulong = 0xc004_5878;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undo {
-    /// Runs a program; its words.
+    /// Runs a program with arguments.
     Command(Vec<String>),
     /// Writes a text to a file.
     Write(PathBuf, String),
-    /// Removes a file or a directory with all that is in it.
+    /// Removes a file or a directory with its contents.
     Remove(PathBuf),
-    /// Writes a text to a file before anything else is undone: what is throttled cannot be unmounted.
+    /// Writes a text to a file before anything else is undone: a throttled device cannot be
+    /// unmounted.
     Lift(PathBuf, String),
-    /// Kills all processes that carry the token of a stage, second.
+    /// Kills all processes that carry the token of a stage.
     Processes(String),
-    /// Kills what is in a control group and removes it.
+    /// Kills the processes of a cgroup and removes it.
     Cgroup(PathBuf),
-    /// Thaws a frozen file system, by its mount point; one that is not frozen is left as it is.
+    /// Thaws a frozen file system, by its mount point. One that is not frozen stays unchanged.
     Thaw(PathBuf),
     /// Unmounts.
     Unmount(PathBuf),
-    /// Takes a file off a loop device, `/dev/loop3`.
+    /// Detaches the file of a loop device, `/dev/loop3`.
     Detach(String),
-    /// Takes a zram device out of use, by its number.
+    /// Removes a zram device, by its number.
     Zram(String),
 }
 
 impl Undo {
-    /// Lower ones first; within the same rank the latest change first.
+    /// Lower ranks first. Within a rank, the latest change first.
     fn rank(&self) -> u8 {
         match self {
             Self::Lift(..) | Self::Thaw(_) => 0,
@@ -60,7 +62,7 @@ impl Undo {
         }
     }
 
-    /// Does it. What is not there any more counts as undone.
+    /// Undoes the change. Something that no longer exists counts as undone.
     pub fn perform(&self) -> io::Result<()> {
         match self {
             Self::Command(words) => run(words),
@@ -94,7 +96,7 @@ fn thaw(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The notes of one stage.
+/// The journal of one stage.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -104,8 +106,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Starts a journal of its own in `dir`. Where one of that name is there still, because not all of it could be undone,
-    /// it gets a number.
+    /// Creates a journal in `dir`. If the name is taken, because a former run could not undo
+    /// everything, adds a number.
     pub fn create(dir: &Path, name: &str) -> io::Result<Self> {
         fs::create_dir_all(dir).map_err(|e| of_file(dir, &e))?;
         let mut path = dir.join(format!("{name}.journal"));
@@ -122,7 +124,7 @@ impl Journal {
         }
     }
 
-    /// To be called before the change is made.
+    /// Must be called before the change is made.
     pub fn note(&mut self, undo: Undo) -> io::Result<()> {
         let mut line = serde_json::to_string(&undo)?;
         line.push('\n');
@@ -131,7 +133,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Undoes everything and removes the file. Returns what could not be undone; that stays noted.
+    /// Undoes everything and removes the file. Returns the failures, which stay in the journal.
     pub fn undo_all(&mut self) -> Vec<String> {
         let failed = perform_all(&mut self.pending);
         if failed.is_empty() {
@@ -141,7 +143,7 @@ impl Journal {
     }
 }
 
-/// Performs in the right order. What failed stays in `pending`.
+/// Performs all entries in the right order. Those that fail stay in `pending`.
 fn perform_all(pending: &mut Vec<Undo>) -> Vec<String> {
     pending.reverse();
     pending.sort_by_key(Undo::rank);
@@ -156,12 +158,13 @@ fn perform_all(pending: &mut Vec<Undo>) -> Vec<String> {
     failed
 }
 
-/// What a journal says is still to be undone. A torn last line is a change that was not made.
+/// The entries of a journal file. A torn last line belongs to a change that was not made.
 pub fn pending(text: &str) -> Vec<Undo> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Undoes what killed runs have left behind. The caller holds the machine-wide lock. Returns what failed.
+/// Undoes what killed runs have left behind. The caller must hold the machine-wide lock. Returns
+/// the failures.
 pub fn sweep(dir: &Path) -> Vec<String> {
     let mut failed = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -186,7 +189,7 @@ fn of_file(path: &Path, error: &io::Error) -> io::Error {
 
 fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
-        // A device that has gone takes its files and its limits with it.
+        // A removed device takes its files and limits with it.
         Err(e) if e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ENODEV) => Ok(()),
         other => other,
     }
@@ -201,7 +204,7 @@ fn run(words: &[String]) -> io::Result<()> {
     Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-/// Pids of all processes that carry the token; those of the kernel and of others have none.
+/// Pids of all processes that carry the token. Kernel threads have no environment.
 fn carriers(token: &str) -> Vec<Pid> {
     let mark = format!("{TOKEN}={token}");
     let own = std::process::id();
@@ -216,7 +219,7 @@ fn carriers(token: &str) -> Vec<Pid> {
     found
 }
 
-/// Kills, and again, until none is left that could have started another.
+/// Kills repeatedly, until no process is left that could start another.
 fn kill_all(token: &str) -> io::Result<()> {
     for _ in 0..TRIES {
         let found = carriers(token);
@@ -261,7 +264,7 @@ fn unmount(path: &Path) -> io::Result<()> {
             sleep(STEP);
         }
     }
-    // Whoever still holds it keeps it for himself.
+    // A process that still uses the mount keeps it until it ends.
     Ok(rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?)
 }
 

@@ -1,7 +1,8 @@
-//! The laboratory: makes real incidents on this machine, has Mitra explain them, and scores what it said.
+//! The laboratory: makes real incidents on this machine, has Mitra explain them, and scores the
+//! answers.
 //!
-//! An incident is a straight-line function over a [`stage::Stage`]; `README.md` says how to add one.
-//! Whatever the laboratory changes on the machine is noted in a journal first, see [`journal`].
+//! An incident is a straight-line function over a [`stage::Stage`]; `README.md` says how to add
+//! one. Every change to the machine is first noted in a journal, see [`journal`].
 
 pub mod baselines;
 pub mod conductor;

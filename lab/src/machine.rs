@@ -1,4 +1,4 @@
-//! What holds for the whole machine and the whole program: the lock, signals, the keeper, quiet, tools.
+//! State of the whole machine and program: the lock, signals, the keeper, quiet, tools.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use crate::counters;
 use crate::incident::Stop;
 use crate::journal;
 
-/// Waiting longer for other work on the machine to end helps nobody.
+/// Time limit of the wait for a quiet machine.
 const QUIET_WAIT_S: u64 = 60;
 /// Above this share of busy CPU time the machine is not quiet enough to start.
 const QUIET_BUSY_MAX: f64 = 0.15;
 const LOCK: &str = "/run/mitra-lab.lock";
 
-/// Set by the signal handler; looked at by everything that waits.
+/// Set by the signal handler, polled by everything that waits.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_signal(_: libc::c_int) {
@@ -33,7 +33,7 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Sleeps, unless the run was interrupted.
+/// Sleeps. Returns an error as soon as the run is interrupted.
 pub fn nap(time: Duration) -> Result<(), Stop> {
     let start = Instant::now();
     loop {
@@ -48,7 +48,7 @@ pub fn nap(time: Duration) -> Result<(), Stop> {
     }
 }
 
-/// The lock of the one laboratory process that may change this machine.
+/// The lock of the single laboratory process that may change this machine.
 pub struct MachineLock {
     _lock: File,
     keeper: Child,
@@ -86,13 +86,13 @@ impl MachineLock {
 
 impl Drop for MachineLock {
     fn drop(&mut self) {
-        // An orderly end leaves nothing to the keeper.
+        // After an orderly end nothing is left for the keeper.
         _ = self.keeper.kill();
         _ = self.keeper.wait();
     }
 }
 
-/// Only one laboratory at a time, whoever started it.
+/// Only one laboratory runs at a time, whatever user started it.
 fn lock() -> io::Result<File> {
     let file = fs::OpenOptions::new()
         .create(true)
@@ -110,7 +110,8 @@ fn lock() -> io::Result<File> {
     Ok(file)
 }
 
-/// A process beside the laboratory that cleans up when that is killed: its standard input ends then.
+/// The keeper: a process beside the laboratory that cleans up if the laboratory is killed, which
+/// closes the keeper's standard input.
 pub fn keep() -> io::Result<()> {
     io::stdin().read_to_end(&mut Vec::new())?;
     let _lock = lock()?;
@@ -120,23 +121,24 @@ pub fn keep() -> io::Result<()> {
     Ok(())
 }
 
-/// Undoes what killed runs have left; for people who do not want to start another.
+/// Undoes what killed runs have left, without starting another run.
 pub fn clean() -> io::Result<Vec<String>> {
     let _lock = lock()?;
     Ok(journal::sweep(Path::new(journal::DIR)))
 }
 
-/// Set by `--hurry`: runs start on a busy machine too.
-/// Between two looks at what others do.
+/// Interval between two readings of the CPU usage.
 const QUIET_LOOK: Duration = Duration::from_millis(500);
+/// Set by `--hurry`: runs start on a busy machine too.
 static HURRY: AtomicBool = AtomicBool::new(false);
 
-/// From now on nothing waits for a quiet machine.
+/// Stops all waiting for a quiet machine.
 pub fn hurry() {
     HURRY.store(true, Ordering::Relaxed);
 }
 
-/// Other people's work on the machine would be recorded too: wait for a quiet moment.
+/// Waits for a quiet moment, because other work on the machine would be recorded too. Continues
+/// with a note after `QUIET_WAIT_S`.
 pub fn wait_until_quiet() -> Result<(), Stop> {
     if HURRY.load(Ordering::Relaxed) {
         return Ok(());
@@ -157,17 +159,17 @@ pub fn wait_until_quiet() -> Result<(), Stop> {
     }
 }
 
-/// Where the files of runs are put: `$TMPDIR`, else a real disk rather than a tmpfs.
+/// Where runs put their files: `$TMPDIR`, else `/var/tmp`, which is on a disk and not a tmpfs.
 pub fn base_dir() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }
 
-/// Where `tool` is: on the path, or where the system keeps what only root runs.
+/// Where `tool` is: on the path, or in a directory for root's tools.
 pub fn which(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
     dirs.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    // Distributions keep the server's programs in a directory of its version.
+    // Distributions keep the programs of PostgreSQL in a directory per version.
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     dirs.extend(versions.map(|v| v.path().join("bin")));
     dirs.into_iter().map(|dir| dir.join(tool)).find(|p| p.is_file())
@@ -178,12 +180,12 @@ pub fn have(tool: &str) -> bool {
     which(tool).is_some()
 }
 
-/// Whether pages of anybody may be swapped out.
+/// Whether the machine has active swap.
 pub fn swap_is_on() -> bool {
     has_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default())
 }
 
-/// The first line of `/proc/swaps` says what is in the others.
+/// The first line of `/proc/swaps` is a header.
 fn has_swap(swaps: &str) -> bool {
     swaps.lines().nth(1).is_some()
 }
@@ -193,7 +195,7 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What is free to us on the file system of `dir`.
+/// Free space for us on the file system of `dir`.
 pub fn free_disk_bytes(dir: &Path) -> u64 {
     rustix::fs::statvfs(dir).map_or(0, |s| s.f_bavail * s.f_frsize)
 }

@@ -216,7 +216,8 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// The conditions that the binary knows. Says which incidents are not played because it could not name them.
+/// The conditions that the binary knows. Prints the incidents that are left out because it cannot
+/// name them.
 fn known_to(mitra: &Mitra) -> anyhow::Result<Vec<String>> {
     let known = mitra.conditions()?;
     for incident in incidents::of_a_round().filter(|i| !i.can_be_named(&known)) {
@@ -259,7 +260,7 @@ fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow:
     Ok(pieces)
 }
 
-/// One run of all pieces.
+/// All pieces as one run.
 fn at_once(pieces: &[Vec<Piece>], form: Form) -> anyhow::Result<Vec<Piece>> {
     let mut all: Vec<Piece> = pieces.concat();
     all.retain(|p| !matches!(p, Piece::Incident(_, other) if *other != form));
@@ -278,7 +279,7 @@ fn at_once(pieces: &[Vec<Piece>], form: Form) -> anyhow::Result<Vec<Piece>> {
     Ok(all)
 }
 
-/// True if there is nothing to complain about.
+/// Whether the run has no miss.
 fn is_right(judged: &Judged) -> bool {
     match judged.record.state {
         State::Made => ship::miss(judged).is_none(),
@@ -287,7 +288,7 @@ fn is_right(judged: &Judged) -> bool {
     }
 }
 
-/// Whether something was made of what was asked for: an incident, if there was any to be made. Says why not.
+/// Whether anything was made: an incident, if one was requested. Prints why not.
 fn anything_made<'a>(records: impl Iterator<Item = &'a Record>) -> bool {
     let records: Vec<&Record> = records.collect();
     let has_incident = records.iter().any(|r| r.kind != Kind::Control);
@@ -302,7 +303,7 @@ fn anything_made<'a>(records: impl Iterator<Item = &'a Record>) -> bool {
     false
 }
 
-/// Tells of one run as soon as it has ended.
+/// Prints a run's result as soon as the run has ended.
 fn tell(results: &Results, key: &str) {
     let Some(record) = results.records.iter().find(|r| r.key == key) else { return };
     match score::judge_one(results, record, None, false) {

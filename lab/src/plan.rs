@@ -1,4 +1,4 @@
-//! Many runs one after the other: a round, pairs; resumable, with what is left.
+//! Series of runs, a round or pairs. A series can be resumed and prints the time left.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use crate::recorder::Mitra;
 use crate::run::{Piece, play};
 use crate::{controls, incidents};
 
-/// What a run of an incident takes with its set-up, until it is known better.
+/// Assumed duration of an incident's run with its setup, until some are measured.
 const RUN_GUESS_S: f64 = 22.0;
-/// Between two runs.
+/// Pause between two runs.
 const BREATH: Duration = Duration::from_millis(300);
-/// What a control takes besides its own time.
+/// Duration of a control beyond its own time.
 const CONTROL_EXTRA_S: f64 = 12.0;
 
-/// Every incident in both forms and twelve controls, in an order drawn by the seed. Left out is what the binary under test,
-/// which knows these conditions, cannot name.
+/// Every incident in both forms and twelve controls, in an order drawn by the seed. Leaves out
+/// incidents that the binary under test, which knows the conditions `known`, cannot name.
 pub fn round(seed: u64, control_seconds: u64, known: &[String]) -> Vec<Vec<Piece>> {
     let incidents = incidents::of_a_round().filter(|i| i.can_be_named(known));
     let forms = incidents.flat_map(|i| Form::ALL.map(|form| vec![Piece::Incident(i, form)]));
@@ -30,20 +30,21 @@ pub fn round(seed: u64, control_seconds: u64, known: &[String]) -> Vec<Vec<Piece
     runs
 }
 
-/// Incidents that can be made at the same time and still be two: they belong to different areas, and what the machine has
-/// once only one of them needs.
+/// Whether two incidents can be made at the same time and stay distinct: they belong to different
+/// areas and do not need the same unique thing of the machine.
 pub fn compatible(a: &Incident, b: &Incident) -> bool {
     a.collides(b).is_none()
 }
 
-/// `count` pairs of loud incidents, and half as many incidents in the noise of a control. The same are left out.
+/// `count` pairs of loud incidents, and half as many incidents in the noise of a control. Leaves
+/// out the same incidents as [`round`].
 pub fn pairs(seed: u64, count: usize, known: &[String]) -> Vec<Vec<Piece>> {
     let mut draw = Draw::new(seed, "pairs");
     let mut order: Vec<&'static Incident> =
         incidents::of_a_round().filter(|i| i.can_be_named(known)).collect();
     draw.shuffle(&mut order);
     let mut runs = Vec::new();
-    // Each incident is taken once before any is taken twice.
+    // Each incident is used once before any is used twice.
     for (i, first) in order.iter().cycle().enumerate().take(count) {
         let others: Vec<&&Incident> =
             order.iter().cycle().skip(i + 1).take(order.len()).filter(|o| compatible(first, o)).collect();
@@ -80,11 +81,11 @@ fn minutes(seconds: f64) -> String {
 /// Options of `execute`.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// Other tools write beside the recorder.
+    /// Whether other tools record beside the recorder.
     pub witnesses: bool,
-    /// Makes again what was not made, or failed.
+    /// Whether to repeat runs that failed or were not made.
     pub retry: bool,
-    /// From a change to the harm that it does, of incidents that are about that.
+    /// Time between a change and its harm, in the drift incidents.
     pub pause: Duration,
 }
 
@@ -94,7 +95,8 @@ fn undo(journal: &mut Journal) {
     }
 }
 
-/// Plays what is not among the results yet. Returns whether all was played; Ctrl-C ends it in order.
+/// Runs everything that has no result yet. Returns whether all runs were played. Ctrl-C ends the
+/// series in order.
 pub fn execute(
     runs: &[Vec<Piece>],
     seed: u64,
@@ -138,7 +140,7 @@ pub fn execute(
         }
         taken_s += start.elapsed().as_secs_f64();
         guessed_s += guess_s(pieces);
-        // What one run has dirtied is not the next one's trouble.
+        // Pages dirtied by one run must not trouble the next.
         rustix::fs::sync();
         machine::nap(BREATH).ok();
     }

@@ -1,4 +1,4 @@
-//! Results as they are stored: one line of JSON for each run, and a folder with its archive and report.
+//! Stored results: one line of JSON per run, and a directory with its archive and report.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::stage::VictimLatency;
 
 const RESULTS: &str = "results.jsonl";
 
-/// What a run was for.
+/// The kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -30,15 +30,15 @@ pub enum Kind {
     Noise,
 }
 
-/// Whether a run tells anything.
+/// Whether a run can be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It was made, and is judged.
+    /// The incident was made, and is judged.
     Made,
-    /// Mitra broke over it: judged, as a wrong answer.
+    /// Mitra broke over it. Judged as a wrong answer.
     Broke,
-    /// It was tried, but nobody was hurt; of a control: somebody was.
+    /// No victim was hurt. For a control: one was.
     NotMade,
     /// This machine cannot make it.
     Skipped,
@@ -53,44 +53,45 @@ impl State {
     }
 }
 
-/// What was played on one stage.
+/// What one stage played.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ActRecord {
-    /// Of the incident or control.
+    /// Name of the incident or control.
     pub name: String,
-    /// Controls have none.
+    /// `None` for controls.
     pub form: Option<Form>,
-    /// True of a control that was only noise.
+    /// True for a control that was only noise.
     #[serde(default)]
     pub noise: bool,
-    /// The true root; empty for controls.
+    /// The true root. Empty for controls.
     pub condition: String,
-    /// Equally true ones.
+    /// Conditions that are equally true.
     #[serde(default)]
     pub also: Vec<String>,
-    /// Conditions that the chain has to show.
+    /// Conditions that the chain must show.
     #[serde(default)]
     pub chain: Vec<String>,
     /// Area of the condition.
     #[serde(default)]
     pub area: String,
-    /// Who did it.
+    /// The culprit.
     pub truth: Option<Truth>,
-    /// When the trouble was started, seconds since the epoch: nothing may be said to begin before.
+    /// When the trouble was started, seconds since the epoch. No reported incident may begin before
+    /// it.
     pub started_s: f64,
-    /// When it began to hurt: the true onset.
+    /// The true onset.
     pub onset_s: f64,
-    /// What victims measured.
+    /// What the victims measured.
     #[serde(default)]
     pub victims: Vec<VictimLatency>,
 }
 
-/// What was said while the trouble was on.
+/// A live answer, given during the trouble.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LiveRecord {
-    /// When the answer was there.
+    /// When the answer arrived, seconds since the epoch.
     pub at_s: f64,
-    /// The roots it named, those in first place before the others.
+    /// The named roots, those in first place before the others.
     pub roots: Vec<String>,
     /// The root in first place, of the first incident that overlaps the trouble.
     #[serde(default)]
@@ -101,7 +102,7 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
-    /// The root in first place. Older results have it as the first of all.
+    /// The root in first place. Older results store it as the first of `roots`.
     pub fn first(&self) -> Option<&str> {
         self.first.as_deref().or_else(|| self.roots.first().map(String::as_str))
     }
@@ -110,21 +111,21 @@ impl LiveRecord {
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// Names, form and seed; unique in a folder of results. Also the name of the run's folder.
+    /// Names, form and seed. Unique in a directory of results, and the name of the run's directory.
     pub key: String,
-    /// What it was for.
+    /// The kind of the run.
     pub kind: Kind,
-    /// Drew the parameters.
+    /// The seed of the parameters.
     pub seed: u64,
-    /// Whether it tells anything.
+    /// Whether the run can be judged.
     pub state: State,
     /// Why not.
     pub why: Option<String>,
-    /// One for each stage.
+    /// One act per stage.
     pub acts: Vec<ActRecord>,
-    /// The window, seconds since the epoch.
+    /// Begin of the window, seconds since the epoch.
     pub since_s: f64,
-    /// Its end.
+    /// End of the window.
     pub until_s: f64,
     /// `mitra --version` and the build.
     pub mitra: String,
@@ -136,19 +137,19 @@ pub struct Record {
 }
 
 impl Record {
-    /// The folder of the run in a folder of results.
+    /// The run's directory in a directory of results.
     pub fn folder(&self, results: &Path) -> PathBuf {
         results.join("runs").join(&self.key)
     }
 
-    /// Both ends of the window.
+    /// Begin and end of the window.
     pub fn window(&self) -> (SystemTime, SystemTime) {
         let at = |s: f64| UNIX_EPOCH + Duration::from_secs_f64(s.max(0.0));
         (at(self.since_s), at(self.until_s))
     }
 }
 
-/// What identifies a run.
+/// The unique key of a run.
 pub fn key(pieces: &[Piece], seed: u64) -> String {
     let names: Vec<String> = pieces
         .iter()
@@ -161,7 +162,7 @@ pub fn key(pieces: &[Piece], seed: u64) -> String {
     format!("{}.{seed}", names.join("+"))
 }
 
-/// What a run with these pieces is for.
+/// The kind of a run with these pieces.
 pub fn kind(pieces: &[Piece]) -> Kind {
     match pieces {
         [Piece::Control(..)] => Kind::Control,
@@ -206,12 +207,12 @@ fn act_record(act: &Act) -> ActRecord {
     }
 }
 
-/// Why a run is not what it should be.
+/// Why a run cannot be judged, or counts as broken.
 fn why_not(played: &RunOutcome) -> Option<Stop> {
     let stops: Vec<&Stop> = played.acts.iter().filter_map(|a| a.outcome.as_ref().err()).collect();
-    // A recorder that dies makes all stages end.
+    // If the recorder dies, all stages end.
     let broke = stops.iter().copied().find(|s| matches!(s, Stop::Mitra(_)));
-    // A stage that could not be set up makes the others fail: its reason comes first.
+    // A stage that cannot be set up makes the others fail. Its reason takes precedence.
     let weak = || stops.iter().copied().find(|s| !matches!(s, Stop::Failed(_) | Stop::Interrupted));
     let stop = broke.or_else(weak).or(played.stop.as_ref()).or_else(|| stops.first().copied());
     stop.cloned().or_else(|| {
@@ -223,7 +224,7 @@ fn why_not(played: &RunOutcome) -> Option<Stop> {
     })
 }
 
-/// Makes a record of what was played, or of why it was not.
+/// The record of a run, or of the reason why there was none.
 pub fn record(pieces: &[Piece], seed: u64, mitra: &str, played: Result<&RunOutcome, &Stop>) -> Record {
     let mut record = Record {
         key: key(pieces, seed),
@@ -266,15 +267,15 @@ pub fn record(pieces: &[Piece], seed: u64, mitra: &str, played: Result<&RunOutco
     record
 }
 
-/// A folder of results.
+/// A directory of results.
 pub struct Results {
     dir: PathBuf,
-    /// What is in it, in the order of the runs.
+    /// All records, in the order of the runs.
     pub records: Vec<Record>,
 }
 
 impl Results {
-    /// Reads what is there; an empty or missing folder has no results.
+    /// Reads the directory. A missing or empty one has no results.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         let path = dir.join(RESULTS);
         let text = match fs::read_to_string(&path) {
@@ -290,35 +291,36 @@ impl Results {
         Ok(results)
     }
 
-    /// The folder.
+    /// The path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// A run that was made again counts in place of the one before.
+    /// A repeated run replaces the earlier one.
     fn put(&mut self, record: Record) {
         self.records.retain(|r| r.key != record.key);
         self.records.push(record);
     }
 
-    /// True if the run is there already. With `retry`, only what was judged or skipped is: what broke Mitra is told once.
+    /// True if the run has a result. With `retry`, only judged and skipped ones count; a run that
+    /// broke Mitra is not repeated.
     pub fn has(&self, key: &str, retry: bool) -> bool {
         let told = |state: State| !retry || state.is_judged() || state == State::Skipped;
         self.records.iter().any(|r| r.key == key && told(r.state))
     }
 
-    /// The report of a run as it was stored.
+    /// The stored report of a run.
     pub fn report(&self, record: &Record) -> Option<Value> {
         let text = fs::read_to_string(record.folder(&self.dir).join("report.json")).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// The archive of a run.
+    /// The path of a run's archive.
     pub fn archive(&self, record: &Record) -> PathBuf {
         record.folder(&self.dir).join("archive")
     }
 
-    /// Moves archive and reports into the folder, then appends the line.
+    /// Moves archive and reports into the directory, then appends the record.
     pub fn add(&mut self, record: Record, played: Option<&RunOutcome>) -> anyhow::Result<()> {
         fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
         if let Some(played) = played {
@@ -346,12 +348,12 @@ impl Results {
     }
 }
 
-/// Without the half line that a run leaves which is killed while it writes: that run is made again.
+/// Drops a torn last line: its run was killed while writing and is repeated.
 fn whole_lines(text: &str) -> &str {
     text.rfind('\n').and_then(|end| text.get(..=end)).unwrap_or_default()
 }
 
-/// Copies a directory with what is in it; nothing if it is not there.
+/// Copies a directory recursively. Does nothing if it does not exist.
 pub fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
     if !from.exists() {
         return Ok(());
@@ -393,7 +395,7 @@ mod tests {
         assert_eq!(again.records.len(), 1);
         assert!(again.has(&key(&pieces, 7), true) && !again.has(&key(&pieces, 8), false));
         assert_eq!(again.records[0].state, State::Skipped);
-        // What comes after half a line stands on a line of its own.
+        // A record after a torn line goes on its own line.
         let mut again = again;
         again.add(record(&pieces, 8, "mitra 1", Err(&stop)), None).unwrap();
         assert_eq!(Results::open(dir.path()).unwrap().records.len(), 2);

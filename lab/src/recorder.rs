@@ -16,15 +16,16 @@ use crate::incident::Stop;
 use crate::machine::nap;
 use crate::report::{self, rfc3339, rfc3339_rounded_up};
 
-/// From the start of the recorder until the healthy time: room for its own start, BPF programs included.
+/// Time between the start of the recorder and the healthy time: it loads its BPF programs first.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// An orderly end of the recorder includes a flush of the archive.
+/// Time limit for the recorder's orderly end, which flushes the archive.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// A debug build on a busy machine explains half a minute in far less; controls are longer.
+/// A debug build on a busy machine explains half a minute in far less. Controls are longer.
 const EXPLAIN_PATIENCE: Duration = Duration::from_secs(120);
-/// A live explanation that is still at it after this, when the trouble ends, gave no answer; before, it came too late.
+/// A live explanation that still runs when the trouble ends counts as failed if it has run for
+/// longer than this. Otherwise it was only started too late.
 const LIVE_PATIENCE: Duration = Duration::from_secs(5);
-/// A reason is no log.
+/// Maximum length of a stored reason.
 const WHY_CHARS: usize = 300;
 const STEP: Duration = Duration::from_millis(20);
 
@@ -32,27 +33,27 @@ const STEP: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Mitra(pub PathBuf);
 
-/// What `mitra explain` said about the window.
+/// The answer of `mitra explain` about the window.
 pub struct Answer {
-    /// With `--json`; it keeps to its contract.
+    /// The report of `--json`, which obeys its contract.
     pub report: Value,
-    /// Standard output without it.
+    /// Standard output without `--json`.
     pub text: String,
 }
 
-/// Roots that a live explanation named.
+/// Roots named by a live explanation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveRoots {
     /// The root in first place, of the first incident that overlaps the trouble.
     pub first: Option<String>,
     /// All roots of the incidents that overlap the trouble.
     pub roots: Vec<String>,
-    /// Why nothing was said: it crashed, took too long, or printed no report.
+    /// Why there was no answer: `mitra explain` crashed, took too long, or printed no report.
     pub failed: Option<String>,
 }
 
 impl Mitra {
-    /// The one that is named, else the one beside this program.
+    /// The given binary, else the one beside this program.
     pub fn find(named: Option<PathBuf>) -> anyhow::Result<Self> {
         let path = match named {
             Some(path) => path,
@@ -62,7 +63,8 @@ impl Mitra {
         Ok(Self(path))
     }
 
-    /// `mitra --version` and how the SHA-256 of the binary begins, so that stored results tell what was tried.
+    /// `mitra --version` and the first digits of the binary's SHA-256, so that stored results
+    /// identify the build.
     pub fn version(&self) -> String {
         let said = |command: &mut Command| {
             let output = command.stdin(Stdio::null()).output();
@@ -75,7 +77,7 @@ impl Mitra {
         }
     }
 
-    /// The ids of all conditions that it knows.
+    /// The ids of all conditions that the binary knows.
     pub fn conditions(&self) -> anyhow::Result<Vec<String>> {
         let output = Command::new(&self.0).args(["conditions", "--json"]).stdin(Stdio::null()).output()?;
         let listed: Vec<Value> = serde_json::from_slice(&output.stdout)
@@ -83,7 +85,7 @@ impl Mitra {
         Ok(listed.iter().filter_map(|c| c["id"].as_str().map(str::to_owned)).collect())
     }
 
-    /// Explains the window, once for programs and once for people. Both must exit with 0.
+    /// Explains the window twice, as JSON and as text. Both must exit with 0.
     pub fn explain(
         &self,
         archive: &Path,
@@ -105,15 +107,15 @@ impl Mitra {
         Ok(Answer { report, text })
     }
 
-    /// What the files of a folder tell, in a line.
+    /// A one-line summary of what the files of a folder show.
     pub fn explain_files(&self, folder: &Path, dir: &Path) -> Result<String, Stop> {
         let mut command = Command::new(&self.0);
         let text = run_bounded(command.arg("explain").arg(folder).arg("--json"), dir, "files", None)?;
         Ok(report::summary(&report::parse(&text).map_err(Stop::Mitra)?))
     }
 
-    /// The roots that are named now of a trouble that was started then, or why none are; nothing when it has not answered by
-    /// the time that `over` is set, and did not have long for it.
+    /// The roots named now for a trouble that began at `started`, or why there are none. `None` if
+    /// `over` was set before the explanation had run for `LIVE_PATIENCE`.
     pub fn roots_now(
         &self,
         archive: &Path,
@@ -148,7 +150,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts it and checks that it stays.
+    /// Starts the recorder and checks that it keeps running.
     pub fn start(mitra: &Mitra, archive: &Path, dir: &Path) -> Result<Self, Stop> {
         let log = dir.join("record.log");
         let out = fs::File::create(&log)?;
@@ -163,7 +165,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// The recorder must never end before it is told to.
+    /// The recorder must not end before it is stopped.
     pub fn check_alive(&mut self) -> Result<(), Stop> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -171,7 +173,7 @@ impl Recorder {
         }
     }
 
-    /// Ends it with `SIGTERM`, which has to be an orderly end with exit code 0.
+    /// Stops it with `SIGTERM`. It must end in order, with exit code 0.
     pub fn stop(mut self) -> Result<(), Stop> {
         match self.terminate()? {
             Some(status) if status.success() => Ok(()),
@@ -207,7 +209,7 @@ impl Drop for Recorder {
     }
 }
 
-/// Runs a command whose output is asked for, until it ends, takes too long, or is not wanted any more.
+/// Runs a command and returns its output. Kills it on a timeout or once `over` is set.
 fn run_bounded(
     command: &mut Command,
     dir: &Path,

@@ -19,7 +19,7 @@ const CULPRIT_KEYS: &[&str] = &[
     "address",
 ];
 
-/// Reads the JSON text.
+/// Parses the JSON text.
 pub fn parse(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|e| format!("explain --json is not JSON: {e}"))
 }
@@ -29,17 +29,17 @@ pub fn incidents(report: &Value) -> &[Value] {
     report["incidents"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The incidents that overlap a time; seconds since the epoch.
+/// The incidents that overlap a time span, in seconds since the epoch.
 fn during(report: &Value, since_s: f64, until_s: f64) -> impl Iterator<Item = &Value> {
     incidents(report).iter().filter(move |incident| {
         let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
         let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
-        // Times of a report are whole seconds, rounded down.
+        // Times in a report are whole seconds, rounded down.
         onset_s <= until_s && end_s + 1.0 > since_s
     })
 }
 
-/// The first incident that overlaps a time.
+/// The first incident that overlaps a time span.
 pub fn top(report: &Value, since_s: f64, until_s: f64) -> Option<&Value> {
     during(report, since_s, until_s).next()
 }
@@ -49,7 +49,8 @@ pub fn root(incident: &Value) -> Option<String> {
     incident["root_cause"]["condition"].as_str().map(str::to_owned)
 }
 
-/// The root conditions of the incidents that overlap a time, the first ones before the others.
+/// The root conditions of the incidents that overlap a time span, those in first place before the
+/// others.
 pub fn roots_during(report: &Value, since_s: f64, until_s: f64) -> Vec<String> {
     let all = || during(report, since_s, until_s);
     let mut found: Vec<String> = all().map(|i| root(i).unwrap_or_else(|| "?".to_owned())).collect();
@@ -60,7 +61,7 @@ pub fn roots_during(report: &Value, since_s: f64, until_s: f64) -> Vec<String> {
     found
 }
 
-/// All incidents in a line.
+/// All incidents in one line.
 pub fn summary(report: &Value) -> String {
     match incidents(report) {
         [] => "no incident".to_owned(),
@@ -68,7 +69,7 @@ pub fn summary(report: &Value) -> String {
     }
 }
 
-/// Root, culprit and onset in a line.
+/// Root, culprit and onset in one line.
 pub fn describe(incident: &Value) -> String {
     format!(
         "{} {} at {}",
@@ -78,7 +79,7 @@ pub fn describe(incident: &Value) -> String {
     )
 }
 
-/// Collects everything in which a report departs from schema `mitra.report/1`.
+/// Lists every violation of the schema `mitra.report/1`.
 pub fn check_contract(report: &Value) -> Result<(), String> {
     let mut wrong = Vec::new();
     let mut need = |ok: bool, what: &str| {
@@ -190,7 +191,7 @@ pub fn time_of(value: &Value, key: &str) -> Option<f64> {
 pub fn rfc3339(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, day_s) = (seconds / 86_400, seconds % 86_400);
-    // Years from 0000-03-01 on: leap days come last then, and every month has its place.
+    // Years begin at 0000-03-01: leap days then come last, and every month has a fixed offset.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

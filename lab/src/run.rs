@@ -22,9 +22,9 @@ use crate::witness::Witnesses;
 /// An incident or a control to run.
 #[derive(Clone, Copy)]
 pub enum Piece {
-    /// A trouble.
+    /// An incident in one of its forms.
     Incident(&'static Incident, Form),
-    /// Healthy work for so many seconds.
+    /// Healthy work for this many seconds.
     Control(&'static Control, u64),
     /// Healthy work around an incident.
     Noise(&'static Control),
@@ -70,20 +70,20 @@ impl Piece {
     }
 }
 
-/// What was played on one stage.
+/// What one stage played.
 pub struct Act {
-    /// What was put there.
+    /// The incident or control.
     pub piece: Piece,
     /// The truth, or why there is none.
     pub outcome: Result<Truth, Stop>,
-    /// The moments.
+    /// The moments of the run.
     pub times: Times,
-    /// What victims measured.
+    /// What the victims measured.
     pub hurts: Vec<VictimLatency>,
 }
 
 impl Act {
-    /// What is known of one until it has ended.
+    /// The values until the stage has ended.
     fn panicked(piece: Piece) -> Self {
         let now = SystemTime::now();
         let times = Times { since: now, started: now, onset: now, until: now };
@@ -91,26 +91,26 @@ impl Act {
     }
 }
 
-/// Results of a run.
+/// The results of a run.
 #[derive(Default)]
 pub struct RunOutcome {
-    /// One for each stage.
+    /// One act per stage.
     pub acts: Vec<Act>,
-    /// Why nothing could be recorded, or explained.
+    /// Why the run could not be recorded or explained.
     pub stop: Option<Stop>,
     /// `mitra explain --json` over the window.
     pub report: Value,
-    /// The same for people.
+    /// The same as text.
     pub text: String,
-    /// What was said while the trouble was on.
+    /// Live answers during the trouble.
     pub live: Vec<LiveAnswer>,
-    /// Where the archive is; the directory is the caller's to remove.
+    /// The path of the archive. The caller removes the directory.
     pub archive: PathBuf,
-    /// Where the files of other tools are, if any were asked.
+    /// The path of the other tools' files, if there are any.
     pub witnesses: Option<PathBuf>,
 }
 
-/// Why these cannot be made at the same time.
+/// Why these incidents cannot be made at the same time.
 fn collision(wanted: &[&Incident]) -> Option<String> {
     let mut pairs =
         wanted.iter().enumerate().flat_map(|(i, a)| wanted.iter().skip(i + 1).map(move |b| (a, b)));
@@ -120,12 +120,12 @@ fn collision(wanted: &[&Incident]) -> Option<String> {
     })
 }
 
-/// Draws the times of a run; each form has its own.
+/// Draws the times of a run. Each form has its own.
 fn times(pieces: &[Piece], seed: u64) -> Draw {
     Draw::new(seed, &key(pieces, seed))
 }
 
-/// Faint where nothing in the run is loud.
+/// Faint if no incident in the run is loud.
 fn form(pieces: &[Piece]) -> Form {
     let is_faint = |p: &Piece| matches!(p, Piece::Incident(_, Form::Faint));
     let is_loud = |p: &Piece| matches!(p, Piece::Incident(_, Form::Loud));
@@ -134,7 +134,8 @@ fn form(pieces: &[Piece]) -> Form {
 
 /// Plays the pieces at once, under one recorder, with files in `dir`.
 ///
-/// With witnesses, other tools write beside the recorder, and what their files tell is printed.
+/// With witnesses, other tools record beside the recorder, and the run prints what their files
+/// show.
 pub fn play(
     pieces: &[Piece],
     seed: u64,
@@ -155,7 +156,7 @@ pub fn play(
     let conductor = Conductor::new(pieces.len() - noises, noises, form(pieces), &mut times(pieces, seed));
     let conductor = Arc::new(conductor.pausing(how.pause));
     let archive = dir.join("archive");
-    // One has to be in first place; of two at once both have to be named.
+    // A single incident must be in first place. Of several, each must be named.
     let named = |said: &LiveRoots| match wanted.as_slice() {
         [one] => said.first.as_ref().is_some_and(|root| one.is_true(root)),
         many => many.iter().all(|i| said.roots.iter().any(|root| i.is_true(root))),
@@ -216,7 +217,7 @@ fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
     };
     let draw = Draw::new(seed, &format!("{}/{form}", piece.name()));
     let journals = Path::new(journal::DIR);
-    // A control takes its time with all that is recorded of it.
+    // The length of a control includes its healthy time.
     let part = match piece.part() {
         Part::Control(whole) => Part::Control(whole.saturating_sub(conductor.healthy())),
         part => part,

@@ -1,4 +1,4 @@
-//! Recordings that travel with the source: small archives of real incidents, each with what was true.
+//! Recordings in the source tree: small archives of real incidents, each with its truth.
 
 use std::fs;
 use std::path::Path;
@@ -13,19 +13,19 @@ use crate::disguise::{Renames, disguise, plain_release};
 use crate::record::{Kind, Record, Results, State};
 use crate::score::Judged;
 
-/// A recording that is larger is not shipped.
+/// Larger recordings are not shipped.
 const BYTES_MAX: u64 = 400 << 10;
 
 /// `truth.json` beside an archive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shipped {
-    /// What is wrong about what Mitra says of this one; `null` if nothing is. A test asserts both.
+    /// What Mitra gets wrong about this recording; `null` if nothing. A test asserts it.
     pub miss: Option<String>,
-    /// What was made.
+    /// The record of the run.
     pub run: Record,
 }
 
-/// `6.18.44, ` of `6.18.44-cloud-amd64, `; other words stay.
+/// `6.18.44, ` of `6.18.44-cloud-amd64, `. Other words stay the same.
 fn release_only(word: &str) -> String {
     if !word.starts_with(|c: char| c.is_ascii_digit()) || !word.contains('.') {
         return word.to_owned();
@@ -44,7 +44,8 @@ fn size(dir: &Path) -> u64 {
         .sum()
 }
 
-/// What the tests assert of a recording: root, culprit and silence before the trouble, or silence.
+/// The first error that the tests would assert: root, culprit and silence before the trouble; for a
+/// control, silence.
 pub fn miss(judged: &Judged) -> Option<String> {
     if !judged.found_on_control.is_empty() {
         return Some(judged.found_on_control.join("; "));
@@ -64,9 +65,10 @@ pub fn miss(judged: &Judged) -> Option<String> {
     Some(said)
 }
 
-/// Writes what was made to `to`, under other names, a directory for each run. Returns how many, and their bytes.
+/// Writes the runs to `to` under other names, one directory per run. Returns their number and
+/// bytes.
 ///
-/// Captures stay behind: what they found is in the events of the frames.
+/// Captures are not copied: their findings are in the events of the frames.
 pub fn ship(
     results: &Results,
     judged: &[Judged],
@@ -80,7 +82,7 @@ pub fn ship(
         let archive = target.join("archive");
         fs::create_dir_all(&archive).with_context(|| target.display().to_string())?;
         let at = |s: f64| (s * SECOND as f64) as i64;
-        // A second more on both sides: rates need the sample before.
+        // One second more on both sides: rates need the sample before.
         let span = Span { since: at(one.record.since_s - 2.0), until: at(one.record.until_s + 1.0) };
         disguise(&results.archive(&one.record), span, &archive, renames)
             .with_context(|| one.record.key.clone())?;

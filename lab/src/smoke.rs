@@ -1,4 +1,4 @@
-//! A handful of incidents on a machine that others use too: what cannot be judged there is no verdict on Mitra.
+//! A few incidents on a shared machine. A run that cannot be judged is no verdict on Mitra.
 
 use std::path::Path;
 
@@ -12,26 +12,26 @@ use mitra_lab::{Form, score, ship};
 
 use crate::{select, tell};
 
-/// One of each area, and the machine on which nothing happens.
+/// One of each area, and an idle machine.
 const NAMES: [&str; 5] = ["idle", "cpu-quota", "disk-hog-reads", "cache-thrash", "oom-in-cgroup"];
 const CONTROL_S: u64 = 20;
-/// A machine whose host takes its CPUs in bursts has had a quiet minute after so many.
+/// Even a machine with bursts of CPU steal has had a quiet minute after this many tries.
 const TRIES: u64 = 3;
-/// Once can be what somebody else did on the machine at that moment.
+/// One wrong answer can be due to other work on the machine.
 const WRONG_MAX: u64 = 2;
 
-/// How a piece stands after its last try.
+/// The state of a piece after its last try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     Right,
-    /// This machine cannot make it, or could not now.
+    /// This machine could not make it.
     Unmade(String),
-    /// So many times, and what was wrong last.
+    /// How often it was wrong, and the last error.
     Wrong(u64, String),
 }
 
 impl Standing {
-    /// With what came of one more try.
+    /// The state after one more try.
     fn after(self, state: State, why: Option<String>, miss: Option<String>) -> Self {
         let wrong = |what: String| match &self {
             Self::Wrong(times, _) => Self::Wrong(times + 1, what),
@@ -57,8 +57,8 @@ impl Standing {
     }
 }
 
-/// Plays all, and again with other parameters what was not made, or wrong once. Returns whether nothing stayed wrong,
-/// and something was right.
+/// Runs all pieces. Repeats those that were not made, or wrong once, with other parameters. Returns
+/// whether nothing stayed wrong and at least one was right.
 pub fn smoke(seed: u64, mitra: &Mitra) -> anyhow::Result<bool> {
     let _possession = MachineLock::take()?;
     let dir = machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id()));
@@ -87,7 +87,7 @@ pub fn smoke(seed: u64, mitra: &Mitra) -> anyhow::Result<bool> {
     Ok(conclude(&all, &dir))
 }
 
-/// What is wrong about a run that was made.
+/// The error of a run that was made.
 fn miss(results: &Results, record: &Record) -> anyhow::Result<Option<String>> {
     if record.state != State::Made {
         return Ok(None);
@@ -95,7 +95,8 @@ fn miss(results: &Results, record: &Record) -> anyhow::Result<Option<String>> {
     Ok(ship::miss(&score::judge_one(results, record, None, false)?))
 }
 
-/// Tells what was not right, and as the last line how many of each. False if something stayed wrong, or nothing was right.
+/// Prints what was not right, and a last line with the counts. False if something stayed wrong, or
+/// nothing was right.
 fn conclude(all: &[(Vec<Piece>, Standing)], dir: &Path) -> bool {
     let (mut right, mut wrong) = (0, 0);
     for (piece, standing) in all {

@@ -1,8 +1,9 @@
-//! Other tools beside the recorder: what they print during a trouble should lead to the same root.
+//! Other tools beside the recorder: their output during a trouble should lead to the same root.
 //!
-//! `mitra-lab run --witnesses` starts what people have on their machines, writing into a folder from before the healthy
-//! time until the end, and then asks `mitra explain FOLDER`. Such files tell less: no tool names the control group of a
-//! process, none prints the counters of a quota, and who lives for milliseconds is never seen.
+//! `mitra-lab run --witnesses` starts common tools that write into a folder from before the healthy
+//! time until the end, and then runs `mitra explain FOLDER`. Such files tell less: no tool names
+//! the cgroup of a process, none prints the counters of a quota, and none sees processes that live
+//! for milliseconds.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -15,12 +16,12 @@ use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_
 use crate::incident::Stop;
 use crate::machine::have;
 
-/// Nothing that was started here lasts longer, whatever happens.
+/// Upper bound of a tool's run time, should nothing else end it.
 const BOUND_S: &str = "600";
-/// Tools print what they have when they are asked to end.
+/// On a signal the tools print what they have.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Each tool with the file that it writes.
+/// Each tool with its output file.
 const TOOLS: &[(&str, &[&str])] = &[
     ("sar.txt", &["sar", "-A", "1"]),
     ("iostat.txt", &["iostat", "-x", "-t", "1"]),
@@ -30,7 +31,7 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("dmesg.txt", &["dmesg", "-T", "--follow-new"]),
 ];
 
-/// What the collectors of support teams do: a date and a file of the kernel, again and again.
+/// As support teams' collectors do: a date and a kernel file, repeated.
 const HISTORY: &str = "while sleep 1; do for f in vmstat meminfo diskstats; do { date; cat /proc/$f; } >>proc-$f.txt; done; done";
 
 /// The tools of one run. They end with it.
@@ -47,7 +48,7 @@ fn start(command: &mut Command, out: Stdio) -> Result<Child, Stop> {
 }
 
 impl Witnesses {
-    /// Starts all tools that are installed; says which are not.
+    /// Starts all installed tools. Prints which are missing.
     pub fn start(dir: &Path) -> Result<Self, Stop> {
         let folder = dir.join("witnesses");
         fs::create_dir_all(&folder)?;
@@ -74,7 +75,7 @@ impl Witnesses {
         }
     }
 
-    /// Asks the tools to end and returns where their files are.
+    /// Stops the tools and returns their folder.
     pub fn stop(mut self) -> PathBuf {
         self.signal(Signal::INT);
         let start = Instant::now();

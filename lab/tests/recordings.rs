@@ -1,7 +1,7 @@
-//! Recordings of real incidents, explained again: what was named must stay named, and a known miss is asserted as one,
-//! so that an improvement shows.
+//! Explains recordings of real incidents again. What was named must stay named. A known miss is
+//! asserted as a miss, so that an improvement shows.
 //!
-//! `lab/recordings` is filled by `mitra-lab ship`. No root is needed: only archives are read.
+//! `mitra-lab ship` fills `lab/recordings`. No root is needed: only archives are read.
 
 mod support;
 
@@ -21,18 +21,21 @@ use mitra_model::{SeriesSet, Span};
 
 use support::{folders, shipped, with_each};
 
-/// So late or early is the middle one of the right answers at most.
+/// Limit of the median onset error of the right answers.
 const ONSET_MEDIAN_MAX_S: f64 = 1.0;
-/// Wrong roots in the troubles of all recordings, besides the one in first place. This number may only go down.
+/// Wrong roots during the troubles of all recordings, besides the one in first place. This number
+/// may only go down.
 const BESIDES_MAX: usize = 1;
 
-/// Chains that lack a declared link, or have it too early, where the root is right. This number may only go down.
+/// Chains that lack a declared link, or have it too early, although the root is right. This number
+/// may only go down.
 const WRONG_CHAINS_MAX: usize = 4;
 
-/// A run time is known by the name of its process, and under another name it is not that one.
+/// The diagnosis recognizes a runtime by its process name, so this condition does not survive a
+/// renaming.
 const BY_NAME: &str = "allocator-carrier-misfit";
 
-/// What `mitra explain` reads first and second; see `crates/app/src/commands/explain.rs`.
+/// The two reads of `mitra explain`; see `crates/app/src/commands/explain.rs`.
 fn explain(archive: &Path, window: Span) -> serde_json::Value {
     let reader = Reader::open(archive).unwrap();
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics())).unwrap();
@@ -52,7 +55,7 @@ fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
 fn judged(folder: &Path) -> (Shipped, Judged) {
     let shipped = shipped(folder);
     let run = &shipped.run;
-    // The command line takes whole seconds, and so does this.
+    // Whole seconds, as on the command line.
     let window = Span {
         since: run.since_s.floor() as i64 * SECOND,
         until: (run.until_s + 0.999).floor() as i64 * SECOND,
@@ -109,7 +112,7 @@ fn recordings_are_explained_as_their_truth_says() {
     );
 }
 
-/// One of each area, with a culprit that has a name if there is any.
+/// One recording of each area, if possible with a named culprit.
 fn one_of_each_area() -> Vec<PathBuf> {
     let mut areas = BTreeMap::<String, (bool, PathBuf)>::new();
     for folder in folders() {

@@ -1,8 +1,8 @@
-//! The built-in suspicions on recordings of real incidents: silent where nothing is wrong, or not yet, and raised where
-//! there is what they suspect.
+//! The built-in suspicions on recordings of real incidents: silent on controls and before a
+//! trouble, and raised if the suspected condition is there.
 //!
-//! Frames are looked at one after the other, as a recorder and `mitra rules test` do it. No root is needed: only archives
-//! are read.
+//! Frames are evaluated in order, as a recorder and `mitra rules test` do. No root is needed: only
+//! archives are read.
 
 mod support;
 
@@ -20,7 +20,8 @@ use mitra_rules::{News, Rule, Watcher, in_words};
 
 use support::{folders, shipped, with_each};
 
-/// Healthy machines on which a suspicion is right to be raised: recording, rule, reason. This list may only get shorter.
+/// Healthy machines on which a suspicion is rightly raised: recording, rule, reason. This list may
+/// only get shorter.
 const KNOWN: &[(&str, &str, &str)] = &[
     (
         "copy-once.25s.101",
@@ -34,7 +35,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Suspicions that no recording shows to be right.
+/// Suspicions that no recording confirms.
 const UNSEEN: &[(&str, Unseen)] = &[
     ("process-grows", Unseen::Silent("in none of them does a process grow in each of twenty seconds")),
     (
@@ -52,28 +53,28 @@ const UNSEEN: &[(&str, Unseen)] = &[
     ),
 ];
 
-/// Why no recording shows a suspicion to be right.
+/// Why no recording confirms a suspicion.
 enum Unseen {
-    /// None of what it suspects is shipped.
+    /// No recording has the suspected condition.
     NotShipped,
-    /// It is silent on those that are, for this reason.
+    /// It stays silent on those that have it, for this reason.
     Silent(&'static str),
 }
 
 /// A suspicion that was raised.
 struct Raised {
     rule: &'static str,
-    /// When it was the first time, in seconds since the epoch.
+    /// When it was first raised, seconds since the epoch.
     at_s: f64,
-    /// By which numbers.
+    /// The numbers that raised it.
     numbers: String,
 }
 
-/// What the rules make of a recording.
+/// The results of the rules on a recording.
 struct Heard {
     shipped: Shipped,
     raised: Vec<Raised>,
-    /// Rules that cannot be told, and the metrics that are missing.
+    /// Rules that cannot be evaluated, and the missing metrics.
     cannot_tell: Vec<(&'static str, Vec<&'static str>)>,
 }
 
@@ -86,20 +87,20 @@ impl Heard {
         self.raised.iter().find(|raised| raised.rule == suspicion.name)
     }
 
-    /// Whether what is suspected was there, as the root or as a link of its chain.
+    /// Whether the suspected condition was there, as the root or as a link of its chain.
     fn has(&self, suspicion: &Suspicion) -> bool {
         let id = suspicion.suspects;
         let mut acts = self.shipped.run.acts.iter();
         acts.any(|act| score::is_true(act, id) || score::declared_chain(act).contains(&id))
     }
 
-    /// Whether nothing was wrong yet: all the time on a control, and until the trouble was started elsewhere.
+    /// Whether nothing was wrong yet: always on a control, else until the trouble was started.
     fn is_healthy(&self, at_s: f64) -> bool {
         let run = &self.shipped.run;
         run.kind == Kind::Control || run.acts.iter().all(|act| at_s < act.started_s)
     }
 
-    /// Whether it was raised for what it suspects, and not before that was there.
+    /// Whether it was raised for the suspected condition, and not before that was there.
     fn is_right(&self, suspicion: &Suspicion) -> bool {
         self.has(suspicion) && self.of(suspicion).is_some_and(|raised| !self.is_healthy(raised.at_s))
     }
@@ -152,13 +153,13 @@ fn no_suspicion_is_raised_on_a_healthy_machine() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// On how many recordings there is what is suspected, and on how many of those it is raised.
+/// The number of recordings with the suspected condition, and of those on which it is raised.
 fn counts(suspicion: &Suspicion) -> (usize, usize) {
     let shipped = HEARD.iter().filter(|h| h.has(suspicion)).count();
     (shipped, HEARD.iter().filter(|h| h.is_right(suspicion)).count())
 }
 
-/// What is wrong about a suspicion, given what [`UNSEEN`] says of it.
+/// The error of a suspicion, given its entry in [`UNSEEN`].
 fn wrong(suspicion: &Suspicion, unseen: Option<&Unseen>) -> Option<String> {
     let Suspicion { name, suspects, .. } = suspicion;
     let (shipped, right) = counts(suspicion);

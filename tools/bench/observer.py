@@ -19,6 +19,9 @@ server that is busy in the kernel. With `--capture KIND` the other side is the r
 arming it costs: a probe works all the time, so turns are compared with turns then, as blocks of four, without, with, with, without.
 Its budget is lifted, or it would end itself where it is dear.
 
+With `--peers` whole programs are started and ended in turns on a machine without a recorder: the recorder, and bpftrace that counts
+response times of services by services.bt. What they take in the kernel is in the turns then.
+
 Needs only the standard library, root, a C compiler, and the programs that work; one that is missing is left out and named.
 """
 
@@ -130,12 +133,28 @@ def epoch_s(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-class Armed:
-    """A probe is armed beside the recorder, or not."""
+def capture(mitra, kind, archive):
+    """What arms a probe beside the recorder."""
+    longest = int(2 * turns.TRIES * (TURN_S + SETTLE_S) + ARM_S + 30)
+    return [mitra, "capture", kind, "--seconds", str(longest), "--budget", "100%", "--archive", archive]
 
-    def __init__(self, mitra, kind, archive):
-        longest = int(2 * turns.TRIES * (TURN_S + SETTLE_S) + ARM_S + 30)
-        self.argv = [mitra, "capture", kind, "--seconds", str(longest), "--budget", "100%", "--archive", archive]
+
+def peers(mitra, scratch):
+    """Whole programs that look at services, by name."""
+    script = pathlib.Path(__file__).with_name("services.bt")
+    # It wants tracefs, which need not be mounted: a namespace of its own leaves the machine as it is.
+    shell = "test -d /sys/kernel/tracing/events || mount -t tracefs nodev /sys/kernel/tracing; ulimit -l unlimited; exec \"$@\""
+    return {
+        "mitra record": [mitra, "record", "--no-arm", "--archive", f"{scratch}/archive"],
+        "bpftrace services.bt": ["unshare", "-m", "sh", "-c", shell, "sh", "bpftrace", "-q", script],
+    }
+
+
+class Armed:
+    """A program that looks at others runs, or not."""
+
+    def __init__(self, argv):
+        self.argv = argv
         self.program = None
 
     def turn_to(self, with_it):
@@ -213,6 +232,11 @@ def costs_by_block(counted, taken):
         yield ratio
 
 
+def found_by_block(counted, taken, dice):
+    ratios = list(costs_by_block(counted, taken))
+    return ratios, [turns.with_range([r[which] for r in ratios], dice) for which in (0, 1)]
+
+
 def usual_ratio(sides, which, of, dice):
     """Of all seconds with the recorder and all without, resampled together."""
     values = {side: [second[which] for second in seconds] for side, seconds in sides.items()}
@@ -241,28 +265,48 @@ def measure(workload, args, library, dice):
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mitra-observer-", dir="/var/tmp")))
         work = stack.enter_context(workload.prepare(scratch))
         recorder = stack.enter_context(contextlib.closing(Recorder(args.mitra, scratch)))
-        capture = stack.enter_context(contextlib.closing(Armed(args.mitra, args.capture, recorder.archive))) if args.capture else None
-        turn_s = TURN_S + SETTLE_S + (ARM_S + SETTLE_S if capture else 0)
+        argv = capture(args.mitra, args.capture, recorder.archive) if args.capture else None
+        armed = stack.enter_context(contextlib.closing(Armed(argv))) if argv else None
+        turn_s = TURN_S + SETTLE_S + (ARM_S + SETTLE_S if armed else 0)
         longest_s = SETTLE_S + 4 * args.blocks * turns.TRIES * turn_s
         counted = stack.enter_context(workloads.at_work(work, library, longest_s))
         time.sleep(SETTLE_S)
-        taken, left_out = take_turns(capture.turn_to if capture else recorder.goes_on, args.blocks)
-        if capture:
-            capture.close()
+        taken, left_out = take_turns(armed.turn_to if armed else recorder.goes_on, args.blocks)
+        if armed:
+            armed.close()
         recorder.goes_on(True)
         row = {"workload": workload.name, "left_out": left_out, "in_kernel": recorder.in_kernel()}
         if not taken:
             return row
-        if capture:
-            ratios = list(costs_by_block(counted, taken))
-            found = [turns.with_range([r[which] for r in ratios], dice) for which in (0, 1)]
-            row["blocks"] = ratios
+        if armed:
+            row["blocks"], found = found_by_block(counted, taken, dice)
         else:
             sides = costs_by_second(counted, taken, recorder.samples_s(), FILE_S if work.whole else CLOCKS_S)
             found = [usual_ratio(sides, 0, statistics.mean, dice), usual_ratio(sides, 1, statistics.median, dice)]
             row["seconds"] = {"with": sides[True], "without": sides[False]}
         # Processes that take as long as each other have no slowest hundredth.
         return row | {"throughput": found[0]} | ({} if work.whole else {"p99": found[1]})
+
+
+def measure_peers(workload, args, library, dice):
+    """A row for each peer: the work beside it as a share of the work alone."""
+    with contextlib.ExitStack() as stack:
+        scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mitra-observer-", dir="/var/tmp")))
+        work = stack.enter_context(workload.prepare(scratch))
+        programs = {name: argv for name, argv in peers(args.mitra, scratch).items() if shutil.which(name.split()[0]) or argv[0] == args.mitra}
+        turn_s = TURN_S + SETTLE_S + ARM_S + SETTLE_S
+        longest_s = SETTLE_S + len(programs) * 4 * args.blocks * turns.TRIES * turn_s
+        counted = stack.enter_context(workloads.at_work(work, library, longest_s))
+        time.sleep(SETTLE_S)
+        for name, argv in programs.items():
+            peer = stack.enter_context(contextlib.closing(Armed(argv)))
+            taken, left_out = take_turns(peer.turn_to, args.blocks)
+            peer.close()
+            row = {"workload": f"{workload.name}, {name}", "left_out": left_out, "in_kernel": None}
+            if taken:
+                row["blocks"], found = found_by_block(counted, taken, dice)
+                row |= {"throughput": found[0]} | ({} if work.whole else {"p99": found[1]})
+            yield row
 
 
 def tell(row, beside):
@@ -285,6 +329,7 @@ def main():
     parser.add_argument("--blocks", type=int, default=6, help="of four turns each")
     parser.add_argument("--only", action="append", default=[], help="workloads whose name has this in it")
     parser.add_argument("--capture", help="arm this probe too, and compare with the recorder alone")
+    parser.add_argument("--peers", action="store_true", help="start and end the recorder and its peers in turns instead")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     if os.geteuid() != 0:
@@ -292,7 +337,7 @@ def main():
     # Whatever is at work is ended on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     dice, rows = random.Random(1), []
-    name = f"capture {args.capture} beside the recorder" if args.capture else "the recorder"
+    name = f"capture {args.capture} beside the recorder" if args.capture else "a peer" if args.peers else "the recorder"
     print(f"With {name}, as a share of without; [the middle 95 %]; {args.blocks} blocks of four turns of {TURN_S:g} s", flush=True)
     with tempfile.TemporaryDirectory(prefix="mitra-observer-") as scratch:
         library = counts.compiled(pathlib.Path(scratch))
@@ -302,8 +347,10 @@ def main():
             if missing := [program for program in workload.needs if not shutil.which(program)]:
                 print(f"{workload.name:<28} left out: {', '.join(missing)} not installed")
                 continue
-            rows.append(measure(workload, args, library, dice))
-            print(tell(rows[-1], args.capture), flush=True)
+            measured = measure_peers(workload, args, library, dice) if args.peers else [measure(workload, args, library, dice)]
+            for row in measured:
+                rows.append(row)
+                print(tell(row, args.capture or args.peers), flush=True)
     if args.json:
         args.json.write_text(json.dumps({"side": name, "goals": GOALS, "rows": rows}, indent=1))
 

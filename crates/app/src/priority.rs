@@ -68,12 +68,21 @@ fn lock_memory() -> Result<(), String> {
     Ok(())
 }
 
-/// Gives back once more what only the start and the first samples needed, a megabyte. Does nothing where memory cannot be
-/// locked.
+/// Gives back what only the first samples needed, or the sealing of a segment: one to four megabytes. Does nothing where
+/// memory cannot be locked, and while tasks wait for memory: what is given back may be evicted then before it is used again.
 pub fn settle() {
+    if !is_calm(&fs::read_to_string("/proc/pressure/memory").unwrap_or_default()) {
+        return;
+    }
     // SAFETY: it changes how the kernel treats pages of this process, and no memory. A locked page cannot be given back.
     unsafe { libc::munlockall() };
     _ = lock_memory();
+}
+
+/// Whether no task has waited for memory in the last ten seconds (`some avg10=0.00 …`), as far as the kernel says.
+fn is_calm(pressure: &str) -> bool {
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some avg10="));
+    some.is_none_or(|values| values.starts_with("0.00 "))
 }
 
 /// Frees the pages of the program and its libraries that only the start needed: 10 MB, which would
@@ -162,6 +171,15 @@ mod tests {
         let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
         let most = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS).min(DESCRIPTORS);
         assert!(size.trim().parse::<u64>().unwrap() >= most, "{size} of {most}");
+    }
+
+    #[test]
+    fn nothing_is_given_back_while_tasks_wait_for_memory() {
+        let of = |avg10: &str| {
+            format!("some avg10={avg10} avg60=1.20 avg300=0.30 total=9\nfull avg10=0.00 total=0\n")
+        };
+        assert!(is_calm(&of("0.00")) && is_calm(""));
+        assert!(!is_calm(&of("0.18")) && !is_calm(&of("12.00")));
     }
 
     #[test]

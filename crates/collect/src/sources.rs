@@ -1,13 +1,14 @@
 //! The files that are one for the whole machine: each with its parser, read on every tick or on slow ones.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mitra_model::{Entity, Frame, Key, NA};
 use mitra_parse::sources::Parse;
 use mitra_parse::{Period, SOURCES};
 
 use crate::aside::Aside;
+use crate::cells::{col, set};
 use crate::file::{Buffer, KeptFile, Root};
 use crate::io::Io;
 use crate::missing::reason;
@@ -42,8 +43,9 @@ const PAUSE: u32 = 49;
 
 /// A file that a thread reads, with what it said last.
 struct AsideFile {
-    /// A question brings the buffer for the answer.
-    reader: Aside<Vec<u8>, io::Result<Vec<u8>>>,
+    /// A question brings the buffer for the answer, which says how long it took.
+    reader: Aside<Vec<u8>, io::Result<(Vec<u8>, Duration)>>,
+    took: Duration,
     bytes: Vec<u8>,
     spare: Vec<u8>,
     /// Samples since the last answer.
@@ -67,21 +69,28 @@ impl AsideFile {
             let began = Instant::now();
             bytes.clear();
             let read = read(&mut bytes);
-            next = Instant::now() + began.elapsed() * PAUSE;
-            read.map(|()| bytes)
+            let took = began.elapsed();
+            next = Instant::now() + took * PAUSE;
+            read.map(|()| (bytes, took))
         })?;
-        Ok(AsideFile { reader, bytes: Vec::new(), spare: Vec::new(), age: REPEATED_MAX })
+        Ok(AsideFile {
+            reader,
+            took: Duration::ZERO,
+            bytes: Vec::new(),
+            spare: Vec::new(),
+            age: REPEATED_MAX,
+        })
     }
 
-    /// What the file said a moment ago. Asks for what it says now. None while nothing is known.
-    fn read(&mut self) -> Option<io::Result<&[u8]>> {
+    /// What the file said a moment ago, and how long that took. Asks for what it says now. None while nothing is known.
+    fn read(&mut self) -> Option<io::Result<(&[u8], Duration)>> {
         let mut failed = None;
         self.age = self.age.saturating_add(1);
         for answer in self.reader.answers() {
             match answer {
-                Ok(bytes) => {
+                Ok((bytes, took)) => {
                     self.spare = std::mem::replace(&mut self.bytes, bytes);
-                    self.age = 0;
+                    (self.took, self.age) = (took, 0);
                 }
                 Err(error) => failed = Some(error),
             }
@@ -89,7 +98,7 @@ impl AsideFile {
         self.reader.ask_with(&mut self.spare);
         match failed {
             Some(error) => Some(Err(error)),
-            None => (self.age < REPEATED_MAX).then_some(Ok(&self.bytes)),
+            None => (self.age < REPEATED_MAX).then_some(Ok((&self.bytes, self.took))),
         }
     }
 }
@@ -100,6 +109,7 @@ pub struct Sources {
     /// What the slow sources said last. It is repeated in every frame in between, which costs the archive nothing.
     slow: Frame,
     parse_errors: i64,
+    list_time: usize,
 }
 
 impl Sources {
@@ -114,7 +124,8 @@ impl Sources {
             failed: false,
             bytes: 0,
         };
-        Sources { all: SOURCES.iter().map(source).collect(), slow: Frame::new(), parse_errors: 0 }
+        let list_time = col("lock.list_time");
+        Sources { all: SOURCES.iter().map(source).collect(), slow: Frame::new(), parse_errors: 0, list_time }
     }
 
     /// Files and lines of files that could not be read as expected, since the start.
@@ -153,7 +164,11 @@ impl Sources {
                     source.aside = AsideFile::start(source.file.below(), root).ok();
                 }
                 match source.aside.as_mut().map(AsideFile::read) {
-                    Some(Some(read)) => read,
+                    Some(Some(read)) => read.map(|(bytes, took)| {
+                        let took = i64::try_from(took.as_millis()).unwrap_or(NA);
+                        set(frame.system_mut(), self.list_time, took);
+                        bytes
+                    }),
                     Some(None) => continue,
                     None => Err(io::Error::other("no thread reads it")),
                 }
@@ -229,7 +244,7 @@ mod tests {
         })
         .unwrap();
         let mut wait_for = |wanted: Option<&str>| {
-            while !matches!((file.read(), wanted), (Some(Ok(text)), Some(wanted)) if text == wanted.as_bytes())
+            while !matches!((file.read(), wanted), (Some(Ok((text, _))), Some(wanted)) if text == wanted.as_bytes())
             {
                 std::thread::yield_now();
             }

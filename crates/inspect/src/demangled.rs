@@ -1,12 +1,12 @@
-//! Demangles names of C++ and Rust within a bound. A mangled name refers to its own parts: one of
-//! three hundred characters can stand for a terabyte.
+//! Demangles names of C++ and Rust within a limit. A mangled name can refer to its own parts: one
+//! of three hundred characters can stand for a terabyte.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Longer than any name that is shown.
+/// Longer than any name that is displayed.
 const WRITTEN_MAX: usize = 2048;
 /// Longer names are not demangled.
 const MANGLED_MAX: usize = 4096;
@@ -28,14 +28,14 @@ impl Write for Bounded {
     }
 }
 
-/// The demangled name, or the name as it is.
+/// The demangled name, or the unchanged name.
 pub(crate) fn demangled(name: &str) -> Cow<'_, str> {
     if name.len() > MANGLED_MAX {
         return Cow::Borrowed(name);
     }
     let mut written = Bounded::default();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        // Ends with an error at the limit, with the beginning written.
+        // Returns an error at the limit, after writing the beginning.
         _ = write!(written, "{rust:#}");
     } else if let Ok(symbol) = Symbol::new(name) {
         let all = symbol.structured_demangle(&mut written, &DemangleOptions::default());
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(demangled("_Znonsense"), "_Znonsense");
     }
 
-    /// A type of two of a type of two of a type.
+    /// A type with two of a type with two of a type.
     #[test]
     fn no_name_becomes_a_terabyte() {
         let mut name = "_Z1f1AIiiE1BIS0_S0_E".to_owned();
@@ -73,7 +73,7 @@ mod tests {
             let digit = std::char::from_digit(i, 36).unwrap().to_ascii_uppercase();
             name.push_str(&format!("S1_IS{digit}_S{digit}_E"));
         }
-        // As it is meant, with what is short yet.
+        // The intended structure, while it is still short.
         let short = demangled(name.get(..31).unwrap());
         assert!(short.starts_with("f(A<int, int>, B<A<int, int>, A<int, int> >"), "{short}");
         let long = demangled(&name);

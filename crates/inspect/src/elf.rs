@@ -1,8 +1,9 @@
-//! ELF files that anybody may have written: headers and symbol tables, each read once and bounded.
+//! ELF files of any user: headers and symbol tables, each read once and bounded.
 //!
-//! `object` has the structures. Its readers of whole files are not used: they map the file, so that
-//! its owner ends us with SIGBUS by truncating it, or they allocate what a header claims. Debug
-//! information of strangers is not read: it links other files, inflates, and refers to itself.
+//! `object` defines the structures. Its readers of whole files are not used: they map the file, so
+//! that its owner can kill us with SIGBUS by truncating it, or they allocate what a header claims.
+//! Debug information of other users is not read: it links other files, inflates, and refers to
+//! itself.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,7 +21,7 @@ use object::read::elf::{
 
 use crate::names::NameTable;
 
-/// Of one table: two million functions, or the unwind tables of the largest programs.
+/// Limit of one table: two million functions, or the unwind tables of the largest programs.
 pub(crate) const TABLE_BYTES_MAX: u64 = 64 << 20;
 const PROGRAM_HEADERS_MAX: usize = 256;
 const SECTIONS_MAX: usize = 4096;
@@ -81,7 +82,7 @@ fn array<T: Pod + Copy>(file: &File, offset: u64, entry_bytes: u16, count: usize
     Some(pod::slice_from_all_bytes::<T>(&bytes).ok()?.to_vec())
 }
 
-/// Bytes of a file. A header that claims more than the file has gets nothing.
+/// Bytes of a file. `None` if a header claims more than the file has.
 pub(crate) fn part(file: &File, offset: u64, bytes: u64) -> Option<Vec<u8>> {
     if offset.checked_add(bytes)? > file.metadata().ok()?.len() || bytes > TABLE_BYTES_MAX {
         return None;
@@ -195,8 +196,8 @@ impl FunctionNames {
     }
 }
 
-/// Of several symbols at an address the longest counts. One without a size reaches to the next one,
-/// if the table has all of them (`is_full`).
+/// Of several symbols at an address, the longest counts. One without a size extends to the next
+/// one, if the table is complete (`is_full`).
 fn name_table(symbols: &[Symbol], names: &[u8], is_full: bool) -> NameTable {
     let is_named = |symbol: &&Symbol| {
         [STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC].contains(&(symbol.st_info & 0xf))
@@ -233,7 +234,7 @@ mod tests {
         file
     }
 
-    /// A C library: small enough to be damaged at each byte of its headers.
+    /// A C library: small enough to damage each byte of its headers.
     fn library() -> Vec<u8> {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let path =
@@ -296,7 +297,7 @@ mod tests {
         };
         let table = sections..sections + count * size_of::<Section>();
         let damaged = file(&content);
-        // All of the header; of the sections, the high bytes of offsets and sizes.
+        // The whole header; of the sections, the high bytes of offsets and sizes.
         for at in
             (0..size_of::<Header>()).chain(table.filter(|at| (at - sections) % size_of::<Section>() % 8 >= 6))
         {

@@ -12,7 +12,7 @@ pub enum Error {
         /// Its id.
         pid: u32,
     },
-    /// It ended, or runs another program now.
+    /// The process ended, or runs another program now.
     #[error("process {pid} ended, or runs another program, while it was looked at")]
     Ended {
         /// Its id.
@@ -24,7 +24,7 @@ pub enum Error {
         /// Its id.
         pid: u32,
     },
-    /// The kernel refused.
+    /// The kernel denied access.
     #[error(
         "the memory of process {pid} may not be read: run as root, or as its user where kernel.yama.ptrace_scope allows it"
     )]
@@ -35,9 +35,9 @@ pub enum Error {
     /// A file could not be read.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// The path.
         path: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The CPU budget was exhausted, or the caller cancelled.

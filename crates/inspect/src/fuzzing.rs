@@ -1,9 +1,9 @@
-//! Entry points for fuzzing: whatever a process, its files and its tools say, whoever looks into it
-//! has to cope.
+//! Entry points for fuzzing: readers must cope with any content of a process, its files and its
+//! tools.
 //!
-//! [`all`] takes the bytes for the memory of a process. Random words hardly ever point to memory
-//! that is there. So each word whose highest byte is small is made a pointer into one of the
-//! regions; with that, lists and cycles come by themselves.
+//! [`all`] takes the bytes for the memory of a process. Random words hardly ever point to mapped
+//! memory. So each word whose highest byte is small becomes a pointer into one of the regions.
+//! Lists and cycles then arise by themselves.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,17 +15,17 @@ use crate::runtimes::{erlang, jvm};
 use crate::snapshot::Snapshot;
 use crate::{Diff, census, composition, files, malloc, perfmap, python, snapshot, unwind, verdict};
 
-/// The regions: where they are, and their names.
+/// The addresses and names of the regions.
 const REGIONS: [(u64, &str); 4] = [
     (0x5555_0000_0000, "/usr/bin/python3.11"),
     (0x5556_0000_0000, "[heap]"),
     (0x7f00_0400_0000, ""),
     (0x7f00_0800_0000, "/usr/lib/x86_64-linux-gnu/libc.so.6"),
 ];
-/// Bytes of a region at most.
+/// Limit of a region.
 const REGION_BYTES: u64 = 1 << 16;
 
-/// The memory that some bytes make.
+/// Memory made from some bytes.
 #[must_use]
 pub fn image(bytes: &[u8]) -> Image {
     let mut image = Image::new(Word::Eight);
@@ -47,7 +47,7 @@ fn word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Walks everything that can be walked.
+/// Walks everything that has a walker.
 pub fn all(bytes: &[u8]) {
     let image = image(bytes);
     let regions: Vec<_> = image.mappings().iter().map(|mapping| mapping.start..mapping.end).collect();
@@ -76,7 +76,8 @@ pub fn all(bytes: &[u8]) {
     let _ = erlang::is_erlang(&image);
 }
 
-/// What is mapped as a program: names for its addresses, callers, its allocator, Python's symbols.
+/// Treats the bytes as a mapped program: names for its addresses, callers, its allocator, Python's
+/// symbols.
 pub fn elf(bytes: &[u8]) {
     let Ok(fd) = rustix::fs::memfd_create("fuzzed", MemfdFlags::CLOEXEC) else { return };
     let mut file = File::from(fd);
@@ -95,8 +96,8 @@ pub fn elf(bytes: &[u8]) {
     files::store::fuzz(&file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
 }
 
-/// What the kernel, run times and their tools print of a process; the first byte says which. The
-/// corpus knows the numbers, so new ones go to the end.
+/// Output of the kernel, of runtimes and of their tools about a process; the first byte selects the
+/// parser. The corpus contains these numbers, so new parsers go to the end.
 pub fn parser(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
     let text = || String::from_utf8_lossy(bytes);
@@ -117,7 +118,8 @@ pub fn parser(bytes: &[u8]) {
     }
 }
 
-/// Saved looks, one in each line: each by itself, each beside the first, and what all of them say.
+/// Saved snapshots, one in each line: each alone, each compared with the first, and the verdict of
+/// all.
 pub fn snapshots(bytes: &[u8]) {
     let mut snapshots: Vec<Snapshot> = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n').take(8) {

@@ -1,13 +1,13 @@
 //! The identity of a process: users, groups, capabilities.
 //!
-//! Read once, when the process is opened: whoever acts for the process later acts as this identity.
-//! A process may become another user at any time by executing a set-user-ID program.
+//! Read once, when the process is opened: tools that run for the process later use this identity. A
+//! process may become another user at any time by executing a set-user-ID program.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
-/// `/proc/PID/status` has a line of all groups, of which there may be 65,536.
+/// `/proc/PID/status` lists all groups in one line, up to 65,536 of them.
 const STATUS_BYTES_MAX: u64 = 2 << 20;
 
 /// Users, groups and capabilities of a process.
@@ -16,18 +16,18 @@ pub(crate) struct Identity {
     /// Real, effective, saved, of the file system.
     users: [u32; 4],
     groups: [u32; 4],
-    /// Those that it may use, a bit for each.
+    /// Permitted capabilities, as a mask.
     capabilities: u64,
     /// The user namespace of these numbers: device and inode of `/proc/PID/ns/user`.
     namespace: Option<(u64, u64)>,
 }
 
-/// Who acts for a process.
+/// The user on whose behalf a tool runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) id: u32,
     pub(crate) group: u32,
-    /// The capabilities that it may have, a bit for each.
+    /// Permitted capabilities, as a mask.
     pub(crate) capabilities: u64,
 }
 
@@ -72,7 +72,7 @@ impl Now {
 }
 
 impl Identity {
-    /// Who may act for the process. The error says in words why nobody may.
+    /// The user on whose behalf a tool may run. The error says in words why there is none.
     pub(crate) fn user(&self) -> Result<User, String> {
         let ours = fs::metadata("/proc/self/ns/user").ok().map(|meta| (meta.dev(), meta.ino()));
         if self.namespace.is_none() || self.namespace != ours {

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use crate::names::NameTable;
 
-/// No function is longer. An address farther behind the nearest function belongs to something that
-/// the table does not have, such as a BPF program that was unloaded.
+/// No function is longer. An address farther behind the nearest function belongs to code that is
+/// missing from the table, such as an unloaded BPF program.
 const FUNCTION_BYTES_MAX: u64 = 256 << 10;
 
 /// Functions of the kernel and its modules. Empty without the file, or if `kernel.kptr_restrict`

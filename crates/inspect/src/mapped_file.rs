@@ -1,9 +1,9 @@
 //! Opens the files that a process has mapped, without side effects.
 //!
-//! Any user decides what is at a path: a pipe, on which `open` waits for ever; a device that does
-//! something when it is opened (`/dev/watchdog` resets the machine); a link to a file that only
-//! root may read; another file. So a file is opened as a handle (`O_PATH`) first, then checked, and
-//! then read through that handle.
+//! Any user decides what is at a path: a pipe, on which `open` blocks for ever; a device that acts
+//! when it is opened (`/dev/watchdog` resets the machine); a link to a file that only root may
+//! read; another file. So a file is first opened as a handle (`O_PATH`), then checked, and then
+//! read through that handle.
 //!
 //! `/proc/PID/maps` has the device and the inode of the file. It is opened by
 //! `/proc/PID/map_files`, which has no names that a user could change, as long as the process lives
@@ -34,7 +34,7 @@ const BTRFS: u64 = 0x9123_683e;
 pub(crate) struct MappedFile {
     pub(crate) file: File,
     pub(crate) key: FileId,
-    /// Whether it is the file at that path for us, and only root can change it and its directory.
+    /// Whether we see the same file at that path, and only root can change it and its directory.
     pub(crate) is_roots: bool,
 }
 
@@ -69,7 +69,7 @@ impl MappedFile {
             return None;
         }
         let is_same = |other: &Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
-        // In a directory of root's below /tmp a file of root's is safe too.
+        // A file of root's is also safe in a directory of root's below /tmp.
         let is_roots = sees_ours
             && !mapping.is_deleted
             && trusted::open(Path::new(&mapping.path), Sticky::Allowed)
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// As of a process that has ended and had the directory as `/`.
+    /// As for a process that ended and had the directory as `/`.
     fn open(dir: &Path, mapping: &Mapping) -> Option<MappedFile> {
         let root = File::open(dir).unwrap();
         MappedFile::of(&handle(&root, mapping.path.strip_prefix(dir.to_str().unwrap())?)?, mapping, true)
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(mapped_file.key.2, 7);
         assert!(mapped_file.is_roots);
         assert!(open(&top, &Mapping { inode: mapped.inode + 1, ..mapped.clone() }).is_none());
-        // The same number on another device.
+        // The same inode on another device.
         let kind = rustix::fs::statfs(&top).unwrap().f_type.cast_unsigned();
         let is_layered = [OVERLAYFS, BTRFS].contains(&kind);
         assert_eq!(
@@ -137,7 +137,7 @@ mod tests {
             is_layered
         );
         assert!(!open(&top, &Mapping { is_deleted: true, ..mapped.clone() }).unwrap().is_roots);
-        // By a link, though it leads to the same file.
+        // Through a link, although it leads to the same file.
         std::fs::rename(&path, top.join("moved.so")).unwrap();
         symlink("moved.so", &path).unwrap();
         assert!(open(&top, &mapped).is_none());
@@ -153,7 +153,7 @@ mod tests {
         let top = std::fs::canonicalize(dir.path()).unwrap();
         let path = top.join("it");
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        // Nobody writes to it: whoever opened it to read would wait.
+        // Opening it for reading would block, because nothing writes to it.
         assert!(open(&top, &mapping(&path)).is_none());
         std::fs::remove_file(&path).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -162,8 +162,8 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         assert!(open(&top, &mapping(&path)).is_none());
         std::fs::remove_dir(&path).unwrap();
-        // A number that no driver has: opening it would fail, which is not what is wanted to be
-        // seen here.
+        // A device number without a driver. Opening it would fail, which is not what this test is
+        // about.
         let null = rustix::fs::makedev(1, 3);
         if rustix::fs::mknodat(CWD, &path, FileType::CharacterDevice, Mode::RWXU, null).is_err() {
             println!("skipped: only root makes devices");
@@ -172,7 +172,7 @@ mod tests {
         assert!(open(&top, &mapping(&path)).is_none());
     }
 
-    /// Two files with the same inode on two file systems, as anybody can have them.
+    /// Two files with the same inode on two file systems, which any user can arrange.
     #[test]
     fn the_same_inode_of_another_file_system_is_another_file() {
         let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 /// More functions than any kernel or JIT compiler has.
 const FUNCTIONS_MAX: usize = 4 << 20;
 
-/// Of functions at one address the one that was added first counts.
+/// Of functions at one address, the first one added counts.
 #[derive(Debug, Default)]
 pub(crate) struct NameTable {
     /// Start, end, and where the name begins and ends in `text`; sorted by start.

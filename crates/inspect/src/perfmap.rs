@@ -8,7 +8,7 @@ use crate::names::NameTable;
 
 const FUNCTIONS_MAX: usize = 1 << 20;
 
-/// Reads the file. The later of two lines for one address counts: code is compiled anew.
+/// Reads the file. Of two lines for one address the later one counts, because code is recompiled.
 pub(crate) fn parse(text: &str) -> NameTable {
     let mut table = NameTable::default();
     let function = |line| {

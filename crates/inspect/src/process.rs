@@ -1,4 +1,4 @@
-//! What is kept of a process so that its addresses have names, even after it ended.
+//! Data of a process that is kept so that its addresses have names, even after it ended.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,17 +19,18 @@ use crate::target;
 const MAPS_BYTES_MAX: u64 = 16 << 20;
 /// Root directories other than ours, each held open.
 const ROOTS_MAX: usize = 128;
-/// Of the mappings of all processes: any user can make tens of thousands, of files with long names.
+/// Limit of the mappings of all processes: any user can make tens of thousands, of files with long
+/// names.
 const MAPPINGS_BYTES_MAX: u64 = 128 << 20;
 
-/// Bounds the memory for what processes map.
+/// Limits the memory for the mappings of processes.
 #[derive(Debug)]
 pub(crate) struct MapsBudget {
     mappings: u64,
     /// Whether something was left out.
     pub(crate) is_spent: bool,
-    /// Root directories of processes, each opened once: in a service all processes have another one
-    /// than ours.
+    /// Root directories of processes, each opened once: as a service, we have another root than all
+    /// of them.
     roots: HashMap<RootId, Arc<OwnedFd>>,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct Process {
     root: Root,
     /// Its id in its own PID namespace, which is in the name of its perf map.
     own_pid: u32,
-    /// Its user. Perf maps of others are not believed.
+    /// Its user. Perf maps of other users are ignored.
     user: Option<u32>,
     pub(crate) mappings: Vec<Mapping>,
     /// Read at the first request.
@@ -111,7 +112,7 @@ impl Process {
     pub(crate) fn refresh(&mut self, budget: &mut MapsBudget) {
         let now = mappings(self.pid);
         let is_same = match (self.mappings.first(), now.first()) {
-            // The lowest code is the program's, at another address each time that it starts.
+            // The lowest code is the program's, at another address each time it starts.
             (Some(before), Some(now)) => (before.start, before.inode) == (now.start, now.inode),
             (None, Some(_)) => true,
             _ => false,
@@ -130,7 +131,7 @@ impl Process {
         self.held(mapping).and_then(of).or_else(|| self.named(mapping).and_then(of))
     }
 
-    /// By `map_files`, which works for removed files too.
+    /// Opens the file through `map_files`, which works for removed files too.
     fn held(&self, mapping: &Mapping) -> Option<OwnedFd> {
         let path = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end);
         let handle = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -170,7 +171,7 @@ impl Process {
 
     fn read_perf_map(&self, budget: &mut MapsBudget) -> Option<RemoteFile> {
         let path = format!("tmp/perf-{}.map", self.own_pid);
-        // No symbolic link, and below no hard link: who can write to /tmp could show us a file that
+        // Neither symbolic nor hard links: a user who can write to /tmp could present a file that
         // only we can read.
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let handle = match &self.root {
@@ -227,7 +228,7 @@ fn text(file: fs::File, bytes_max: u64) -> Option<String> {
 fn root(pid: u32, budget: &mut MapsBudget) -> Root {
     let seen = |of: &str| -> Option<RootId> {
         let mounts = fs::read_link(format!("/proc/{of}/ns/mnt")).ok()?;
-        // A name says little: a detached tree is `/` too.
+        // The path says little: a detached tree is `/` too.
         let root = fs::metadata(format!("/proc/{of}/root")).ok()?;
         Some((mounts, root.dev(), root.ino()))
     };
@@ -267,7 +268,7 @@ mod tests {
         let mut budget = MapsBudget { mappings: bytes_of(&own) + 1, ..MapsBudget::default() };
         let first = budget.mappings(&[], own.clone());
         assert_eq!(first, own);
-        // Of another process there is no room; in place of the first ones there is.
+        // For another process there is no room; as a replacement of the first ones there is.
         assert!(budget.mappings(&[], own.clone()).is_empty() && budget.is_spent);
         assert_eq!(budget.mappings(&first, own.clone()), own);
     }

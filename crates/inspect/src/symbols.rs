@@ -2,7 +2,7 @@
 //!
 //! A name comes from the kernel's symbol table; from the file that is mapped at the address (its
 //! symbol table, its debug information, or the debug file that its build id or debug link names);
-//! or from what a JIT compiler wrote. An address without a name stays `[module+0xoffset]`.
+//! or from a JIT compiler's perf map. An address without a name stays `[module+0xoffset]`.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -31,7 +31,7 @@ const REFRESH_AFTER: [Duration; 3] =
     [Duration::from_millis(40), Duration::from_millis(200), Duration::from_secs(1)];
 /// Longer names are cut off.
 const NAME_CHARS_MAX: usize = 240;
-/// A user stack whose root is none of these was cut off.
+/// Root functions of complete user stacks. A stack with another root was cut off.
 const ROOTS: &[&str] = &[
     "_start",
     "__libc_start_main",
@@ -101,8 +101,8 @@ impl Symbols {
         }
     }
 
-    /// Reads the mappings of new programs, and again those of recent ones. To be called every
-    /// second at least; the work is bounded by the number of new programs.
+    /// Reads the mappings of new programs, and again those of recent ones. Must be called at least
+    /// every second; the work is bounded by the number of new programs.
     pub fn remember(&mut self, images: &[Image]) {
         for known in self.processes.values_mut() {
             if REFRESH_AFTER.get(known.refreshes).is_some_and(|after| known.seen.elapsed() >= *after) {
@@ -144,8 +144,8 @@ impl Symbols {
                 known.process.refresh(&mut self.budget);
             }
         }
-        // The kernel follows frame pointers. Where code has none, it follows whatever is in the
-        // register, and from there on finds no code.
+        // The kernel follows frame pointers. In code without them, it follows any value in the
+        // register, and the addresses from there on are not code.
         let mut whole = 0;
         while let Some(address) = stack.user.get(whole)
             && self.is_code(stack, at_call(*address, whole == 0))
@@ -323,7 +323,7 @@ const PYTHON_CUT_OFF: &str = "this CPython writes the names of the program's fun
 const OTHER: &str =
     "code that was compiled while the program ran has no names: it writes no /tmp/perf-PID.map";
 
-/// A hint how a runtime shows names of compiled code, by the libraries that are mapped.
+/// A hint how a runtime exposes names of compiled code, by the mapped libraries.
 fn runtime(mappings: &[Mapping]) -> &'static str {
     let has = |part: &str| mappings.iter().any(|mapping| mapping.module().starts_with(part));
     if has("libjvm.so") {
@@ -339,13 +339,13 @@ fn runtime(mappings: &[Mapping]) -> &'static str {
     }
 }
 
-/// The return address of a call may be in the next function already.
+/// The return address of a call may already be in the next function.
 fn at_call(address: u64, is_leaf: bool) -> u64 {
     if is_leaf { address } else { address.saturating_sub(1) }
 }
 
 enum FileSymbols {
-    /// The file and its debug files are root's. Each has a symbolizer of its own, because a
+    /// The file and its debug files belong to root. Each file has its own symbolizer, because a
     /// symbolizer caches by path.
     OfRoot(Box<Symbolizer>, Source<'static>),
     OfOthers(RemoteFile),
@@ -381,12 +381,12 @@ impl FileSymbols {
     }
 }
 
-/// A name as people write it, of one line and bounded.
+/// A demangled name in one line, bounded.
 pub(crate) fn printable(name: &str) -> String {
     bounded(&demangled(name))
 }
 
-/// Without control characters, and cut off.
+/// Replaces control characters and limits the length.
 pub(crate) fn bounded(name: &str) -> String {
     let mut chars = name.chars().map(|c| if c.is_control() { '?' } else { c });
     let mut short: String = chars.by_ref().take(NAME_CHARS_MAX).collect();
@@ -438,7 +438,8 @@ mod tests {
         let pid = child.id();
         let mut symbols = Symbols::new();
         let image = Image { id: 5, pid, comm: "sleep".into() };
-        // It may still be this test's copy at first, before it becomes `sleep`, and has the code of libc a moment later.
+        // At first it may still be this test's own image, before it becomes `sleep`, and libc's
+        // code is mapped a moment later.
         let has = |file: &str, words: [&str; 2]| {
             let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
             text.lines().any(|line| words.iter().all(|word| line.contains(word)))
@@ -469,7 +470,7 @@ mod tests {
             println!("skipped: this kernel hides its addresses");
             return;
         };
-        // A program that has gone, the way to it, the place.
+        // An unloaded program, the path to it, the function itself.
         let kernel = vec![0xffff_ffff_ffff_0000, run + 9, schedule + 9];
         assert_eq!(symbols.names(&RawStack { kernel, ..RawStack::default() }), ["__schedule_[k]"]);
     }

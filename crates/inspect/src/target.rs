@@ -1,10 +1,10 @@
-//! A living process that is read.
+//! A living process that can be read.
 //!
 //! Memory is read through `/proc/PID/mem`. That file belongs to the address space that the process
-//! had when it was opened: no other program's memory is ever read through it, whatever happens to
-//! the process and its id. Large reads use `process_vm_readv`, which copies once instead of twice;
-//! their bytes are used only if the file can be read afterwards at the same address. Pages that are
-//! not in memory are left alone, by `/proc/PID/pagemap`.
+//! had when the file was opened: it never gives access to another program's memory, whatever
+//! happens to the process and its id. Large reads use `process_vm_readv`, which copies once instead
+//! of twice; their bytes are used only if the file can be read afterwards at the same address.
+//! Pages that are not resident are not touched, by `/proc/PID/pagemap`.
 
 use mitra_parse::maps::{Mapping, mappings};
 use mitra_parse::task::task_stat;
@@ -17,19 +17,19 @@ use crate::identity::{Identity, Now};
 use crate::memory::{CpuBudget, Memory, Pagemap, Word};
 use crate::process::{MapsBudget, Process};
 
-/// The text of `/proc/PID/maps` of a million mappings.
+/// Limit of `/proc/PID/maps`: a million mappings.
 const MAPS_BYTES_MAX: u64 = 128 << 20;
 const ELF_MAGIC: &[u8; 4] = b"\x7fELF";
-/// From this size on `process_vm_readv` pays: it saves 0.1 ns a byte, and the check takes half a
+/// Minimum size for `process_vm_readv`: it saves 0.1 ns a byte, and the check takes half a
 /// microsecond.
 const MUCH: usize = 16 << 10;
 
-/// A process, or rather the program that it ran when this was opened.
+/// A process, or rather the program that it ran when it was opened.
 pub struct Target {
     pid: u32,
     mark: Mark,
     comm: String,
-    /// Who it was when it was opened.
+    /// Its identity when it was opened.
     identity: Identity,
     word: Word,
     mappings: Vec<Mapping>,
@@ -48,7 +48,7 @@ impl Target {
     pub fn open(pid: u32) -> Result<Self, Error> {
         let identity = || Now::read(pid).map(|now| now.identity).ok_or(Error::Ended { pid });
         let (mark, comm) = stat(pid)?;
-        // A process without memory: it is exiting, or a kernel thread.
+        // A process without memory is exiting, or a kernel thread.
         let without = |error| match error {
             Error::Ended { pid } if stat(pid).is_ok_and(|(now, _)| now.start_ticks == mark.start_ticks) => {
                 match living(pid) {
@@ -82,14 +82,14 @@ impl Target {
             cpu_budget: CpuBudget::default(),
         };
         target.check()?;
-        // It had one identity while all of this was opened.
+        // Its identity did not change while it was opened.
         if identity()? != target.identity {
             return Err(Error::Ended { pid });
         }
         Ok(target)
     }
 
-    /// Bounds the CPU time from now on; unlimited by default.
+    /// Limits the CPU time from now on; unlimited by default.
     pub fn allow(&mut self, cpu_budget: CpuBudget) {
         self.cpu_budget = cpu_budget;
     }
@@ -111,7 +111,7 @@ impl Target {
         self.pid
     }
 
-    /// When it began, in clock ticks after boot.
+    /// Its start time in clock ticks after boot.
     #[must_use]
     pub fn start_ticks(&self) -> u64 {
         self.mark.start_ticks
@@ -142,7 +142,7 @@ impl Target {
         }
     }
 
-    /// Who it was when it was opened.
+    /// Its identity when it was opened.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -153,8 +153,8 @@ impl Target {
     }
 
     /// Checks that it still runs the same program as the same user, and handles a signal that it
-    /// will get. The error says in words what changed. A moment later this may be wrong, and must
-    /// not matter.
+    /// will get. The error says in words what changed. The answer may be outdated a moment later,
+    /// so callers must not depend on it.
     pub(crate) fn still_is_who_it_was(&self, signal: Option<u32>) -> Result<(), String> {
         let words = |error: Error| format!("it cannot be asked: {error}");
         self.check().map_err(words)?;
@@ -165,7 +165,7 @@ impl Target {
         if signal.is_some_and(|signal| !now.catches(signal)) {
             return Err("it cannot be asked: it has no handler for SIGQUIT (-Xrs) and would end".to_owned());
         }
-        // The status in between was of that program.
+        // The status that was read in between belongs to that program.
         self.check().map_err(words)
     }
 
@@ -199,15 +199,15 @@ impl Target {
         self.pagemap.as_ref()
     }
 
-    /// Reads by the id of the process up to the first gap; nothing if that is not allowed, or it is
-    /// no longer the same process.
+    /// Reads by the process id up to the first gap; nothing if that is not permitted, or the id
+    /// belongs to another process now.
     fn read_much(&self, address: u64, into: &mut [u8]) -> usize {
         let Ok(pid) = libc::pid_t::try_from(self.pid) else { return 0 };
         let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let there =
             libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: into.len() };
-        // SAFETY: the kernel writes to `into` only, no more than its length; the other address is
-        // not one of ours.
+        // SAFETY: the kernel writes only to `into`, at most its length; the other address is not in
+        // our address space.
         let read = unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) };
         let is_same = || self.mem.read_at(&mut [0], address).is_ok_and(|read| read == 1);
         usize::try_from(read).ok().filter(|_| is_same()).unwrap_or(0)
@@ -251,7 +251,7 @@ impl Memory for Target {
                 should_continue = take(from, to);
                 should_continue
             };
-            // If it cannot be told (an old kernel, another user), nothing counts as resident:
+            // If residency is unknown (an old kernel, another user), nothing counts as resident:
             // guessing would swap pages in.
             if let Some(pagemap) = &self.pagemap
                 && pagemap
@@ -272,7 +272,7 @@ impl Memory for Target {
 }
 
 /// Identifies one program of one process. Memory that is shared with another process outlives the
-/// program, but its code and stack start elsewhere for each program.
+/// program, but code and stack start elsewhere for each program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     /// Clock ticks after boot, unique together with the id.
@@ -285,8 +285,8 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid).ok().map(|(mark, _)| mark.start_ticks)
 }
 
-/// A thread by which the process can be reached: when the main thread has ended, others run on, and
-/// its id leads to no memory.
+/// A thread through which the process can be reached: if the main thread has ended, others still
+/// run, and the process id leads to no memory.
 pub(crate) fn living(pid: u32) -> u32 {
     let has_ended = |id: u32| {
         let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(own.word().bytes(), size_of::<usize>());
         assert_eq!(own.u64(0), None);
         assert_eq!(own.u64(u64::MAX - 3), None);
-        // Up to the end of the mapping, however much is asked for.
+        // Reads up to the end of the mapping, whatever the requested length.
         let end = own.mapping(at).unwrap().end;
         let mut much = vec![0; 4 * MUCH];
         assert_eq!(own.read(end - 100, &mut much[..MUCH]).min(100), 100);
@@ -368,7 +368,7 @@ mod tests {
             return;
         }
         let page = rustix::param::page_size();
-        // Fresh from the kernel, with two pages touched; each may become a huge page.
+        // Fresh memory with two touched pages; each may become a huge page.
         const BYTES: usize = 64 << 20;
         let mut bytes: Vec<u8> = Vec::with_capacity(BYTES);
         let room = bytes.spare_capacity_mut();
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn there_are_clear_words_for_what_cannot_be_read() {
         assert!(matches!(Target::open(u32::MAX), Err(Error::NoProcess { .. })));
-        // The kernel's own second process.
+        // kthreadd, a kernel thread.
         if fs::read_to_string("/proc/2/comm").is_ok_and(|comm| comm.trim() == "kthreadd") {
             let error = Target::open(2).err().unwrap();
             assert!(matches!(error, Error::Kernel { .. } | Error::Denied { .. }), "{error}");
@@ -406,7 +406,7 @@ mod tests {
             .unwrap();
         let stdin = child.stdin.take();
         let waited = std::time::Instant::now();
-        // A new program is not all there at once.
+        // A new program is not completely set up at once.
         let open = || loop {
             match Target::open(child.id()) {
                 Ok(target) => return target,

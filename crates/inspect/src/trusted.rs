@@ -14,9 +14,9 @@ pub(crate) enum Sticky {
     Allowed,
 }
 
-/// Opens a path as a handle. No part of it may be a link. Each directory on the way, and the file,
-/// belongs to root or to us and is writable by nobody else: so nobody else has put the file there
-/// or can change it. The error says in words why not.
+/// Opens a path as a handle. No part of it may be a link. Each directory on the path, and the file,
+/// must belong to root or to us and be writable only by its owner: so no other user has put the
+/// file there or can change it. The error says in words why not.
 pub(crate) fn open(path: &Path, sticky: Sticky) -> Result<(OwnedFd, Stat), String> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let failed = |error| format!("{}: {error}", path.display());
@@ -38,7 +38,7 @@ pub(crate) fn open(path: &Path, sticky: Sticky) -> Result<(OwnedFd, Stat), Strin
     Ok((at, stat))
 }
 
-/// An ACL that lets others write shows in the group bits.
+/// An ACL with write access for others shows in the group bits.
 fn check(path: &Path, stat: &Stat, sticky: Sticky) -> Result<(), String> {
     let us = rustix::process::geteuid().as_raw();
     let mode = Mode::from_raw_mode(stat.st_mode);
@@ -83,7 +83,7 @@ mod tests {
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         mode(&inner, 0o755);
         mode(&file, 0o755);
-        // The directory for temporary files is one that everybody writes to.
+        // The directory for temporary files is writable for all.
         let is_shared = top.starts_with("/tmp");
         assert_eq!(is_trusted(&file, Sticky::Refused), !is_shared);
         assert!(is_trusted(&file, Sticky::Allowed));

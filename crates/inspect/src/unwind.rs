@@ -1,9 +1,9 @@
 //! Finds callers without frame pointers, by the unwind tables that compilers write for exceptions.
 //!
-//! Understands the usual rules on x86-64: a frame that ends at an offset from the stack pointer or
-//! the frame pointer. JIT-compiled code has no tables, such as the trampolines of `python -X perf`:
-//! there the instructions after the call are decoded, if they only pop the frame. Everything else
-//! is left to frame pointers.
+//! Supports the usual rules on x86-64: a frame that ends at an offset from the stack pointer or the
+//! frame pointer. JIT-compiled code has no tables, such as the trampolines of `python -X perf`:
+//! there the instructions after the call are decoded, if they only pop the frame. All other frames
+//! are left to frame pointers.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,9 +16,9 @@ use crate::files::{self, Frames, Kind, RemoteFile, TakeResult};
 use crate::mapped_file::MappedFile;
 use crate::process::{MapsBudget, Process};
 
-/// As many frames as the BPF program follows: `CHAIN_DEPTH` of collect/bpf/chain.h.
+/// Limit of the frames, as in the BPF program: `CHAIN_DEPTH` of collect/bpf/chain.h.
 const DEPTH_MAX: usize = 64;
-/// Tables of all files of root's.
+/// Limit of the tables of all files of root's.
 const TABLES_BYTES_MAX: u64 = 256 << 20;
 /// Cached lookups.
 const PLACES_MAX: usize = 1 << 16;
@@ -35,7 +35,7 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
-    /// The process must live. Later mappings are read when they are asked for.
+    /// The process must be alive. Later mappings are read on demand.
     #[must_use]
     pub fn new(pid: u32) -> Self {
         let mut budget = MapsBudget::default();
@@ -92,7 +92,7 @@ impl Unwinder {
     }
 
     fn look_up(&mut self, place: CodeAddress) -> Option<UnwindRule> {
-        // A return address may be in the next function already.
+        // A return address may already be in the next function.
         let address = if place.is_leaf { place.address } else { place.address.checked_sub(1)? };
         let mapping = find_mapping(&self.process.mappings, address)?.clone();
         let offset = address.checked_sub(mapping.start)?.checked_add(mapping.offset)?;
@@ -140,7 +140,7 @@ fn follow_by(copy: &StackCopy, mut caller_of: impl FnMut(CodeAddress) -> UnwindR
                 next.map(|(address, above)| (address, frame.wrapping_add(16), above))
             }
         };
-        // A stack only grows back.
+        // Callers are always at higher addresses.
         let Some(next) = next.filter(|next| next.0 != 0 && next.1 > stack) else { break };
         (address, stack, frame) = next;
     }
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn a_stack_is_followed_by_rules_and_where_there_are_none_by_frame_pointers() {
-        // 0xa has 16 bytes of its own and keeps the frame pointer, 0xb has a frame of the usual
-        // kind, 0xc begins the thread.
+        // 0xa has 16 bytes of its own and saves the frame pointer, 0xb has a frame of the usual
+        // kind, 0xc starts the thread.
         let words = [7, 7, 0x1028, 0xb, 7, 0x0, 0xc];
         let rules = |place: CodeAddress| match place.address {
             0xa => at(false, 32, -16),

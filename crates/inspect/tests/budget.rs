@@ -1,5 +1,4 @@
-//! Snapshots of real processes that are ended early: by the CPU time that they may take, and by
-//! whoever waits for them.
+//! Snapshots of real processes that end early: by their CPU budget, or by cancellation.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,14 +9,14 @@ use mitra_inspect::python::holders::{OBJECTS_MAX, Wanted, holders};
 use mitra_inspect::snapshot::{self, Options};
 use mitra_inspect::{CpuBudget, Error, Snapshot, Target, python};
 
-/// What a snapshot may take in these tests.
+/// The CPU budget of a snapshot in these tests.
 const CPU_S: f64 = 0.2;
-/// What it takes to end, and to say what was found, without optimisation and beside other tests.
+/// Allowance for ending and reporting, without optimisation and beside other tests.
 const MORE_S: f64 = 0.25;
-/// Objects that come and go while the process goes to sleep.
+/// Objects that come and go until the process sleeps.
 const FEW: u64 = 20;
 
-/// A process with so many objects of a class.
+/// A process with a given number of objects of a class.
 struct Service(Child);
 
 impl Service {
@@ -62,7 +61,7 @@ fn cpu_s() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// Whether a part is of the whole, missing with a word, or said to be a part.
+/// Whether a part is complete, missing with a doubt, or marked as partial.
 fn is_honest(snapshot: &Snapshot, part: &str, is_stopped: Option<bool>) -> bool {
     let has_word =
         snapshot.doubts.iter().any(|doubt| doubt.starts_with(part) && doubt.contains("ended early"));
@@ -130,7 +129,7 @@ fn a_part_of_a_walk_is_no_more_than_the_whole() {
     let whole = python::open(&target).unwrap().walk();
     assert!(whole.is_complete && !whole.is_stopped);
     let (mut parts, mut ended) = (0, false);
-    // Longer and longer, until it is enough.
+    // Increases the budget until it suffices.
     for i in 0..40 {
         target.allow(CpuBudget::of_seconds(1e-4 * f64::from(1 << (i / 2))));
         let mut heap = match python::open(&target) {

@@ -1,5 +1,5 @@
 //! The strings of a real process: a Python program that plants a known number of them in the C
-//! heap, each in memory of its own. Skipped where there is no Python.
+//! heap, each in its own chunk. Skipped without Python.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -78,8 +78,8 @@ fn planted_strings_are_counted_exactly() {
         let found = census.entries.iter().find(|entry| entry.text == text);
         found.map(|entry| (entry.count, entry.error)).unwrap_or_default()
     };
-    // Python may keep a copy where it made the text; of what it makes itself one or two may lie in
-    // memory that was freed.
+    // Python may keep a copy from creating the text, and freed memory may still have one or two of
+    // its own strings.
     for (text, planted) in [
         ("native-client: host", 200_000),
         ("native-client: user", 200_000),

@@ -1,4 +1,4 @@
-//! A real Erlang VM whose heaps are larger than the threshold of its allocator: the advice lowers
+//! A real Erlang VM whose heaps are larger than the threshold of its allocator: the advice reduces
 //! its faults.
 
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use mitra_inspect::Target;
 use mitra_inspect::runtimes::{self, ErlangHeap, Options, Runtime, erlang};
 
-/// Processes that build a list, drop it and collect: heaps of one to eight megabytes. How many
-/// lists were built is written to a file.
+/// Processes that build a list, drop it and collect: heaps of one to eight megabytes. The number of
+/// lists is written to a file.
 fn load(done: &Path) -> String {
     format!(
         "C = counters:new(1, []), \
@@ -36,7 +36,7 @@ fn start(arguments: &[&str], environment: &[(&str, &str)], program: &str) -> Vm 
     command.args(arguments).args(["-noshell", "-eval", program]).envs(environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let vm = Vm(command.spawn().unwrap());
-    // The script runs one program after the other, and the last is the VM.
+    // The script execs one program after the other; the last one is the VM.
     let started = Instant::now();
     loop {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", vm.0.id())).unwrap_or_default();
@@ -97,7 +97,7 @@ fn the_advice_lowers_the_faults_of_a_vm() {
     let vm = start(&[], &[], &program);
     pause(1.5);
     let (faults, lists) = measure(vm.0.id(), &done);
-    // With a CPU of its own it has ten times as many.
+    // With a whole CPU it has ten times as many.
     if faults < 20_000.0 {
         println!(
             "skipped: others leave so little of this machine that the VM has {faults:.0} minor faults/s"
@@ -116,7 +116,7 @@ fn the_advice_lowers_the_faults_of_a_vm() {
 
     let flags: Vec<&str> = advice.flags.iter().map(String::as_str).collect();
     let vm = start(&flags, &[], &program);
-    // The shared carriers have to grow first.
+    // The shared carriers grow first.
     pause(4.0);
     let (faults_after, lists_after) = measure(vm.0.id(), &done);
     let heap = look(vm.0.id(), &options);
@@ -125,7 +125,7 @@ fn the_advice_lowers_the_faults_of_a_vm() {
         faults / faults_after.max(1.0),
         heap.no_advice.as_deref().unwrap_or("and more advice")
     );
-    // However much of the machine others left to it.
+    // Independent of how much CPU time other processes left.
     let (each, each_after) = (faults / lists.max(1.0), faults_after / lists_after.max(1.0));
     println!(
         "{each:.0} minor faults for each list before, {each_after:.1} after: {:.1} times fewer",
@@ -139,14 +139,14 @@ fn the_advice_lowers_the_faults_of_a_vm() {
     assert_eq!(set.lmbcs_bytes, Some(advice.allocators[0].lmbcs_bytes));
 }
 
-/// What a VM says when it is asked is what was read from its memory.
+/// The VM's own answer agrees with its memory.
 #[test]
 #[ignore = "needs a quiet machine: make test-kernel"]
 fn what_is_read_is_what_the_vm_says() {
     if is_absent() {
         return;
     }
-    // A port mapper of its own, so that nobody else's is started or used.
+    // A separate port mapper, so that the test neither uses nor starts another one.
     let port = (20_000 + std::process::id() % 20_000).to_string();
     let program = "T = ets:new(t, []), [ets:insert(T, {I, binary:copy(<<1>>, 100)}) || I <- lists:seq(1, 50000)], \
         P = [spawn(fun() -> L = lists:seq(1, 100000 + I), receive stop -> lists:sum(L) end end) || I <- lists:seq(1, 20)], \
@@ -164,8 +164,8 @@ fn what_is_read_is_what_the_vm_says() {
     let vm = start(&["-sname", &name], &environment, program);
     pause(2.5);
     let options = Options { seconds: 0.1, ..Options::default() };
-    // What it touches between two looks cannot be compared; on a busy machine it may not be done
-    // with its load.
+    // Instances that change between two reads cannot be compared. On a busy machine the VM may
+    // still be loading.
     let mut seen = None;
     for _ in 0..10 {
         let read = look(vm.0.id(), &options);
@@ -181,7 +181,7 @@ fn what_is_read_is_what_the_vm_says() {
     }
     let (read, asked, is_enough) = seen.unwrap();
     drop(vm);
-    // It ends only when it knows that no node is left.
+    // epmd ends only once it knows that no node is left.
     for _ in 0..50 {
         let ended = Command::new("epmd").args(["-port", &port, "-kill"]).output();
         if ended.is_ok_and(|output| !String::from_utf8_lossy(&output.stdout).contains("living nodes")) {
@@ -203,8 +203,8 @@ fn what_is_read_is_what_the_vm_says() {
     assert!(is_enough);
 }
 
-/// How many instances of allocators are the same in both, which all have to be that were not used
-/// meanwhile, and how many carriers of single blocks these have.
+/// Compares the instances that were not used meanwhile, which must be equal. Returns how many these
+/// are, and how many single-block carriers they have.
 fn compare(read: &ErlangHeap, asked: &ErlangHeap) -> (usize, u64) {
     let (mut compared, mut single) = (0, 0);
     for said in &asked.allocators {
@@ -215,8 +215,7 @@ fn compare(read: &ErlangHeap, asked: &ErlangHeap) -> (usize, u64) {
             (read.sbct_bytes, read.smbcs_bytes, read.lmbcs_bytes),
             (said.sbct_bytes, said.smbcs_bytes, said.lmbcs_bytes)
         );
-        // The VM does a little all the time, and to answer: only what it did not touch meanwhile
-        // has to be the same.
+        // The VM always does a little, and more to answer: only unused instances must be equal.
         if read.calls != said.calls {
             println!(
                 "{} {}: {:?}, and {:?} when it was asked",

@@ -1,4 +1,4 @@
-//! A real JVM with a known number of objects: the histogram has them, and its counters agree with
+//! A real JVM with a known number of objects: the histogram shows them, and its counters agree with
 //! the histogram.
 
 use std::io::{BufRead, BufReader};
@@ -121,7 +121,7 @@ fn agrees(java: &Path, flags: &[&str]) {
     assert!(asked.bytes >= held.bytes && !asked.heap.is_empty());
     let tracked = flags.iter().any(|flag| flag.contains("NativeMemoryTracking"));
     assert_eq!(!asked.native.is_empty(), tracked);
-    // To be asked, it makes objects; the counters are of before.
+    // Answering creates objects; the counters were read before.
     let used = read_heap(&jvm, &Options::default()).counters.unwrap().used_bytes as f64;
     let off = (used - asked.bytes as f64).abs() / asked.bytes as f64;
     println!("  counters {used:.0} bytes, histogram {} bytes: {:.1} % apart", asked.bytes, 100.0 * off);
@@ -146,15 +146,15 @@ fn a_jvm_that_hides_is_said_to() {
     let heap = read_heap(&jvm, &Options::default());
     assert_eq!(heap.counters, None);
     assert!(heap.notes.iter().any(|note| note.contains("UsePerfData")), "{:?}", heap.notes);
-    // What the file beside it says.
+    // The version from the file `release`.
     println!("{:?} in {:?}", heap.version, heap.java_home);
     drop(jvm);
-    // It keeps its counters where nobody else finds them by name.
+    // Its counters have no file name then.
     let Some(jvm) = start(&["-XX:+PerfDisableSharedMem", "-Xmx256m"]) else { return };
     let heap = read_heap(&jvm, &Options::default());
     assert!(heap.counters.is_some_and(|counters| counters.used_bytes > 40 * OBJECTS), "{:?}", heap.notes);
     drop(jvm);
-    // It would end if it were asked: -Xrs takes its handler away.
+    // -Xrs removes the signal handler, so asking would kill the JVM.
     let Some(jvm) = start(&["-Xrs", "-Xmx256m"]) else { return };
     let heap = read_heap(&jvm, &Options { ask_runtime: true, ..Options::default() });
     assert_eq!(heap.asked, None);
@@ -163,8 +163,8 @@ fn a_jvm_that_hides_is_said_to() {
     assert_eq!(runtimes::read_heap(&own, &Options::default()).unwrap(), None);
 }
 
-/// With its own processes, its own `/tmp` and another user: nothing of it has the name that we
-/// would give it.
+/// With its own PID namespace, its own `/tmp` and another user: none of its files has the name that
+/// we would expect.
 #[test]
 fn a_jvm_in_a_container_is_read_and_asked_too() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

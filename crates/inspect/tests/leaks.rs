@@ -1,4 +1,4 @@
-//! Who holds what leaks, in real services of several versions of Python.
+//! The holders of leaked objects, in real services of several Python versions.
 
 #[path = "services/pythons.rs"]
 mod pythons;
@@ -13,12 +13,12 @@ use mitra_inspect::python::holders::{OBJECTS_MAX, Root, TypeHolders, Wanted, hol
 use pythons::pythons;
 use service::Service;
 
-/// Versions of the three ways in which frames and attributes are kept.
+/// Versions of the three ways in which frames and attributes are stored.
 const MINORS: [u32; 4] = [8, 11, 12, 13];
-/// Units of work, so that what leaks is not to be overlooked.
+/// Units of work, enough for a clear leak.
 const UNITS: u64 = 3000;
 
-/// Who holds a type in a service that has worked.
+/// The holders of a type in a service that has worked.
 fn look(service: &Service, type_name: &str) -> (TypeHolders, Duration) {
     let target = Target::open(service.pid()).unwrap();
     let begin = Instant::now();
@@ -30,8 +30,8 @@ fn look(service: &Service, type_name: &str) -> (TypeHolders, Duration) {
     (held.types.into_iter().next().unwrap(), took)
 }
 
-/// Runs a kind of work on each version, and gives what is said of the type that leaks, and how many
-/// leaked.
+/// Runs a kind of work on each version, and checks the holders of the leaking type against the
+/// number of leaked objects.
 fn each(kind: &str, type_name: &str, check: impl Fn(&str, &TypeHolders, u64)) {
     for (version, python) in pythons(&MINORS) {
         let mut service = Service::start(&python, &["--work", kind]);
@@ -92,8 +92,8 @@ fn references_that_an_extension_never_gives_back() {
     });
 }
 
-/// `cargo test --release -p mitra-inspect --test leaks -- --ignored --nocapture` says what a large
-/// heap costs.
+/// `cargo test --release -p mitra-inspect --test leaks -- --ignored --nocapture` prints the cost
+/// for a large heap.
 #[test]
 #[ignore = "a measurement: a heap of some three million objects"]
 fn by_hand_a_large_heap() {

@@ -1,5 +1,5 @@
-//! Names of functions of a program that is compiled here: as it is, stripped, with its debug file
-//! beside it, replaced while it runs. Skipped where there is no C compiler.
+//! Names of functions of a program that is compiled here: unchanged, stripped, with a separate
+//! debug file, replaced while it runs. Skipped without a C compiler.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use mitra_inspect::Symbols;
 use mitra_model::capture::{Image, RawStack};
 
-/// Prints where two of its functions are, and waits. `outer` is exported, `inner` is not.
+/// Prints the addresses of two of its functions, and waits. `outer` is exported, `inner` is not.
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -53,13 +53,14 @@ fn start(dir: &Path, more: &[(&str, &[&str])]) -> Option<Running> {
     start_changed(dir, more, |_| ())
 }
 
-/// And `change`s the file before it starts.
+/// The same, and changes the file before the start.
 fn start_changed(dir: &Path, more: &[(&str, &[&str])], change: impl Fn(&Path)) -> Option<Running> {
     start_source(dir, SOURCE, more, change)
 }
 
-/// Starts a program that was just written. A child that another test forked meanwhile has the file open for writing until it
-/// executes its own program, and so long the kernel refuses it (ETXTBSY).
+/// Starts a program that was just written. A child that another test forked meanwhile holds the
+/// file open for writing until it executes its own program, and the kernel refuses to start it for
+/// that time (ETXTBSY).
 fn spawned(program: &Path) -> Child {
     loop {
         match Command::new(program).stdout(Stdio::piped()).spawn() {
@@ -104,7 +105,7 @@ fn a_program_with_its_symbols_has_names() {
     assert_eq!(names(&mut Symbols::new(), &running), ["outer", "inner"]);
 }
 
-/// Its number leads to no memory any more; its threads do.
+/// The process id leads to no memory any more; its threads do.
 #[test]
 fn a_program_whose_first_thread_has_ended_has_names() {
     let dir = tempfile::tempdir().unwrap();
@@ -159,7 +160,7 @@ fn a_program_that_was_replaced_is_not_given_the_names_of_the_new_one() {
     std::fs::copy("/bin/true", dir.path().join("it")).unwrap();
     std::fs::remove_file(dir.path().join("old")).unwrap();
     let [outer, _] = names(&mut Symbols::new(), &running);
-    // The kernel still shows the file that is mapped to whoever may see it.
+    // The kernel still shows the mapped file to a privileged reader.
     assert!(outer == "outer" || outer.starts_with("[it+0x"), "{outer}");
 }
 
@@ -185,7 +186,7 @@ fn what_a_jit_writes_is_read() {
     assert_eq!(inner, "py::inner:/srv/app.py");
 }
 
-/// Whoever may write to `/tmp` could show a file that only its reader may see.
+/// A user who can write to `/tmp` could present a file that only its reader may read.
 #[test]
 fn another_file_in_place_of_what_a_jit_writes_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,7 +223,7 @@ fn what_somebody_else_writes_of_a_process_is_not_believed() {
     }
 }
 
-/// Gives a file to somebody else.
+/// Changes the owner of a file.
 fn give_away(path: &Path) -> bool {
     let given = std::os::unix::fs::chown(path, Some(65_534), None);
     if let Err(error) = &given {
@@ -240,8 +241,8 @@ fn a_file_that_is_not_roots_has_the_names_of_its_tables() {
     }
     let mut symbols = Symbols::new();
     assert_eq!(names(&mut symbols, &running), ["outer", "inner"]);
-    // Another file in memory has the number of a descriptor that was another's before; whoever
-    // asked by that would mix them up.
+    // Another file in memory gets a reused descriptor number; a cache by descriptor would mix them
+    // up.
     let other = tempfile::tempdir().unwrap();
     let Some(second) = start(other.path(), &[("strip", &["it"])]) else { return };
     give_away(&other.path().join("it"));
@@ -250,7 +251,7 @@ fn a_file_that_is_not_roots_has_the_names_of_its_tables() {
     assert!(inner.starts_with("[it+0x"), "{inner}");
 }
 
-/// Whoever writes a program could have any file be read, or wait for ever for a pipe.
+/// The author of a program could refer to any file, or to a pipe that blocks for ever.
 #[test]
 fn what_a_file_refers_to_that_is_not_roots_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -271,7 +272,7 @@ fn what_a_file_refers_to_that_is_not_roots_is_left_alone() {
     assert_eq!(names(&mut Symbols::new(), &running), [outer, inner]);
 }
 
-/// Root's program in a directory of somebody, who can put beside it what it refers to.
+/// Root's program in a directory of another user, who can put debug files beside it.
 #[test]
 fn what_lies_beside_a_file_of_roots_counts_only_where_root_puts_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -289,7 +290,7 @@ fn what_lies_beside_a_file_of_roots_counts_only_where_root_puts_it() {
     assert!(inner.starts_with("[it+0x"), "{inner}");
 }
 
-/// Has all compressed sections say that they become a terabyte.
+/// Sets the size of all compressed sections to a terabyte.
 fn inflate(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let number = |bytes: &[u8], at: usize, size: usize| {
@@ -319,8 +320,8 @@ fn no_section_becomes_a_terabyte_because_it_says_so() {
     }
 }
 
-/// What is mapped cannot be read any more when somebody made the file shorter, and whoever does is
-/// ended by the kernel.
+/// A mapped file that is truncated by its owner cannot be read any more: reading would kill the
+/// process with SIGBUS.
 #[test]
 fn a_file_that_becomes_shorter_while_it_is_known_ends_nobody() {
     let dir = tempfile::tempdir().unwrap();
@@ -335,7 +336,7 @@ fn a_file_that_becomes_shorter_while_it_is_known_ends_nobody() {
     running.child.kill().unwrap();
     running.child.wait().unwrap();
     std::fs::OpenOptions::new().write(true).open(&it).unwrap().set_len(100).unwrap();
-    // Another place in the same function, which was not looked up before.
+    // Another address in the same function, which was not looked up before.
     let stack =
         RawStack { pid: running.child.id(), image: 1, user: vec![running.outer + 2], ..RawStack::default() };
     assert_eq!(symbols.names(&stack), ["outer"]);

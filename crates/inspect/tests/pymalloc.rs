@@ -1,4 +1,4 @@
-//! The small objects of real interpreters, beside what `sys._debugmallocstats` says of them.
+//! Compares the small objects of real interpreters with `sys._debugmallocstats`.
 
 #[path = "services/pythons.rs"]
 mod pythons;
@@ -11,8 +11,8 @@ use mitra_inspect::Target;
 use mitra_inspect::python::pymalloc::Pymalloc;
 use pythons::pythons;
 
-/// Fills pools of many sizes, empties some of them, and says what the allocator counts, each time
-/// that a line comes in.
+/// Fills pools of many sizes, empties some of them, and prints the allocator's counts for each
+/// input line.
 const PROGRAM: &str = "
 import sys, gc
 held = [bytes(i % 480) for i in range(200000)] + [str(i) * 3 for i in range(100000)]
@@ -27,7 +27,7 @@ print('said', flush=True)
 sys.stdin.readline()
 ";
 
-/// What it says: by class (blocks, pools, blocks in use, free), and all arenas.
+/// Its output: by class (blocks, pools, blocks in use, free), and all arenas.
 struct Truth {
     classes: BTreeMap<u64, [u64; 3]>,
     arenas: u64,
@@ -89,7 +89,7 @@ fn arenas_pools_and_blocks_are_those_that_the_interpreter_counts() {
         assert_eq!(found.doubts, Default::default(), "{version}");
         assert_eq!((found.arenas, found.arena_bytes), (truth.arenas, truth.arena_bytes), "{version}");
         assert!(found.pools_free.abs_diff(truth.unused_pools) <= 2, "{version}");
-        // The interpreter itself takes and frees some blocks on its way to the answer.
+        // The interpreter itself takes and frees some blocks while it answers.
         let near = |ours: u64, theirs: u64| ours.abs_diff(theirs) <= 20 + theirs / 100;
         for class in &found.classes {
             let theirs = truth.classes.get(&class.class_bytes).copied().unwrap_or_default();

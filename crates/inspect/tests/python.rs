@@ -1,5 +1,4 @@
-//! The heap of real Python processes against what they say of themselves. Versions that are not on
-//! the machine are skipped.
+//! Compares the heap of real Python processes with their own counts. Missing versions are skipped.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,7 +10,7 @@ use mitra_inspect::python::holders::{Graph, Root};
 use mitra_inspect::python::{self, Edge, PythonHeap};
 use serde::Deserialize;
 
-/// What the process says of itself: by type, how many objects and their sizes.
+/// The process' own counts: by type, the objects and their sizes.
 #[derive(Deserialize)]
 struct Truth {
     version: String,
@@ -53,7 +52,7 @@ fn start(interpreter: &Path, script: &str, args: &[&str]) -> Running {
     Running { child, _stdin: stdin, line }
 }
 
-/// Waits until it sleeps: after its line it frees what it made the line of.
+/// Waits until it sleeps: after printing its line it frees the memory for it.
 fn settled(running: &Running) {
     let stat = format!("/proc/{}/stat", running.child.id());
     let sleeps = || {
@@ -78,7 +77,7 @@ fn interpreter(version: &str) -> Option<PathBuf> {
     is_there.then_some(path)
 }
 
-/// Counts and bytes by name, of all and of what is tracked.
+/// Counts and bytes by name, and the count of tracked objects.
 fn by_name(heap: &PythonHeap) -> BTreeMap<&str, (u64, u64, u64)> {
     let mut rows = BTreeMap::new();
     for row in &heap.types {
@@ -90,7 +89,7 @@ fn by_name(heap: &PythonHeap) -> BTreeMap<&str, (u64, u64, u64)> {
     rows
 }
 
-/// Within a share, and a few that come and go while the process counts itself.
+/// Within a relative tolerance, or a few objects that come and go while the process counts itself.
 fn is_near(found: u64, truth: u64, share: f64, few: u64) -> bool {
     found.abs_diff(truth) as f64 <= (truth as f64 * share).max(few as f64)
 }
@@ -108,7 +107,7 @@ fn compare(version: &str) {
     assert!(found.tested && found.is_complete);
     assert_eq!(found.interpreters.len(), 1);
     let main = &found.interpreters[0];
-    // The permanent one is not given by gc.get_objects(); 3.12 has tuples in it from the start.
+    // gc.get_objects() omits the permanent generation; 3.12 has tuples in it from the start.
     let in_lists: u64 = main.generations.iter().take(3).sum();
     let permanent = main.generations.get(3).copied().unwrap_or(0);
     assert!(is_near(in_lists, truth.count, 0.01, 0), "{in_lists} in lists, {} in truth", truth.count);
@@ -121,7 +120,7 @@ fn compare(version: &str) {
             wrong.push(format!("{name}: {tracked} tracked in place of {count}"));
         }
     }
-    // Since 3.11 each code object has a tuple and bytes about its variables that cannot be had from
+    // Since 3.11 each code object has a tuple and bytes about its variables that are invisible from
     // inside.
     let minor: u32 = found.version.split('.').nth(1).unwrap().parse().unwrap();
     let hidden = if minor >= 11 { truth.reached["code"].0 } else { 0 };
@@ -147,7 +146,7 @@ fn compare(version: &str) {
     references(&heap, &found, truth.n);
 }
 
-/// What refers to what, by the names that the script gave.
+/// The references, by the names that the script gave.
 fn references(heap: &python::Heap<'_, Target>, found: &PythonHeap, n: u64) {
     let threads = &found.interpreters[0].threads;
     assert!(
@@ -162,7 +161,7 @@ fn references(heap: &python::Heap<'_, Target>, found: &PythonHeap, n: u64) {
         _ => {}
     });
     let type_of = |address: u64| heap.kind(address).map(|kind| heap.kind_name(kind)).unwrap_or_default();
-    // To 3.10 the frame itself is an object, too.
+    // Up to 3.10 the frame itself is an object, too.
     assert!(
         of_thread.iter().any(|(name, address)| name.starts_with("local 'only_here'")
             && type_of(*address) == "__main__.Slotted"),
@@ -179,7 +178,8 @@ fn references(heap: &python::Heap<'_, Target>, found: &PythonHeap, n: u64) {
         let said: Vec<&String> = all.iter().map(|(_, _, said)| said).collect();
         next.unwrap_or_else(|| panic!("no {name} of {} in {said:?}", type_of(from))).0
     };
-    // A class without slots keeps its attributes in a dictionary or beside itself, by version.
+    // A class without slots keeps its attributes in a dictionary or inline, depending on the
+    // version.
     let attribute = |from: u64, name: &str| {
         let direct = out_of(from).into_iter().find(|(_, _, said)| *said == format!(".{name}"));
         direct.map_or_else(
@@ -260,14 +260,14 @@ fn the_heap_of_debian_is_what_it_says() {
     compare("debian");
 }
 
-/// While others come and go, what stays is found.
+/// Lasting objects are found while others come and go.
 fn under_load(version: &str) {
     let Some(interpreter) = interpreter(version) else { return };
     let running = start(&interpreter, "churn.py", &[]);
     let kept = serde_json::from_str::<serde_json::Value>(&running.line).unwrap()["kept"].as_u64().unwrap();
     for round in 0..5 {
         let target = Target::open(running.child.id()).unwrap();
-        // A list that changes while its head is looked for is refused, and found the next time.
+        // A list that changes while its head is searched is refused, and found the next time.
         let mut heap = (0..50)
             .find_map(|_| python::open(&target).ok())
             .unwrap_or_else(|| python::open(&target).unwrap());
@@ -289,14 +289,14 @@ fn under_load(version: &str) {
                 "{version}, round {round}: {row:?} {name} in place of {kept}"
             );
         }
-        // Each of both holds a list; of the others there are a few ten thousand.
+        // Each object of both kinds holds a list; of the others there are a few ten thousand.
         assert!(
             rows["list"].0 as f64 > 1.95 * kept as f64,
             "{version}, round {round}: {:?} lists",
             rows["list"]
         );
-        // How much else was caught while it came and went depends on how long the look took; that
-        // it is counted does not.
+        // How many short-lived objects were caught depends on the duration of the walk. They must
+        // be counted in any case.
         let doubts = found.doubts;
         assert!(doubts.unknown + doubts.freed + doubts.torn + doubts.off_list < found.objects, "{doubts:?}");
     }
@@ -327,7 +327,7 @@ fn every_interpreter_of_a_process_is_seen() {
 #[test]
 fn there_are_words_for_what_cannot_be_looked_into() {
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // Until it answers it may still be us.
+    // Until it answers it may still be this test's own image.
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"?").unwrap();
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     let target = Target::open(child.id()).unwrap();

@@ -1,5 +1,5 @@
-//! The memory of a Python process, damaged: whatever it holds, a look ends, in bounded time, and
-//! says so.
+//! The damaged memory of a Python process: a walk ends on any content, in bounded time, and reports
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,12 +11,12 @@ use mitra_inspect::python::holders::Graph;
 use mitra_inspect::{Image, Memory, Target, Word};
 use proptest::prelude::*;
 
-/// Of one mapping no more is captured.
+/// Limit of the captured bytes of a mapping.
 const BYTES_MAX: u64 = 32 << 20;
-/// A walk over some 60,000 objects takes a fraction of a second; what takes longer than this hangs.
+/// Time limit: a walk over some 60,000 objects takes a fraction of a second.
 const SECONDS_MAX: u64 = 60;
 
-/// The memory of an interpreter that waits.
+/// The memory of an idle interpreter.
 fn capture(interpreter: &Path) -> Option<Image> {
     if !interpreter.exists() {
         println!("skipped: there is no {}", interpreter.display());
@@ -58,7 +58,7 @@ fn captured() -> &'static Vec<Image> {
     })
 }
 
-/// Looks at everything that there is to see.
+/// Reads everything that can be read.
 fn look(image: &Image) -> u64 {
     let begin = Instant::now();
     let Ok(mut heap) = python::open_memory(image) else { return 0 };
@@ -69,7 +69,7 @@ fn look(image: &Image) -> u64 {
         assert!(heap.kind(address).is_some());
         heap.references(address, &mut |target, edge| {
             references += 1;
-            // Words for all of them would take long.
+            // Describing all of them would take long.
             if references.is_multiple_of(64) {
                 shown += heap.describe(address, edge).len();
                 shown += heap.text(target, 64).map_or(0, |text| text.len());
@@ -95,7 +95,7 @@ fn a_capture_is_as_good_as_the_process() {
 enum Damage {
     Flip(u32),
     Set(u64),
-    /// A copy of another word: mostly a pointer to something of the wrong kind.
+    /// A copy of another word: mostly a pointer to an object of the wrong kind.
     Copy(u64),
 }
 
@@ -108,7 +108,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// The address of some word that can be written.
+/// The address of a writable word.
 fn some_word(image: &Image, number: u64) -> u64 {
     let total: u64 = image.mappings().iter().map(|mapping| mapping.bytes() / 8).sum();
     let mut number = number % total.max(1);
@@ -139,7 +139,7 @@ proptest! {
         let mut image = images[which.index(images.len())].clone();
         let mut state = seed | 1;
         for i in 0..count {
-            // xorshift64: which word is damaged need only be spread.
+            // xorshift64: the damaged words need only be spread.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

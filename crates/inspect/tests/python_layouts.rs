@@ -1,4 +1,4 @@
-//! The tables of CPython's layouts against the headers that are installed, by a C compiler.
+//! Compares the tables of CPython's layouts with the installed headers, by a C compiler.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn the_tables_are_what_the_headers_say() {
         assert!(said.len() > 80);
         assert_eq!(table.len(), said.len() + 3, "minor, tested and the shift of 3.14 are not from headers");
     }
-    // Those that could not be compared say so.
+    // Versions without a comparison are marked.
     for minor in Layout::minors() {
         assert_eq!(Layout::of(minor).unwrap().tested, (6..=13).contains(&minor));
     }

@@ -1,5 +1,5 @@
-//! Who lets himself be asked so that a tool of his is run as somebody else: it is not run. As root;
-//! skipped elsewhere, and where there is no C compiler.
+//! A hostile process invites a query so that its tool runs as another user: the tool is not run.
+//! Needs root and a C compiler, otherwise skipped.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,8 +14,8 @@ use mitra_inspect::{Error, Target};
 
 const NOBODY: u32 = 65_534;
 
-/// Maps a library of its own as a JVM does, and becomes the program of its second argument when it
-/// is told to. With a third one, another process keeps its memory.
+/// Maps its own library as a JVM does, and executes the program of its second argument on a line of
+/// input. With a third argument, another process keeps its memory.
 const ACTOR: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -51,7 +51,7 @@ int main(int count, char **words)
 }
 "#;
 
-/// What it becomes: a program with a handler for the signal, which runs as root.
+/// The program that it becomes: it has a handler for the signal, and runs as root.
 const ROOTS: &str = r#"
 #include <signal.h>
 #include <unistd.h>
@@ -77,13 +77,13 @@ fn compile(dir: &Path, name: &str, source: &str) -> bool {
     Command::new("cc").arg("-o").arg(dir.join(name)).arg(&file).status().is_ok_and(|status| status.success())
 }
 
-/// In a Java home of nobody's, whose `jcmd` writes down as whom it runs.
+/// Sets up a Java home of user nobody, whose `jcmd` records the user that it runs as.
 fn stage(is_kept: bool) -> Option<Stage> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root asks for others");
         return None;
     }
-    // Where set-user-ID programs are allowed, which they need not be below /tmp.
+    // A directory that allows set-user-ID programs, which /tmp may not.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).or_else(|_| tempfile::tempdir()).unwrap();
     let dir = if can_be_entered(dir.path()) { dir } else { tempfile::tempdir_in("/var/tmp").unwrap() };
     let top = dir.path();
@@ -119,7 +119,7 @@ fn can_be_entered(dir: &Path) -> bool {
 }
 
 impl Stage {
-    /// Becomes the other program.
+    /// Makes the actor execute the other program.
     fn swap(&mut self) -> bool {
         self.actor.stdin.take().unwrap().write_all(b"\n").unwrap();
         let started = Instant::now();
@@ -160,8 +160,8 @@ fn who_becomes_root_after_it_was_opened_has_nothing_run() {
     assert!(matches!(heap, Err(Error::Ended { .. })));
 }
 
-/// The memory that was opened is there still, and says nothing of the program that the process
-/// runs.
+/// The memory that was opened still exists, but does not belong to the current program of the
+/// process.
 #[test]
 #[ignore = "needs root: make test-kernel"]
 fn a_process_that_shares_its_memory_is_no_exception() {
@@ -177,7 +177,7 @@ fn a_process_that_shares_its_memory_is_no_exception() {
     assert!(matches!(heap, Err(Error::Ended { .. })));
 }
 
-/// A set-user-ID program from the beginning on.
+/// A set-user-ID program from the start.
 #[test]
 #[ignore = "needs root: make test-kernel"]
 fn who_has_the_rights_of_several_users_is_not_asked() {
@@ -207,7 +207,7 @@ fn who_has_the_rights_of_several_users_is_not_asked() {
     assert!(heap.notes.iter().any(|note| note.contains("several users")), "{:?}", heap.notes);
 }
 
-/// Whoever it is and stays: its own tool is not run, the machine's is, as its user.
+/// With a constant identity: its own tool is not run; the system's tool is, as its user.
 #[test]
 #[ignore = "needs root: make test-kernel"]
 fn a_tool_that_its_user_can_change_is_not_run() {
@@ -218,6 +218,6 @@ fn a_tool_that_its_user_can_change_is_not_run() {
     let Some(runtimes::Runtime::Jvm(heap)) = heap else { panic!("{heap:?}") };
     println!("{:?}", heap.notes);
     assert_eq!(heap.asked, None);
-    // What a tool that was ended leaves.
+    // The file that a killed tool leaves.
     _ = fs::remove_file(format!("/tmp/.attach_pid{}", stage.actor.id()));
 }

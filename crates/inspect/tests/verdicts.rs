@@ -1,7 +1,7 @@
-//! Is it a leak, and whose: real services of Python at work, measured again and again as `mitra
-//! inspect heap --watch` does.
+//! Verdicts on real Python services at work, measured repeatedly as `mitra inspect heap --watch`
+//! does.
 //!
-//! `MITRA_PYTHONS=all` has each service on every interpreter of the machine.
+//! `MITRA_PYTHONS=all` runs each service on every interpreter of the machine.
 
 #[path = "services/pythons.rs"]
 mod pythons;
@@ -18,28 +18,28 @@ use mitra_inspect::{Diff, Snapshot, Target, snapshot};
 use pythons::pythons;
 use service::Service;
 
-/// Debian's, where nothing else is asked for.
+/// Debian's version, the default.
 const MINORS: &[u32] = &[11];
-/// One more than the fewest with which a growth that levels off shows.
+/// One more than the minimum that shows levelling off.
 const SNAPSHOTS: usize = 4;
-/// Requests between two snapshots: what is done counts, not how fast this machine is.
+/// Requests between two snapshots: the amount of work counts, not the speed of this machine.
 const REQUESTS: u64 = 30;
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Units of a request: of the leaks of native strings, of those of objects, which are larger, and
-/// of the innocents.
+/// Units of a request: for leaks of native strings, for leaks of objects, which are larger, and for
+/// services without a leak.
 const STRINGS: u64 = 600;
 const OBJECTS: u64 = 200;
 const INNOCENT: u64 = 400;
 
-/// What is said of a service at work.
+/// The verdict on a service at work.
 struct Seen {
     verdict: Verdict,
     diff: Diff,
     truth: serde_json::Value,
 }
 
-/// Runs a kind of work on each interpreter and gives what is said of it, where it is to be checked.
+/// Runs a kind of work on each interpreter and checks the verdict.
 fn each(kind: &str, units: u64, check: impl Fn(&Seen)) {
     let all = std::env::var("MITRA_PYTHONS").is_ok_and(|which| which == "all");
     let pythons = pythons(if all { &[] } else { MINORS });
@@ -53,7 +53,7 @@ fn each(kind: &str, units: u64, check: impl Fn(&Seen)) {
     }
 }
 
-/// Ends the work.
+/// Ends the work when dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -62,7 +62,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Looks at it while it works.
+/// Takes snapshots of the service while it works.
 fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
     let mut target = Target::open(service.pid()).unwrap();
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -76,7 +76,7 @@ fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        // Also where a look fails, or everybody would wait for the other.
+        // Also if a snapshot fails, or both threads would wait for each other.
         let _stop = Stop(&stop);
         let mut snapshots: Vec<Snapshot> = Vec::new();
         for i in 0..SNAPSHOTS {
@@ -95,8 +95,7 @@ fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
     })
 }
 
-/// A leak of native memory that this text, or text like it, is in, and that comes first among what
-/// the strings show.
+/// Asserts a leak of native memory with this text, which comes first among the rows of strings.
 fn is_native(seen: &Seen, text: &str) {
     let statement = &seen.verdict.statement;
     assert_eq!(seen.verdict.kind, VerdictKind::NativeLeak, "{statement}");
@@ -107,7 +106,7 @@ fn is_native(seen: &Seen, text: &str) {
     assert!(first.name.contains(text), "first of the strings: {}", first.name);
 }
 
-/// A leak of this type of objects, that this holds.
+/// Asserts a leak of objects of this type, held by this holder.
 fn is_managed(seen: &Seen, type_name: &str, holder: &str) {
     let statement = &seen.verdict.statement;
     assert_eq!(seen.verdict.kind, VerdictKind::ManagedLeak, "{statement}");

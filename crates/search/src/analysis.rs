@@ -1,24 +1,26 @@
-//! Text to words, as Lucene's standard tokenizer and its lowercase filter make them, so that both back ends have the same words.
+//! Splits text into tokens exactly as Lucene's standard tokenizer and lowercase filter do, so that
+//! both back ends index the same terms.
 //!
 //! ```text
 //! text    vm.swappiness = 60    # 10.0.0.1:9200, /etc/hosts, foo_bar, it's, 1,000
 //! words   vm.swappiness  60  10.0.0.1  9200  etc  hosts  foo_bar  it's  1,000
 //! ```
 //!
-//! The rules are those of UAX #29 with the classes of Unicode 12.1, which Lucene 9 has: see [`grammar`].
+//! The rules are UAX #29 with the character classes of Unicode 12.1, as in Lucene 9. See
+//! [`grammar`].
 
 pub mod class;
 pub mod grammar;
 
-/// Characters (UTF-16 units) of a word; a longer one is cut into several, as Lucene does.
+/// Maximum token length in UTF-16 units. As in Lucene, a longer token is split.
 pub const WORD_MAX: usize = 255;
 
-/// Calls `each(position, word)` for every word of a text, lowercased. Positions count from 0 and leave no gap.
+/// Calls `each(position, word)` for every token, lowercased. Positions count from 0 without gaps.
 pub fn words(text: &str, each: impl FnMut(u32, &str)) {
     words_of_lower(&text.to_ascii_lowercase(), each);
 }
 
-/// The same of a text whose ASCII is in lower case.
+/// Like [`words`], for a text whose ASCII letters are already lower case.
 pub fn words_of_lower(text: &str, mut each: impl FnMut(u32, &str)) {
     words_until(text, |position, word| {
         each(position, word);
@@ -26,7 +28,7 @@ pub fn words_of_lower(text: &str, mut each: impl FnMut(u32, &str)) {
     });
 }
 
-/// The same until `found` says so; whether it did.
+/// Like [`words_of_lower`], but stops as soon as `found` returns true. Returns whether it did.
 pub fn words_until(text: &str, mut found: impl FnMut(u32, &str) -> bool) -> bool {
     let mut wide = String::new();
     let mut position = 0u32;
@@ -53,7 +55,7 @@ pub fn words_until(text: &str, mut found: impl FnMut(u32, &str) -> bool) -> bool
     false
 }
 
-/// A text in lower case, character by character as Java does it: each stays one character.
+/// Lowercases character by character, as Java does: every character stays one character.
 #[must_use]
 pub fn lower(text: &str) -> String {
     let mut lower = String::with_capacity(text.len());

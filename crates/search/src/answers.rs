@@ -1,14 +1,14 @@
-//! Questions that take more than one search: what changed, what differs, who is unlike the others.
+//! Questions that take more than one search: what changed, what differs, which hosts are outliers.
 
 pub mod changes;
 pub mod outliers;
 
 use similar::TextDiff;
 
-/// Lines around a difference.
+/// Context lines around each difference.
 const CONTEXT: usize = 3;
 
-/// The lines that differ, as `diff -u` writes them; empty where none do.
+/// The differing lines in the form of `diff -u`. Empty if the texts are equal.
 #[must_use]
 pub fn diff(before: &str, after: &str, from: &str, to: &str) -> String {
     if before == after {

@@ -23,13 +23,13 @@ pub enum Backend {
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
-    /// The number of all matches, listed or not.
+    /// The number of all matches, including those beyond the limit.
     pub total: u64,
-    /// The first of them, ordered by host, file name and day.
+    /// The first matches, ordered by host, file name and day.
     pub hits: Vec<Hit>,
 }
 
-/// A document that was found.
+/// A matching document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hit {
     /// The host.
@@ -38,11 +38,11 @@ pub struct Hit {
     pub filename: String,
     /// The day of the index.
     pub day: Day,
-    /// Since when this state is known, in nanoseconds since 1970.
+    /// When this state was first seen, in nanoseconds since 1970.
     pub since_ns: i64,
-    /// Bytes, of a file.
+    /// The size of a file in bytes.
     pub size: Option<u64>,
-    /// When a file's content was changed, in nanoseconds since 1970.
+    /// When the file's content was last changed, in nanoseconds since 1970.
     pub mtime_ns: Option<i64>,
 }
 
@@ -51,16 +51,16 @@ pub struct Hit {
 pub struct ValueHosts {
     /// The value.
     pub value: Value,
-    /// The hosts that have it, in order, each once.
+    /// The hosts that have it, sorted, without duplicates.
     pub hosts: Vec<String>,
 }
 
 /// One change of a document: its state before and after.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changed {
-    /// When the indexer saw it, in nanoseconds since 1970.
+    /// When the indexer saw the change, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// The last pass that saw the state before; the change lies between the two.
+    /// The last pass that saw the old state. The change happened between the two.
     pub not_before_ns: Option<i64>,
     /// The state before; `None` for a new document.
     pub before: Option<Document>,
@@ -75,9 +75,9 @@ pub struct Batch<'a> {
     pub host: &'a str,
     /// The time of the pass, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// Documents that are new or may have changed. An unchanged one costs nothing.
+    /// Documents that are new or may have changed. An unchanged document costs nothing.
     pub documents: &'a [Document],
-    /// Names of files that disappeared.
+    /// The names of documents that disappeared.
     pub gone: &'a [String],
 }
 
@@ -86,38 +86,40 @@ pub struct Batch<'a> {
 pub enum Deleted {
     /// All of them are deleted.
     All,
-    /// The limit for one deletion was reached; there are more.
+    /// The limit for one deletion was reached. More days are left.
     Some,
-    /// Not all were deleted, because the stored days contradict the clock; the reason.
+    /// Not everything was deleted, because the stored days contradict the clock. Holds the reason.
     Doubted(String),
 }
 
 /// A back end that the indexer writes to.
 pub trait Sink {
-    /// Stores a batch. It is durable when this returns, whatever happens to the process or the cluster. An
-    /// empty batch records that the host was read and nothing had changed.
+    /// Stores a batch. It is durable when this returns, even if the process or the cluster then
+    /// fails. An empty batch records that the host was read and that nothing had changed.
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error>;
 
-    /// Whether the next batch of a host should hold all of its documents, as in the first pass of a day: a back end with one index
-    /// per day fills it with them. Otherwise it has to copy its own.
+    /// Whether the next batch of a host should hold all of its documents, as in the first pass of a
+    /// day. A back end with one index per day fills the new index with them. Otherwise it has to
+    /// copy its own.
     fn needs_all(&mut self, _host: &str, _at_ns: i64) -> bool {
         false
     }
 
-    /// The names of a host's present documents, for an indexer that starts: it reports those that it does not find.
+    /// The names of the documents that a host has now. An indexer that starts reports those that it
+    /// no longer finds as gone.
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error>;
 
-    /// Deletes what only days before `day` need, at most the oldest `most` of them, and only if something else than the clock of
-    /// this host confirms that today is `today`.
+    /// Deletes what only days before `day` need, at most the `most` oldest of them. Deletes only if
+    /// something other than this host's clock confirms that today is `today`.
     fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error>;
 
-    /// Warnings since the last call, in lines for a log.
+    /// Warnings since the last call, as log lines.
     fn messages(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Calls a method of the back end that a [`Backend`] holds.
+/// Calls the method on the back end that a [`Backend`] holds.
 macro_rules! either {
     ($self:ident, $($question:tt)*) => {
         match $self {
@@ -133,28 +135,29 @@ impl Backend {
         either!(self, days())
     }
 
-    /// The first `limit` documents that match, and the number of all.
+    /// The first `limit` matching documents, and the number of all.
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
         either!(self, search(query, scope, limit))
     }
 
-    /// The hosts that have a document that matches.
+    /// The hosts that have a matching document.
     pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
         either!(self, hosts(query, scope))
     }
 
-    /// The values of a field (not of the content) in the documents that match, each with its hosts, ordered by value: numbers
-    /// by size, words by bytes.
+    /// The values of a field (not of the content) in the matching documents, each with its hosts.
+    /// Ordered by value: numbers by size, words by bytes.
     pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
         either!(self, values(field, query, scope))
     }
 
-    /// One document by its name, as the scope has it (the last day of several), without a search.
+    /// Fetches one document by name in the scope, without a search. If the scope covers several
+    /// days, the last one counts.
     pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
         either!(self, get(host, filename, scope))
     }
 
-    /// The documents that match, whole, one after the other, ordered by host, file name and day.
+    /// Streams the matching documents in full, ordered by host, file name and day.
     pub fn each(
         &self,
         query: &Query,
@@ -164,8 +167,8 @@ impl Backend {
         either!(self, each(query, scope, take))
     }
 
-    /// Changes between two times, of one host or of all, of documents that match before or after, ordered by time.
-    /// The first states of a new host are no changes.
+    /// Changes between two times, of one host or all, of documents that match before or after the
+    /// change. Ordered by time. The first states of a new host are not changes.
     pub fn changes(
         &self,
         host: Option<&str>,

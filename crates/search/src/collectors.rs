@@ -1,9 +1,11 @@
-//! What the machine says of itself beside its files: one file for each collector, in a plain list.
+//! Collects what the machine reports beside its files. There is one source file per collector, and
+//! one list of them.
 //!
-//! A collector reads and does nothing else. It gives documents whose text people can read and compare
-//! (`vm.swappiness = 60`) and whose fields are those of [`crate::fields`]. A document says the same until something is
-//! changed: no counters, no free space, no time of now. What comes and goes by itself (ports that the kernel chose, groups of
-//! containers) is in documents of its own, with the flag `volatile`.
+//! A collector only reads. It returns documents whose text people can read and compare
+//! (`vm.swappiness = 60`) and whose fields are those of [`crate::fields`]. A document stays the
+//! same until something is changed: it has no counters, no free space, no current time. What comes
+//! and goes by itself (ports chosen by the kernel, cgroups of containers) is in separate documents
+//! with the flag `volatile`.
 
 pub mod cache;
 pub mod calendar;
@@ -34,25 +36,26 @@ use crate::document::{Document, Facts, Kind, Value};
 pub use cache::Cache;
 pub use schedule::Schedule;
 
-/// A collector that only reads.
+/// A read-only source of documents.
 #[derive(Debug, Clone, Copy)]
 pub struct Collector {
-    /// Its name in configurations.
+    /// Its name in the configuration.
     pub name: &'static str,
-    /// One line for help and documents.
+    /// One line for help and documentation.
     pub help: &'static str,
-    /// The documents, without host, below a root (`/`). `Err` says in one line why there are none.
+    /// Collects the documents below a root (`/`), with an empty host. `Err` gives the reason in one
+    /// line.
     pub collect: fn(&Source<'_>) -> Result<Vec<Document>, String>,
 }
 
 /// Where a collector reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// In place of `/`. No link leads out of it.
+    /// The root directory instead of `/`. Symbolic links do not lead out of it.
     pub root: &'a Path,
     /// The time, in nanoseconds since 1970.
     pub now_ns: i64,
-    /// What collectors remember from one time to the next, so that what did not change is not read again.
+    /// The cache between runs, so that unchanged sources are not read again.
     pub cache: &'a Cache,
 }
 
@@ -64,7 +67,7 @@ const fn row(
     Collector { name, help, collect }
 }
 
-/// All of them.
+/// All collectors.
 pub const COLLECTORS: &[Collector] = &[
     row("packages", "installed packages of dpkg and rpm", packages::collect),
     row("kernel", "release, modules and distribution", kernel::collect),
@@ -84,23 +87,23 @@ pub const COLLECTORS: &[Collector] = &[
 ];
 
 impl Source<'_> {
-    /// A document without host.
+    /// A document with an empty host.
     fn document(&self, filename: impl Into<String>, kind: Kind, content: String, facts: Facts) -> Document {
         Document { content: Some(content), facts, since_ns: self.now_ns, ..Document::new("", filename, kind) }
     }
 }
 
-/// Adds a word to a field.
+/// Adds a text value to a field.
 fn word(facts: &mut Facts, name: &str, value: impl Into<String>) {
     facts.entry(name.to_owned()).or_default().push(Value::Text(value.into()));
 }
 
-/// Adds a whole number to a field. Numbers above 2^53 lose their last digits; they stay in the content.
+/// Adds an integer to a field. Above 2^53 the field loses the last digits; the content keeps them.
 fn number(facts: &mut Facts, name: &str, value: u64) {
     facts.entry(name.to_owned()).or_default().push(Value::Number(value as f64));
 }
 
-/// Adds a line `key = value`.
+/// Appends a line `key = value`.
 fn line(content: &mut String, key: &str, value: &str) {
     content.push_str(key);
     content.push_str(" = ");

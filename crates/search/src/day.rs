@@ -1,4 +1,4 @@
-//! Days of UTC: the unit of an index.
+//! UTC days, the unit of an index.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,15 +7,15 @@ use jiff::civil::Date;
 
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
-/// A day of UTC, counted from 1970-01-01.
+/// A UTC day, counted from 1970-01-01.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub i32);
 
 impl Day {
-    /// The day that holds a moment.
+    /// The day of a moment.
     #[must_use]
     pub fn of(ns: i64) -> Self {
-        // No i64 of nanoseconds is more than 292 years from 1970.
+        // An i64 of nanoseconds spans at most 292 years around 1970, so the day fits.
         Self(ns.div_euclid(NS_PER_DAY) as i32)
     }
 
@@ -43,7 +43,7 @@ impl Day {
         Self(self.0.saturating_add(1))
     }
 
-    /// Every day from this one to the last, which is among them.
+    /// Every day from this one to `last`, inclusive.
     pub fn through(self, last: Self) -> impl DoubleEndedIterator<Item = Self> {
         (self.0..=last.0).map(Self)
     }
@@ -61,7 +61,7 @@ impl FromStr for Day {
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = || format!("'{text}' is not a day such as 2026-11-21");
         let date: Date = text.parse().map_err(|_| wanted())?;
-        // A date with a time or without its dashes would be read too.
+        // The parser also accepts a date with a time or without dashes.
         if date.to_string() != text {
             return Err(wanted());
         }

@@ -1,4 +1,4 @@
-//! A document: one file of one host, or what a collector says of it.
+//! A document: one file of one host, or the report of a collector.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,77 +6,78 @@ use std::str::FromStr;
 
 use ring::digest;
 
-/// One file of one host, or what a collector says of it, without secrets.
+/// One file of one host, or the report of a collector. Secrets are already withheld.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
     /// The host's name.
     pub host: String,
-    /// The path of a file; `@` and a name for what a collector says: `@sysctl`, `@mount/data`.
+    /// The path of a file, or `@` and a name for a collector's report: `@sysctl`, `@mount/data`.
     pub filename: String,
-    /// What it is.
+    /// The kind of document.
     pub kind: Kind,
-    /// The text; nothing where it may not be shown or is none.
+    /// The text; `None` if it is withheld or not text.
     pub content: Option<String>,
-    /// What the file system says of it; a collector has nothing of the kind.
+    /// The status of a file; `None` for a collector's report.
     pub stat: Option<Stat>,
-    /// Typed fields of the content.
+    /// Typed fields extracted from the content.
     pub facts: Facts,
-    /// What is special about it.
+    /// Special properties.
     pub flags: Vec<Flag>,
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     pub link: Option<String>,
     /// What was withheld.
     pub withheld: Withheld,
-    /// Since when this state is known, in nanoseconds since 1970. It stands still while nothing changes.
+    /// When this state was first seen, in nanoseconds since 1970. It is constant while nothing
+    /// changes.
     pub since_ns: i64,
 }
 
-/// Typed fields by name (`sysctl.vm.swappiness`). A name may have several values. Names and types are those of
-/// [`crate::fields`].
+/// Typed fields by name (`sysctl.vm.swappiness`). A name may have several values. [`crate::fields`]
+/// defines the names and types.
 pub type Facts = BTreeMap<String, Vec<Value>>;
 
 /// One value of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A word, compared as a whole.
+    /// A keyword, compared as a whole.
     Text(String),
     /// A number.
     Number(f64),
-    /// A moment, in nanoseconds since 1970.
+    /// A time, in nanoseconds since 1970.
     Time(i64),
 }
 
-/// What the file system says of a file.
+/// The status of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Permissions with the set-id and sticky bits, without the type: `0o644`.
+    /// Permissions with the set-id and sticky bits, but without the file type: `0o644`.
     pub mode: u32,
-    /// The owner's number.
+    /// The owner's user id.
     pub uid: u32,
-    /// The group's number.
+    /// The group id.
     pub gid: u32,
-    /// The owner's name, where there is one.
+    /// The owner's name, if known.
     pub user: Option<String>,
-    /// The group's name, where there is one.
+    /// The group's name, if known.
     pub group: Option<String>,
-    /// The number of the inode.
+    /// The inode number.
     pub inode: u64,
-    /// When the content was changed, in nanoseconds since 1970.
+    /// When the content was last changed, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// When content, owner, mode or name was changed, in nanoseconds since 1970.
+    /// When content, owner, mode or name was last changed, in nanoseconds since 1970.
     pub ctime_ns: i64,
 }
 
-/// What was withheld of a document, without a trace of what it was.
+/// What was withheld from a document, without any hint of the values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Withheld {
-    /// Values that were replaced; 1 where the whole content was kept back.
+    /// How many values were replaced; 1 if the whole content was withheld.
     pub count: u32,
-    /// Why: `path`, `private-key`, `password`, …, each once, in order.
+    /// The reasons (`path`, `private-key`, `password`, …), sorted, without duplicates.
     pub reasons: Vec<String>,
-    /// Under which keys, each once, in order.
+    /// The keys whose values were withheld, sorted, without duplicates.
     pub keys: Vec<String>,
 }
 
@@ -89,10 +90,10 @@ macro_rules! named {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Its name in queries and files.
+            /// The name in queries and files.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -119,7 +120,7 @@ macro_rules! named {
 }
 
 named! {
-    /// What a document is.
+    /// The kind of a document.
     Kind {
         /// A file.
         File = "file",
@@ -127,63 +128,63 @@ named! {
         Package = "package",
         /// The kernel, its release and its modules.
         Kernel = "kernel",
-        /// The command line of the kernel.
+        /// The kernel command line.
         Cmdline = "cmdline",
-        /// The settings of the kernel.
+        /// The kernel settings.
         Sysctl = "sysctl",
         /// One mounted file system.
         Mount = "mount",
         /// One block device.
         Disk = "disk",
-        /// The sockets that listen.
+        /// The listening sockets.
         Socket = "socket",
         /// Users and groups.
         User = "user",
-        /// The units of systemd.
+        /// The systemd units.
         Unit = "unit",
-        /// One timer of systemd.
+        /// One systemd timer.
         Timer = "timer",
         /// One line of a crontab.
         Cron = "cron",
-        /// Control groups with a limit.
+        /// Cgroups with a limit.
         Cgroup = "cgroup",
-        /// The processor.
+        /// The CPU.
         Cpu = "cpu",
-        /// The memory nodes.
+        /// The NUMA nodes.
         Numa = "numa",
         /// One network interface.
         Nic = "nic",
-        /// One incident that was explained.
+        /// One explained incident.
         Incident = "incident",
     }
 }
 
 named! {
-    /// What is special about a document.
+    /// A special property of a document.
     Flag {
-        /// The content is no text; only stat and hash are kept.
+        /// The content is not text. Only the status is kept.
         Binary = "binary",
-        /// Larger than is kept as text; the beginning is.
+        /// The content exceeds the maximum size. Only its beginning is kept.
         Truncated = "truncated",
         /// Values were withheld.
         Redacted = "redacted",
         /// The whole content was withheld.
         Refused = "refused",
-        /// It was there earlier on this day and is gone.
+        /// It existed earlier on this day and is gone.
         Gone = "gone",
         /// A symbolic link that was not followed.
         Link = "link",
-        /// It changes by itself all the time: of one day only the last state is kept.
+        /// It changes by itself all the time. Of each day only the last state is kept.
         Volatile = "volatile",
-        /// It changed while it was read, three times.
+        /// It changed during each of three attempts to read it.
         Moving = "moving",
-        /// It has holes.
+        /// It is a sparse file.
         Sparse = "sparse",
     }
 }
 
 impl Document {
-    /// A document that says nothing yet.
+    /// An empty document.
     #[must_use]
     pub fn new(host: impl Into<String>, filename: impl Into<String>, kind: Kind) -> Self {
         Self {
@@ -200,32 +201,34 @@ impl Document {
         }
     }
 
-    /// Its id: the same for the same host and file name, on every day.
+    /// The document id, which is the same for the same host and file name on every day.
     #[must_use]
     pub fn id(&self) -> String {
         document_id(&self.host, &self.filename)
     }
 
-    /// SHA-256 of the content, in hexadecimal. Of the content without secrets: a hash of the whole would let them be guessed.
+    /// SHA-256 of the content, in hexadecimal. It covers the content without secrets, because a
+    /// hash of the whole file would allow guessing them.
     #[must_use]
     pub fn hash(&self) -> Option<String> {
         self.content.as_ref().map(|text| sha256(text.as_bytes()))
     }
 
-    /// Whether it has a flag.
+    /// Whether a flag is set.
     #[must_use]
     pub fn is(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// Sets a flag once.
+    /// Sets a flag, if it is not set yet.
     pub fn flag(&mut self, flag: Flag) {
         if let Err(at) = self.flags.binary_search(&flag) {
             self.flags.insert(at, flag);
         }
     }
 
-    /// SHA-256 of all that makes its state: everything but host, name and time. A cluster keeps it, so it stays as it is.
+    /// SHA-256 of the state: everything but host, file name and time. A cluster stores it, so the
+    /// algorithm must not change.
     #[must_use]
     pub fn state_digest(&self) -> [u8; 32] {
         let mut digest = Pieces(digest::Context::new(&digest::SHA256));
@@ -260,7 +263,7 @@ impl Document {
         bytes
     }
 
-    /// Whether another state of the same document says the same, whenever it was read.
+    /// Whether two documents are in the same state, regardless of host, file name and time.
     #[must_use]
     pub fn same_state(&self, other: &Self) -> bool {
         self.kind == other.kind
@@ -273,7 +276,8 @@ impl Document {
     }
 }
 
-/// Bytes to a digest, each piece with its length, so that two lists of pieces never look alike.
+/// Feeds a digest. Each piece is preceded by its length, so that different lists of pieces never
+/// give the same bytes.
 struct Pieces(digest::Context);
 
 impl Pieces {
@@ -309,7 +313,8 @@ impl Pieces {
     }
 }
 
-/// The id of a document: SHA-256 of `host_filename`, in hexadecimal, so that it can be fetched without a search.
+/// The id of a document: SHA-256 of `host_filename`, in hexadecimal. It allows fetching the
+/// document without a search.
 #[must_use]
 pub fn document_id(host: &str, filename: &str) -> String {
     sha256(format!("{host}_{filename}").as_bytes())
@@ -332,7 +337,7 @@ mod tests {
 
     #[test]
     fn the_id_is_the_digest_of_host_and_name() {
-        // printf 'web1_/etc/hosts' | sha256sum
+        // Expected value from: printf 'web1_/etc/hosts' | sha256sum
         assert_eq!(
             document_id("web1", "/etc/hosts"),
             "81fcbebb53bc99f980c8687b15a5e15f52f1457796aaa5baa685ed828d69b0f9"

@@ -1,4 +1,4 @@
-//! What can go wrong, with where.
+//! Errors, and where they occurred.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,22 +7,22 @@ use std::path::PathBuf;
 /// A mistake in a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryError {
-    /// The bytes of the query that it is about.
+    /// The byte range in the query.
     pub at: Range<usize>,
-    /// What is wrong and what was wanted.
+    /// What is wrong, and what was expected.
     pub message: String,
-    /// What was probably meant, as a whole sentence.
+    /// The probable intention, as a whole sentence.
     pub hint: Option<String>,
 }
 
 impl QueryError {
-    /// A mistake at these bytes.
+    /// A mistake at this byte range.
     #[must_use]
     pub fn new(at: Range<usize>, message: impl Into<String>) -> Self {
         Self { at, message: message.into(), hint: None }
     }
 
-    /// With a word on what was probably meant.
+    /// Adds a hint at the probable intention.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
@@ -30,7 +30,7 @@ impl QueryError {
 }
 
 impl QueryError {
-    /// The message, the line of the query that it is about with carets under the place, and what was probably meant:
+    /// The message, the line of the query with carets under the mistake, and the hint:
     ///
     /// ```text
     /// at character 10: a quote is not closed
@@ -57,7 +57,7 @@ impl QueryError {
     }
 }
 
-/// The text before a byte, which may lie inside a character or behind the end.
+/// The text before a byte. `byte` may lie inside a character or beyond the end.
 fn floor(text: &str, byte: usize) -> &str {
     let mut end = byte.min(text.len());
     while !text.is_char_boundary(end) {
@@ -74,60 +74,60 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-/// What can go wrong with an index.
+/// An error of an index.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A mistake in a query.
     #[error("{0}")]
     Query(#[from] QueryError),
-    /// A file or folder.
+    /// A file or directory failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A file that is not what it should be.
+    /// A file is damaged.
     #[error("{}: {what}", path.display())]
     Broken {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong.
         what: String,
     },
-    /// Another indexer writes into this index.
+    /// Another indexer writes to this index.
     #[error("{}: another indexer writes here{}", path.display(), pid.map_or(String::new(), |p| format!(" (pid {p})")))]
     Locked {
-        /// The folder.
+        /// The index directory.
         path: PathBuf,
-        /// Who, where it is known.
+        /// The process id of the other indexer, if known.
         pid: Option<u32>,
     },
-    /// No node of a cluster could be reached, or none could answer now; trying again may help.
+    /// No node of the cluster could be reached, or none can answer now. A retry may help.
     #[error("{0}")]
     Away(String),
-    /// A cluster refused.
+    /// The cluster refused the request.
     #[error("{0}")]
     Refused(String),
-    /// A configuration that cannot be used.
+    /// The configuration is invalid.
     #[error("{}:{line}:{column}: {message}", path.display())]
     Config {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// From 1.
+        /// The column, from 1.
         column: usize,
-        /// What is wrong and what was wanted.
+        /// What is wrong, and what was expected.
         message: String,
     },
-    /// Asked for days that are not kept any more, or for what a back end cannot do.
+    /// The query asks for days that are not kept any more, or for what the back end cannot do.
     #[error("{0}")]
     Cannot(String),
 }
 
-/// Adds the path to an error of the system.
+/// Adds the path to an I/O error.
 pub trait At<T> {
     /// Adds the path.
     fn at(self, path: impl Into<PathBuf>) -> Result<T, Error>;

@@ -1,8 +1,8 @@
-//! The fields of documents, declared once: the mapping of a cluster, the meaning of a query and `docs/fields.md` come from
-//! here.
+//! The fields of documents, declared once. The cluster's mapping, the meaning of a query and
+//! `docs/fields.md` come from here.
 //!
-//! The type of a field is decided by its name, never by a value, so that every host and both back ends agree on it. A value
-//! that does not fit the type of its name is left out of the fields; it stays in the content.
+//! A field's name decides its type, and a value never does, so that every host and both back ends
+//! agree. A value that does not fit the type is left out of the fields, but stays in the content.
 
 pub mod sysctl;
 
@@ -11,21 +11,21 @@ use crate::document::Kind;
 /// How the values of a field are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// Text, cut into words, without case.
+    /// Text, split into tokens, case-insensitive.
     Text,
-    /// A word as a whole, with case. Longer than [`KEYWORD_MAX`] bytes it cannot be asked for.
+    /// A whole string, case-sensitive. Above [`KEYWORD_MAX`] it is not indexed.
     Keyword,
-    /// A whole number.
+    /// An integer.
     Long,
     /// Any number.
     Double,
-    /// A moment, to the millisecond.
+    /// A time in milliseconds.
     Date,
-    /// A day of UTC.
+    /// A UTC day.
     Day,
 }
 
-/// What has the value in the embedded index.
+/// Where the embedded index stores the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The state of one document of one host.
@@ -34,26 +34,26 @@ pub enum Side {
     Content,
 }
 
-/// One field, or a family of them.
+/// One field, or a family of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Its name; a family ends in `.*`.
+    /// The name. That of a family ends in `.*`.
     pub name: &'static str,
     /// How its values are compared.
     pub kind: Type,
-    /// What has them in the embedded index.
+    /// Where the embedded index stores its values.
     pub side: Side,
-    /// What it is, with unit and source.
+    /// Its meaning, with unit and source.
     pub help: &'static str,
 }
 
-/// Keywords that are longer are in no index.
+/// Longer keywords are not indexed.
 pub const KEYWORD_MAX: usize = 8_191;
 
-/// The field of a query that names none.
+/// The field of a query term without a field.
 pub const DEFAULT: &str = "content";
 
-/// Older names, and what they are called now.
+/// Older names of fields, with the current ones.
 pub const ALIASES: &[(&str, &str)] = &[("hostname", "host"), ("timestamp", "time")];
 
 const fn row(name: &'static str, kind: Type, help: &'static str) -> Field {
@@ -66,7 +66,7 @@ const fn fact(name: &'static str, kind: Type, help: &'static str) -> Field {
 
 use Type::{Date, Day, Double, Keyword, Long, Text};
 
-/// Every field, in the order of the document.
+/// Every field, in the order of `docs/fields.md`.
 pub const FIELDS: &[Field] = &[
     row("host", Keyword, "name of the host"),
     row("filename", Keyword, "path of the file, or @ and a name for what a collector says"),
@@ -177,13 +177,13 @@ pub const FIELDS: &[Field] = &[
     fact("incident.end", Date, "when it ended"),
 ];
 
-/// The name that is meant by one of a query: older names have newer ones.
+/// The current name of a field, for a current or an older one.
 #[must_use]
 pub fn resolve(name: &str) -> &str {
     ALIASES.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
 }
 
-/// The field, or the family, that a name belongs to.
+/// The field with this name, or the family that it belongs to.
 #[must_use]
 pub fn field(name: &str) -> Option<Field> {
     let name = resolve(name);
@@ -197,14 +197,14 @@ pub fn field(name: &str) -> Option<Field> {
     Some(found)
 }
 
-/// The names that belong together under one: `kernel` for `kernel.release`.
+/// The first part of a name: `kernel` for `kernel.release`.
 #[must_use]
 pub fn family(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// The kind of the documents that have a field; `None` where any may. Of a host without such a document nothing is known
-/// about the field.
+/// The kind of documents that have a field; `None` if any kind may. If a host has no document of
+/// that kind, nothing is known about the field.
 #[must_use]
 pub fn kind_of(name: &str) -> Option<Kind> {
     match family(resolve(name)) {

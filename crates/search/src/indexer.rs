@@ -1,7 +1,9 @@
-//! Reads the configured files and collectors periodically and on change, and writes what changed to a sink.
+//! Reads the configured files and collectors periodically and on change, and writes changes to a
+//! sink.
 //!
-//! [`config`] is the configuration; [`files`] resolves its patterns; [`open`] opens files without following links, [`text`] reads
-//! them; [`pass`] is one pass over everything, [`watch`] uses inotify for changes in between, and [`schedule`] sets the times. Secrets are
+//! [`config`] is the configuration, and [`files`] resolves its patterns. [`open`] opens files
+//! without following links, and [`text`] reads them. [`pass`] is one pass over everything.
+//! [`watch`] uses inotify for changes in between, and [`schedule`] sets the times. Secrets are
 //! withheld before anything is compared, stored or logged.
 
 pub mod clock;
@@ -44,8 +46,8 @@ use schedule::{SETTLE_NS, Schedule, SettledNames, Settling};
 const QUICK_NS: i64 = 60 * SECOND_NS;
 /// Longest time to the next pass after a failed one.
 const RETRY_NS: i64 = 30 * SECOND_NS;
-/// After a pass because of a change, this multiple of its CPU time passes before the next one: changes cost no more
-/// than a thousandth of a core, however large and busy the files are.
+/// After a pass triggered by a change, the next one waits this multiple of the pass's CPU time. So
+/// changes cost at most a thousandth of a core, however large and busy the files are.
 const REST_TIMES: i64 = 1_000;
 /// Longest sleep between two checks of the stop flag.
 const SLEEP_NS_MAX: i64 = SECOND_NS;
@@ -99,7 +101,7 @@ struct Deadlines {
     look_ns: i64,
     quick_ns: i64,
     drain_ns: i64,
-    /// No pass because of a change before this.
+    /// No pass triggered by a change before this time.
     rest_ns: i64,
 }
 
@@ -109,11 +111,11 @@ impl Indexer {
         Self::below(Path::new("/"), config, sink, clock)
     }
 
-    /// An indexer of what lies below a directory in place of `/`.
+    /// An indexer that reads below a directory instead of `/`.
     pub fn below(root_path: &Path, config: Config, sink: Box<dyn Sink>, clock: Clock) -> Result<Self, Error> {
         let root = open::Root::open(root_path).at(root_path)?;
         let mut asked = files::Selection::new(&config.files, &config.exclude).map_err(Error::Cannot)?;
-        // Its own files change because they are written about.
+        // The indexer's own files change with every pass, so they are left out.
         for own in config.store.iter().chain(&config.log.file).filter_map(|path| path.to_str()) {
             asked.leave_out(own);
             asked.leave_out(&format!("{own}.[0-9]*"));
@@ -123,7 +125,7 @@ impl Indexer {
             config.collectors.as_ref().is_none_or(|names| names.iter().any(|name| name == c.name))
         };
         let mut log = log::Log::new(config.log.clone(), clock.clone(), policy.clone());
-        // Nothing is allowed silently.
+        // Exceptions from withholding are always logged.
         for path in policy.allowed() {
             log.warning(&format!("secrets.allow: read although it would be withheld: {path}"));
         }
@@ -168,12 +170,12 @@ impl Indexer {
         &self.host
     }
 
-    /// The log, for what others have to say.
+    /// The log, so that the caller can write to it as well.
     pub fn log(&mut self) -> &mut log::Log {
         &mut self.log
     }
 
-    /// Takes documents that no look finds (`@incident/…`), without their secrets.
+    /// Stores documents that no pass finds (`@incident/…`), with their secrets withheld.
     pub fn add(&mut self, mut documents: Vec<Document>) -> Result<(), Error> {
         for document in &mut documents {
             document.host.clone_from(&self.host);
@@ -184,7 +186,7 @@ impl Indexer {
         self.sink.put(&Batch { host: &self.host, at_ns, documents: &documents, gone: &[] })
     }
 
-    /// Sets a source of additional documents, which is asked after each full pass.
+    /// Sets a source of additional documents, which is called after each full pass.
     pub fn ask_too(&mut self, more: ExtraDocuments) {
         self.more = Some(more);
     }
@@ -203,7 +205,7 @@ impl Indexer {
         }
     }
 
-    /// Runs passes until the flag is set: periodically, and on change.
+    /// Runs passes periodically and on change, until the flag is set.
     pub fn run(&mut self, stop: &AtomicBool) {
         self.is_service = true;
         match watch::Watcher::new() {
@@ -229,10 +231,10 @@ impl Indexer {
         self.log.info("ends");
     }
 
-    /// Does one step that is due, and returns the time until the next one.
+    /// Does one step that is due. Returns the time until the next one.
     fn turn(&mut self, schedule: &Schedule, due: &mut Deadlines) -> i64 {
         let now = self.clock.now_ns();
-        // A clock that was set back would make it wait.
+        // If the clock was set back, the pass would otherwise be delayed.
         if now >= due.look_ns || due.look_ns - now > schedule.every_ns() {
             let is_good = self.attempt(&PassScope::All);
             let now = self.clock.now_ns();
@@ -266,11 +268,12 @@ impl Indexer {
         }
         let settled = self.settling.next_ns().map_or(i64::MAX, |ns| ns.max(due.rest_ns));
         let next = settled.min(due.look_ns).min(due.quick_ns);
-        // Never nothing: what is due only after the next events would make it turn in circles.
+        // At least a fraction of the settle time: a step that becomes due only with the next events
+        // must not cause a busy loop.
         (next - now).clamp(self.settle_ns / 10, SLEEP_NS_MAX)
     }
 
-    /// Waits for the time, or for an event; events are taken at most once in the time that names need to settle.
+    /// Waits for the time or for an event. Reads events at most once per settle time.
     fn wait(&self, due: &Deadlines, ns: i64) {
         let until_drain = due.drain_ns - self.clock.now_ns();
         match &self.watcher {
@@ -280,7 +283,6 @@ impl Indexer {
         }
     }
 
-    /// After a failure the next full pass comes sooner.
     fn attempt_early(&mut self, what: &PassScope, due: &mut Deadlines) {
         if !self.attempt(what) {
             due.look_ns = due.look_ns.min(self.clock.now_ns() + RETRY_NS);
@@ -298,7 +300,7 @@ impl Indexer {
         }
     }
 
-    /// Reads events of inotify that concern configured files.
+    /// Reads the inotify events that concern configured files.
     fn drain(&mut self, now_ns: i64) {
         let Some(watcher) = &mut self.watcher else { return };
         let changes = watcher.drain();
@@ -311,7 +313,7 @@ impl Indexer {
         }
         for name in &changes.names {
             let name = self.aliases.get(name).unwrap_or(name);
-            // What changes by itself all the time is looked at at the frequency.
+            // Volatile files are read at the configured frequency only.
             if self.asked.how(name).is_some() && !self.asked.is_volatile(name) {
                 self.settling.name(name, now_ns);
             }
@@ -323,7 +325,7 @@ impl Indexer {
     }
 }
 
-/// The processor time of this thread.
+/// The CPU time of this thread.
 fn cpu_ns() -> i64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     t.tv_sec.saturating_mul(SECOND_NS).saturating_add(t.tv_nsec)

@@ -1,9 +1,10 @@
-//! The state of machines as documents: what is read, how it is asked for, where it is kept.
+//! The state of machines as documents: reading, searching and storing it.
 //!
-//! [`indexer`] reads files and [`collectors`] (packages, sysctl, mounts, …) at a frequency; [`secrets`] withholds what nobody
-//! may see before anything else touches it. A [`Document`] goes to one of two back ends behind [`Backend`]: [`embedded`], files
-//! of one machine, or [`opensearch`], a cluster, with a [`spool`] on disk while that is away. [`query`] reads the Lucene
-//! syntax once for both. [`answers`] are questions that take more than one search: what changed, who differs.
+//! [`indexer`] periodically reads files and [`collectors`] (packages, sysctl, mounts, …).
+//! [`secrets`] withholds secrets before anything else sees the text. A [`Document`] goes to one of
+//! two back ends behind [`Backend`]: [`embedded`], an index file on the machine, or [`opensearch`],
+//! a cluster, with a [`spool`] on disk while it is unreachable. [`query`] parses the Lucene syntax
+//! once for both. [`answers`] are questions that take more than one search: changes, outliers.
 
 pub mod analysis;
 pub mod answers;

@@ -1,4 +1,4 @@
-//! One writer for each folder: a file that it locks, with its process id.
+//! One writer per directory: a lock file that contains the writer's process id.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Read;
@@ -11,21 +11,21 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use crate::error::{At, Error};
 
 const LOCK: &str = "lock";
-/// The owner and the group may read it: it is as secret as what was indexed.
+/// Readable by owner and group only, because an index is as secret as the files in it.
 const DIR_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
-/// A writer tries this often to get the lock: the one before may be about to end.
+/// How often a writer tries to get the lock, because the one before may be about to exit.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Held as long as it lives; the kernel frees it when the process ends, however it ends.
+/// A held lock. The kernel releases it when the process ends for any reason.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Makes the folder where it is missing, and locks it for writers.
+    /// Creates the directory if it is missing, and takes the lock.
     pub(crate) fn take(dir: &Path) -> Result<Self, Error> {
         DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).at(dir)?;
         let path = dir.join(LOCK);
@@ -42,19 +42,19 @@ impl Lock {
                 Err(errno) => return Err(errno).at(path),
             }
         }
-        // On a full disk nobody can say who it is; that is no reason not to write.
+        // A full disk prevents storing the process id, which is no reason to fail.
         let _ = file.set_len(0);
         let _ = file.write_all_at(std::process::id().to_string().as_bytes(), 0);
         Ok(Self { _file: file })
     }
 }
 
-/// Opens a file for reading and writing, and makes it if it is missing.
+/// Opens a file for reading and writing, and creates it if it is missing.
 pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     open_with(OpenOptions::new().read(true).write(true).create(true).truncate(false), path)
 }
 
-/// Opens a file as asked. Links are not followed.
+/// Opens a file without following a symbolic link.
 pub(crate) fn open_with(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
     options.mode(FILE_MODE).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
 }

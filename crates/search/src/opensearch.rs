@@ -1,18 +1,23 @@
-//! OpenSearch and Elasticsearch: one index per day, requests that are tried again, and a spool while nobody answers.
+//! OpenSearch and Elasticsearch: one index per day, retries, and a spool while the cluster is
+//! unreachable.
 //!
-//! Three kinds of index, all below one prefix (`mitra_`):
+//! There are three kinds of index, all with the same prefix (`mitra_`):
 //!
 //! ```text
-//! mitra_2026-11-21           the last state of every document on that day; the id is sha256("host_filename")
-//! mitra_history_2026-11-21   the states that were replaced on that day; the id is that of the document, "-" and until when
-//! mitra_hosts                when each host was last looked at
+//! mitra_2026-11-21           the last state of every document on that day;
+//!                            id: sha256("host_filename")
+//! mitra_history_2026-11-21   the states that were replaced on that day;
+//!                            id: that of the document, "-" and the end time
+//! mitra_hosts                when each host was last read
 //! ```
 //!
-//! From the first two every question has the answer of the embedded index: a day is its index; a moment is what of its day's index
-//! was known by then, and what of its day's history was not yet replaced; a change is what began on a day.
+//! The first two answer every question as the embedded index does. A day is its index. A moment is
+//! the states of the day's index that had begun by then, and the states of the day's history that
+//! were not replaced yet. A change is a state that began on a day.
 //!
-//! [`Cluster`] asks; [`Writer`] writes. Both take turns with the nodes of the list and leave out for a while those that fail.
-//! Passwords and keys are read from files, stand in no message, and go to nobody but the nodes.
+//! [`Cluster`] queries and [`Writer`] writes. Both take the nodes of the list in turn, and avoid a
+//! failed node for a while. Passwords and keys are read from files, never appear in messages, and
+//! are sent to the nodes only.
 
 mod aggregate;
 mod auth;
@@ -47,30 +52,31 @@ use nodes::Nodes;
 pub use template::template;
 pub use writer::Writer;
 
-/// Where a cluster is and how it is spoken to.
+/// The address of a cluster and how to access it.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The nodes: `http://ubuntu02:9200`, `https://es1.example.org`, with a path where a proxy wants one.
+    /// The nodes: `http://ubuntu02:9200`, `https://es1.example.org`. An address may have a path,
+    /// for a proxy.
     pub nodes: Vec<String>,
-    /// What the names of the indices begin with; the day follows.
+    /// The prefix of the index names, before the day.
     pub prefix: String,
     /// The user of basic authentication.
     pub user: Option<String>,
-    /// The file with that user's password. Nobody but its owner may read it.
+    /// The file with the user's password. Only its owner may have access.
     pub password_file: Option<PathBuf>,
-    /// The file with an API key, as it is sent (`Authorization: ApiKey …`). Nobody but its owner may read it.
+    /// The file with an API key, as in `Authorization: ApiKey …`. Only its owner may have access.
     pub api_key_file: Option<PathBuf>,
-    /// The file with the certificates that are trusted, in place of the system's.
+    /// The file with trusted certificates, instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether the password or the key may go to another machine without TLS, where everybody on the way can read it.
+    /// Whether a password or key may go to another machine without TLS, where others could read it.
     pub insecure: bool,
-    /// How long a node may take to accept a connection.
+    /// The timeout for connecting to a node.
     pub connect_timeout: Duration,
-    /// How long a question may take.
+    /// The timeout for a request.
     pub timeout: Duration,
-    /// The longest that a node that failed is left alone.
+    /// The longest time for which a failed node is avoided.
     pub rest_max: Duration,
-    /// Bytes that the spool may take while nobody answers.
+    /// Maximum size of the spool in bytes.
     pub spool_max: u64,
 }
 
@@ -92,7 +98,7 @@ impl Default for Settings {
     }
 }
 
-/// A cluster that is asked.
+/// A cluster, for queries.
 pub struct Cluster {
     nodes: Nodes,
     names: Names,
@@ -100,7 +106,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a client. Nothing is sent yet: a cluster that is away is no reason not to start.
+    /// Creates a client. Sends nothing yet, so that the program starts even if the cluster is
+    /// unreachable.
     pub fn connect(settings: Settings) -> Result<Self, Error> {
         let names = Names::new(&settings.prefix)?;
         Ok(Self { nodes: Nodes::new(&settings)?, names, spool_max: settings.spool_max })

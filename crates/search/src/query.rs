@@ -1,10 +1,12 @@
-//! The query language: Lucene's classic syntax, read once for both back ends.
+//! The query language: Lucene's classic syntax, parsed once for both back ends.
 //!
-//! [`Query::parse`] makes a tree of sets of it for the embedded index and keeps the text, which is what OpenSearch gets. Names
-//! of fields and how their values are compared are those of [`crate::fields`].
+//! [`Query::parse`] builds a tree of sets for the embedded index, and keeps the text for
+//! OpenSearch. [`crate::fields`] defines the field names and how values are compared.
 //!
 //! ```text
-//! text ─ lexer ─► tokens ─ parser ─► ast ─ rewrite ─► ast and the text for a cluster ─ fold, leaves ─► set
+//! text ─ lexer ─► tokens ─ parser ─► ast ─ rewrite ─► ast and the cluster's text
+//!                                                       │
+//!                                                       └─ fold, leaves ─► set
 //! ```
 
 pub mod ast;
@@ -26,43 +28,43 @@ pub mod set;
 use crate::error::QueryError;
 pub use set::{Bound, Leaf, Set};
 
-/// Bytes of a query.
+/// Maximum length of a query in bytes.
 pub const QUERY_MAX: usize = 10_000;
-/// Groups within groups.
+/// Maximum nesting of groups.
 pub const DEPTH_MAX: usize = 100;
-/// Words and other tests of a query, as Lucene has it (`indices.query.bool.max_clause_count`).
+/// Maximum number of clauses, as in Lucene (`indices.query.bool.max_clause_count`).
 pub const CLAUSES_MAX: usize = 1_024;
 
-/// Warnings of a query; more than these nobody reads.
+/// Maximum number of warnings per query.
 const WARNINGS_MAX: usize = 32;
 
-/// A query that was read.
+/// A parsed query.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// What OpenSearch's `query_string` gets: the text as it was given, but for names and numbers that only Mitra reads (`4k`,
-    /// the dots of `package.python3.11`).
+    /// The text for OpenSearch's `query_string`: the original, except for names and numbers that
+    /// only Mitra understands (`4k`, the dots in `package.python3.11`).
     pub text: String,
-    /// What it means.
+    /// The set of matching documents.
     pub set: Set,
-    /// What is no mistake and probably not meant: a field that nobody has, an unquoted path.
+    /// Probable mistakes that are valid queries: an unknown field, an unquoted path.
     pub warnings: Vec<QueryError>,
-    /// The fields that it names, each once, in order.
+    /// The fields that the query names, without duplicates, in the order of the text.
     pub fields: Vec<String>,
-    /// Words beside each other all have to be there: the operator that OpenSearch is told.
+    /// The default operator is AND, for OpenSearch as well.
     pub all_words: bool,
 }
 
-/// How a query is read.
+/// How to parse a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// What `now` is in dates, in nanoseconds since 1970.
+    /// The time of `now` in date expressions, in nanoseconds since 1970.
     pub now_ns: i64,
-    /// Words beside each other all have to be there; otherwise one is enough, as in Lucene.
+    /// The default operator is AND. Otherwise it is OR, as in Lucene.
     pub all_words: bool,
 }
 
 impl Query {
-    /// Reads a query. An empty one is all documents.
+    /// Parses a query. An empty one matches all documents.
     pub fn parse(text: &str, settings: Settings) -> Result<Self, QueryError> {
         if text.len() > QUERY_MAX {
             return Err(QueryError::new(0..text.len(), format!("a query has at most {QUERY_MAX} bytes")));
@@ -79,7 +81,7 @@ impl Query {
         Ok(Self { text, set: folded.set, warnings, fields: folded.fields, all_words: settings.all_words })
     }
 
-    /// All documents.
+    /// A query that matches all documents.
     #[must_use]
     pub fn all() -> Self {
         Self {

@@ -1,16 +1,16 @@
-//! Which state of the machines a question is about.
+//! The state of the machines that a question refers to.
 
 use crate::day::Day;
 
-/// Which state of the machines a question is about.
+/// The state of the machines that a question refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// The last state of each document on each of these days, as there is one index per day. A host that did not report on
-    /// a day has no documents then.
+    /// The last state of each document on each of these days, as with one index per day. A host
+    /// that did not report on a day has no documents then.
     Days {
         /// The first day.
         first: Day,
-        /// The last day, which belongs to it.
+        /// The last day, inclusive.
         last: Day,
     },
     /// Each document as it was at a moment.
@@ -18,11 +18,12 @@ pub enum Scope {
         /// The moment.
         ns: i64,
     },
-    /// The documents that changed, appeared or went between two moments, as they were after that.
+    /// The documents that changed, appeared or disappeared between two moments, in their state
+    /// after the change.
     Changed {
         /// The first nanosecond.
         since_ns: i64,
-        /// The first nanosecond that does not belong to it any more.
+        /// The first nanosecond after the span.
         until_ns: i64,
     },
 }
@@ -34,7 +35,7 @@ impl Scope {
         Self::Days { first: day, last: day }
     }
 
-    /// The first and the last day that it touches.
+    /// The first and the last day that it covers.
     #[must_use]
     pub fn days(self) -> (Day, Day) {
         match self {

@@ -1,9 +1,11 @@
 //! Secrets are withheld before anything is stored, sent, compared, hashed or logged.
 //!
-//! Three looks: the path (`deny`, a list), the whole content (`refuse`: a private key), each line (`lines`: values under `keys`
-//! that say so, `statements` and commands whose arguments are secret, `shapes` of the secrets of well-known services, and
-//! `entropy` where nothing else told). Of a value its key stays: `password=<withheld:password>`, so that lines keep their numbers
-//! and two states can be compared. A secret that changes behind the same key is not seen, and that is meant.
+//! There are three checks: of the path (`deny`, a list), of the whole content (`refuse`: a private
+//! key), and of each line (`lines`). The line checks cover values under telling `keys`, secret
+//! arguments of `statements` and commands, `shapes` of well-known services' secrets, and `entropy`
+//! as a last resort. The key of a withheld value remains: `password=<withheld:password>`, so that
+//! line numbers stay and two states can be compared. A changed secret under the same key is
+//! deliberately not visible.
 
 mod blocks;
 mod deny;
@@ -36,12 +38,12 @@ use globs::Globs;
 use lines::Depth;
 use report::Report;
 
-/// Why a file is withheld that the configuration names.
+/// The reason for withholding a file that the configuration names.
 const CONFIGURED: &str = "configured";
-/// Shorter values are not looked for in facts: they would be found in everything.
+/// Shorter values are not searched for in facts, because they would match almost anywhere.
 const SCRUB_MIN: usize = 4;
 
-/// What to withhold. The default withholds everything that is known.
+/// The rules for withholding. The default withholds everything that is recognized.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     deny: Globs,
@@ -50,9 +52,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The default, and the paths of a configuration: `deny` are withheld too, `allow` are read though the list of paths names
-    /// them. What is allowed is still looked at: a private key in it is withheld, and so are values. Patterns know `*`, `**`,
-    /// `?`, `[abc]` and `{a,b}`.
+    /// The default rules with the paths of a configuration. `deny` adds files to withhold. `allow`
+    /// permits files that the list of paths denies. Their content is still checked, for private
+    /// keys as well as for values. Patterns support `*`, `**`, `?`, `[abc]` and `{a,b}`.
     pub fn with(deny: &[String], allow: &[String]) -> Result<Self, Error> {
         let globs = |patterns: &[String]| {
             Globs::new(patterns.iter().map(String::as_str))
@@ -61,14 +63,14 @@ impl Policy {
         Ok(Self { deny: globs(deny)?, allow: globs(allow)?, allowed: allow.to_vec() })
     }
 
-    /// The paths that the configuration allows, for the log: nothing is allowed silently.
+    /// The paths that the configuration allows, for the log, so that no exception is silent.
     #[must_use]
     pub fn allowed(&self) -> &[String] {
         &self.allowed
     }
 
-    /// Whether a file may not be read at all, with the reason. Asked with the path as it was given and with the one that it
-    /// leads to.
+    /// The reason why a file must not be read; `None` if it may. Callers check the given path and
+    /// the target that it leads to.
     #[must_use]
     pub fn denies(&self, path: &str) -> Option<&'static str> {
         let path = deny::plain(path);
@@ -78,7 +80,7 @@ impl Policy {
         deny::why(&path).filter(|_| !self.allow.matches(&path))
     }
 
-    /// Withholds what is secret in a document: its content, facts and link.
+    /// Withholds the secrets of a document: in its content, facts and link.
     pub fn clean(&self, document: &mut Document) {
         let file = !document.filename.starts_with('@');
         let leads = document.link.as_deref().and_then(|link| self.denies(link));
@@ -106,14 +108,14 @@ impl Policy {
         }
     }
 
-    /// A text (a line of a log, a command) without secrets, and what was withheld.
+    /// A text (a log line, a command) with its secrets withheld, and what was withheld.
     #[must_use]
     pub fn clean_text(&self, text: &str) -> (String, Withheld) {
         let (text, report) = self.look(text);
         (text, report.withheld)
     }
 
-    /// As [`Policy::clean_text`], with the look that found each value.
+    /// Like [`Policy::clean_text`], with the check that found each value.
     #[must_use]
     pub fn look(&self, text: &str) -> (String, Report) {
         match lines::clean(text, Depth::Full) {
@@ -123,7 +125,7 @@ impl Policy {
     }
 }
 
-/// In lists of names a package called `passwd` has a version and no password.
+/// In lists of names, a package `passwd` is followed by its version, not by a password.
 fn depth(kind: Kind) -> Depth {
     match kind {
         Kind::Package
@@ -146,7 +148,8 @@ fn depth(kind: Kind) -> Depth {
     }
 }
 
-/// What was withheld of the content is withheld of the facts that were taken from it, also where these have no key beside it.
+/// Replaces values withheld from the content in the facts as well, even if there is no key next to
+/// them.
 fn scrub(facts: &mut Facts, content: &str, values: &[(Range<usize>, report::Reason)]) {
     for text in facts
         .values_mut()
@@ -162,11 +165,12 @@ fn scrub(facts: &mut Facts, content: &str, values: &[(Range<usize>, report::Reas
     }
 }
 
-/// Facts are cleaned by their names and by themselves: they were taken from the content before that was cleaned.
+/// Withholds secrets of facts by the fact's name and by the value, because facts are extracted
+/// before the content is cleaned.
 fn clean_facts(facts: &mut Facts, depth: Depth, withheld: &mut Withheld) {
     for (name, list) in facts.iter_mut() {
         let key = if depth == Depth::Full { keys::classify(name.as_bytes()) } else { None };
-        // A number cannot be replaced by a word; nothing is the word for it.
+        // A number cannot be replaced by a word, so it is removed.
         let before = list.len();
         list.retain(|value| !matches!((key, value), (Some(keys::Key::Sure(_)), Value::Number(n)) if n.abs() >= 10_000.0));
         if list.len() < before {

@@ -1,15 +1,17 @@
-//! What could not be delivered yet, on disk: bounded, in order, and on the disk before it counts as kept.
+//! Undelivered batches on disk: a bounded queue, in order. A frame counts as stored after it was
+//! synced.
 //!
 //! ```text
-//! DIR/lock                         flock of the one writer
+//! DIR/lock                         flock of the single writer
 //! DIR/00000000000000000001.spool   frames, see the module `frame`; a file ends at about 8 MiB
 //! DIR/00000000000000000002.spool
-//! DIR/cursor                       "1 4711": the file and the byte where the oldest frame begins that is not delivered
+//! DIR/cursor                       "1 4711": file and offset of the oldest undelivered frame
 //! ```
 //!
-//! The cursor is written without waiting for the disk, or not at all when that is full: it may be old, and frames come again that
-//! were delivered. Whoever delivers them can tell by their run and number. A file is deleted, for good, when all of it is
-//! delivered. A run begins a file of its own, so that what a crash left of the last frame is followed by nothing.
+//! The cursor is written without a sync, or not at all on a full disk. So it may be outdated, and
+//! delivered frames may be read again. The consumer recognizes them by their run and number. A file
+//! is deleted, with a sync, after all of its frames were delivered. Each run begins a new file, so
+//! that nothing follows a frame torn by a crash.
 
 mod frame;
 
@@ -23,25 +25,25 @@ use crate::lock::{self, Lock};
 
 use frame::FrameRead;
 
-/// Bytes of a file at which the next one begins.
+/// A new file begins when the last one has reached this size in bytes.
 const FILE_MAX: u64 = 8 << 20;
-/// Files of a folder that are looked at.
+/// Maximum number of directory entries read.
 const FILES_MAX: usize = 100_000;
 const SUFFIX: &str = ".spool";
 const CURSOR: &str = "cursor";
 
-/// Frames on disk, first in, first out.
+/// A first-in, first-out queue of frames on disk.
 pub struct Spool {
     dir: PathBuf,
     _lock: Lock,
     max: u64,
-    /// The oldest first.
+    /// The files, oldest first.
     files: VecDeque<SpoolFile>,
-    /// Where the oldest frame begins, in the first file.
+    /// The offset of the oldest frame in the first file.
     offset: u64,
-    /// The bytes of the oldest frame, once it was looked at.
+    /// The length of the oldest frame, after it was read.
     front: Option<u64>,
-    /// The last of the files, while it is written to.
+    /// The last file, while it is open for writing.
     tail: Option<File>,
     next: u64,
     skipped: u64,
@@ -54,7 +56,7 @@ struct SpoolFile {
 }
 
 impl Spool {
-    /// Opens the spool in a folder and makes it where there is none. `max` bytes are kept at most.
+    /// Opens the spool in a directory, and creates a missing one. It holds at most `max` bytes.
     pub fn open(dir: &Path, max: u64) -> Result<Self, Error> {
         let lock = Lock::take(dir)?;
         let mut files: Vec<SpoolFile> = Vec::new();
@@ -82,7 +84,8 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Keeps frames, in this order. When it returns they are on the disk; when it fails none of them is kept.
+    /// Appends frames in this order. After a success they are on disk, after a failure none of them
+    /// is.
     pub fn push(&mut self, frames: &[Vec<u8>]) -> Result<(), Error> {
         let mut bytes = Vec::new();
         for payload in frames {
@@ -104,7 +107,7 @@ impl Spool {
         let (Some(file), Some(part)) = (&self.tail, self.files.back_mut()) else { return Ok(()) };
         let path = path_of(&self.dir, part.number);
         if let Err(error) = file.write_all_at(&bytes, part.len).and_then(|()| file.sync_data()) {
-            // What is half written is taken back; where that fails too nothing is written behind it.
+            // Removes a partial write. If that fails too, the next frames go to a new file.
             let back = file.set_len(part.len);
             if back.is_err() {
                 self.tail = None;
@@ -115,7 +118,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The oldest frame.
+    /// Returns the oldest frame.
     pub fn front(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
             let Some(part) = self.files.front() else { return Ok(None) };
@@ -126,7 +129,7 @@ impl Spool {
                     self.front = Some(len);
                     return Ok(Some(payload));
                 }
-                // It was on the disk and is not as it was: it costs itself.
+                // The payload was corrupted on disk. Only this frame is lost.
                 FrameRead::Damaged(len) => {
                     self.skipped += 1;
                     self.offset += len;
@@ -139,7 +142,7 @@ impl Spool {
         }
     }
 
-    /// Forgets the oldest frame, which [`Spool::front`] gave.
+    /// Removes the oldest frame, which [`Spool::front`] returned before.
     pub fn pop(&mut self) -> Result<(), Error> {
         let Some(len) = self.front.take() else { return Ok(()) };
         self.offset += len;
@@ -150,25 +153,25 @@ impl Spool {
         Ok(())
     }
 
-    /// Whether nothing is kept.
+    /// Whether there are no frames.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Bytes on the disk.
+    /// The size on disk in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|part| part.len).sum()
     }
 
-    /// Frames, and ends of files, that could not be read.
+    /// How many frames and file ends could not be read.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Begins a new file at the end.
+    /// Begins a new file at the end of the queue.
     fn begin(&mut self) -> Result<(), Error> {
         let number = self.next;
         let path = path_of(&self.dir, number);
@@ -196,7 +199,8 @@ impl Spool {
         if self.files.is_empty() {
             self.tail = None;
         }
-        // Were it to come back after a crash, old states would be delivered behind newer ones.
+        // Syncs, because a file that reappears after a crash would deliver old states after newer
+        // ones.
         self.sync_dir()?;
         self.write_cursor();
         Ok(())
@@ -220,7 +224,8 @@ impl Spool {
         Ok(())
     }
 
-    /// On a full disk the cursor stays as it was; what is delivered makes room, and what comes twice is known.
+    /// On a full disk the cursor stays unchanged. Deliveries free space, and repeated frames are
+    /// recognized.
     fn write_cursor(&self) {
         let number = self.files.front().map_or(self.next, |part| part.number);
         let new = self.dir.join("cursor.new");
@@ -242,7 +247,8 @@ fn number_of(name: &str) -> Option<u64> {
     if digits.len() == 20 { digits.parse().ok() } else { None }
 }
 
-/// For fuzzing: the frames of a file. The first byte says whether headers are made to fit what they stand before.
+/// Entry point for fuzzing: reads the frames of a file. The first byte decides whether the headers'
+/// checksums are corrected.
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((fits, bytes)) = bytes.split_first() else { return };
     let mut bytes = bytes.to_vec();
@@ -348,7 +354,7 @@ mod tests {
             fs::write(dir.path().join(CURSOR), damage).unwrap();
             let mut spool = Spool::open(dir.path(), 1 << 20).unwrap();
             if damage == "99 0" {
-                // Of a file that is not there any more: everything before it was delivered.
+                // The cursor names a later file, so everything before it was delivered.
                 assert!(spool.is_empty());
             } else {
                 assert_eq!(spool.front().unwrap().unwrap(), b"one");

@@ -1,4 +1,5 @@
-//! The same batches into both back ends, and the same answers from both: random histories of some hosts, asked in every way.
+//! Writes the same batches to both back ends and compares their answers: random histories of some
+//! hosts, all kinds of queries.
 
 mod engine;
 
@@ -27,7 +28,7 @@ const QUERIES: [&str; 10] = [
     "_exists_:sysctl.vm.swappiness",
 ];
 
-/// Numbers that look random and are the same every time.
+/// A deterministic random number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -71,13 +72,14 @@ fn document(host: &str, filename: &str, chance: &mut Chance) -> Document {
     Document { content: Some(content), stat, facts, ..Document::new(host, filename, kind) }
 }
 
-/// Tells both sinks a history of some days: at some hours of some days a host is looked at, and some of it has changed.
+/// Sends a history of some days to both sinks. At some hours of some days there is a pass over a
+/// host, and some of its documents have changed.
 fn tell(chance: &mut Chance, sinks: &mut [&mut dyn Sink]) {
     let mut present: Vec<Vec<Document>> = HOSTS.iter().map(|_| Vec::new()).collect();
     for n in 0..DAYS {
         for hour in [1, 7, 13, 19] {
             for (host, present) in HOSTS.iter().zip(&mut present) {
-                // Now and then a host is down, and the last one is so for a whole day.
+                // Hosts are down at random, and the last one for a whole day.
                 if chance.below(4) == 0 || (*host == "web2" && n == 2) {
                     continue;
                 }
@@ -100,7 +102,7 @@ fn look(
     for file in FILES {
         let had = present.iter().position(|d| d.filename == file);
         match (had, chance.below(6)) {
-            // What happened does not change and does not go; it may be told again.
+            // Incidents neither change nor disappear, but may be sent again.
             (Some(at), _) if present[at].kind == Kind::Incident => documents.push(present[at].clone()),
             (None, 0..4) | (Some(_), 0) => {
                 let document = document(host, file, chance);
@@ -112,7 +114,8 @@ fn look(
                 present.remove(at);
                 gone.push(file.to_owned());
             }
-            // What is told again and has not changed. Whether a back end asks for it makes no difference.
+            // Sent again without a change. The result must not depend on whether a back end asks
+            // for it.
             (Some(at), n) if n == 2 || (first && n == 3) => documents.push(present[at].clone()),
             _ => {}
         }

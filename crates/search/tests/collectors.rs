@@ -1,5 +1,5 @@
-//! The collectors on the machine that runs the tests, against the tools that people would ask instead. A tool that is not
-//! there is skipped with a printed reason.
+//! Compares the collectors on this machine with the usual tools. A missing tool is skipped with a
+//! printed reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ fn source(cache: &Cache) -> Source<'_> {
     Source { root: Path::new("/"), now_ns: now_ns(), cache }
 }
 
-/// What a collector says of this machine.
+/// Runs a collector on this machine.
 fn collect(name: &str) -> Vec<Document> {
     let cache = Cache::default();
     let collector = COLLECTORS.iter().find(|c| c.name == name).unwrap();
@@ -30,7 +30,7 @@ fn collect(name: &str) -> Vec<Document> {
     })
 }
 
-/// What a program prints; nothing, with a reason, where it is not there or refuses.
+/// The output of a program; `None`, with a printed reason, if it is missing or fails.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).env("TZ", "UTC").env("LC_ALL", "C").output();
     match output {
@@ -94,7 +94,8 @@ fn settings_are_those_of_sysctl() {
         let ours = format!("{name} = {}", value.trim().replace('\t', " "));
         if lines.contains(&*ours) { same += 1 } else { other.push(ours) }
     }
-    // Interfaces without hardware that say their kind are read as well, and others may be set meanwhile.
+    // Virtual interfaces with a device type are read as well, and other settings may change
+    // meanwhile.
     assert!(other.is_empty(), "{other:#?}");
     assert!(same > 500, "{same}");
     println!("{same} settings");
@@ -114,7 +115,7 @@ fn mounts_are_those_of_findmnt() {
         text.lines().filter_map(split).collect()
     };
     let (before, after) = (pairs(&before), pairs(&after));
-    // Other tests mount and unmount meanwhile.
+    // Other tests mount and unmount at the same time.
     let steady: Vec<_> = before.intersection(&after).collect();
     for (target, _) in &steady {
         let kinds: BTreeSet<&str> =
@@ -132,7 +133,7 @@ fn mounts_are_those_of_findmnt() {
     }
 }
 
-/// A loop mount that ends with the test.
+/// A loop mount for the duration of the test.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
@@ -212,7 +213,7 @@ fn units_are_those_of_systemctl() {
         let Some(output) = run("systemctl", &["--root=/", "list-unit-files", "--no-legend", &state]) else {
             return;
         };
-        // systemctl lists the template, here is its instance.
+        // systemctl lists the template instead of the instance.
         let of = |unit: &str| match unit.split_once('@') {
             Some((stem, rest)) => format!("{stem}@.{}", rest.rsplit('.').next().unwrap()),
             None => unit.to_owned(),
@@ -225,7 +226,8 @@ fn units_are_those_of_systemctl() {
     }
 }
 
-/// The next moments, in seconds since 1970, as systemd sees them; nothing where it does not understand.
+/// The next elapses that systemd computes, in seconds since 1970; `None` if it rejects the
+/// expression.
 fn systemd_next(calendar: &str, base: &str) -> Option<Vec<String>> {
     let output = Command::new("systemd-analyze")
         .args(["calendar", "--iterations=6", &format!("--base-time={base}"), "--", calendar])
@@ -313,7 +315,7 @@ fn calendars_mean_what_systemd_says() {
     ]
     .map(str::to_owned)
     .into();
-    // And what nobody would write.
+    // Unusual expressions as well.
     for n in 0..40_u32 {
         let days = ["", "Mon ", "Tue,Thu ", "Wed..Sat "][n as usize % 4];
         let (month, day, hour, minute) = (n % 12 + 1, n * 7 % 31 + 1, n * 5 % 24, n * 11 % 60);
@@ -383,7 +385,7 @@ fn every_fact_is_a_field_of_its_type() {
     }
 }
 
-/// All that does not change by itself, by file name.
+/// All documents that do not change by themselves, by file name.
 fn steady(cache: &Cache) -> BTreeMap<String, Document> {
     let source = source(cache);
     let documents = COLLECTORS.iter().flat_map(|c| (c.collect)(&source).unwrap_or_default());
@@ -393,7 +395,7 @@ fn steady(cache: &Cache) -> BTreeMap<String, Document> {
 #[test]
 #[ignore = "needs a quiet machine: make test-kernel"]
 fn nothing_changes_while_nothing_changes() {
-    // Other tests may mount something meanwhile, or load a module.
+    // Other tests may mount a file system or load a module at the same time.
     let mut changed = Vec::new();
     for _ in 0..4 {
         let before = steady(&Cache::default());
@@ -441,6 +443,6 @@ fn a_pass_costs_little() {
         println!("{:10} {:9} {bytes:9} {first:9.2} {later:9.2}", collector.name, found.len());
     }
     println!("all together: {total:.2} ms of CPU for a pass that finds nothing new");
-    // Five times what an ordinary machine is to pay: tests run beside others, and not at full speed.
+    // Five times the target for an ordinary machine, because other tests run at the same time.
     assert!(total < 100.0, "{total:.2} ms");
 }

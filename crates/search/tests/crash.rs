@@ -1,4 +1,5 @@
-//! A writer that is killed at any moment: what it acknowledged is there, and it goes on.
+//! A writer is killed at random moments. All acknowledged batches must be there, and writing must
+//! continue.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -24,7 +25,8 @@ fn document(file: String, text: String, flags: Vec<Flag>) -> Document {
     Document { content: Some(text), flags, ..Document::new("web1", file, Kind::File) }
 }
 
-/// Not a test: what the child does. It writes batches until it is killed and prints the number of each that was acknowledged.
+/// Not a test, but the child process. It writes batches until it is killed, and prints the number
+/// of each acknowledged one.
 #[test]
 fn child() {
     let (Ok(dir), Ok(from)) = (std::env::var(DIR), std::env::var(FROM)) else { return };
@@ -44,7 +46,8 @@ fn child() {
     }
 }
 
-/// The number of a line that says so; the harness may have written before it.
+/// The batch number in a line of the child's output. The test harness may have printed text before
+/// it.
 fn acknowledged(line: &str) -> Option<u64> {
     line.split_once("acknowledged ")?.1.trim().parse().ok()
 }
@@ -60,7 +63,7 @@ fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
         child.args(["--exact", "child", "--nocapture"]).env(DIR, dir.path()).env(FROM, next.to_string());
         let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // From the first acknowledgement on, or before it.
+        // The writer is killed after the first acknowledgement, or before it.
         let mut last = None;
         if kill % 4 != 0 {
             last = lines.by_ref().find_map(|line| acknowledged(&line.unwrap()));
@@ -72,7 +75,7 @@ fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
 
         let index = match Index::open(dir.path()) {
             Ok(index) => index,
-            // Killed before there was an index.
+            // Killed before the index was created.
             Err(_) if last.is_none() && next == 0 => continue,
             Err(e) => panic!("{e}"),
         };
@@ -88,7 +91,7 @@ fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
                 "{id} was acknowledged and is lost, after kill {kill}"
             );
         }
-        // The one after may have been on disk already.
+        // One more batch may have been on disk already.
         if let Some(more) = get(&format!("/etc/{next}")) {
             assert_eq!(more, text(next));
         }
@@ -96,9 +99,9 @@ fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
             assert!(same == text(next) || next > 0 && same == text(next - 1), "{same}");
         }
     }
-    // Of four children three live until they have acknowledged something.
+    // Three of four children live until they have acknowledged something.
     assert!(next >= KILLS / 2, "{next} batches");
-    // Words that no writer came to write are found, and those that are written then.
+    // All tokens are found, before and after maintenance merges the token index.
     let found = |dir: &Path| {
         let query = Query::parse("content:generation", Settings::default()).unwrap();
         let at = Scope::At { ns: next as i64 * HOUR };

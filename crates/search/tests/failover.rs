@@ -1,6 +1,7 @@
-//! Two nodes; one is killed while documents are written, then both are away for a while: every document arrives, once.
+//! Two nodes. One is killed while documents are written, then both are down for a while. Every
+//! document arrives exactly once.
 //!
-//! Both nodes are away for ten seconds; `MITRA_AWAY_SECONDS` sets another time.
+//! Both nodes are down for ten seconds, or for `MITRA_AWAY_SECONDS`.
 
 mod engine;
 
@@ -13,7 +14,7 @@ use mitra_search::opensearch::Writer;
 use mitra_search::{Day, Document, Kind, Query, Scope};
 
 const SECOND: i64 = 1_000_000_000;
-/// Looks at the machine, of which each sees other documents change.
+/// The number of passes. Other documents change in each.
 const LOOKS: usize = 60;
 const DOCUMENTS: usize = 100;
 const DAY: Day = Day(20_700);
@@ -30,7 +31,7 @@ fn at(look: usize) -> i64 {
     DAY.start_ns() + SECOND * 60 * (look as i64 + 1)
 }
 
-/// What one look sees change: all at first, a tenth later.
+/// The documents that a pass sees: all in the first, a tenth in the others.
 fn seen(look: usize) -> Vec<Document> {
     let changes = |name: &usize| look == 0 || name % 10 == look % 10;
     (0..DOCUMENTS).filter(changes).map(|name| document(name, look, at(look))).collect()
@@ -66,7 +67,7 @@ fn every_document_arrives_in_opensearch_once() {
     eprintln!("one of two nodes killed: {} bytes wait, a batch took {longest:?} at most", writer.waiting());
     assert_eq!(writer.waiting(), 0, "one node is enough");
 
-    // The one that leads goes: who is left answers, and takes nothing.
+    // The cluster manager is killed. The other node answers, but accepts no writes.
     engine.start_again(&[other]);
     engine.raw("GET", "/_cluster/health?wait_for_status=green&timeout=60s", "");
     engine.kill(leader);
@@ -81,7 +82,7 @@ fn every_document_arrives_in_opensearch_once() {
     for look in half..2 * third {
         longest = longest.max(put(&mut writer, look));
     }
-    // The writer dies too, with what it has on the disk.
+    // The writer is killed as well, with its spool on disk.
     drop(writer);
     let mut writer = Writer::open(client(), &engine.dir().join("spool")).expect("a writer");
     while began.elapsed() < Duration::from_secs(away) {
@@ -109,7 +110,7 @@ fn every_document_arrives_in_opensearch_once() {
     check(&writer);
 }
 
-/// Every document as it was seen last, and every state that it had before.
+/// Checks the last state of every document, and every state before it.
 fn check(writer: &Writer) {
     let cluster = writer.cluster();
     cluster.refresh().expect("refreshed");

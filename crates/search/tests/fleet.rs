@@ -1,6 +1,7 @@
-//! 200 machines for 14 days in both back ends: every question has the same answer in both, and the right one.
+//! 200 machines for 14 days in both back ends: every question has the same, correct answer in both.
 //!
-//! What is right is known without a search, from the traits of the simulated machines and from every state that was told.
+//! The correct answers need no search. They follow from the traits of the simulated machines, and
+//! from all states that were written.
 
 mod engine;
 mod simulate;
@@ -26,21 +27,21 @@ const SEED: u64 = 20_261_108;
 
 type Hosts = BTreeSet<String>;
 
-/// A state of a document as it was told; nothing where it went.
+/// A state of a document as written; `None` if the document disappeared.
 #[derive(Debug)]
 struct State {
     since_ns: i64,
     document: Option<Document>,
 }
 
-/// What is right.
+/// The correct answers.
 #[derive(Debug, Default)]
 struct Truth {
-    /// By host and file, by time.
+    /// By host and file, in chronological order.
     states: BTreeMap<(String, String), Vec<State>>,
-    /// By day and host, as it was on the last look.
+    /// By day and host, as in the last pass of the day.
     machines: BTreeMap<(Day, String), Machine>,
-    /// By host, when it was looked at.
+    /// The times of the passes, by host.
     looks: BTreeMap<String, Vec<i64>>,
 }
 
@@ -57,7 +58,7 @@ impl Truth {
         self.looks.entry(host.clone()).or_default().push(look.at_ns);
     }
 
-    /// The machines that were looked at on a day.
+    /// The machines with a pass on a day.
     fn on(&self, day: Day) -> impl Iterator<Item = &Machine> {
         self.machines.iter().filter(move |((d, _), _)| *d == day).map(|(_, machine)| machine)
     }
@@ -70,14 +71,15 @@ impl Truth {
         self.machines.contains_key(&(day, host.to_owned()))
     }
 
-    /// The last state of a document before a moment, and how many there were.
+    /// The last state of a document before a moment, and the number of all states before the
+    /// moment.
     fn before(&self, host: &str, file: &str, ns: i64) -> Option<(&State, usize)> {
         let states = self.states.get(&(host.to_owned(), file.to_owned()))?;
         let count = states.partition_point(|state| state.since_ns < ns);
         Some((states.get(count.checked_sub(1)?)?, count))
     }
 
-    /// The document of a day. One that went is there on that day, and says so.
+    /// The document on a day. On the day on which it disappeared it exists, with the flag `gone`.
     fn document(&self, host: &str, file: &str, day: Day) -> Option<Document> {
         if !self.was_seen(host, day) {
             return None;
@@ -96,14 +98,15 @@ impl Truth {
         Some(gone)
     }
 
-    /// A document as it was at a moment, if its host was looked at on that day or on the one before.
+    /// A document at a moment, if its host had a pass on that day or the day before.
     fn at(&self, host: &str, file: &str, ns: i64) -> Option<(Day, Document)> {
         let day = Day::of(ns);
         let day = [day, day.before()].into_iter().find(|day| self.was_seen(host, *day))?;
         Some((day, self.before(host, file, ns + 1)?.0.document.clone()?))
     }
 
-    /// What changed in a time, in files of one name: when, when it was last otherwise, host, before, after.
+    /// The changes in a time span of files with one name: time, last pass with the old state, host,
+    /// before, after.
     fn changes(&self, file: &str, span: (i64, i64)) -> Vec<Told> {
         let mut all = Vec::new();
         for ((host, name), states) in &self.states {
@@ -140,7 +143,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// The same question to everybody, whose answers have to be the same, and right.
+    /// Asks both back ends the same question. The answers must be equal and correct.
     #[track_caller]
     fn ask<T: PartialEq + std::fmt::Debug>(
         &self,
@@ -211,7 +214,8 @@ fn load(engine: Option<&Engine>, dir: &std::path::Path, shape: Shape) -> Fleet {
     Fleet { truth, shape, backends }
 }
 
-/// As the indexer does it: everything where a back end wants it, otherwise what changed.
+/// Writes a pass like the indexer: all documents if the back end wants them, otherwise the changed
+/// ones.
 fn give(sink: &mut impl Sink, look: &Look<'_>) -> Result<(), Error> {
     let host = look.machine.host.as_str();
     let documents = if sink.needs_all(host, look.at_ns) { look.all } else { look.changed };
@@ -237,7 +241,7 @@ fn a_fleet_answers(engine: Option<&Engine>) {
     if let Some(seed) = std::env::var("MITRA_SEED").ok().and_then(|seed| seed.parse().ok()) {
         shape.seed = seed;
     }
-    // Without a cluster the truth is still there to compare with.
+    // Without a cluster the embedded index is still compared with the correct answers.
     let fleet = load(engine, dir.path(), shape);
     for day in [fleet.last(), fleet.middle(), shape.first] {
         the_five_questions(&fleet, day);
@@ -260,7 +264,7 @@ fn the_five_questions(fleet: &Fleet, day: Day) {
     let old = truth.hosts(day, |machine| machine.release.starts_with("4.4"));
     assert!(!old.is_empty() && old.len() < 100);
     hosts("kernel.release:4.4*", &old);
-    // Which servers do not have zsh? Of those without a list nobody knows.
+    // Which servers do not have zsh? For those without a package list this is unknown.
     let (all, listed) = (truth.hosts(day, |_| true), truth.hosts(day, |machine| machine.list));
     let with = truth.hosts(day, |machine| machine.list && machine.zsh);
     hosts("*:*", &all);
@@ -316,7 +320,7 @@ fn ranges_of_days(fleet: &Fleet) {
     }
     right.sort();
     search(fleet, "filename:\"/etc/fstab\" AND content:ext4", scope, &right);
-    // A host that had an old kernel on some day.
+    // Hosts that had an old kernel on any day.
     let machines = fleet.truth.machines.values();
     let old: Hosts = machines.filter(|m| m.release.starts_with("4.4")).map(|m| m.host.clone()).collect();
     fleet.ask("hosts that had a 4.4 kernel", &old, |backend| {
@@ -324,7 +328,7 @@ fn ranges_of_days(fleet: &Fleet) {
     });
 }
 
-/// Between looks, before the first look of a day, and before everything.
+/// Between passes, before the first pass of a day, and before everything.
 fn moments(fleet: &Fleet) {
     let start = fleet.middle().start_ns();
     for ns in [start + HOUR, start + 5 * HOUR, start + 23 * HOUR, fleet.shape.first.start_ns()] {
@@ -340,7 +344,7 @@ fn moments(fleet: &Fleet) {
     }
 }
 
-/// Every document of a day, whole.
+/// Every document of a day in full.
 fn whole_documents(fleet: &Fleet) {
     let day = fleet.middle();
     let documents = |(host, file): &(String, String)| fleet.truth.document(host, file, day);
@@ -366,7 +370,7 @@ fn show(fleet: &Fleet) {
         let (host, file) = noise.pick(&keys);
         let day = Day(fleet.shape.first.0 + noise.below(fleet.shape.days as u64 + 1) as i32);
         let ns = day.start_ns() + noise.below(24) as i64 * HOUR;
-        // Of what changes by itself all the time, a day has only its last state.
+        // For volatile documents a day has only the last state.
         if noise.one_in(2) || file == "/proc/meminfo" {
             right.push(fleet.truth.document(host, file, day));
             asked.push((host, file, Scope::day(day)));
@@ -426,12 +430,13 @@ fn changed_hosts(fleet: &Fleet) {
     }
 }
 
-/// At most a tenth is odd.
+/// The largest number of hosts that counts as odd.
 fn a_tenth(hosts: usize) -> usize {
     hosts / 10
 }
 
-/// Which hosts differ from their peers, and in what? What is right is told of the documents themselves.
+/// Which hosts differ from their peers, and in what? The correct answer follows from the documents
+/// themselves.
 fn outliers(fleet: &Fleet) {
     let day = fleet.last();
     let told = |list: &mut dyn FnMut(&mut Outliers)| {
@@ -445,7 +450,7 @@ fn outliers(fleet: &Fleet) {
         let keys = fleet.truth.states.keys();
         keys.filter_map(|(host, file)| fleet.truth.document(host, file, day)).for_each(|d| outliers.add(&d));
     });
-    // The machines that were made to differ stand out.
+    // The machines with deliberate differences are found.
     let swappiness: Hosts =
         right.iter().filter(|one| one.item == "sysctl.vm.swappiness").map(|one| one.host.clone()).collect();
     let mut usual: BTreeMap<u32, Hosts> = BTreeMap::new();

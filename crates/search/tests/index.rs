@@ -1,4 +1,5 @@
-//! The embedded index as it is used: a writer writes, whoever asks sees it at once, and says the same however it is kept.
+//! The embedded index in use: readers see each write at once, and storage maintenance does not
+//! change the answers.
 
 use std::path::Path;
 
@@ -29,7 +30,7 @@ fn query(text: &str) -> Query {
     Query::parse(text, Settings::default()).unwrap()
 }
 
-/// Host, file name and day of every hit.
+/// The host, file name and day of each hit.
 fn hits(index: &Index, text: &str, scope: Scope) -> Vec<(String, String, i32)> {
     let page = index.search(&query(text), scope, usize::MAX).unwrap();
     assert_eq!(page.total, page.hits.len() as u64);
@@ -69,7 +70,7 @@ fn a_document_is_shown_on_the_days_on_which_its_host_was_looked_at() {
     let mut writer = Writer::open(dir.path()).unwrap();
     let fstab = |text: &str| document("web1", "/etc/fstab", text);
     put(&mut writer, "web1", HOUR, &[fstab("ext4"), document("web1", "/etc/hosts", "localhost")], &[]);
-    // Day 1 without a change, no day 2, two changes on day 3, gone on day 4.
+    // Day 1 has no change, day 2 no pass, day 3 two changes, and on day 4 the document is gone.
     put(&mut writer, "web1", 25 * HOUR, &[], &[]);
     put(&mut writer, "web1", 73 * HOUR, &[fstab("xfs")], &[]);
     put(&mut writer, "web1", 75 * HOUR, &[fstab("btrfs")], &[]);
@@ -88,7 +89,7 @@ fn a_document_is_shown_on_the_days_on_which_its_host_was_looked_at() {
     assert_eq!(fstab("btrfs AND NOT flags:gone", ALL), [3]);
     assert_eq!(fstab("day:[1970-01-02 TO 1970-01-04]", ALL), [1, 3]);
     assert_eq!(hits(&index, "localhost", ALL).len(), 5);
-    // As it was at a moment; for a day without a look the day before answers.
+    // The state at a moment. For a day without a pass the day before counts.
     for (hour, shown) in [
         (0, None),
         (2, Some("ext4")),
@@ -104,7 +105,7 @@ fn a_document_is_shown_on_the_days_on_which_its_host_was_looked_at() {
         assert_eq!(fstab("content:*", scope).len(), usize::from(shown.is_some()), "at hour {hour}");
     }
     assert_eq!(fstab("ext4", Scope::At { ns: 50 * HOUR }), [1]);
-    // What changed: of one day the last state; the first look is no change.
+    // Changes: of each day the last state counts, and the first pass is not a change.
     let changed = |from: i64, to: i64| Scope::Changed { since_ns: from * HOUR, until_ns: to * HOUR };
     assert_eq!(names(&hits(&index, "*:*", changed(0, 999))), ["web1 /etc/fstab 3", "web1 /etc/fstab 4"]);
     assert_eq!(fstab("xfs", changed(72, 74)), [3]);
@@ -116,7 +117,7 @@ fn a_document_is_shown_on_the_days_on_which_its_host_was_looked_at() {
     assert_eq!(seen, [(75, some("xfs"), some("btrfs")), (97, some("btrfs"), None)]);
     assert_eq!(changes[0].not_before_ns, Some(73 * HOUR));
     assert!(index.changes(Some("web2"), &query("*:*"), 0, i64::MAX).unwrap().is_empty());
-    // Whole documents, and by name.
+    // Full documents, and by name.
     let mut whole = Vec::new();
     index
         .each(&query("filename:\"/etc/fstab\""), ALL, &mut |day, d| {
@@ -164,7 +165,7 @@ fn values_have_their_hosts() {
     assert_eq!(hosts, ["web1", "web2", "web3"]);
 }
 
-/// A world by a seed, so that it is the same each time.
+/// Generates a world from a seed, so that it is the same each time.
 struct Random(u64);
 
 impl Random {
@@ -240,7 +241,8 @@ fn it_says_the_same_however_it_is_kept() {
             writer.tidy().unwrap();
             let after = Index::open(dir.path()).unwrap();
             for text in QUERIES {
-                // Of what changes by itself only the last state of a day is kept; days are the same.
+                // Maintenance keeps only the last state per day of volatile documents. The answers
+                // for days stay the same.
                 assert_eq!(hits(&before, text, ALL), hits(&after, text, ALL), "{text}");
             }
             compare(&after, &index, last);

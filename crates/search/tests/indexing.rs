@@ -1,4 +1,5 @@
-//! The configuration file of the first Mitra on this machine, into the embedded index: once, again, and after a restart.
+//! The configuration file of the first Mitra on this machine, into the embedded index: once, again,
+//! and after a restart.
 
 use std::path::Path;
 
@@ -28,7 +29,7 @@ indexer:
 fn the_first_mitras_configuration_fills_an_index() {
     let tmp = tempfile::tempdir().unwrap();
     let index = tmp.path().join("index");
-    // Unchanged but for the host name, and for the log, which would be that of a real indexer.
+    // Unchanged except for the host name, and for the log, which would be that of a real indexer.
     let mut config = Config::parse(Path::new("runner.yaml"), AUTHORS).unwrap();
     config.host = Some("web1".to_owned());
     config.log.file = Some(tmp.path().join("runner.log"));
@@ -51,7 +52,7 @@ fn the_first_mitras_configuration_fills_an_index() {
     let after = self::rows(&index);
     let moved: Vec<&String> = after.iter().filter(|row| !rows.contains(row)).collect();
     println!("{} states, {} more after a restart: {moved:?}", rows.len(), moved.len());
-    // Only what changes by itself has another state after a restart.
+    // After a restart only volatile documents have a new state.
     assert!(moved.len() < 10, "{moved:?}");
 
     let asked = Index::open(&index).unwrap();
@@ -70,7 +71,7 @@ fn the_first_mitras_configuration_fills_an_index() {
     assert_eq!((page.total, page.hits[0].host.as_str()), (1, "web1"));
 }
 
-/// Every state but those that change by themselves.
+/// All states except those of volatile documents.
 fn rows(index: &Path) -> Vec<String> {
     let db = rusqlite::Connection::open(index.join("index.sqlite")).unwrap();
     let stable = "SELECT f.name || ' ' || s.content || ' ' || s.since_ns FROM state s JOIN file f ON f.id = s.file WHERE NOT volatile";

@@ -1,6 +1,7 @@
-//! A writer that is killed at any moment, with a cluster and without one; and a spool on a full disk. What was taken is there.
+//! A writer is killed at random moments, with and without a cluster, and a spool runs on a full
+//! disk. All accepted batches must be there.
 //!
-//! Twelve kills; `MITRA_KILLS` sets another number.
+//! Twelve kills, or `MITRA_KILLS`.
 
 mod engine;
 
@@ -31,7 +32,8 @@ fn document(look: u64) -> Document {
     }
 }
 
-/// Not a test: what the child does. It writes until it is killed and says which batches were taken.
+/// Not a test, but the child process. It writes until it is killed, and prints which batches were
+/// accepted.
 #[test]
 fn child() {
     let Ok(wanted) = std::env::var(CHILD) else { return };
@@ -49,7 +51,7 @@ fn child() {
     }
 }
 
-/// Runs the child for a while and gives the last batch that it said was taken.
+/// Runs the child for a while. Returns the last batch that it reported as accepted.
 fn run_and_kill(wanted: &str, after: Duration) -> Option<u64> {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
         .args(["child", "--exact", "--nocapture"])
@@ -75,7 +77,7 @@ fn whatever_was_taken_arrives_in_opensearch_once() {
     let mut next = 1;
     let mut chance = 12_345_u64;
     for kill in 0..kills {
-        // Half of them have a cluster, and what the others left to deliver first.
+        // Half of the children have a cluster, and deliver the spool of the others first.
         let node = if kill % 2 == 0 { "http://127.0.0.1:9" } else { settings.nodes[0].as_str() };
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let after = Duration::from_millis(if kill % 2 == 0 { 30 } else { 150 } + (chance >> 33) % 300);
@@ -89,7 +91,7 @@ fn whatever_was_taken_arrives_in_opensearch_once() {
         writer.flush(Duration::from_secs(30)).is_ok()
     });
     writer.cluster().refresh().expect("refreshed");
-    // The one after the last that was told may have been taken too.
+    // One batch more than the last reported one may have been accepted.
     let changes = writer.cluster().changes(None, &Query::all(), at(0), at(next + 1)).expect("changes");
     let told: Vec<(i64, Option<String>)> =
         changes.iter().map(|c| (c.at_ns, c.after.as_ref().and_then(|d| d.content.clone()))).collect();
@@ -98,7 +100,7 @@ fn whatever_was_taken_arrives_in_opensearch_once() {
     let to = from as u64 + told.len() as u64;
     let wanted: Vec<_> = (from as u64..to).map(|look| (at(look), document(look).content)).collect();
     assert_eq!(told, wanted, "every state, once, in order");
-    // The first state of the host is no change.
+    // The first state of the host is not a change.
     assert!(from <= 2 && to >= next, "from {from} to {to}, {next} were taken");
     eprintln!("{kills} kills, {} batches", next - 1);
 }

@@ -1,4 +1,4 @@
-//! The back end of a cluster against a real server.
+//! The cluster back end against a real server.
 
 mod engine;
 
@@ -18,7 +18,7 @@ fn day(n: i32) -> Day {
     Day(20_700 + n)
 }
 
-/// An hour of a day, with some nanoseconds that a millisecond does not show.
+/// An hour of a day, plus some nanoseconds that milliseconds cannot represent.
 fn at(n: i32, hour: i64) -> i64 {
     day(n).start_ns() + hour * HOUR + 123_456_789
 }
@@ -120,7 +120,8 @@ fn tell(engine: &Engine, prefix: &str) -> Writer {
         &[document("web1", "/etc/fstab", "UUID=a / ext4 third", at(0, 12))],
         &["/etc/hosts"],
     );
-    // The next day nothing is said of what stays; the other host is not looked at.
+    // On the next day the batch does not mention unchanged documents, and the other host has no
+    // pass.
     put(&mut writer, "web1", at(1, 9), &[], &[]);
     put(&mut writer, "web1", at(1, 10), &[sysctl("web1", 100.0, at(1, 10))], &[]);
     writer.cluster().refresh().expect("refreshed");
@@ -166,7 +167,7 @@ fn days(cluster: &Cluster) {
         found(cluster, "size:>18 AND mode:0644 AND NOT content:ext4", Scope::day(day(0))),
         ["web1 /etc/hosts 0"]
     );
-    // Many days: the cluster is asked which ones it has.
+    // With many days the cluster is asked which of them it has.
     assert_eq!(
         found(cluster, "content:xfs", Scope::Days { first: Day(0), last: Day(40_000) }),
         ["web2 /etc/fstab 0"]
@@ -194,7 +195,7 @@ fn moments(cluster: &Cluster) {
     assert_eq!(ext4(at(1, 1)), [at(0, 12)], "before the first look of a day");
     let hosts_file = |ns: i64| found(cluster, "filename:\"/etc/hosts\"", Scope::At { ns }).len();
     assert_eq!((hosts_file(at(0, 12) - 1), hosts_file(at(0, 12)), hosts_file(at(1, 12))), (1, 0, 0));
-    // Who was not looked at on a day is answered for by the day before.
+    // For a host without a pass on a day, the states of the day before count.
     assert_eq!(
         found(cluster, "filename:\"@sysctl\"", Scope::At { ns: at(1, 12) }),
         ["web1 @sysctl 1", "web2 @sysctl 0"]
@@ -224,7 +225,7 @@ fn changes(cluster: &Cluster) {
     ];
     let wanted: Vec<_> = wanted.map(|(a, b, c, d)| (a, b, c.to_owned(), d.to_owned())).into();
     assert_eq!(told, wanted);
-    // A change is found by what it was and by what it became.
+    // A change is found by the state before and by the state after.
     for word in ["first", "second"] {
         let some =
             cluster.changes(None, &query(&format!("content:{word}")), at(0, 0), at(0, 12)).expect("changes");
@@ -314,7 +315,7 @@ fn template(engine: &Engine) {
     assert_eq!(found(&cluster, "hostname:web2 AND timestamp:*", Scope::day(day(0))).len(), 2, "older names");
 }
 
-/// It reads everything for the first time, and nothing has changed.
+/// The restarted writer reads everything for the first time, and nothing has changed.
 fn a_writer_that_starts_again(engine: &Engine, cluster: &Cluster, before: &mut Writer) {
     let count = |scope| cluster.search(&Query::all(), scope, 0).expect("an answer").total;
     let changed = Scope::Changed { since_ns: at(0, 0), until_ns: at(5, 0) };
@@ -326,7 +327,7 @@ fn a_writer_that_starts_again(engine: &Engine, cluster: &Cluster, before: &mut W
     assert!(writer.names("nobody").expect("names").is_empty());
     let t = at(1, 11);
     let again = [document("web1", "/etc/fstab", "UUID=a / ext4 third", t), sysctl("web1", 100.0, t)];
-    // The file's stat was made of the time in this test.
+    // In this test the file's status depends on the time.
     let mut fstab = again[0].clone();
     fstab.stat = document("web1", "/etc/fstab", "UUID=a / ext4 third", at(0, 12)).stat;
     put(&mut writer, "web1", t, &[fstab, again[1].clone()], &[]);
@@ -388,7 +389,8 @@ fn more_fields_than_an_index_takes(engine: &Engine) {
     assert_eq!(has, Some(packages), "all of it is kept");
 }
 
-/// What is taken while nobody answers, by a writer that is then killed, arrives by way of the next one, in order.
+/// Batches accepted while the cluster is down, by a writer that is then killed, are delivered in
+/// order by the next writer.
 fn the_spool_is_delivered(engine: &Engine) {
     let mut nowhere = engine.settings("spool_");
     nowhere.nodes = vec!["http://127.0.0.1:9".into()];
@@ -433,7 +435,8 @@ fn old_days_go(engine: &Engine) {
     }
     let other = format!("{prefix}lab_{}", day(0));
     engine.raw("PUT", &format!("/{other}"), "");
-    // By its own clock these days are long past: who says that it is the last of them may not delete.
+    // By the server's clock these days are long past, so a host that takes the last of them for
+    // today may not delete.
     let done = writer.delete_before(day(2), day(3), 9).expect("an answer");
     assert!(matches!(done, mitra_search::backend::Deleted::Doubted(_)), "{done:?}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");

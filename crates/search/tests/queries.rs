@@ -1,4 +1,5 @@
-//! What is found against looking at every document of every day, for worlds and queries made by chance.
+//! Compares search results with a scan over all documents of all days, for random worlds and
+//! queries.
 
 use std::collections::BTreeSet;
 use std::ops::RangeBounds;
@@ -19,7 +20,7 @@ const WORDS: [&str; 11] =
     ["swap", "ext4", "defaults", "to", "be", "or", "not", "127.0.0.1", "zebra", "8", "nothing"];
 const DAYS: i32 = 5;
 
-/// What documents may share.
+/// The part of a document that several may share.
 #[derive(Debug, Clone)]
 struct Content {
     kind: Kind,
@@ -29,24 +30,24 @@ struct Content {
     link: Option<String>,
 }
 
-/// One look at a host: what of which file was seen.
+/// One pass over a host, with what it saw of each file.
 #[derive(Debug, Clone)]
 struct Look {
     host: usize,
-    /// After the look before, in hours.
+    /// Hours since the pass before.
     after: i64,
     /// By file: unchanged, a content, or gone.
     seen: Vec<Option<Option<usize>>>,
 }
 
-/// A state of a document, as the test keeps it.
+/// A state of a document in the test's model.
 #[derive(Debug, Clone)]
 struct Known {
     host: usize,
     file: usize,
     content: usize,
     since: i64,
-    /// Since when its file is as it is: what is gone keeps what was known of it.
+    /// When its file was last written. A tombstone keeps the status of the file.
     written: i64,
     gone: bool,
 }
@@ -101,7 +102,7 @@ fn stat(known: &Known) -> Option<Stat> {
     })
 }
 
-/// The states and the looks (host, time) of a world.
+/// The states and the passes (host, time) of a world.
 fn live(looks: &[Look]) -> (Vec<Known>, Vec<(usize, i64)>) {
     let (mut states, mut seen): (Vec<Known>, Vec<(usize, i64)>) = (Vec::new(), Vec::new());
     let mut now = 7 * HOUR;
@@ -146,7 +147,7 @@ fn write(writer: &mut Writer, states: &[Known], seen: &[(usize, i64)], contents:
     }
 }
 
-/// A document on a day, as the test sees it.
+/// A document on a day in the test's model.
 struct Doc<'a> {
     known: &'a Known,
     content: &'a Content,
@@ -235,7 +236,7 @@ fn text_says(leaf: &Leaf, text: Option<&str>) -> bool {
     }
 }
 
-/// Every (host, file, day) that a scope shows, with its state.
+/// Every (host, file, day) that a scope covers, with its state.
 fn shown<'a>(
     states: &'a [Known],
     seen: &[(usize, i64)],

@@ -1,4 +1,4 @@
-//! The index as a file: what is kept, what readers see, and what becomes of it on a bad disk.
+//! The index as a file: what is stored, what readers see, and what happens on a bad disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,7 +33,7 @@ fn put(writer: &mut Writer, at_ns: i64, documents: &[Document], gone: &[&str]) -
     writer.put(&Batch { host: "web1", at_ns, documents, gone: &gone })
 }
 
-/// The rows of a question in SQL: integers and words.
+/// The rows of a SQL query: integers and text.
 fn sql(dir: &Path, question: &str) -> Vec<Vec<String>> {
     let db = rusqlite::Connection::open(dir.join(FILE)).unwrap();
     let mut statement = db.prepare(question).unwrap();
@@ -54,7 +54,7 @@ fn count(dir: &Path, table: &str) -> u64 {
     sql(dir, &format!("SELECT count(*) FROM {table}"))[0][0].parse().unwrap()
 }
 
-/// File and text of the documents at a moment.
+/// The file names and texts of the documents at a moment.
 fn texts(dir: &Path, at_ns: i64) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let index = Index::open(dir).unwrap();
@@ -76,7 +76,7 @@ fn what_says_the_same_costs_nothing() {
     put(&mut writer, HOUR, &documents, &[]).unwrap();
     put(&mut writer, 2 * HOUR, &documents, &[]).unwrap();
     assert_eq!((count(dir.path(), "state"), count(dir.path(), "content")), (2, 2));
-    // A stat that differs is another state with the same content.
+    // A different status is another state with the same content.
     let touched = Document { stat: Some(Stat::default()), ..documents[0].clone() };
     put(&mut writer, 3 * HOUR, &[touched], &[]).unwrap();
     assert_eq!((count(dir.path(), "state"), count(dir.path(), "content")), (3, 2));
@@ -124,7 +124,7 @@ fn a_document_comes_back_as_it_was() {
     };
     let empty = document("/etc/empty", "");
     put(&mut writer, HOUR, &[whole.clone(), bare.clone(), empty.clone()], &[]).unwrap();
-    // One line is another: it is stored as what differs.
+    // One changed line is stored as the difference.
     let changed = Document { content: Some(long.replace("_7 ", "_seven ")), ..whole.clone() };
     put(&mut writer, 2 * HOUR, std::slice::from_ref(&changed), &[]).unwrap();
     let packed = sql(dir.path(), "SELECT length(text), base FROM content WHERE bytes > 1000 ORDER BY id");
@@ -191,13 +191,14 @@ fn of_what_changes_all_the_time_the_last_state_of_a_day_stays() {
         )
     };
     assert_eq!(count(dir.path(), "state WHERE NOT volatile"), 6);
-    // The first day's ended when the second day's first was seen, which is not kept.
+    // The last state of the first day ended with the first state of the second day, which was
+    // deleted.
     assert_eq!(spans(), [["16", "24"], ["40", "-"]]);
     let index = Index::open(dir.path()).unwrap();
     let text = |hour: i64| index.get("web1", "/proc/meminfo", Scope::At { ns: hour * HOUR }).unwrap();
     assert_eq!(text(17).unwrap().content.unwrap(), "MemTotal: 16384\nMemFree: 2");
     assert_eq!(text(41).unwrap().content.unwrap(), "MemTotal: 16384\nMemFree: 5");
-    // On a new day it happens by itself.
+    // On a new day this happens automatically.
     put(&mut writer, 44 * HOUR, &[free(7)], &[]).unwrap();
     put(&mut writer, 50 * HOUR, &[free(8)], &[]).unwrap();
     assert_eq!(spans(), [["16", "24"], ["44", "50"], ["50", "-"]]);
@@ -277,7 +278,7 @@ fn days_that_are_not_kept_go_with_what_only_they_need() {
     let words = sql(dir.path(), "SELECT term FROM words");
     assert_eq!(words.concat(), ["newer", "newest", "steady"]);
     assert_eq!(sql(dir.path(), "SELECT day FROM day").concat(), ["3"]);
-    // What went may come back, under another id.
+    // A document that disappeared may return, with another content id.
     put(&mut writer, 4 * DAY, &[document("/etc/hosts", "old")], &[]).unwrap();
     assert_eq!(texts(dir.path(), 5 * DAY - 1)["/etc/hosts"], "old");
     assert_eq!(sql(dir.path(), "SELECT max(id) FROM content").concat(), ["7"]);
@@ -340,7 +341,7 @@ fn torn_anywhere_whole_batches_are_there_and_more_can_be_written() {
         put(&mut writer, at * HOUR, &documents, &[]).unwrap();
         ends.push(log.metadata().unwrap().len());
     }
-    // The process ends here, as far as its files can tell.
+    // A copy of the files at this point looks like a crash of the process.
     let saved = tempfile::tempdir().unwrap();
     copy(dir.path(), saved.path());
     for cut in (ends[0]..=ends[5]).step_by(997).chain(ends.clone()) {
@@ -375,7 +376,7 @@ fn a_damaged_file_is_put_aside_and_a_new_one_begins() {
         let mut bytes = whole.clone();
         bytes[at..].iter_mut().take(64).for_each(|byte| *byte ^= 0x5a);
         std::fs::write(&path, bytes).unwrap();
-        // Readers say so, or see what they are asked for: never a panic.
+        // Readers return an error or the right answer, and never panic.
         let asked = Index::open(hurt.path()).and_then(|index| {
             index.search(&query, Scope::At { ns: 2 * HOUR }, 10)?;
             index.each(&Query::all(), Scope::At { ns: 2 * HOUR }, &mut |_, _| Ok(()))
@@ -411,7 +412,7 @@ fn somebody_elses_database_is_left_alone() {
     assert_eq!(db.query_row("SELECT x FROM t", [], |row| row.get::<_, i64>(0)), Ok(1));
 }
 
-/// A file system that is soon full; nothing where it cannot be mounted.
+/// A small file system; `None` if it cannot be mounted.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -450,7 +451,7 @@ fn a_full_disk_is_an_error_that_passes() {
     assert!(kept > 10, "{kept}");
     let at = kept as i64 * HOUR;
     assert_eq!(texts(&dir, at).len() as u64, kept);
-    // A retry changes nothing.
+    // Retries change nothing.
     for _ in 0..3 {
         assert!(put(&mut writer, at, &many(1_000_000), &[]).is_err());
         let _full = writer.tidy();
@@ -463,7 +464,7 @@ fn a_full_disk_is_an_error_that_passes() {
     assert_eq!(texts(&dir, at).len() as u64, kept + 1);
 }
 
-/// Text of about two kilobytes like that of configurations, by seed.
+/// About two kilobytes of text like a configuration, from a seed.
 fn text(seed: u64) -> String {
     const WORDS: [&str; 24] = [
         "server", "listen", "timeout", "backend", "option", "enable", "path", "user", "limit", "cache",
@@ -485,7 +486,7 @@ fn text(seed: u64) -> String {
     text
 }
 
-/// One step of a writer's life.
+/// One operation of a random test.
 #[derive(Debug, Clone)]
 enum Step {
     Put { host: u8, hours: i64, documents: Vec<(u8, u8)>, gone: Vec<u8> },
@@ -507,7 +508,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// By host and file: since when, and which text; nothing where it is gone.
+/// By host and file: the start of each state and its text; `None` for a tombstone.
 type Model = BTreeMap<(String, String), Vec<(i64, Option<String>)>>;
 
 fn apply(model: &mut Model, host: &str, at_ns: i64, documents: &[Document], gone: &[String]) {

@@ -1,4 +1,5 @@
-//! TLS, passwords and keys against a server of this test. Certificates are made by openssl; without it the test is skipped.
+//! TLS, passwords and keys against a server in this test. openssl creates the certificates; without
+//! it the test is skipped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -16,7 +17,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 const ANSWER: &str =
     r#"{"responses":[{"status":200,"_shards":{"failed":0},"hits":{"total":{"value":0},"hits":[]}}]}"#;
 
-/// A certificate for `localhost` that signs itself, and its key; nothing where there is no openssl.
+/// A self-signed certificate for `localhost` and its key; `None` if openssl is missing.
 fn certificate(dir: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
     let (cert, key) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")));
     let status = Command::new("openssl")
@@ -32,7 +33,7 @@ fn certificate(dir: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
             "2",
         ])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        // What signs others and what serves are two things; this one is both.
+        // This certificate is both the trust anchor and the server's, which are normally two.
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .arg("-out")
         .arg(&cert)
@@ -49,7 +50,8 @@ fn certificate(dir: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Serves until the test ends; gives its address and what it was sent as `Authorization`.
+/// Runs a server until the test ends. Returns its address, and the `Authorization` headers that it
+/// receives.
 fn serve(cert: &Path, key: &Path) -> (String, Arc<Mutex<Vec<String>>>) {
     let chain = vec![CertificateDer::from_pem_file(cert).expect("a certificate")];
     let key = PrivateKeyDer::from_pem_file(key).expect("a key");
@@ -69,7 +71,7 @@ fn serve(cert: &Path, key: &Path) -> (String, Arc<Mutex<Vec<String>>>) {
         for stream in listener.incoming().flatten() {
             let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
             let mut stream = BufReader::new(StreamOwned::new(connection, stream));
-            // Who does not trust the certificate goes without a word.
+            // A client that does not trust the certificate closes the connection.
             let _ = answer(&mut stream, &sent);
         }
     });
@@ -140,19 +142,20 @@ fn who_is_trusted_and_who_asks() {
     assert_eq!(ask(&by_key).expect("an answer"), 0);
     assert_eq!(*seen.lock().expect("a lock"), ["Basic bWl0cmE6c2VzYW1l", "ApiKey a2V5OnNlc2FtZQ=="]);
 
-    // A wrong password is told without it, though the server's answer has it.
+    // The error for a wrong password does not contain it, although the server's answer does.
     let wrong = secret(dir.path(), "wrong", "opensesame");
     let error = ask(&Settings { password_file: Some(wrong), ..trusting.clone() }).expect_err("refused");
     assert!(matches!(error, Error::Refused(_)) && error.to_string().contains("401"), "{error}");
     assert!(!error.to_string().contains("b3BlbnNlc2FtZQ"), "{error}");
 
-    // Nobody else's certificate will do, be it the system's or another's; nothing is sent then.
+    // No other certificate is accepted, whether of the system or of another CA, and nothing is
+    // sent.
     let before = seen.lock().expect("a lock").len();
     let (other, _) = certificate(dir.path(), "other").expect("as before");
     for ca_file in [Some(other), None] {
         match ask(&Settings { ca_file, ..trusting.clone() }) {
             Err(Error::Away(why)) => assert!(why.contains("certificate") || why.contains("rustls"), "{why}"),
-            // A system without any certificates says so.
+            // A system without certificates gives an error.
             Err(Error::Cannot(why)) => assert!(why.contains("certificates"), "{why}"),
             other => panic!("{other:?}"),
         }

@@ -1,8 +1,10 @@
-//! Secrets planted in files on a disk, read by the real indexer, are nowhere in what it writes: not in the embedded index, fresh
-//! or tidied, not in its words, not in what waits for a cluster, not in a log, not in documents as JSON.
+//! Plants secrets in files, runs the real indexer, and checks that they are nowhere in its output:
+//! not in the embedded index, before or after maintenance, not in its tokens, not in the spool, not
+//! in a log, not in documents as JSON.
 //!
-//! Twice the files are written, each time with other secrets, so that states before and after are looked through. What looks
-//! for secrets is tried on a word of an ordinary file first: it finds that wherever contents are kept.
+//! The files are written twice with different secrets, so that old and new states are checked. The
+//! check itself is first tried on a word of an ordinary file, which it has to find everywhere that
+//! contents are stored.
 
 #[path = "../src/secrets/tests/made_up.rs"]
 mod made_up;
@@ -23,17 +25,18 @@ use mitra_search::indexer::{Clock, Config, Indexer};
 use mitra_search::query::Query;
 use mitra_search::{Day, Document, Scope, embedded, opensearch};
 
-/// As many characters in a row of a value, in large or small letters, are a trace of it. Each value has as many.
+/// This many consecutive characters of a value, in either case, count as a trace of it. Every value
+/// is at least that long.
 const TRACE: usize = 10;
-/// Bytes that are unpacked of one place.
+/// Maximum number of bytes to unpack at one position.
 const PLAIN_MAX: u64 = 64 << 20;
-/// How a packed frame begins.
+/// The magic number of a zstd frame.
 const ZSTD: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 const TABLES: [&[Planted]; 4] = [planted::SYSTEM, planted::DATABASES, planted::SERVICES, planted::CLOUD];
 
-/// What is no secret and is to be found.
+/// A file without a secret, whose word has to be found.
 const ORDINARY: Planted = Planted { name: "ordinary", path: "/etc/motd", text: "welcome to §W\n" };
-/// What collectors read, and the document that each makes of it.
+/// The files that collectors read, and the resulting documents.
 const COLLECTED: &[(&str, Planted)] = &[
     (
         "@cmdline",
@@ -73,7 +76,7 @@ fn rows() -> impl Iterator<Item = &'static Planted> {
     TABLES.into_iter().flatten()
 }
 
-/// Traces of values, and the row that each is of.
+/// Traces of values, with the row that each belongs to.
 #[derive(Default)]
 struct Traces {
     all: HashMap<[u8; TRACE], &'static str>,
@@ -88,14 +91,14 @@ impl Traces {
         }
     }
 
-    /// The rows of which there is a trace.
+    /// The rows that have a trace in these bytes.
     fn find(&self, bytes: &[u8]) -> BTreeSet<&'static str> {
         let bytes = bytes.to_ascii_lowercase();
         bytes.windows(TRACE).filter_map(|trace| self.all.get(trace).copied()).collect()
     }
 }
 
-/// A root with the files, and what is in them.
+/// A root directory with planted files, and their contents.
 struct Machine {
     tmp: tempfile::TempDir,
     traces: Traces,
@@ -114,7 +117,7 @@ impl Machine {
         self.tmp.path().join("log")
     }
 
-    /// Writes every file, with values that there were not before.
+    /// Writes every file with new values.
     fn plant(&mut self, seed: u64) {
         let collected = COLLECTED.iter().map(|(_, row)| row);
         for (number, row) in rows().chain(collected).chain([&ORDINARY]).enumerate() {
@@ -122,7 +125,7 @@ impl Machine {
             grown.values.iter().for_each(|value| self.traces.add(row.name, value));
             let path = self.root().join(row.path.trim_start_matches('/'));
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            // As editors do it.
+            // Replaces the file by rename, as editors do.
             let new = path.with_extension("new");
             fs::write(&new, grown.text).unwrap();
             fs::rename(new, path).unwrap();
@@ -140,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// Looks at the files, at others in their place, and at nothing new.
+    /// Runs the indexer on the files, on their replacements, and on unchanged files.
     fn index(&mut self, sink: Box<dyn Sink>) {
         self.plant(1);
         let mut indexer = Indexer::below(&self.root(), self.config(), sink, Clock::Real).unwrap();
@@ -154,7 +157,8 @@ impl Machine {
         indexer.pass().unwrap();
     }
 
-    /// The rows of which there is a trace in the files of a folder: as they are, and unpacked from wherever a frame may begin.
+    /// The rows that have a trace in the files of a directory: in the raw bytes, and unpacked at
+    /// every position where a frame may begin.
     fn find_in(&self, dir: &Path) -> BTreeSet<&'static str> {
         let mut found = BTreeSet::new();
         for path in files(dir) {
@@ -163,7 +167,8 @@ impl Machine {
             for at in (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&ZSTD)) {
                 let mut plain = Vec::new();
                 let decoder = zstd::stream::read::Decoder::new(&bytes[at..]).unwrap().single_frame();
-                // What looks like a frame may be none: what came out of it counts.
+                // The magic number may be a coincidence. Whatever was unpacked until the error
+                // counts.
                 let _ended = decoder.take(PLAIN_MAX).read_to_end(&mut plain);
                 found.extend(self.traces.find(&plain));
             }
@@ -187,7 +192,7 @@ impl Machine {
         found
     }
 
-    /// The documents of an index, one after the other, and every word and fact of it.
+    /// Checks the documents of an index one by one, and all of its tokens and facts.
     fn check_index(&self, dir: &Path) {
         let index = embedded::Index::open(dir).unwrap();
         let mut found = BTreeSet::new();
@@ -212,7 +217,8 @@ impl Machine {
         }
     }
 
-    /// The words and facts are read as what they are: compressed, no word stands there as a row of bytes.
+    /// Reads tokens and facts decoded, because in their compressed form they are not contiguous
+    /// bytes.
     fn find_words(&self, dir: &Path) -> BTreeSet<&'static str> {
         let mut found = BTreeSet::new();
         embedded::each_term(dir, |term| found.extend(self.traces.find(term))).unwrap();
@@ -220,13 +226,13 @@ impl Machine {
     }
 }
 
-/// Days of which one is today, also where the tests run at midnight.
+/// A range of days that includes today, even if the test runs at midnight.
 fn around_now() -> Scope {
     let Day(today) = Day::of(Clock::Real.now_ns());
     Scope::Days { first: Day(today - 1), last: Day(today + 1) }
 }
 
-/// The files of a folder and those below it.
+/// The files of a directory and its subdirectories.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -257,7 +263,7 @@ fn nothing_is_in_the_embedded_index() {
 fn nothing_waits_for_a_cluster() {
     let mut machine = Machine::new();
     let dir = machine.tmp.path().join("spool");
-    // A port that was free a moment ago and that nobody listens to.
+    // A port that was just free, and on which nobody listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let settings = opensearch::Settings {
         nodes: vec![format!("http://127.0.0.1:{port}")],

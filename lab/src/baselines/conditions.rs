@@ -1,13 +1,13 @@
-//! Which condition a metric stands for, when it is the one that moved most.
+//! Maps the metric that moved most to a condition.
 //!
-//! The baselines rank metrics and know nothing of conditions; this table is what an experienced person would say at
-//! the sight of the metric alone. Metrics that move in every trouble (load, context switches, idle time) stand for
-//! nothing and are passed over, to the advantage of the baselines. So are those whose condition no incident makes: such an
-//! answer could never be right.
+//! The baselines rank metrics and know no conditions. This table has what an experienced engineer
+//! would conclude from the metric alone. Metrics that move in every trouble (load, context
+//! switches, idle time) have no entry and are skipped, which favours the baselines. Conditions that
+//! no incident makes are skipped too: such an answer could never be right.
 
 use crate::incidents;
 
-/// Prefixes of metric names. The longest that fits counts.
+/// Prefixes of metric names. The longest match counts.
 pub const TABLE: &[(&str, &str)] = &[
     // Page cache and reclaim.
     ("vm.workingset_refault_file", "page-cache-thrash"),
@@ -107,12 +107,12 @@ pub const TABLE: &[(&str, &str)] = &[
     ("sysctl.", "config-drift"),
 ];
 
-/// Whether an incident makes it, or makes what may be called so too.
+/// Whether an incident has the condition as its root or as equally true.
 pub fn is_made(condition: &str) -> bool {
     incidents::all().any(|i| i.is_true(condition))
 }
 
-/// What the metric stands for.
+/// The condition of a metric.
 pub fn of(metric: &str) -> Option<&'static str> {
     let fits = TABLE.iter().filter(|(prefix, _)| metric.starts_with(prefix));
     let (_, condition) = fits.max_by_key(|(prefix, _)| prefix.len())?;

@@ -1,20 +1,24 @@
-//! What simpler methods say of the same recordings. A root-cause tool that cannot beat them is not worth its trouble.
+//! Simpler methods on the same recordings. A root-cause tool that does not beat them is not worth
+//! its cost.
 //!
-//! Four of them. All get the true moment at which the trouble was started, which Mitra does not; and of a ranking, the
+//! All four methods get the true start of the trouble, which Mitra does not. Of a ranking, the
 //! first metric that stands for any condition counts, see [`conditions`].
 //!
-//! - *Most frequent*: always says what is the truth most often in all the runs, this one included.
-//! - *Largest z*: mean and standard deviation of the healthy time; the metric with the largest mean |z| since.
-//! - *N-sigma*: the metric that leaves three standard deviations first, by the clock; of several, the one that leaves
-//!   furthest.
-//! - *BARO*: median and interquartile range of the healthy time; the metric with the largest |x − median| / IQR in any
-//!   sample since (the scorer of Pham, Ha, Zhang: BARO, FSE 2024).
+//! - *Most frequent*: always names the most frequent truth of all runs, this one included.
+//! - *Largest z*: mean and standard deviation of the healthy time; the metric with the largest mean
+//!   |z| afterwards.
+//! - *N-sigma*: the metric that first leaves three standard deviations; of several in the same
+//!   second, the one that leaves furthest.
+//! - *BARO*: median and interquartile range of the healthy time; the metric with the largest |x −
+//!   median| / IQR in any later sample (the scorer of Pham, Ha, Zhang: BARO, FSE 2024).
 //!
-//! In the libraries with which the published methods are computed a scale of zero is one: of a byte, of a second, of a fault.
-//! On a quiet machine nearly everything has a scale of zero, and then what is counted in bytes wins by its unit. Here it is
-//! [`LEAST_SHARE`] of the largest value of the metric, which has its unit; and the mean |z|, which is made of many samples, has
-//! no smaller scale than that at all. With this the three together were right more often on the recordings of four rounds
-//! than with one, with other shares, or with the scales that others of the unit have.
+//! The libraries of the published methods replace a scale of zero by one: one byte, one second, one
+//! fault. On a quiet machine nearly every metric has a scale of zero, and metrics counted in bytes
+//! then win by their unit. Here the replacement is [`LEAST_SHARE`] of the metric's largest value,
+//! which has its unit. It is also the lower bound of the scale for the mean |z|, which is an
+//! average of many samples. On the recordings of four rounds the three methods together were right
+//! more often with this scale than with one, with other shares, or with the scales of other metrics
+//! of the same unit.
 
 mod conditions;
 
@@ -30,11 +34,11 @@ use crate::record::{Kind, Record, State};
 /// In the order of [`Answers`].
 pub const NAMES: [&str; 4] = ["most frequent", "largest z", "N-sigma", "BARO"];
 
-/// What the pages say of the scale.
+/// The rule for the scale, as printed on the score page.
 pub const RULE: &str =
     "what never changed while nothing was wrong is measured by three hundredths of its largest value";
 
-/// Things of which there are few. Of tasks and mappings there are thousands that come and go.
+/// Entities of which there are few. Tasks and mappings are left out: thousands of them come and go.
 const ENTITIES: [Entity; 14] = [
     Entity::System,
     Entity::Cpu,
@@ -51,34 +55,34 @@ const ENTITIES: [Entity; 14] = [
     Entity::Peer,
     Entity::Resolver,
 ];
-/// Fewer healthy samples have no spread.
+/// With fewer healthy samples a metric has no usable spread.
 const NORMAL_MIN: usize = 4;
 const SIGMAS: f64 = 3.0;
-/// The scale of what has none, as a share of its largest value.
+/// The scale of a metric without spread, as a share of its largest value.
 const LEAST_SHARE: f64 = 0.03;
 
-/// What the baselines said of one run, in the order of [`NAMES`]; empty where there is no archive.
+/// What the baselines said of one run, in the order of [`NAMES`]. Empty if there is no archive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers {
     /// Condition ids.
     pub said: Vec<String>,
-    /// Whether it is the true root.
+    /// Whether the answer is the true root.
     pub right: Vec<bool>,
 }
 
-/// One metric of one thing: its values while nothing was wrong and since.
+/// One metric of one entity: its values in the healthy time and afterwards.
 struct Column {
     metric: &'static str,
     normal: Vec<f64>,
-    /// With the times, nanoseconds: not everything is sampled at the same moments.
+    /// With timestamps in nanoseconds: not all sources are sampled at the same moments.
     since: Vec<(i64, f64)>,
 }
 
-/// How far a metric went, by each method; larger is further.
+/// How far a metric moved, by each method. Larger is further.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Score {
     z_mean: f64,
-    /// Second of the first sample outside, and how far outside it was.
+    /// Second of the first sample beyond [`SIGMAS`], and its z.
     first: Option<(i64, f64)>,
     robust: f64,
 }
@@ -87,14 +91,14 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Linear between the neighbours. `sorted` is not empty.
+/// Linear interpolation between the neighbours. `sorted` must not be empty.
 fn quantile(sorted: &[f64], q: f64) -> f64 {
     let at = q * (sorted.len() - 1) as f64;
     let (low, high) = (at.floor() as usize, at.ceil() as usize);
     sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
 }
 
-/// What a metric is like while nothing is wrong.
+/// Statistics of a metric in the healthy time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Normal {
     mean: f64,
@@ -104,7 +108,7 @@ struct Normal {
 }
 
 impl Normal {
-    /// `None` for what has no past.
+    /// `None` if there are too few healthy samples.
     fn of(column: &Column) -> Option<Self> {
         let mut values: Vec<f64> = column.normal.iter().copied().filter(|v| v.is_finite()).collect();
         if values.len() < NORMAL_MIN {
@@ -114,13 +118,13 @@ impl Normal {
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
         values.sort_by(f64::total_cmp);
         let iqr = quantile(&values, 0.75) - quantile(&values, 0.25);
-        // The mean of equal numbers may be another one by its last digit.
+        // The computed mean of equal numbers can differ from them in the last digit.
         let sd = if values.first() == values.last() { 0.0 } else { variance.sqrt() };
         Some(Self { mean, sd, median: quantile(&values, 0.5), iqr })
     }
 }
 
-/// `None` for what has no past or never moves.
+/// `None` if the metric has too few healthy samples or never moves.
 fn score(column: &Column) -> Option<Score> {
     let normal = Normal::of(column)?;
     let since: Vec<(i64, f64)> = column.since.iter().copied().filter(|(_, v)| v.is_finite()).collect();
@@ -134,13 +138,13 @@ fn score(column: &Column) -> Option<Score> {
     let outside = since.iter().map(|(t, v)| (t, z(*v, scale(normal.sd)))).find(|(_, z)| *z > SIGMAS);
     Some(Score {
         z_mean: since.iter().map(|(_, v)| z(*v, normal.sd.max(least))).sum::<f64>() / since.len() as f64,
-        // What is read within the same second is read at once: the order of the files is nobody's merit.
+        // Whole seconds: the order of reads within one second must not decide.
         first: outside.map(|(t, z)| (t.div_euclid(SECOND), z)),
         robust: since.iter().map(|(_, v)| (v - normal.median).abs() / scale(normal.iqr)).fold(0.0, f64::max),
     })
 }
 
-/// The condition of the first metric in the order of `further` that stands for one.
+/// The condition of the top metric by `further` that stands for one.
 fn best(scores: &[(&'static str, Score)], further: impl Fn(&Score, &Score) -> bool) -> String {
     let mut top: Option<(&str, &Score)> = None;
     for (metric, score) in scores {
@@ -152,7 +156,7 @@ fn best(scores: &[(&'static str, Score)], further: impl Fn(&Score, &Score) -> bo
     top.map(|(condition, _)| condition.to_owned()).unwrap_or_default()
 }
 
-/// What the three methods that look at the recording say.
+/// What the three methods that read the recording say.
 fn rank(columns: &[Column]) -> [String; 3] {
     let scores: Vec<(&'static str, Score)> =
         columns.iter().filter_map(|c| Some((c.metric, score(c)?))).collect();
@@ -187,12 +191,12 @@ fn columns(archive: &Path, since_s: f64, started_s: f64, until_s: f64) -> anyhow
     Ok(set.metrics().flat_map(|(metric, rows)| rows.values().map(move |s| column(metric, s))).collect())
 }
 
-/// Whether the methods that look at the recording can say this at all.
+/// Whether the methods that read the recording can name this condition at all.
 pub fn can_name(condition: &str) -> bool {
     conditions::is_made(condition) && conditions::TABLE.iter().any(|(_, named)| *named == condition)
 }
 
-/// The truth that is most frequent; of several, the first by name.
+/// The most frequent truth; of several, the first by name.
 fn most_frequent(all: &[Record]) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     let told = all.iter().filter(|r| r.kind == Kind::Incident && r.state.is_judged());
@@ -203,7 +207,7 @@ fn most_frequent(all: &[Record]) -> String {
     top.map(|(name, _)| (*name).to_owned()).unwrap_or_default()
 }
 
-/// What all four say of a run with one incident; `all` are the runs that it belongs to.
+/// What all four methods say of a run with one incident. `all` has every run of the results.
 pub fn answers(record: &Record, archive: &Path, all: &[Record]) -> Answers {
     let Some(act) =
         record.acts.first().filter(|_| record.kind == Kind::Incident && record.state == State::Made)
@@ -261,7 +265,7 @@ mod tests {
             assert!((s.robust - 100.0 / 3.0).abs() < 1e-9 && (s.z_mean - 50.0 / 3.0).abs() < 1e-9, "{s:?}");
             assert!(s.first.is_some_and(|(t, z)| t == 1 && (z - 100.0 / 3.0).abs() < 1e-9), "{s:?}");
         }
-        // A spread of a millionth does not make a mean of many samples a large one.
+        // A spread of a millionth does not make a mean of many samples large.
         let still = [1e6, 1e6 + 1.0, 1e6, 1e6 + 1.0];
         assert!(score(&column("x", &still, &[1.1e6])).unwrap().z_mean < 10.0);
     }

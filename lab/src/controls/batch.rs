@@ -56,7 +56,7 @@ pub const CONTROLS: &[Control] = &[
     },
 ];
 
-/// Keeps one command running: starts it again whenever it has ended well.
+/// Keeps one command running: restarts it after each success.
 fn again_and_again(
     stage: &mut Stage,
     running: &mut Option<ProcessHandle>,
@@ -110,7 +110,7 @@ fn compile(stage: &mut Stage) -> Result<(), Stop> {
     })
 }
 
-/// Packages of the system that are still in its cache, else some made from what is installed.
+/// Packages in the system's package cache. Without any, builds some from installed files.
 fn packages(stage: &mut Stage) -> Result<Vec<PathBuf>, Stop> {
     let cached = fs::read_dir("/var/cache/apt/archives").into_iter().flatten().flatten().map(|e| e.path());
     let mut found: Vec<PathBuf> =
@@ -153,7 +153,7 @@ fn package_upgrade(stage: &mut Stage) -> Result<(), Stop> {
             turn += 1;
             let package = &packages[turn % packages.len()];
             let to = root.join(package.file_stem().unwrap_or_default());
-            // What dpkg does: unpack, flush to disk, then a maintainer's script.
+            // As dpkg does: unpack, flush to disk, run a maintainer script.
             let line = "dpkg-deb -x \"$1\" \"$2\" && sync -f \"$2\" && find \"$2\" -type f | head -50 | xargs -r md5sum >/dev/null; sleep 0.1";
             stage.spawn(Command::new("sh").args(["-c", line, "sh"]).arg(package).arg(&to))
         })
@@ -220,7 +220,7 @@ fn short_processes(stage: &mut Stage) -> Result<(), Stop> {
     busy_script(stage, &format!("while :; do /bin/true; read -t {pause_s:.3} <> <(:); done"))
 }
 
-/// A shell that works all the time.
+/// A shell that runs `line` without a pause.
 fn busy_script(stage: &mut Stage, line: &str) -> Result<(), Stop> {
     let mut shell = None;
     busy(stage, |stage, _| {

@@ -25,11 +25,11 @@ pub const CONTROLS: &[Control] = &[
     },
 ];
 
-/// TCP finds the rate of a link by itself: what little the queue drops on the way there is how it works.
+/// TCP finds the rate of a link by itself. The few drops in the queue on the way are normal.
 fn full_link(stage: &mut Stage) -> Result<(), Stop> {
     let (full, other) = (cable(stage)?, cable(stage)?);
     let mbit = stage.draw().between(50, 300);
-    // A queue of 50 ms, as a home router or a cloud's shaper has it.
+    // A queue of 50 ms, as home routers and shapers in clouds have.
     stage.run(
         Command::new("tc").args(["-n", full.left.name(), "qdisc", "add", "dev", &full.left_device]).args([
             "root",
@@ -54,7 +54,7 @@ fn full_link(stage: &mut Stage) -> Result<(), Stop> {
     stage.unharmed(&bystander, BUSY_FACTOR)
 }
 
-/// A web server's front: connections that live for a millisecond, and a name looked up for some of them.
+/// The front of a web site: connections of a millisecond each, and name lookups for some of them.
 fn many_visits(stage: &mut Stage) -> Result<(), Stop> {
     let cable = cable(stage)?;
     let served = cable.address(stage);

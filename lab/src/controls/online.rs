@@ -1,4 +1,4 @@
-//! Services that are well: load that varies, clients that wait because they want to, restarts, releases.
+//! Healthy services: varying load, clients that wait on purpose, restarts, releases.
 
 use rustix::process::Signal;
 
@@ -43,11 +43,11 @@ pub const CONTROLS: &[Control] = &[
     },
 ];
 
-/// What is not answered by then has failed.
+/// A request without an answer by then counts as failed.
 const PATIENCE_MS: u64 = 5_000;
 const FOUR: Size = Size { processes: 1, threads: 4 };
 
-/// An nginx before some servers, and the client who must not notice anything.
+/// An nginx in front of some servers, and the client that must notice nothing.
 fn front(stage: &mut Stage, behind: &[&App]) -> Result<(Proxy, Victim), Stop> {
     let here = Isolation::default();
     let proxy = Proxy::start(stage, &here, free_address()?, 4_096, behind)?;
@@ -56,7 +56,8 @@ fn front(stage: &mut Stage, behind: &[&App]) -> Result<(Proxy, Victim), Stop> {
     Ok((proxy, victim))
 }
 
-/// Healthy time, then what `tick` does ten times a second; nobody may have been hurt, and nothing failed.
+/// Healthy time, then calls `tick` ten times a second. The victim must not be hurt, and no request
+/// may fail.
 fn well(
     stage: &mut Stage,
     victim: &Victim,
@@ -73,7 +74,7 @@ fn varying(stage: &mut Stage) -> Result<(), Stop> {
     let cost_ms = stage.draw().uniform(1, 4);
     let app = App::start(stage, &here, free_address()?, FOUR, &format!("* compute {cost_ms}\n"))?;
     let (proxy, victim) = front(stage, &[&app])?;
-    // What one CPU can do; its threads have one lock.
+    // The capacity of one CPU: the threads share one lock (the GIL).
     let full_per_s = 1_000.0 / (cost_ms as f64 + 1.0);
     let crowd = Crowd::start(stage, &here, &proxy.address, full_per_s * 0.05, PATIENCE_MS, "/")?;
     let mut next_s = 0.0;

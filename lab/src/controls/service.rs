@@ -1,4 +1,4 @@
-//! Services that have something to do: databases, caches, runtimes with garbage collection, a start of many at once.
+//! Services under load: databases, caches, runtimes with garbage collection, many starts at once.
 
 use std::process::Command;
 
@@ -56,7 +56,7 @@ fn database(stage: &mut Stage) -> Result<(), Stop> {
     outcome
 }
 
-/// A steady load on a server that has just been started.
+/// A steady load on a freshly started server.
 fn transactions(stage: &mut Stage, database: &Postgres) -> Result<(), Stop> {
     let rate = stage.draw().between(100, 300).to_string();
     let seconds = (stage.length().as_secs() + 60).to_string();
@@ -76,7 +76,7 @@ fn cache_warm_up(stage: &mut Stage) -> Result<(), Stop> {
     let (_, port) = redis_server(stage)?;
     let mb = stage.draw().between(64, 200);
     let port_arg = port.clone();
-    // At most so much is kept: like any cache that has been sized.
+    // Bounds the memory, as for any cache that has been sized.
     let limit = format!(
         "printf 'CONFIG SET maxmemory {mb}mb\\r\\nCONFIG SET maxmemory-policy allkeys-lru\\r\\nQUIT\\r\\n' | timeout 5 bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; cat >&3; cat <&3'"
     );

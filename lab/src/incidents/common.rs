@@ -1,4 +1,4 @@
-//! What several incidents need.
+//! Helpers of several incidents.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::incident::Stop;
 use crate::machine;
 use crate::stage::{Stage, Victim};
 
-/// `fio` with one job under a drawn name, which uses a file that is there until it is ended.
+/// `fio` with one job under a drawn name, on an existing file, without an end.
 pub fn fio(stage: &mut Stage, file: &Path) -> Command {
     let mut command = Command::new("fio");
     command
@@ -18,7 +18,7 @@ pub fn fio(stage: &mut Stage, file: &Path) -> Command {
     command
 }
 
-/// The same past the page cache, with so many requests in the device's queue all the time.
+/// The same with direct I/O and a constant queue depth.
 pub fn fio_queue(stage: &mut Stage, file: &Path, rw: &str, block_kb: u64, depth: u32, jobs: u32) -> Command {
     let mut command = fio(stage, file);
     command
@@ -36,8 +36,9 @@ pub fn wait_for_pages(stage: &mut Stage, victim: &Victim, bytes: u64) -> Result<
     stage.wait_for("the victim's file in memory", 60, |_| resident_bytes(pid) >= bytes)
 }
 
-/// The time of a trouble that uses up a reserve first: its true onset is when the reserve is seen to be used up, since nobody
-/// is hurt before. Where it never is, nothing was made.
+/// The trouble of an incident that first uses up a reserve. The true onset is the moment at which
+/// the reserve is used up, because nothing is hurt before. If that never happens, the incident was
+/// not made.
 pub fn trouble_from_full(
     stage: &mut Stage,
     reserve: &str,
@@ -54,7 +55,7 @@ pub fn trouble_from_full(
     if was_full { Ok(()) } else { Err(Stop::NotMade(format!("{reserve} never ran out"))) }
 }
 
-/// So many of something on a machine with two CPUs, and as many for each two of a larger one.
+/// Scales a count for two CPUs to the CPUs of this machine.
 pub fn by_cpus(count: u64) -> u64 {
     count * (machine::cpus() as u64 / 2).max(1)
 }

@@ -1,4 +1,4 @@
-//! Troubles of the CPU: wrong placement, one thread too few, quota, forks, too many spinners.
+//! CPU incidents: wrong placement, one thread too few, a quota, forks, too many spinners.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -44,7 +44,7 @@ fn affinity(stage: &mut Stage) -> Result<Truth, Stop> {
     let workers = stage.between((4, 8), (2, 2));
     let level = stage.draw().between(5, 9);
     let place = format!("{cpu}");
-    // The one who is hurt was pinned there too, by the same mistake.
+    // The same mistake pinned the victim there too.
     let victim = stage.start("work", "")?;
     stage.run(Command::new("taskset").args(["-pc", &place, &victim.pid().to_string()]))?;
     stage.healthy()?;
@@ -95,7 +95,7 @@ fn quota(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["cpu"])?;
     let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let name = stage.draw().name();
-    // It needs 40 % of a CPU.
+    // The worker needs 40 % of a CPU.
     let worker = stage.role(&name, "work", "", &place)?;
     let percent = stage.between((5, 9), (24, 32));
     stage.healthy()?;
@@ -127,7 +127,7 @@ fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn runqueue(stage: &mut Stage) -> Result<Truth, Stop> {
     let victim = stage.start("work", "")?;
-    // With three for each CPU it would still be a few that hog.
+    // Three spinners per CPU would still count as a few hogs.
     let spinners = stage.between((10, 24), (4, 5)) * machine::cpus() as u64;
     stage.healthy()?;
 

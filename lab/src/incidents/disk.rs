@@ -1,4 +1,4 @@
-//! Troubles of the disk.
+//! Disk incidents.
 
 use super::common::fio_queue;
 use crate::incident::{Incident, Need, Stop, Truth};
@@ -25,7 +25,8 @@ fn disk_hog(stage: &mut Stage, direction: &str) -> Result<Truth, Stop> {
     let small = stage.write_file("small", 256 << 20)?;
     let big_bytes = stage.draw().between(1 << 30, 2 << 30);
     let big = stage.write_file("big", big_bytes)?;
-    // Faint: a few requests of a size that still lets small ones through between them. Writes of few are absorbed.
+    // Faint: a few requests, small enough that small reads still get through. The device absorbs
+    // writes of few.
     let few = if direction == "read" { [2, 3, 4] } else { [8, 12, 16] };
     let (depths, jobs) = stage.loud(([16, 32, 48], [1, 2]), (few, [1, 1]));
     let (depth, jobs) = (stage.draw().pick(&depths), stage.draw().pick(&jobs));

@@ -1,10 +1,11 @@
-//! Changes that do no harm when they are made. A setting of the kernel, or the limit of a control group, is changed while
-//! little goes on; minutes later the load comes back to the height that it had before, and is too much.
+//! Changes that do no harm at once. A sysctl or the limit of a cgroup is changed while there is
+//! little load. Minutes later the load returns to its earlier height and is too much.
 //!
-//! Each begins at the usual height, under the old value: that is healthy. Then comes the change, where it takes one with a new
-//! start of the service, as of a deployment, and [`Stage::pause`] passes with little to do. Only then the trouble starts. A run
-//! takes six minutes, so a round has none of them; `make lab-drift` does. The same changes without the load after them are
-//! [`CONTROLS`].
+//! Each incident begins at the usual load, under the old value, which is healthy. Then the change
+//! is made, with a restart of the service where the change needs one, as in a deployment.
+//! [`Stage::pause`] passes with little load. Only then the trouble starts. A run takes six minutes,
+//! so a round has none of them; `make lab-drift` runs them. The same changes without the load
+//! afterwards are [`CONTROLS`].
 
 use std::fs;
 use std::net::TcpListener;
@@ -35,7 +36,7 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[Need::NoSwap]),
 ];
 
-/// The same changes with no harm following.
+/// The same changes, with no harm afterwards.
 pub const CONTROLS: &[Control] = &[
     Control {
         name: "harmless-swappiness",
@@ -57,13 +58,13 @@ pub const CONTROLS: &[Control] = &[
     },
 ];
 
-/// Times that the service of a control may slow down.
+/// Factor by which the service of a control may slow down.
 const UNHARMED: f64 = 2.5;
-/// A group and its service are given up for the next ones within so many seconds.
+/// Time limit for ending a cgroup's processes before the next ones start, seconds.
 const END_S: u64 = 5;
 
-/// A service that uses its memory all the time, and a job that reads files beside it: both together are more than their group
-/// may have, and the files can be read again.
+/// A service that uses all its memory, and a job that reads files beside it. Together they need
+/// more than the cgroup may have, and the kernel can drop and re-read the files.
 struct Shop {
     service: String,
     job: String,
@@ -77,15 +78,15 @@ impl Shop {
         stage.zram_swap(1 << 30)?;
         let limit_mb = stage.draw().between(240, 320);
         let service_mb = limit_mb * 7 / 10;
-        // Three tenths are left for files.
+        // Three tenths of the limit are left for files.
         let files_mb = (limit_mb as f64 * stage.real((0.50, 0.60), (0.38, 0.42))) as u64;
         let files = stage.write_file("files", files_mb << 20)?;
         let (service, job) = (stage.draw().name(), stage.draw().name());
         Ok(Self { service, job, limit_mb, service_mb, files })
     }
 
-    /// Starts the service in a group of its own. In version 1 a group keeps the swappiness of the moment in which it was made,
-    /// so a change holds for what is started after it.
+    /// Starts the service in a new cgroup. In cgroup v1 a cgroup keeps the swappiness from its
+    /// creation, so a change applies only to later ones.
     fn open(&self, stage: &mut Stage) -> Result<(Cgroup, Victim), Stop> {
         let cgroup = stage.cgroup(&["memory"])?;
         cgroup.limit_memory_but_swap(self.limit_mb << 20)?;
@@ -94,7 +95,8 @@ impl Shop {
         Ok((cgroup, service))
     }
 
-    /// Ends both. What they had of the files stays with their group, and the next one would get it for nothing: it is dropped.
+    /// Ends both processes. Their cached files stay charged to the old cgroup, and the next one
+    /// would get them for free, so the cache of the file is dropped.
     fn close(&self, stage: &mut Stage, service: &Victim, job: Option<&Victim>) -> Result<(), Stop> {
         for one in [Some(service), job].into_iter().flatten() {
             stage.end(one.handle(), Signal::TERM, END_S)?;
@@ -109,8 +111,9 @@ impl Shop {
     }
 }
 
-/// 200 is the most that the kernel takes, and the only value with which it scans no file at all. Below it keeps what is used as
-/// often as the service's memory, whatever the share that it scans of both.
+/// The maximum of the kernel, and the only value with which it scans no file pages at all. With any
+/// lower value it keeps file pages that are used as often as the service's memory, whatever share
+/// of both it scans.
 const SWAP_FIRST: &str = "200";
 
 fn drift_swappiness(stage: &mut Stage) -> Result<Truth, Stop> {
@@ -148,10 +151,11 @@ fn harmless_swappiness(stage: &mut Stage) -> Result<(), Stop> {
     stage.unharmed(&service, UNHARMED)
 }
 
-/// A service that has just been started is measured when it has its memory.
+/// A freshly started service is measured only after it has allocated its memory.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// A server that takes one client after the other, and clients who come all at once, a moment's rest between.
+/// A server that takes one client at a time, and clients that arrive in bursts with a short pause
+/// between.
 struct Counter {
     address: String,
     server: String,
@@ -160,19 +164,19 @@ struct Counter {
     wave: String,
 }
 
-/// What a server asks for that leaves it to the kernel.
+/// The backlog of a server that leaves the limit to the kernel.
 const AS_MANY_AS_MAY: u64 = 65_535;
 
 impl Counter {
     fn draw(stage: &mut Stage) -> Result<Self, Stop> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let (server, clients) = (stage.draw().name(), stage.draw().name());
-        // A client takes the server up to 5 ms besides.
+        // Each client takes the server up to 5 ms more.
         let pace_ms = stage.draw().uniform(4, 7);
         let per_s = 1000 / (pace_ms + 5);
         let pace = stage.file("pace");
         fs::write(&pace, pace_ms.to_string())?;
-        // In three tenths of a second come as many as it serves in seven.
+        // In 0.3 s as many clients come as the server serves in 0.7 s.
         let wave = format!("{} 8000 300 1000", per_s * 7 / 3);
         Ok(Self { address, server, clients, pace, wave })
     }
@@ -201,8 +205,8 @@ impl Counter {
     }
 }
 
-/// Shrinks the limit of the machine's own network namespace, where the recorder is, and starts the server anew: who listens
-/// keeps the limit that there was.
+/// Lowers `somaxconn` in the machine's own network namespace, where the recorder is, and restarts
+/// the server: a listening socket keeps its old limit.
 fn shrink_queue(stage: &mut Stage, counter: &Counter, server: &Victim) -> Result<Victim, Stop> {
     const PATH: &str = "/proc/sys/net/core/somaxconn";
     let small = stage.between((4, 10), (14, 24));
@@ -246,7 +250,8 @@ fn harmless_somaxconn(stage: &mut Stage) -> Result<(), Stop> {
     stage.unharmed(&victim, UNHARMED)
 }
 
-/// Milliseconds between the requests of a service: of 4 ms each, they take 40 % of a CPU, or hardly any.
+/// Milliseconds between the requests of a service. At 4 ms each they take 40 % of a CPU, or next to
+/// nothing.
 const USUAL_MS: &str = "10";
 const CALM_MS: &str = "500";
 
@@ -275,14 +280,15 @@ fn drift_cpu(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
-/// Who has been killed is started again, and is what it was.
+/// A killed service is restarted with the same parameters.
 fn drift_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["memory"])?;
     let usual_mb = stage.draw().between(160, 320);
     cgroup.limit_memory((usual_mb * 3 / 2) << 20)?;
     let size = stage.file("size");
     fs::write(&size, usual_mb.to_string())?;
-    // Loud: it is back at its height within seconds, again and again. Faint: it is killed once, in the middle.
+    // Loud: reaches its full size within seconds and is killed again and again. Faint: killed once,
+    // in the middle.
     let seconds = stage.real((2.0, 3.0), (6.0, 8.0));
     let small_mb = usual_mb * stage.draw().between(50, 75) / 100;
     let quick = format!("{size} {usual_mb}");
@@ -306,7 +312,7 @@ fn drift_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     let mut killed = false;
     stage.trouble_on(|stage, _| {
         if stage.ended(now.handle()).is_some() {
-            // The memory of the group is used up at the first kill.
+            // The first kill shows that the cgroup's memory is used up.
             if !killed {
                 stage.onset_is_now();
             }
@@ -326,7 +332,7 @@ fn drift_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
-/// What the service of a group holds when it has little to do.
+/// MB that the service of a cgroup holds under little load.
 const CALM_MB: &str = "30";
 
 fn harmless_cgroup(stage: &mut Stage) -> Result<(), Stop> {
@@ -340,7 +346,7 @@ fn harmless_cgroup(stage: &mut Stage) -> Result<(), Stop> {
     let service = stage.role(&name, "work", "", &place)?;
     let holder = stage.role(&other, "swell", format!("{size} 100"), &place)?;
     stage.healthy()?;
-    // It takes 40 % of a CPU.
+    // The service takes 40 % of a CPU.
     cgroup.limit_cpu(stage.draw().between(80, 100))?;
     cgroup.limit_memory(stage.draw().between(120, 200) << 20)?;
     stage.trouble_starts();

@@ -1,7 +1,8 @@
-//! Things that grow until others pay for it.
+//! Growth until others pay for it.
 //!
-//! The machine is made small first, and when its victim has everything in memory, so much is left free as the growth takes
-//! before the kernel has to evict anything. What grows is bounded, so that some hundred megabytes are left in any case.
+//! The machine is made small first. Once the victim has its file in memory, only as much memory is
+//! left free as the growth takes before the kernel has to evict pages. The growth is bounded, so
+//! that some hundred megabytes always remain.
 
 use std::process::Command;
 
@@ -11,13 +12,13 @@ use crate::stage::{Fs, Isolation, Stage, Victim};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    // Nobody frees it: that is what a leak in native code is.
+    // Nothing frees it, which is the definition of a leak in native code.
     Incident::new("growth", "anonymous-growth", "growth", growth)
         .what("a program keeps ever more memory, until the files that another one has mapped are evicted")
         .also(&["memory-leak-native"])
         .needs(NEEDS)
         .chain(EVICTED),
-    // That is what it is.
+    // True by definition.
     Incident::new("leak-malloc", "anonymous-growth", "growth", leak_malloc)
         .what("a Python program leaks what a C library allocates for it")
         .also(&["memory-leak-native"])
@@ -65,37 +66,38 @@ pub const INCIDENTS: &[Incident] = &[
         .chain(&["page-cache-eviction"]),
 ];
 
-/// What grows has to push out pages of files: where there is swap, others may go.
+/// The growth must evict file pages. With swap, the kernel may swap out other memory instead.
 const NEEDS: &[Need] =
     &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine, Need::NoSwap];
-/// When nothing is free any more kswapd evicts, and the victim faults its pages in again.
+/// Once no memory is free, kswapd evicts, and the victim faults its pages in again.
 const EVICTED: &[&str] = &["kswapd-scanning", "page-cache-eviction", "major-faults"];
-/// What is left of the machine for these incidents.
+/// MB of memory that these incidents leave usable.
 const USABLE_MB: u64 = 4_000;
-/// Bytes that the kernel keeps of a name that is not there.
+/// Bytes of a negative dentry.
 const DENTRY_BYTES: u64 = 192;
-/// Bytes of an inode of XFS with its name.
+/// Bytes of an XFS inode with its dentry.
 const INODE_BYTES: u64 = 1_216;
-/// Bytes of two sockets with all that belongs to a file.
+/// Bytes of two sockets, with their files and inodes.
 const PAIR_BYTES: u64 = 5_300;
 
-/// A small machine on which a program uses a mapped file of so many MB, and so many bytes are free beside it.
+/// A small machine with a victim that uses a mapped file of `file_mb` MB, and `free_bytes` free
+/// beside it.
 fn small_with_victim(stage: &mut Stage, file_mb: u64, free_bytes: u64) -> Result<Victim, Stop> {
     let hot = stage.write_file("hot", file_mb << 20)?;
     stage.small_memory(USABLE_MB << 20)?;
     stage.leave_free((file_mb << 20) + free_bytes)?;
     let victim = stage.start("map-file", hot.display().to_string())?;
     wait_for_pages(stage, &victim, file_mb << 20)?;
-    // What others gave back meanwhile.
+    // Other processes may have freed memory meanwhile.
     stage.leave_free(free_bytes)?;
     Ok(victim)
 }
 
-/// A small machine with a victim, and the MB a second and MB in all that fill it in two thirds of the trouble and then take
-/// some of the victim's pages.
+/// A small machine with a victim. Returns the growth in MB/s and in MB: it fills the free memory in
+/// two thirds of the trouble and then takes some of the victim's pages.
 fn paced(stage: &mut Stage) -> Result<(Victim, u64, u64), Stop> {
     let file_mb = stage.draw().between(700, 1_000);
-    // Loud: a large part of the victim's file has to go. Faint: one page of ten.
+    // Loud: a large part of the victim's file is evicted. Faint: one page in ten.
     let evicted_mb = (file_mb as f64 * stage.real((0.3, 0.45), (0.08, 0.14))) as u64;
     let free_mb = stage.draw().between(1_000, 1_350);
     let victim = small_with_victim(stage, file_mb, free_mb << 20)?;
@@ -104,8 +106,8 @@ fn paced(stage: &mut Stage) -> Result<(Victim, u64, u64), Stop> {
     Ok((victim, (most_mb as f64 / seconds) as u64, most_mb))
 }
 
-/// A small machine with a victim, and as much free as something that grows by so many bytes in the whole trouble takes in a
-/// part of that time. The rest is taken of the victim's file, of which half stays.
+/// A small machine with a victim, for a growth of `bytes` over the whole trouble. A part of that is
+/// free; the rest is evicted from the victim's file, of which half stays.
 fn small_for(stage: &mut Stage, file_mb: u64, bytes: u64) -> Result<Victim, Stop> {
     let share = stage.real((0.35, 0.45), (0.55, 0.65));
     let evicted = ((file_mb << 20) / stage.loud(2, 4)).min((bytes as f64 * (1.0 - share)) as u64);
@@ -124,7 +126,7 @@ fn growth(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth::of(&culprit))
 }
 
-/// Allocations of forty to four hundred bytes that libc makes and nobody frees.
+/// Leaks allocations of 40 to 400 bytes through libc.
 const MALLOC: &str = "
 import ctypes, sys, time
 rate, most, size = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20, int(sys.argv[3])
@@ -139,7 +141,7 @@ while True:
     time.sleep(0.05)
 ";
 
-/// Objects that a cache without a bound keeps.
+/// Keeps objects in an unbounded cache.
 const OBJECTS: &str = "
 import sys, time
 rate, most, size = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20, int(sys.argv[3])
@@ -190,7 +192,8 @@ fn tmpfs(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
-    // Names take two hundred bytes each: there is less free than for megabytes.
+    // A negative dentry takes only 192 bytes, so less memory is left free than for the other
+    // growths.
     let per_s = stage.between((200_000, 400_000), (60_000, 90_000));
     let file_mb = stage.draw().between(1_000, 1_200);
     let bytes = per_s * DENTRY_BYTES * stage.length().as_secs();
@@ -222,7 +225,7 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.wait_for("the files", 90, |stage| stage.ended(making.handle()).is_some())?;
     stage.run(&mut Command::new("sync"))?;
     let file_mb = stage.draw().between(450, 600);
-    // Making it small drops what is cached of the files.
+    // Making the machine small drops the cached inodes.
     let victim = small_for(stage, file_mb, files * INODE_BYTES)?;
     stage.healthy()?;
 
@@ -246,7 +249,8 @@ fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.role(&name, "hold-sockets", format!("{per_s} {pairs}"), &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(1.5, 1.1))?;
-    // One process holds as many as it may have open, and the next one goes on. A socket is objects of several caches, and
-    // those of one size share one under the name of either: which is largest nobody can know.
+    // One process opens as many sockets as its limit allows, then the next one continues. A socket
+    // consists of objects of several caches, and SLUB merges caches of one size under either name,
+    // so the largest cache cannot be predicted.
     Ok(Truth { process: Some(name), ..Truth::default() })
 }

@@ -1,4 +1,4 @@
-//! Troubles of the machine as a whole: interrupts, settings, schedules, hardware.
+//! Incidents of the whole machine: interrupts, settings, schedules, hardware.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     // `ip netns exec` mounts the namespace's own view of /sys.
     let steer = format!("echo {:x} > /sys/class/net/{device}/queues/rx-0/rps_cpus", 1_u64 << cpu);
     stage.run(far.command("sh").args(["-c", &steer]))?;
-    // A long list of rules, each of which each packet is held against: what one costs, the receiver pays.
+    // A long rule list that every packet passes: the receiving CPU pays for each rule.
     let rules = stage.between((1_500, 2_500), (700, 900));
     let mut table = String::from("table inet lab {\n chain in {\n type filter hook input priority 0;\n");
     for i in 0..rules {
@@ -41,7 +41,7 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     let path = stage.file("rules");
     std::fs::write(&path, table)?;
     stage.run(far.command("nft").args(["-f", &path]))?;
-    // Somebody lives there, as in every container.
+    // A process in the namespace, as in every container.
     stage.spawn_in(Command::new("sleep").arg("3600"), &Isolation { cgroup: None, netns: Some(&far) })?;
     let name = stage.draw().name();
     let victim = stage.role(&name, "work", "", &Isolation::default())?;
@@ -60,10 +60,11 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { nic: Some(device), ..Truth::default() })
 }
 
-/// What makes writers wait is `vm.dirty_bytes`; with it, or not, the bound from which the kernel writes by itself is set to
-/// half of that, as it is anyway. A share cannot be as low: a hundredth of the memory is more than the victim writes.
+/// `vm.dirty_bytes` makes writers wait. In half of the runs the background limit is set as well, to
+/// half of it, which is the default ratio anyway. A ratio cannot be this low: one percent of the
+/// memory is more than the victim writes.
 ///
-/// Who set it is not asked for: it wrote to a file and is gone.
+/// The truth names no process: the one that set it has exited.
 fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let kb = stage.draw().between(64, 256);
@@ -87,15 +88,15 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
 fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, scheduler, job) = (stage.draw().name(), stage.draw().name(), stage.draw().name());
     let victim = stage.role(&bystander, "work", "", &Isolation::default())?;
-    // Three bursts are a rhythm: those of the loud form come within ten seconds.
+    // Three bursts make a rhythm. Those of the loud form come within ten seconds.
     let period = stage.between((4, 4), (5, 6));
     let cpus = machine::cpus() as u64;
     let workers = cpus * stage.uniform((3, 5), (2, 3));
-    // About a third of the time all CPUs are busy; faint: a fifth.
+    // Loud: all CPUs are busy for about a third of the time. Faint: a fifth.
     let millis = period * stage.between((310, 360), (190, 220)) * cpus / workers;
     stage.healthy()?;
 
-    // The first burst comes half a second after the start of who makes it.
+    // The first burst comes half a second after the start of the scheduler.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     machine::nap(Duration::from_secs((now.as_secs() / period + 1) * period).saturating_sub(now + BEFORE))?;
     stage.trouble_starts();
@@ -105,14 +106,14 @@ fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let is_at_work = |_: &mut Stage| std::fs::read_to_string(&children).is_ok_and(|pids| !pids.is_empty());
     stage.wait_for("the first burst", period + 1, is_at_work)?;
     stage.onset_is_now();
-    // A rhythm is three bursts: longer than most troubles last.
+    // A rhythm needs three bursts, which take longer than most troubles.
     machine::nap(Duration::from_secs(period))?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(1.3, 1.12))?;
     Ok(Truth { process: Some(job), ..Truth::default() })
 }
 
-/// For the scheduler to be there in time.
+/// Time for the scheduler to start.
 const BEFORE: Duration = Duration::from_millis(500);
 
 fn bad_disk(stage: &mut Stage) -> Result<Truth, Stop> {
@@ -123,7 +124,7 @@ fn bad_disk(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.healthy()?;
 
     stage.trouble_starts();
-    // Loud: three quarters are gone. Faint: a thirtieth.
+    // Loud: three quarters of the disk are gone. Faint: a thirtieth.
     let left = (256 << 20) / 32 * stage.loud(8, 31);
     let file = std::fs::OpenOptions::new().write(true).open(fs.backing())?;
     file.set_len(left)?;

@@ -1,4 +1,4 @@
-//! Threads that wait for each other, and memory that is mapped and given back all the time.
+//! Threads that wait for each other, and memory that is constantly mapped and unmapped.
 
 use std::process::Command;
 
@@ -31,13 +31,13 @@ pub const INCIDENTS: &[Incident] = &[
         ]),
 ];
 
-/// Faults a second by which is seen that memory is mapped and given back at all.
+/// Page faults a second that prove that memory is mapped and unmapped at all.
 const FAULTS: f64 = 1_000.0;
 
 fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
     let (name, go) = (stage.draw().name(), stage.file("go"));
     let threads = stage.between((12, 32), (4, 6));
-    // Five to fifteen microseconds under the lock, and for the faint form more outside of it.
+    // About 6 to 18 µs under the lock. The faint form spends more time outside of it.
     let inside = stage.draw().between(6_000, 18_000);
     let outside = stage.between((500, 2_000), (3_000, 6_000));
     let argument = format!("{threads} {inside} {outside} {go}");
@@ -67,7 +67,7 @@ fn mmap_storm(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth::of(&victim))
 }
 
-/// Processes that build a list of so many words, drop it and collect.
+/// Processes that build a list of `words` elements, drop it and collect.
 fn erlang_program(processes: u64, words: u64, go: &str) -> String {
     format!(
         "W = fun W() -> L = lists:seq(1, {words}), _ = lists:sum(L), erlang:garbage_collect(), timer:sleep(0), W() end, \
@@ -79,7 +79,8 @@ fn erlang_program(processes: u64, words: u64, go: &str) -> String {
 fn erlang(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, go) = (stage.draw().name(), stage.file("go"));
     let victim = stage.role(&bystander, "work", "", &Isolation::default())?;
-    // With fewer, or with pauses, the carriers that are free at a time fit into the cache that the allocator has for them.
+    // With fewer processes, or with pauses, the free carriers fit into the allocator's segment
+    // cache.
     let processes = by_cpus(stage.between((28, 40), (12, 16)));
     // Two words an element: one to eight megabytes.
     let words = stage.draw().between(80_000, 400_000);
@@ -107,7 +108,7 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
     };
     let keys = stage.between((1_200_000, 1_600_000), (850_000, 1_000_000));
     let name = stage.draw().name();
-    // Under the names that redis-benchmark will write to.
+    // With the key names that redis-benchmark writes to.
     let fill = format!(
         "local v = string.rep('x', 512) for i = 0, {keys} do redis.call('set', string.format('key:%012d', i), v) end"
     );
@@ -116,12 +117,13 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
     if held.trim().parse::<u64>().unwrap_or(0) < keys {
         return Err(Stop::Failed(format!("redis holds {} keys, not {keys}", held.trim())));
     }
-    // Loud: who only asks is hurt. Faint: who writes too, since the server copies each page that it writes to.
+    // Loud: even a client that only reads is hurt. Faint: the victim writes, and the server copies
+    // each page that it writes to.
     let victim = match stage.form() {
         Form::Loud => stage.role(&name, "redis-ping", port.clone(), &Isolation::default())?,
         Form::Faint => stage.role(&name, "redis-write", format!("{port} {keys}"), &Isolation::default())?,
     };
-    // Somebody writes all over the data set, at a pace that one CPU can take.
+    // A load that writes all over the data set, at a rate that one CPU can serve.
     let writer = format!(
         "while :; do redis-benchmark -p {port} -q -c 4 -n 20000 -r {keys} setrange key:__rand_int__ 0 x >/dev/null; sleep 0.2; done"
     );

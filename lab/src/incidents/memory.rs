@@ -1,4 +1,4 @@
-//! Troubles of memory: a flood of the page cache, thrashing, the OOM killer, swapping.
+//! Memory incidents: a flood of the page cache, thrashing, the OOM killer, swapping.
 
 use std::process::Command;
 
@@ -47,7 +47,8 @@ fn flood_once(stage: &mut Stage) -> Result<Truth, Stop> {
     let hot_mb = stage.draw().between(700, 1_100);
     let hot = stage.write_file("hot", hot_mb << 20)?;
     let name = stage.draw().name();
-    // The longer the read, the more of the mapped file is gone; the faint one is little more than what is free.
+    // The longer the read, the more of the mapped file is evicted. The faint one is little larger
+    // than the free memory.
     let big_mb = stage.between((9 << 10, 12 << 10), (2_400, 2_900));
     let big = stage.write_file(&name, big_mb << 20)?;
     let block = stage.draw().pick(&["bs=256k", "bs=1M", "bs=4M"]);
@@ -75,7 +76,8 @@ fn cache_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     cgroup.limit_memory(limit_mb << 20)?;
     let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let hot = stage.write_file("hot", (limit_mb * 2 / 3) << 20)?;
-    // Faint: the two sets together are a quarter to a half larger than the group; loud: three to five times as large.
+    // Faint: the two files together are a quarter to a half larger than the cgroup. Loud: three to
+    // five times as large.
     let big_mb = (limit_mb as f64 * stage.real((2.5, 4.0), (0.6, 0.8))) as u64;
     let big = stage.write_file("big", big_mb << 20)?;
     let jobs = stage.draw().between(2, 4);
@@ -118,7 +120,7 @@ fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
     let mut killed = false;
     stage.trouble_on(|stage, _| {
         if stage.ended(now.handle()).is_some() {
-            // The memory of the group is used up at the first kill.
+            // The first kill shows that the cgroup's memory is used up.
             if !killed {
                 stage.onset_is_now();
             }
@@ -128,7 +130,7 @@ fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
         }
         Ok(())
     })?;
-    // It may have ended for other reasons. One kill in the whole trouble is enough.
+    // The process may have ended for other reasons. One OOM kill in the whole trouble is enough.
     stage.must_move("vm.oom_kill", 0.5 / stage.length().as_secs_f64())?;
     Ok(Truth { process: Some(hungry), pids, cgroup: Some(cgroup.name().to_owned()), ..Truth::default() })
 }
@@ -148,20 +150,21 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     let toucher = stage.role(&toucher, "touch-memory", set_mb.to_string(), &place)?;
     stage.trouble()?;
     if stage.ended(toucher.handle()).is_some() {
-        // Reclaim gave up before it had found enough to swap out: that is another incident.
+        // Reclaim gave up before it found enough to swap out, which is another incident.
         return Err(Stop::NotMade("the kernel killed it for lack of memory".to_owned()));
     }
     stage.must_move("vm.pswpin", 20.0)?;
-    // It uses a quarter of what the group may have, and its pages are swapped out too.
+    // The victim uses a quarter of the cgroup's limit, and its pages are swapped out too.
     stage.suffered(&victim, stage.loud(2.0, 1.3))?;
     Ok(Truth { cgroup: Some(cgroup.name().to_owned()), ..Truth::of(&toucher) })
 }
 
-/// The disk takes in a few seconds all that the group may hold, and the machine has room for far more: without the limit
-/// nobody would wait. At the limit no page can go that is not written yet, and whoever in the group wants one, for whatever it
-/// be, waits in reclaim until the disk has taken some. The victim has nothing to do with the disk.
+/// The disk could take all that the cgroup may hold in a few seconds, and the machine has room for
+/// far more: only the limit causes waits. At the limit the kernel cannot drop unwritten pages.
+/// Every page allocation in the cgroup waits in reclaim until the disk has written some. The victim
+/// does no I/O.
 ///
-/// In version 2 a writer is held back at a share of its group's memory, before that is full.
+/// cgroup v2 throttles a writer at a share of its cgroup's memory, before that is full.
 fn group_at_limit(stage: &mut Stage) -> Result<Truth, Stop> {
     let limit_mb = stage.draw().between(96, 192);
     let disk_mb_s = limit_mb as f64 / stage.real((2.0, 3.5), (0.8, 1.2));

@@ -1,4 +1,4 @@
-//! The incidents, one file per area. Each file has a list of its own; a new file is one line here.
+//! All incidents, one file per area. Each file has its own list; a new file needs one line here.
 
 mod common;
 mod cpu;
@@ -21,7 +21,7 @@ pub use service::site;
 
 use crate::incident::Incident;
 
-/// By area: what a round plays.
+/// The incidents of a round, by area.
 const AREAS: &[&[Incident]] = &[
     cpu::INCIDENTS,
     disk::INCIDENTS,
@@ -36,10 +36,10 @@ const AREAS: &[&[Incident]] = &[
     storage::INCIDENTS,
 ];
 
-/// Played by name: minutes of each would not fit into a round.
+/// Run by name: they take minutes each and do not fit into a round.
 const BESIDES: &[&[Incident]] = &[drift::INCIDENTS];
 
-/// Root conditions that no incident makes, and why.
+/// Root conditions that no incident makes, and the reason.
 pub const NOT_MADE: &[(&str, &str)] = &[
     (
         "cgroup-memory-high",
@@ -66,7 +66,7 @@ pub fn all() -> impl Iterator<Item = &'static Incident> {
     of_a_round().chain(BESIDES.iter().copied().flatten())
 }
 
-/// Those that a round plays.
+/// The incidents of a round.
 pub fn of_a_round() -> impl Iterator<Item = &'static Incident> {
     AREAS.iter().copied().flatten()
 }

@@ -1,4 +1,4 @@
-//! Troubles with names: a name server that answers some or all questions late, or not at all.
+//! DNS incidents: a name server answers some or all questions late, or not at all.
 
 use std::fs;
 
@@ -16,12 +16,13 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[Need::Tool("ip")]),
 ];
 
-/// A program looks a name up again and again, with a name server and a search domain of its own.
+/// A program repeats a lookup, with a name server and a search domain of its own.
 fn slow_names(stage: &mut Stage, what: &str) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let (manners, resolv_conf) = (stage.file("manners"), stage.file("resolv.conf"));
     fs::write(&manners, "")?;
-    // Where two of three questions are lost, three of them take longer than ten seconds with three seconds each.
+    // If two of three queries are lost, three attempts of three seconds each take longer than ten
+    // seconds.
     let most = if what == "drop" { stage.loud(2, 3) } else { 3 };
     let timeout = stage.draw().between(1, most);
     fs::write(
@@ -35,7 +36,7 @@ fn slow_names(stage: &mut Stage, what: &str) -> Result<Truth, Stop> {
     let kind = stage.draw().pick(&["all", "aaaa", "nx"]);
     let (least, most) = match what {
         "late" => stage.loud((500, 1_500), (120, 250)),
-        // Faint: of every fifth to tenth question.
+        // Percent of queries. Faint: every fifth to tenth.
         _ => stage.loud((60, 100), (10, 20)),
     };
     let amount = stage.draw().between(least, most);

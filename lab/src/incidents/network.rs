@@ -1,5 +1,5 @@
-//! Troubles of the network: packets lost in queues and on the way, servers that do not accept or do not read, limits of
-//! the kernel. Each has two network namespaces of its own with a cable between them.
+//! Network incidents: packets lost in queues and on the way, servers that do not accept or read,
+//! kernel limits. Each has two network namespaces of its own with a veth pair between them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -47,21 +47,21 @@ pub const INCIDENTS: &[Incident] = &[
         ]),
 ];
 
-/// Two namespaces with a cable between them; clients on the left, servers on the right.
+/// Two namespaces with a veth pair between them: clients on the left, servers on the right.
 pub struct Cable {
-    /// The namespace of the clients.
+    /// The clients' namespace.
     pub left: Netns,
-    /// The namespace of the servers.
+    /// The servers' namespace.
     pub right: Netns,
-    /// The device of the clients.
+    /// The clients' device.
     pub left_device: String,
-    /// The device of the servers.
+    /// The servers' device.
     pub right_device: String,
-    /// The address of the servers.
+    /// The servers' address.
     pub server: Ipv4Addr,
 }
 
-/// Lays the cable.
+/// Creates the namespaces and the veth pair.
 pub fn cable(stage: &mut Stage) -> Result<Cable, Stop> {
     let (left, right) = (stage.netns()?, stage.netns()?);
     let (left_device, right_device, _, server) = stage.veth(&left, &right)?;
@@ -85,14 +85,15 @@ impl Cable {
         Ok(server)
     }
 
-    /// An address on the right with a port that is drawn.
+    /// An address on the right with a drawn port.
     pub fn address(&self, stage: &mut Stage) -> String {
         let port = stage.draw().between(2_000, 30_000);
         format!("{}:{port}", self.server)
     }
 }
 
-/// A client that asks for something of a few kilobytes on one connection, and its server. Returns the address too.
+/// A client that requests a few kilobytes on one connection, and its server. Returns the address
+/// too.
 fn asking(stage: &mut Stage, cable: &Cable) -> Result<(Victim, String), Stop> {
     let address = cable.address(stage);
     let (bytes, every_ms) = (stage.draw().between(500, 6_000), stage.draw().between(4, 12));
@@ -101,7 +102,7 @@ fn asking(stage: &mut Stage, cable: &Cable) -> Result<(Victim, String), Stop> {
     Ok((victim, address))
 }
 
-/// Runs `nft` in a namespace: a table with a chain of what arrives, and the rules.
+/// Adds a table to a namespace with `nft`: an input chain and the rules.
 fn firewall(stage: &mut Stage, netns: &Netns, rules: &[&str]) -> Result<(), Stop> {
     stage.run(netns.command("nft").args(["add", "table", "inet", "edge"]))?;
     let chain = "{ type filter hook input priority 0 ; }";
@@ -113,11 +114,11 @@ fn firewall(stage: &mut Stage, netns: &Netns, rules: &[&str]) -> Result<(), Stop
     Ok(())
 }
 
-/// The device has a rate since long; somebody begins to send datagrams beyond it.
+/// The device has had its rate for long. A program begins to send datagrams beyond it.
 fn shaped_link(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let mbit = stage.draw().between(5, 30);
-    // Between 10 and 40 ms of the rate: what people set.
+    // Between 10 and 40 ms of the rate, as is usual.
     let limit = (mbit as f64 * 125_000.0 * stage.draw().real(0.01, 0.04)).max(15_000.0) as u64;
     stage.run(
         Command::new("tc").args(["-n", cable.left.name(), "qdisc", "add", "dev", &cable.left_device]).args([
@@ -136,7 +137,7 @@ fn shaped_link(stage: &mut Stage) -> Result<Truth, Stop> {
     cable.serve(stage, "udp-swallow", &sink)?;
     let bytes = stage.draw().between(300, 1_300);
     let factor = stage.real((1.5, 4.0), (1.02, 1.12));
-    // A packet on the wire has 42 bytes of headers.
+    // Headers add 42 bytes to a packet on the wire.
     let per_s = (mbit as f64 * 125_000.0 * factor / (bytes + 42) as f64) as u64;
     stage.healthy()?;
 
@@ -148,7 +149,7 @@ fn shaped_link(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { nic: Some(cable.left_device), ..Truth::default() })
 }
 
-/// The server takes longer over each datagram than they are apart.
+/// The server takes longer over each datagram than the interval between two.
 fn slow_reader(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let address = cable.address(stage);
@@ -158,7 +159,7 @@ fn slow_reader(stage: &mut Stage) -> Result<Truth, Stop> {
     let (per_s, bytes) = (stage.draw().between(100, 400), stage.draw().between(100, 1_000));
     cable.client(stage, "udp-load", &format!("{address} {per_s} {bytes} 1"))?;
     let victim = cable.client(stage, "udp-ask", &format!("{address} 20 400"))?;
-    // Loud: it manages a third or less of what comes. Faint: it lacks a tenth.
+    // Loud: the server reads a third or less of the datagrams. Faint: it misses a tenth.
     let pace_ms = stage.real((3.0, 8.0), (1.05, 1.25)) * 1000.0 / per_s as f64;
     stage.healthy()?;
 
@@ -169,7 +170,8 @@ fn slow_reader(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth::of(&server))
 }
 
-/// Loud: the server stands still. Faint: it takes longer over each connection than they are apart.
+/// Loud: the server accepts nothing. Faint: each connection takes it longer than the interval
+/// between two.
 fn no_accept(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let address = cable.address(stage);
@@ -190,7 +192,7 @@ fn no_accept(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { address: Some(address), ..Truth::of(&server) })
 }
 
-/// The right end loses a part of what arrives, by chance.
+/// The right end drops a random share of the arriving packets.
 fn lossy_link(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let (victim, address) = asking(stage, &cable)?;
@@ -205,8 +207,8 @@ fn lossy_link(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { address: Some(address), ..Truth::default() })
 }
 
-/// The firewall on the right tracks; somebody holds as many connections open as it may have. Who holds them is not asked
-/// for: the table counts connections, and the kernel keeps no process with them.
+/// The firewall on the right tracks connections; a program holds as many open as the table allows.
+/// The truth names no process: conntrack stores none with a connection.
 fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let max = stage.draw().between(500, 3_000);
     leaves_room("tracked connections", tracked(), max)?;
@@ -230,7 +232,7 @@ fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { sysctl: Some("net.netfilter.nf_conntrack_max".into()), ..Truth::default() })
 }
 
-/// Loud: the ports are gone in a moment. Faint: in a few seconds, by a rate that is just above what they allow.
+/// Loud: the ports are used up within a second or so. Faint: within a few seconds.
 fn no_ports(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let ports = stage.draw().between(500, 3_000);
@@ -258,19 +260,19 @@ fn no_port_is_left(netns: &Netns, to: SocketAddr) -> Result<bool, Stop> {
     Ok(tried.is_err_and(|e| e.kind() == ErrorKind::AddrNotAvailable))
 }
 
-/// What TCP uses on the whole machine, by a word of `/proc/net/sockstat`.
+/// TCP usage of the whole machine, by a word of `/proc/net/sockstat`.
 fn tcp_use(word: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/net/sockstat").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("TCP:"))?;
     line.split_whitespace().skip_while(|w| *w != word).nth(1)?.parse().ok()
 }
 
-/// Connections that the firewall tracks in the namespace of who asks.
+/// Connections that netfilter tracks in the caller's namespace.
 fn tracked() -> Option<u64> {
     fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").ok()?.trim().parse().ok()
 }
 
-/// A limit of the whole machine is not set near to what the machine itself uses.
+/// Refuses a limit that is near to what the machine itself uses.
 fn leaves_room(what: &str, used: Option<u64>, limit: u64) -> Result<(), Stop> {
     match used {
         Some(used) if used > limit / 4 => {
@@ -281,8 +283,8 @@ fn leaves_room(what: &str, used: Option<u64>, limit: u64) -> Result<(), Stop> {
     }
 }
 
-/// A program closes connections whose peer does not read; the answers of another one are cut off for it. The program is not
-/// asked for: an orphan is a socket that no process has any more.
+/// A program closes connections whose peer does not read, and the answers of another program are
+/// cut off for it. The truth names no process: an orphan is a socket that no process owns any more.
 fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
     let most = stage.draw().between(64, 512);
     leaves_room("orphaned sockets", tcp_use("orphan"), most)?;
@@ -303,24 +305,27 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { sysctl: Some("net.ipv4.tcp_max_orphans".into()), ..Truth::default() })
 }
 
-/// Somebody pours into connections that nobody reads; everybody's segments find no memory. Who pours is not asked for: the
-/// kernel has one number of pages for all sockets, and no counter of a process has its part of it.
+/// A program fills connections that nobody reads, and no socket of the machine gets memory for its
+/// segments. The truth names no process: the kernel has one page count for all sockets and none for
+/// each process.
 fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     let high = stage.between((4_000, 5_000), (4_000, 8_000));
     leaves_room("pages of TCP's memory", tcp_use("mem"), high)?;
-    // The kernel slows down at the second number, and refuses at the third. Close together they are reached at once.
+    // The kernel is under pressure at the second number and refuses memory at the third. With both
+    // close together, one soon follows the other.
     let pressure = (high as f64 * stage.real((0.97, 0.995), (0.90, 0.98))) as u64;
     stage.sysctl("net.ipv4.tcp_mem", &format!("{} {pressure} {high}", high / 2))?;
     let cable = cable(stage)?;
-    // Who asks for little is served from what its socket has already.
+    // The victim moves much data: small transfers are served from memory that the socket already
+    // has.
     let (held, served) = (cable.address(stage), cable.address(stage));
     let bytes = stage.draw().between(300_000, 900_000);
     cable.serve(stage, "tcp-answer", &format!("{served} {bytes}"))?;
     let victim = cable.client(stage, "tcp-ask", &format!("{served} {bytes} 30"))?;
     cable.serve(stage, "tcp-mute", &held)?;
     let (least, most) = stage.loud((1_200, 1_800), (250, 350));
-    // Under pressure each socket keeps its fair share, so that only very many of them go on to the end: with two ends to
-    // each connection, what is left for each is a page or two.
+    // Under pressure each socket keeps its fair share, so only very many of them reach the limit.
+    // With two sockets a connection, each gets a page or two.
     let connections = stage.draw().between(least, most);
     stage.healthy()?;
 
@@ -331,8 +336,8 @@ fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { sysctl: Some("net.ipv4.tcp_mem".into()), ..Truth::default() })
 }
 
-/// Another CPU takes the packets of the device, through a firewall with many rules; its queue is shorter than the bursts
-/// that come, although it idles most of the time.
+/// Another CPU handles the device's packets, through a firewall with many rules. Its backlog queue
+/// is shorter than the bursts, although the CPU idles most of the time.
 fn short_backlog(stage: &mut Stage) -> Result<Truth, Stop> {
     let backlog = stage.draw().between(8, 40);
     stage.sysctl("net.core.netdev_max_backlog", &backlog.to_string())?;
@@ -357,7 +362,7 @@ fn short_backlog(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { nic: Some(cable.right_device), ..Truth::default() })
 }
 
-/// A firewall whose rules are looked at one after the other: each packet costs its CPU some microseconds.
+/// A firewall whose rules are checked in order: each packet costs its CPU some microseconds.
 fn long_firewall(stage: &mut Stage, netns: &Netns) -> Result<(), Stop> {
     firewall(stage, netns, &[])?;
     let rules = stage.draw().between(300, 600);

@@ -1,4 +1,4 @@
-//! Troubles of one process: descriptors, crashes, threads, a hang.
+//! Incidents of one process: descriptors, crashes, threads, a hang.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn free_port() -> Result<u16, Stop> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// A client of the port, once the server answers.
+/// A client of the port. Waits until the server accepts.
 fn client(stage: &mut Stage, port: u16, per_s: u64) -> Result<Victim, Stop> {
     stage.wait_for("the server", 10, |_| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())?;
     stage.start("ask", format!("{port} {per_s}"))
@@ -41,11 +41,12 @@ fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
     let port = free_port()?;
     let name = stage.draw().name();
     let limit = stage.draw().between(96, 512);
-    // Loud: nothing is ever closed. Faint: at the limit a few are, after a while, as by a garbage collector.
+    // Loud: no descriptor is ever closed. Faint: at the limit a few are closed after a while, as by
+    // a garbage collector.
     let while_ms = stage.draw().between(1_000, 1_400);
     let frees_after = stage.loud(0, while_ms);
-    // All of them are leaked from the start: a program does not begin to have a bug. The healthy time is long enough only
-    // because few requests come then.
+    // Per mille: every request leaks, from the start on, because a bug is there from the start. The
+    // healthy time is long enough only because it has few requests.
     let leaks = 1_000;
     let argument = format!("{port} {limit} {leaks} {frees_after}");
     let server = stage.role(&name, "serve", argument, &Isolation::default())?;
@@ -53,7 +54,7 @@ fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.healthy()?;
 
     stage.trouble_starts();
-    // More work comes, and with it the limit, in two or three seconds.
+    // The load rises, and the limit is reached within two or three seconds.
     stage.start("ask", format!("{port} {}", limit / 2))?;
     let fds = format!("/proc/{}/fd", server.pid());
     let is_full = || Ok(std::fs::read_dir(&fds).is_ok_and(|list| list.count() as u64 >= limit));
@@ -75,7 +76,7 @@ fn crash(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     std::fs::write(&trap, "x")?;
     let mut pids = vec![server.pid()];
-    // Loud: nobody starts it again. Faint: somebody does, once, after a second.
+    // Loud: nothing restarts it. Faint: it is restarted once, after a second.
     let again = stage.loud(false, true);
     let after_s = stage.draw().real(0.8, 1.3);
     stage.trouble_on(|stage, seconds| {
@@ -93,7 +94,7 @@ fn crash_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     let port = free_port()?;
     let (keeper, name, trap) = (stage.draw().name(), stage.draw().name(), stage.file("settings"));
     let end = stage.draw().pick(&["exit", "exit", "abort"]);
-    // Loud: every second or so. Faint: every three.
+    // Loud: every second or so. Faint: every three seconds.
     let delay = stage.between((300, 1_000), (2_200, 2_800));
     let argument = format!("{delay} {name} {port} 0 0 0 {trap} {end}");
     stage.role(&keeper, "keep", argument, &Isolation::default())?;
@@ -111,7 +112,8 @@ fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, name) = (stage.draw().name(), stage.draw().name());
     let victim = stage.role(&bystander, "work", "", &Isolation::default())?;
     let per_s = stage.between((120, 240), (60, 80));
-    // What they compute adds up to about half of the CPUs at the end of the shortest time, so that the bystander feels it.
+    // At the end of the shortest trouble their work adds up to about half of the CPUs, so that the
+    // bystander suffers.
     let turns = by_cpus(stage.loud(60_000, 90_000));
     let pause = stage.draw().between(55, 65);
     stage.healthy()?;
@@ -129,8 +131,8 @@ fn frozen(stage: &mut Stage) -> Result<Truth, Stop> {
     let mount = fs.mount().display().to_string();
     let thaw = Undo::Thaw(fs.mount().to_owned());
     stage.on_cleanup(thaw.clone())?;
-    // Faint: it is thawed, and everything goes on. Not before nobody could take it for a journal's commit any more, which
-    // may be five seconds late.
+    // Faint: the file system is thawed before the end, but not within 8 s: a journal commit may be
+    // five seconds late and could explain a shorter hang.
     let early = stage.draw().real(8.0, 9.8);
     let thaws = stage.loud(f64::INFINITY, early);
     let mut is_frozen = true;

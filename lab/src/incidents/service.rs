@@ -1,7 +1,9 @@
-//! Troubles inside services, on a machine that idles: what their threads wait for, and limits of their own.
+//! Incidents inside services, on a machine that idles: what their threads wait for, and limits of
+//! their own.
 //!
-//! The services are real ones (nginx, HAProxy, PostgreSQL, MariaDB, redis, memcached, RabbitMQ, gunicorn, PHP-FPM, Puma, gRPC, Node.js, a
-//! JVM) and small ones in Python (`service/worker.py`). Clients of the laboratory measure how long they take to answer.
+//! The services are real ones (nginx, HAProxy, PostgreSQL, MariaDB, redis, memcached, RabbitMQ,
+//! gunicorn, PHP-FPM, Puma, gRPC, Node.js, a JVM) and small ones in Python (`service/worker.py`).
+//! Clients of the laboratory measure the response times.
 
 mod database;
 mod limits;
@@ -34,19 +36,20 @@ const MARIADB: &[Need] = &[
     Need::DiskBytes(1 << 30),
 ];
 
-/// The incidents of this file. The names of all begin alike: `mitra-lab run service-` makes them all.
+/// The incidents of this file. All names begin alike: `mitra-lab run service-` makes them all.
 pub const INCIDENTS: &[Incident] = &[
     Incident::new("service-unreachable", "dependency-unreachable", "service", waits::unreachable)
         .what("the workers behind an nginx connect to an address that never answers")
         .needs(&[PYTHON, NGINX, Need::Tool("ip")]),
     Incident::new("service-slow-backend", "dependency-slow", "service", waits::slow_backend)
         .what("the workers behind an nginx wait for a server that has become slow")
-        // The same of the backend itself: it is slow, and waits for nobody that can be seen.
+        // From the view of the backend: it is slow without a visible wait.
         .also(&["service-slow", "worker-pool-exhausted"])
         .needs(&[PYTHON, NGINX, Need::Tool("ip")]),
     Incident::new("service-retries", "dependency-slow", "service", waits::retries)
         .what("a server gets slower than its callers are patient, and each of them tries again several times")
-        // The backend has one thread, it computes all the time, and it is asked several times as often.
+        // The backend has one thread that computes all the time, and gets several times as many
+        // requests.
         .also(&["service-slow", "single-thread-bottleneck", "query-regression", "load-increase"])
         .needs(&[PYTHON, Need::Cpus(2)]),
     Incident::new("service-row-lock", "lock-queue", "service", database::row_lock)
@@ -75,7 +78,7 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[PYTHON]),
     Incident::new("service-stopped", "service-silent", "service", waits::stopped)
         .what("the processes of a service are stopped by a signal")
-        // Those that are stopped for a part of each second only.
+        // True if the processes are stopped for only a part of each second.
         .also(&["service-slow"])
         .needs(&[PYTHON]),
     Incident::new("service-connections", "connection-limit", "service", limits::connections)
@@ -150,7 +153,8 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[Need::Tool("puma")]),
     Incident::new("service-grpc", "worker-pool-exhausted", "service", platforms::grpc)
         .what("all threads of a gRPC server wait with one kind of request, and who calls it waits")
-        // On one connection with many requests its turns do not show each of them.
+        // On one connection with many requests, the turns between request and answer do not show
+        // each request.
         .also(&["service-slow", "dependency-slow"])
         .needs(&[PYTHON, Need::Path("/usr/lib/python3/dist-packages/grpc")]),
     Incident::new("service-haproxy", "connection-limit", "service", platforms::haproxy)

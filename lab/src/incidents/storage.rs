@@ -1,6 +1,8 @@
-//! Disks that are slow by themselves or held back by a rule, backlogs of dirty pages, and filesystems that fill up.
+//! Storage incidents: disks that are slow by themselves or throttled, backlogs of dirty pages, and
+//! file systems that fill up.
 //!
-//! The slow disks are our own ([`Stage::slow_disk`]): a loop device on a file whose requests take as long as the stage says.
+//! The slow disks are simulated ([`Stage::slow_disk`]): a loop device on a file whose requests take
+//! as long as the stage sets.
 
 use std::path::Path;
 use std::process::Command;
@@ -64,7 +66,8 @@ pub const INCIDENTS: &[Incident] = &[
 
 const NEEDS: &[Need] = &[Need::Path("/dev/fuse"), Need::Tool("losetup"), Need::MemoryBytes(3 << 30)];
 
-/// How long the victim computes beside its one request, and how long it pauses. The faint victims hardly need the disk.
+/// How long the victim computes per request, and how long it pauses, µs. The faint victims hardly
+/// need the disk.
 fn habits(stage: &mut Stage) -> (u64, u64) {
     let (work_us, pause_us) = stage.loud((500, 5_000), (18_000, 3_000));
     (stage.draw().between(work_us, work_us * 3 / 2), stage.draw().between(pause_us, pause_us * 2))
@@ -91,8 +94,9 @@ fn either(stage: &mut Stage) -> Fs {
     stage.draw().pick(&[Fs::Ext4, Fs::Xfs])
 }
 
-/// Loud: longer for each request than any healthy disk. Faint: what a disk with an arm may take, of one that was as fast as
-/// only one without can be; and its victim does twenty milliseconds of other work for each request.
+/// Loud: each request takes longer than on any healthy disk. Faint: latencies of a hard disk, on a
+/// device that had those of an SSD; the victim does about twenty milliseconds of other work per
+/// request.
 fn slow_device(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     let fs = either(stage);
     let base = Speed { micros: stage.draw().between(50, 300), bytes_per_s: 0 };
@@ -110,7 +114,7 @@ fn slow_device(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     Ok(Truth { devices: vec![upper.device().to_owned()], ..Truth::default() })
 }
 
-/// Two disks of equal speed under one btrfs that keeps everything twice, then one of them is slow.
+/// A btrfs mirror over two disks of equal speed, of which one becomes slow.
 fn mirror_member_slow(stage: &mut Stage) -> Result<Truth, Stop> {
     let base = Speed { micros: stage.draw().between(50, 300), bytes_per_s: 0 };
     let disks =
@@ -149,7 +153,7 @@ fn mirror_member_slow(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { devices: vec![second.device().to_owned()], ..Truth::default() })
 }
 
-/// The disk is the machine's own, and only the group is bounded.
+/// The disk is the machine's own. Only the cgroup is limited.
 fn io_throttled(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     let devices = stage.disk()?;
     let whole = stage.whole_disk()?;
@@ -158,7 +162,7 @@ fn io_throttled(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     let dir = stage.dir().to_owned();
     let place = Isolation { cgroup: Some(&group), ..Isolation::default() };
     let victim = victim(stage, kind, &dir, &place)?;
-    // A commit is more than one write.
+    // A commit takes more than one write.
     let per_s = stage.between((8, 20), (24, 30));
     let limit = match kind {
         "order" => IoLimit { riops: Some(per_s), ..IoLimit::default() },
@@ -173,7 +177,8 @@ fn io_throttled(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     Ok(Truth { cgroup: Some(group.name().to_owned()), devices, ..Truth::default() })
 }
 
-/// A disk that takes 8 to 30 MB a second, as it always did; one program writes faster than that into the page cache.
+/// A disk that always took 8 to 30 MB/s, and a program that writes faster than that into the page
+/// cache.
 fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
     let speed =
         Speed { micros: 300, bytes_per_s: stage.between((8_000_000, 14_000_000), (20_000_000, 30_000_000)) };
@@ -181,7 +186,7 @@ fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.watch_device(upper.device());
     let victim = victim(stage, "commit", upper.mount(), &Isolation::default())?;
     let name = stage.draw().name();
-    // Limits of a machine with little memory: here a tenth of it would be two gigabytes.
+    // Limits as on a machine with little memory. A tenth of this one's would be two gigabytes.
     let dirty = stage.draw().between(96 << 20, 256 << 20);
     stage.bound_dirty("dirty_background", dirty / 4)?;
     stage.bound_dirty("dirty", dirty)?;
@@ -197,7 +202,7 @@ fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { devices: vec![upper.device().to_owned()], ..Truth::of(&writer) })
 }
 
-/// A log takes the last block.
+/// A log file fills the file system.
 fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let fs = either(stage);
     let least = if fs == Fs::Xfs { 320 } else { 96 };
@@ -226,7 +231,7 @@ fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { path: Some(upper.mount().display().to_string()), ..Truth::of(&writer) })
 }
 
-/// ext4 made small has an inode for every four or eight kilobytes.
+/// A small ext4 has an inode for every four or eight kilobytes.
 fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     let megabytes = stage.draw().between(64, 128);
     let upper = stage.loop_fs(megabytes << 20, Fs::Ext4)?;
@@ -253,7 +258,7 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { path: Some(upper.mount().display().to_string()), ..Truth::of(&maker) })
 }
 
-/// A disk of 0.3 ms and some 60 MB/s for each request, one at a time, as it always was.
+/// A disk with a constant 0.2 to 0.6 ms a request and some 60 MB/s, one request at a time.
 fn disk_hog_on_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     let speed = Speed {
         micros: stage.draw().between(200, 600),

@@ -1,4 +1,4 @@
-//! Too many of something: processes, threads, messages, tasks that want to run.
+//! Too many of something: processes, threads, messages, runnable tasks.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -49,11 +49,11 @@ pub const ORDEALS: &[Ordeal] = &[
     },
 ];
 
-/// The kernel's log, one message for each read.
+/// The kernel log; each read returns one message.
 const KERNEL_LOG: &str = "/dev/kmsg";
 /// Longer than any message with its properties.
 const MESSAGE_BYTES: usize = 16 << 10;
-/// A flood is far more than a driver that complains.
+/// Far more than a complaining driver logs.
 const MESSAGES_PER_S_MIN: f64 = 1_000.0;
 
 fn forks(stage: &mut Stage) -> Result<(), Stop> {
@@ -80,7 +80,7 @@ fn threads(stage: &mut Stage) -> Result<(), Stop> {
     Err(Stop::NotMade(format!("{alive} threads")))
 }
 
-/// A rule that logs packets, in a network namespace of its own: the kernel limits nobody there.
+/// A rule that logs packets, in its own network namespace: the kernel does not rate-limit it there.
 fn kernel_log(stage: &mut Stage) -> Result<(), Stop> {
     stage.sysctl("net.netfilter.nf_log_all_netns", "1")?;
     let netns = stage.netns()?;
@@ -106,7 +106,7 @@ fn kernel_log(stage: &mut Stage) -> Result<(), Stop> {
     Err(Stop::NotMade(format!("{per_s:.0} messages of the kernel a second")))
 }
 
-/// The number of the newest message of the kernel's log.
+/// The sequence number of the newest kernel message.
 fn last_message() -> io::Result<u64> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let mut log = OpenOptions::new().read(true).custom_flags(nonblocking).open(KERNEL_LOG)?;
@@ -116,14 +116,14 @@ fn last_message() -> io::Result<u64> {
         match log.read(&mut message) {
             Ok(n) => last = number_of(message.get(..n).unwrap_or_default()).unwrap_or(last),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(last),
-            // What was to be read next has been written over.
+            // The next message has been overwritten.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
             Err(e) => return Err(e),
         }
     }
 }
 
-/// The number in `6,339,5140900,-;text`.
+/// The sequence number in `6,339,5140900,-;text`.
 fn number_of(message: &[u8]) -> Option<u64> {
     std::str::from_utf8(message.split(|b| *b == b',').nth(1)?).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The disk that the archive is on takes nothing, or next to nothing.
+//! The disk of the archive takes no data, or next to none.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use crate::journal::Undo;
 use crate::stage::{IoLimit, ProcessHandle, Stage, device_names};
 
 const DISK_BYTES: u64 = 64 << 20;
-/// What the choked disk takes in a second, and what it is given: enough for three minutes.
+/// Write rate of the choked disk, and how much is written to it: enough for three minutes.
 const CHOKED_BYTES_PER_S: u64 = 1 << 20;
 const CHOKED_MB: u32 = 200;
-/// The trouble ends a little before the recording does.
+/// The trouble ends a little before the recording.
 const TROUBLE_SHARE: f64 = 0.7;
 
 /// The ordeals of this file.
@@ -42,7 +42,7 @@ pub const ORDEALS: &[Ordeal] = &[
     },
 ];
 
-/// Takes what is left of the disk, in small steps.
+/// Fills the disk in small steps.
 fn fill(home: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(home.join("filler"))?;
     while file.write_all(&[1; 4096]).is_ok() {}
@@ -57,7 +57,7 @@ fn full(stage: &mut Stage, home: &Path) -> Result<(), Stop> {
     stage.trouble_with(|seconds| {
         let filler = home.join("filler");
         if seconds < end_s {
-            // The last block that is set free elsewhere is taken too.
+            // Also takes blocks that are freed elsewhere meanwhile.
             fill(home)?;
             is_full = true;
         } else if filler.exists() {
@@ -95,7 +95,7 @@ fn choked(stage: &mut Stage, home: &Path) -> Result<(), Stop> {
     until_late(stage, &lift, |stage| stuck(stage, writer, "the disk took everything although it was choked"))
 }
 
-/// An error if the writer has come to its end.
+/// An error if the writer has ended.
 fn stuck(stage: &mut Stage, writer: ProcessHandle, else_said: &str) -> Result<(), Stop> {
     match stage.ended(writer) {
         None => Ok(()),
@@ -103,8 +103,8 @@ fn stuck(stage: &mut Stage, writer: ProcessHandle, else_said: &str) -> Result<()
     }
 }
 
-/// Ends the trouble, once `made` says that it was one, before the recorder is stopped: what that holds then has to reach the
-/// disk.
+/// Ends the trouble before the recorder is stopped, so that its buffered data can reach the disk.
+/// Before that, `made` checks that there was a trouble.
 fn until_late(
     stage: &mut Stage,
     end: &Undo,

@@ -1,4 +1,4 @@
-//! Memory that everybody fights for.
+//! Contention for memory.
 
 use std::process::Command;
 

@@ -1,7 +1,7 @@
-//! Ordeals: what the recorder itself has to live through, without losing a sample.
+//! Ordeals: what the recorder itself must survive without losing a sample.
 //!
-//! Nothing is diagnosed here. An ordeal passes when the recorder is alive at its end, ends orderly, and is nowhere without
-//! a sample for longer than [`GAP_S`], from the begin of the healthy time until it is told to end.
+//! Nothing is diagnosed here. An ordeal passes if the recorder is alive at its end, ends in order,
+//! and has no gap longer than [`GAP_S`] from the begin of the healthy time until it is stopped.
 
 mod crowds;
 mod disks;
@@ -29,40 +29,40 @@ use crate::stage::{Fs, Part, Stage};
 /// Where the archive is during an ordeal.
 #[derive(Clone, Copy)]
 pub enum ArchiveDisk {
-    /// Where runs have their files.
+    /// In the directory of the run.
     Disk,
-    /// On a disk of its own, of so many bytes, which the ordeal may fill, freeze or choke.
+    /// On a separate disk of this many bytes, which the ordeal may fill, freeze or choke.
     SmallDisk(u64),
 }
 
 /// One ordeal.
 #[derive(Clone, Copy)]
 pub struct Ordeal {
-    /// Unique.
+    /// Unique among the ordeals.
     pub name: &'static str,
-    /// One line for people.
+    /// One line of description.
     pub what: &'static str,
-    /// What the machine has to have. Root is always needed.
+    /// What the machine must have. Root is always needed.
     pub needs: &'static [Need],
     /// Where the archive is.
     pub home: ArchiveDisk,
-    /// Makes it, and checks that it was made. Gets the file system that the archive is on.
+    /// Makes the ordeal, and checks that it was made. Gets the file system of the archive.
     pub make: fn(&mut Stage, &Path) -> Result<(), Stop>,
 }
 
-/// All of them.
+/// All ordeals.
 pub fn all() -> impl Iterator<Item = &'static Ordeal> {
     [crowds::ORDEALS, disks::ORDEALS, memory::ORDEALS].into_iter().flatten()
 }
 
-/// How the recorder came through.
+/// How the recorder got through an ordeal.
 #[derive(Clone, Debug)]
 pub struct OrdealResult {
     /// Samples in the archive.
     pub samples: usize,
-    /// The longest time without one.
+    /// The longest gap between samples.
     pub longest_gap_s: f64,
-    /// Whether Mitra itself tells of each time without one.
+    /// Whether Mitra itself reports each gap.
     pub tells_gaps: bool,
 }
 
@@ -94,8 +94,9 @@ impl OrdealResult {
     }
 }
 
-/// Puts a recorder through those whose names begin with one of `names` (all where there is none), and prints how it
-/// came through. Returns whether it came through all that could be made, and that was one at least.
+/// Puts a recorder through the ordeals whose names begin with one of `names` (all if there is
+/// none), and prints the results. Returns whether all of them passed or were skipped, and at least
+/// one was made.
 pub fn endure_all(names: &[String], length: Duration, mitra: &Mitra) -> bool {
     let takes = |name: &str| names.is_empty() || names.iter().any(|n| name.starts_with(n.as_str()));
     let (mut all_well, mut endured_one) = (true, false);
@@ -119,7 +120,7 @@ pub fn endure_all(names: &[String], length: Duration, mitra: &Mitra) -> bool {
     all_well && endured_one
 }
 
-/// Does something that has its files in a directory, which is removed, be it by who cleans up.
+/// Runs `work` with a directory that is removed afterwards, if necessary by the keeper.
 fn with_dir<T>(dir: &Path, work: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
     let name = format!("{}-run", std::process::id());
     let mut journal = Journal::create(Path::new(journal::DIR), &name)?;
@@ -131,14 +132,14 @@ fn with_dir<T>(dir: &Path, work: impl FnOnce() -> Result<T, Stop>) -> Result<T, 
     outcome
 }
 
-/// Puts a recorder through an ordeal of that length, with files in `dir`.
+/// Puts a recorder through an ordeal of this length, with files in `dir`.
 pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> Result<OrdealResult, Stop> {
     if let Some(why) = missing(ordeal.needs, &machine::base_dir()) {
         return Err(Stop::Skipped(why));
     }
     std::fs::create_dir_all(dir)?;
     let journals = Path::new(journal::DIR);
-    // The disk outlives the ordeal's stage: the archive is read when that has been undone.
+    // The disk outlives the ordeal's stage: the archive is read after that stage is undone.
     let mut draw = Draw::new(1, ordeal.name);
     let nobody = Arc::new(Conductor::new(0, 0, Form::Loud, &mut draw));
     let mut holder = Stage::new(Part::Noise, Draw::new(1, "home"), nobody, journals)?;
@@ -161,7 +162,7 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
     samples(&archive, made?)
 }
 
-/// The samples of an archive between the begin and the end of a run.
+/// The samples of an archive between begin and end of a run.
 fn samples(archive: &Path, run: Times) -> Result<OrdealResult, Stop> {
     let failed = |error: &dyn std::fmt::Display| Stop::Failed(format!("{}: {error}", archive.display()));
     let reader = Reader::open(archive).map_err(|error| failed(&error))?;

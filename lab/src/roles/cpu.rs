@@ -11,7 +11,8 @@ use super::{Meter, Role, compute};
 /// The roles of this file.
 pub const ROLES: &[Role] = &[("work", work), ("tick", tick), ("spin-threads", spin_threads)];
 
-/// How many turns take so long. Sized by the fastest of a few tries: a request is an amount of work, not of time.
+/// How many turns take this long, by the fastest of several tries: a request is an amount of work,
+/// not of time.
 fn turns_of(time: Duration) -> u64 {
     const TRIED: u64 = 100_000;
     let fastest = (0..20).map(|_| {
@@ -23,7 +24,8 @@ fn turns_of(time: Duration) -> u64 {
     (TRIED as f64 * time.as_secs_f64() / fastest_s.max(1e-6)) as u64
 }
 
-/// Serves a request of about 4 ms of computing every 10 ms, or as a file says at this moment, if there is an argument.
+/// Serves a request of about 4 ms of computing every 10 ms, or at the interval in `file`, if there
+/// is one.
 fn work(file: &str) -> io::Result<()> {
     let every = || if file.is_empty() { Duration::from_millis(10) } else { super::tcp::delay(file) };
     let turns = turns_of(Duration::from_millis(4));
@@ -37,8 +39,8 @@ fn work(file: &str) -> io::Result<()> {
     }
 }
 
-/// Wakes up every 10 ms and then needs the CPU for a millisecond. What counts is all but the sleep: to be woken late is to
-/// be served late.
+/// Wakes up every 10 ms and then needs the CPU for a millisecond. The measured time includes the
+/// wake-up latency.
 fn tick(_: &str) -> io::Result<()> {
     const PAUSE: Duration = Duration::from_millis(10);
     let turns = turns_of(Duration::from_millis(1));
@@ -51,7 +53,7 @@ fn tick(_: &str) -> io::Result<()> {
     }
 }
 
-/// So many threads that compute for ever.
+/// `COUNT`: this many threads that compute for ever.
 fn spin_threads(argument: &str) -> io::Result<()> {
     let spin = || -> () {
         loop {

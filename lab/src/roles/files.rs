@@ -23,18 +23,18 @@ pub const ROLES: &[Role] = &[
     ("make-files", make_files),
 ];
 
-/// Maps a file, reads all of it once, then one byte of 20,000 random pages of it a second.
+/// Maps a file, reads all of it once, then one byte of 20,000 random pages a second.
 ///
-/// Each page of 1 GB is used every 13 s on average: often enough to be worth keeping, too seldom for the
-/// kernel to see it used twice while a flood passes through the inactive list. It is brought in as single
-/// pages that nobody has marked as accessed, which is how a program that has run for a while looks: large
-/// folios count as used when any of their pages is.
+/// Each page of 1 GB is used every 13 s on average: often enough to be worth keeping, too seldom
+/// for the kernel to see it used twice while a flood passes through the inactive list. The file is
+/// read in as single pages that are not marked as accessed, as in a program that has run for a
+/// while. Large folios would count as used if any of their pages is.
 fn map_file(path: &str) -> io::Result<()> {
     let file = File::open(path)?;
     let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-    // SAFETY: a fresh private mapping of a file that nobody truncates while the test runs.
+    // SAFETY: a fresh private mapping of a file that is not truncated while the test runs.
     let base = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
-    // The kernel reads no more than its readahead window for one piece of advice.
+    // One call to fadvise reads at most the readahead window.
     for offset in (0..len as u64).step_by(128 << 10) {
         rustix::fs::fadvise(&file, offset, NonZeroU64::new(128 << 10), rustix::fs::Advice::WillNeed)?;
     }
@@ -59,7 +59,7 @@ fn map_file(path: &str) -> io::Result<()> {
     }
 }
 
-/// Reads a file once, then 1,000 random pages of it a second through the page cache.
+/// Reads a file once, then 1,000 random pages a second through the page cache.
 fn read_file(path: &str) -> io::Result<()> {
     let file = File::open(path)?;
     let pages = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / PAGE;
@@ -78,7 +78,7 @@ fn read_file(path: &str) -> io::Result<()> {
     }
 }
 
-/// Reads 100 random pages of a file a second from the device itself.
+/// Reads 100 random pages of a file a second with direct I/O.
 fn read_direct(path: &str) -> io::Result<()> {
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(direct).open(path)?;
@@ -94,7 +94,7 @@ fn read_direct(path: &str) -> io::Result<()> {
     }
 }
 
-/// Kilobytes at a time, writes a second, MB after which it begins anew, path: buffered writes, as of a log.
+/// `KB PER_S MB PATH`: buffered writes of KB, as to a log. Starts over after MB.
 fn write_file(argument: &str) -> io::Result<()> {
     let (n, path) = split(argument);
     let (block, per_s, most) = (vec![0x2e_u8; (at(&n, 0) as usize) << 10], at(&n, 1).max(1), at(&n, 2) << 20);
@@ -113,7 +113,7 @@ fn write_file(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Reads a second, path: random pages of a file or a device, past the page cache's help.
+/// `PER_S PATH`: reads random pages of a file or a device from the disk.
 fn read_pages(argument: &str) -> io::Result<()> {
     let (n, path) = split(argument);
     let mut file = File::open(path)?;
@@ -124,7 +124,7 @@ fn read_pages(argument: &str) -> io::Result<()> {
     loop {
         let offset = (random.below(pages.max(1)) * PAGE) as u64;
         meter.measure(|| {
-            // Not from memory: what was read before is dropped first.
+            // Drops the page from the page cache first.
             rustix::fs::fadvise(&file, offset, NonZeroU64::new(PAGE as u64), rustix::fs::Advice::DontNeed)?;
             file.read_exact_at(&mut page, offset)
         })?;
@@ -132,7 +132,7 @@ fn read_pages(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Files, directory: makes empty files, a thousand to a directory, and ends.
+/// `FILES DIR`: makes empty files, a thousand to a directory, and ends.
 fn make_files(argument: &str) -> io::Result<()> {
     let (n, dir) = split(argument);
     for i in 0..at(&n, 0) {

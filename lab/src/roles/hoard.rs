@@ -1,4 +1,4 @@
-//! Programs that keep ever more of something: files in memory, names, sockets, memory.
+//! Programs that accumulate something: files in memory, dentries, sockets, memory.
 
 use std::fs;
 use std::hint::black_box;
@@ -22,7 +22,7 @@ pub const ROLES: &[Role] = &[
     ("grow-until", grow_until),
 ];
 
-/// Does something `per_s` times a second in steps of a tenth, `most` times in all, then nothing more.
+/// Calls `once` `per_s` times a second in steps of a tenth, until `most` calls are done.
 fn paced(per_s: u64, most: u64, mut once: impl FnMut(u64) -> io::Result<()>) -> io::Result<()> {
     let (start, mut done) = (Instant::now(), 0);
     while done < most {
@@ -41,14 +41,14 @@ fn paced(per_s: u64, most: u64, mut once: impl FnMut(u64) -> io::Result<()>) -> 
     }
 }
 
-/// MB a second, MB in all, directory: files of a megabyte that are kept.
+/// `MB_PER_S MB DIR`: writes files of a megabyte and keeps them.
 fn fill_directory(argument: &str) -> io::Result<()> {
     let (n, dir) = split(argument);
     let block = vec![0x5a_u8; 1 << 20];
     paced(at(&n, 0), at(&n, 1), |i| fs::write(format!("{dir}/part-{i}"), &block))
 }
 
-/// Names a second, directory: each name is asked for once and is not there.
+/// `PER_S DIR`: looks up new names that do not exist.
 fn look_up_missing(argument: &str) -> io::Result<()> {
     let (n, dir) = split(argument);
     let mut random = XorShift::new();
@@ -59,7 +59,8 @@ fn look_up_missing(argument: &str) -> io::Result<()> {
     })
 }
 
-/// Pairs a second, pairs in all. Where one process may not have as many, the next one of the same name goes on.
+/// `PER_S PAIRS`: opens socket pairs. At the descriptor limit a new process of the same name
+/// continues.
 fn hold_sockets(argument: &str) -> io::Result<()> {
     let n = numbers(argument);
     let (per_s, most) = (at(&n, 0), at(&n, 1));
@@ -78,10 +79,10 @@ fn hold_sockets(argument: &str) -> io::Result<()> {
     })
 }
 
-/// What a process has open beside what it hoards.
+/// Descriptors kept free for other files.
 const OTHER_FILES: u64 = 64;
 
-/// MB a second, MB in all: memory that is kept.
+/// `MB_PER_S MB`: allocates memory and keeps it.
 fn grow_until(argument: &str) -> io::Result<()> {
     let n = numbers(argument);
     let mut held: Vec<Vec<u8>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Clients of HTTP servers. Arguments are words; the first is an address and a port.
+//! HTTP clients. Arguments are words; the first is an address with a port.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,11 +14,11 @@ use super::{Meter, Role};
 /// The roles of this file.
 pub const ROLES: &[Role] = &[("http-ask", ask), ("http-crowd", crowd), ("http-idle", idle)];
 
-/// Requests of a crowd that are not answered at once; a limit for the laboratory.
+/// Limit of a crowd's open requests, to protect the laboratory.
 const CROWD_MAX: usize = 800;
-/// A crowd looks so often whether another request is due.
+/// Interval at which a crowd checks for due requests.
 const STEP: Duration = Duration::from_millis(5);
-/// A header line and a body are no longer.
+/// Limits of a header line and of a body.
 const LINE_MAX: u64 = 8 << 10;
 const BODY_MAX: u64 = 64 << 20;
 
@@ -27,7 +27,7 @@ fn request(path: &str, host: SocketAddr, keeps: bool) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n").into_bytes()
 }
 
-/// Reads a response to its end. A status of 400 and above, and an answer that is cut off, are errors.
+/// Reads a response to its end. A status of 400 and above is an error, and so is a truncated body.
 fn read_response(from: &mut impl BufRead) -> io::Result<()> {
     let mut line = String::new();
     let mut next = |from: &mut dyn BufRead| -> io::Result<String> {
@@ -54,7 +54,8 @@ fn read_response(from: &mut impl BufRead) -> io::Result<()> {
     if status >= 400 { Err(io::Error::other(format!("status {status}"))) } else { Ok(()) }
 }
 
-/// `ADDR EVERY_MS PATIENCE_MS PATH keep|close`: asks again and again, on one connection or each time on a new one.
+/// `ADDR EVERY_MS PATIENCE_MS PATH keep|close`: repeats a request, on one connection or each time
+/// on a new one.
 fn ask(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let every = Duration::from_millis(number(&words, 0, 20));
@@ -82,7 +83,7 @@ fn ask(argument: &str) -> io::Result<()> {
     }
 }
 
-/// A request of a crowd that is not over.
+/// An unfinished request of a crowd.
 struct Visit {
     stream: TcpStream,
     since: Instant,
@@ -104,11 +105,12 @@ impl Visit {
         if self.has_asked { PollFlags::IN } else { PollFlags::OUT }
     }
 
-    /// Goes on, as far as it can; true when it is over.
+    /// Makes progress without blocking. True once the request is over.
     fn is_over(&mut self, asked: &[u8], piece: &mut [u8]) -> bool {
         let waits = |error: &io::Error| error.kind() == ErrorKind::WouldBlock;
         if !self.has_asked {
-            // A connection that is open has room for all of it, and one that is not yet takes none.
+            // An open connection takes the whole request; one that is still connecting takes
+            // nothing.
             match self.stream.write_all(asked) {
                 Ok(()) => self.has_asked = true,
                 Err(error) => return !waits(&error),
@@ -124,8 +126,8 @@ impl Visit {
     }
 }
 
-/// `ADDR FILE PATIENCE_MS PATH`: as many requests a second as the file says at this moment, each on a connection of its own,
-/// whether or not the ones before are answered.
+/// `ADDR FILE PATIENCE_MS PATH`: requests at the rate in the file, each on its own connection,
+/// whether or not earlier ones are answered.
 fn crowd(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let file = words.first().copied().unwrap_or_default();
@@ -159,7 +161,7 @@ fn crowd(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR COUNT EVERY_MS PATH`: keeps so many connections, and asks on one of them after the other.
+/// `ADDR COUNT EVERY_MS PATH`: keeps this many connections, and sends a request on each in turn.
 fn idle(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let every = Duration::from_millis(number(&words, 1, 100));
@@ -173,7 +175,7 @@ fn idle(argument: &str) -> io::Result<()> {
                 Some(stream) => Ok(stream),
                 None => TcpStream::connect(address).map(BufReader::new),
             };
-            // A connection that was closed meanwhile is opened again at the next turn.
+            // A connection that was closed meanwhile is reopened at its next turn.
             *place = stream.ok().and_then(|mut stream| {
                 stream.get_mut().write_all(&asked).ok()?;
                 read_response(&mut stream).ok()?;

@@ -1,4 +1,4 @@
-//! Who holds what others wait for.
+//! Holders of locks that others wait for.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -14,7 +14,8 @@ use super::words::number;
 /// The roles of this file.
 pub const ROLES: &[Role] = &[("hold-lock", hold_lock)];
 
-/// `flock|fcntl PATH GO HOLD_MS EVERY_MS`: once the file GO is there, locks a file for so long in each period.
+/// `flock|fcntl PATH GO HOLD_MS EVERY_MS`: once the file GO exists, locks a file for HOLD_MS in
+/// each period.
 fn hold_lock(argument: &str) -> io::Result<()> {
     let words: Vec<&str> = argument.split(' ').collect();
     let [kind, path, go, ..] = words[..] else { return Err(io::ErrorKind::InvalidInput.into()) };

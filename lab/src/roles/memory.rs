@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use super::words::numbers;
 use super::{Meter, PAGE, Role, XorShift};
 
-/// The roles of this file. The argument is a number of MB, of `grow` MB a second, of `swell` a file and that.
+/// The roles of this file. The argument is a number of MB; for `grow` MB a second; for `swell` a
+/// file and MB a second.
 pub const ROLES: &[Role] = &[
     ("touch-memory", |mb| touch_memory(number(mb), Duration::ZERO)),
     ("touch-gently", |mb| touch_memory(number(mb), Duration::from_millis(10))),
@@ -21,7 +22,7 @@ fn number(argument: &str) -> u64 {
     numbers(argument).first().copied().unwrap_or(0)
 }
 
-/// Touches random pages of `mb` MB of memory, with a pause after each 1,000.
+/// Touches random pages of `mb` MB of memory, with a pause after every 1,000.
 fn touch_memory(mb: u64, pause: Duration) -> io::Result<()> {
     let len = usize::try_from(mb << 20).map_err(io::Error::other)?;
     let (mut random, mut meter) = (XorShift::new(), Meter::create()?);
@@ -47,10 +48,10 @@ fn touch_memory(mb: u64, pause: Duration) -> io::Result<()> {
     }
 }
 
-/// What `hold` prints once it has all of it.
+/// Printed by `hold` once it has all its memory.
 pub const HOLDS: &str = "holds";
 
-/// Keeps `mb` MB resident, and does nothing with them. Whatever happens, it dies before others do.
+/// Keeps `mb` MB locked in memory without using them. The OOM killer takes it first.
 fn hold(mb: u64) -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "1000")?;
     let mut memory = vec![1_u8; usize::try_from(mb << 20).map_err(io::Error::other)?];
@@ -75,7 +76,7 @@ fn grow(mb_per_s: u64) -> io::Result<()> {
     }
 }
 
-/// Holds as many MB as a file says at this moment, and takes no more than `MB_PER_S` of them in a second.
+/// `FILE MB_PER_S`: holds as many MB as the file says. Allocates at most MB_PER_S of them a second.
 fn swell(argument: &str) -> io::Result<()> {
     let file = argument.split_whitespace().next().unwrap_or_default();
     let per_step = (number(argument) << 20) as usize / 10;

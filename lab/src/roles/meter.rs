@@ -1,4 +1,5 @@
-//! What a victim measures: one line a second, `seconds-since-epoch operations sum-of-us max-of-us errors`.
+//! The victims' log: one line a second, `seconds-since-epoch operations sum-of-us max-of-us
+//! errors`.
 
 use std::fmt;
 use std::fs::File;
@@ -10,19 +11,19 @@ use serde::{Deserialize, Serialize};
 use super::LOG;
 use crate::report::epoch_s;
 
-/// A line is late when an operation takes long; within this it is only the writer's second.
+/// A line that is later than this shows a slow operation, and not only the interval between lines.
 const LATE_S: f64 = 1.5;
 
-/// Latencies of a victim over a phase.
+/// Latencies of a victim during a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Over all operations.
+    /// Mean of all operations.
     pub mean_us: f64,
     /// The slowest operation.
     pub max_us: f64,
-    /// Operations per second, those that failed too.
+    /// Operations per second, failed ones included.
     pub per_s: f64,
-    /// Those that failed.
+    /// Failed operations per second.
     pub errors_per_s: f64,
 }
 
@@ -36,8 +37,8 @@ impl fmt::Display for Latency {
     }
 }
 
-/// Adds up the lines between two moments. An operation that has not ended at `until` counts with the time that it
-/// has taken so far: a victim that is stuck writes no lines.
+/// Adds up the lines between two moments. An operation that is still running at `until` counts with
+/// its time so far, because a stuck victim writes no lines.
 pub fn latency(log: &str, since: SystemTime, until: SystemTime) -> Latency {
     let (since_s, until_s) = (epoch_s(since), epoch_s(until));
     let (mut operations, mut sum_us, mut max_us, mut errors) = (0.0, 0.0, 0.0_f64, 0.0);
@@ -45,7 +46,7 @@ pub fn latency(log: &str, since: SystemTime, until: SystemTime) -> Latency {
     for line in log.lines() {
         let words: Vec<f64> = line.split(' ').filter_map(|w| w.parse().ok()).collect();
         let [time_s, count, sum, max, failed] = words[..] else { continue };
-        // A line stands for the second before it.
+        // A line covers the second before it.
         if time_s <= until_s.ceil() {
             last_s = time_s;
             if time_s - 1.0 >= since_s.floor() {
@@ -71,7 +72,7 @@ pub fn latency(log: &str, since: SystemTime, until: SystemTime) -> Latency {
     }
 }
 
-/// Sums up operations and writes a line a second.
+/// Collects operations and writes a line a second.
 pub struct Meter {
     log: File,
     since: Instant,
@@ -82,7 +83,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Writes where the environment says.
+    /// Writes to the file in the environment variable `LOG`.
     pub fn create() -> io::Result<Self> {
         let path = std::env::var_os(LOG).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self::to(File::create(path)?))
@@ -92,12 +93,12 @@ impl Meter {
         Self { log, since: Instant::now(), operations: 0, sum_us: 0.0, max_us: 0.0, errors: 0 }
     }
 
-    /// An operation took so long.
+    /// Records an operation of this duration.
     pub fn record(&mut self, took: Duration) -> io::Result<()> {
         self.add(took, false)
     }
 
-    /// An operation failed, after so long.
+    /// Records a failed operation of this duration.
     pub fn error(&mut self, took: Duration) -> io::Result<()> {
         self.add(took, true)
     }

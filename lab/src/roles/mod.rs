@@ -1,7 +1,8 @@
-//! Small programs with one habit each: those that suffer, and some of those that make trouble.
+//! Small programs with one behaviour each: victims, and some of the culprits.
 //!
-//! They are this program started again with [`ROLE`] set, under a process name of their own. A role that suffers
-//! measures each of its operations with a [`Meter`]. One file per topic; each has a list of its roles.
+//! A role is this program started again with [`ROLE`] set, under its own process name. Victims
+//! measure each of their operations with a [`Meter`]. One file per topic, each with a list of its
+//! roles.
 
 mod cpu;
 mod files;
@@ -32,28 +33,28 @@ pub use meter::{Latency, Meter, latency};
 pub use random::XorShift;
 pub use slow_disk::IMAGE;
 
-/// Names the role, when this program is started as one of its own victims.
+/// Environment variable with the role, if this program is started as one.
 pub const ROLE: &str = "MITRA_LAB_ROLE";
 /// The process name to take.
 pub const NAME: &str = "MITRA_LAB_NAME";
 /// The one argument of a role.
 pub const ARGUMENT: &str = "MITRA_LAB_ARGUMENT";
-/// Where a role writes what it measures.
+/// The path of the role's measurements.
 pub const LOG: &str = "MITRA_LAB_LOG";
-/// The number that a role's [`XorShift`] begin with.
+/// The seed of a role's [`XorShift`].
 pub const SEED: &str = "MITRA_LAB_SEED";
 const PAGE: usize = 4096;
 
-/// Where a page of a device is read to past the page cache.
+/// A page-aligned buffer for direct I/O.
 #[repr(align(4096))]
 struct AlignedPage([u8; PAGE]);
 
-/// So many turns of work for the CPU, and none for memory.
+/// CPU work of this many turns. Uses no memory.
 fn compute(turns: u64) -> u64 {
     (0..turns).fold(1_u64, |a, i| black_box(a.wrapping_mul(i | 1)))
 }
 
-/// A name and the function that plays it, for ever: the parent ends it.
+/// A name and its function, which runs until the parent ends it.
 pub type Role = (&'static str, fn(&str) -> io::Result<()>);
 
 /// All roles, by file.

@@ -1,4 +1,4 @@
-//! Clients of MariaDB, by its protocol and without a password.
+//! MariaDB clients. They speak the protocol themselves and use no password.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ const ERROR: u8 = 0xff;
 struct Session<S> {
     stream: S,
     sequence: u8,
-    /// The number of the connection.
+    /// The connection id.
     id: u32,
 }
 
@@ -44,7 +44,7 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
-    /// Runs a statement to its end.
+    /// Runs a statement to completion.
     fn run(&mut self, sql: &str) -> io::Result<()> {
         self.sequence = 0;
         self.send(&[&[COM_QUERY], sql.as_bytes()].concat())?;
@@ -54,7 +54,7 @@ impl<S: Read + Write> Session<S> {
             Some(&ERROR) => return Err(io::Error::other(String::from_utf8_lossy(&first).into_owned())),
             _ => {}
         }
-        // Columns end like rows do.
+        // Columns end with the same packet as rows.
         for _ in 0..2 {
             loop {
                 let packet = self.packet()?;
@@ -106,7 +106,7 @@ mod tests {
 
     use super::Session;
 
-    /// What the server says.
+    /// The server's messages.
     struct Script(Vec<u8>);
 
     impl Read for Script {

@@ -1,4 +1,4 @@
-//! Clients of PostgreSQL, by its protocol of version 3 and without a password.
+//! PostgreSQL clients. They speak protocol version 3 themselves and use no password.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,13 +17,13 @@ pub const ROLES: &[Role] = &[
 
 /// Protocol 3.0.
 const VERSION: u32 = 3 << 16;
-/// A message of the server is no longer here.
+/// Limit of a server message.
 const MESSAGE_MAX: usize = 1 << 20;
 
 /// A session.
 struct Session<S> {
     stream: S,
-    /// The process of the server that serves it.
+    /// The pid of the session's server process.
     pid: u32,
 }
 
@@ -38,7 +38,7 @@ impl<S: Read + Write> Session<S> {
         Ok(session)
     }
 
-    /// Runs a statement to its end.
+    /// Runs a statement to completion.
     fn run(&mut self, sql: &str) -> io::Result<()> {
         let mut message = vec![b'Q'];
         message.extend(length(sql.len() + 1)?);
@@ -48,7 +48,7 @@ impl<S: Read + Write> Session<S> {
         self.until_ready()
     }
 
-    /// Reads until the server waits for the next statement. An error of it is one here.
+    /// Reads until the server is ready for the next statement. Returns the server's error, if any.
     fn until_ready(&mut self) -> io::Result<()> {
         let mut failed = None;
         loop {
@@ -94,7 +94,7 @@ fn connect(to: &str) -> io::Result<Session<File>> {
     sql::Session::connect(to)
 }
 
-/// `SOCKET EVERY_MS SQL`: a statement in a session of its own, again and again.
+/// `SOCKET EVERY_MS SQL`: repeats a statement, each time in a new session.
 fn visit(argument: &str) -> io::Result<()> {
     let ([to, every], sql) = split(argument)?;
     let mut meter = Meter::create()?;
@@ -104,8 +104,8 @@ fn visit(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `SOCKET EVERY_MS FULL`: begins a session in each period and keeps all of them. Once none is to be had there is a file FULL,
-/// and it goes on trying.
+/// `SOCKET EVERY_MS FULL`: opens a session in each period and keeps all of them. Creates the file
+/// FULL once the server refuses one, and keeps trying.
 fn keep(argument: &str) -> io::Result<()> {
     let ([to, every], full) = split(argument)?;
     let mut sessions = Vec::new();
@@ -124,7 +124,7 @@ mod tests {
 
     use super::Session;
 
-    /// What the server says, and what it was told.
+    /// The server's messages, and the messages to it.
     struct Script {
         says: Vec<u8>,
         told: Vec<u8>,

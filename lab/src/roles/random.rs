@@ -1,8 +1,8 @@
-//! Randomness of a role: where in a file to read, which question to leave without an answer.
+//! Random numbers of a role: which page to read, which query to drop.
 
 use super::SEED;
 
-/// Numbers without pattern; xorshift. The stage gives the seed, so that the same seed makes the same trouble.
+/// Xorshift generator. The stage gives the seed, so that the same seed makes the same incident.
 pub struct XorShift(u64);
 
 impl Default for XorShift {
@@ -12,13 +12,13 @@ impl Default for XorShift {
 }
 
 impl XorShift {
-    /// By the seed that the environment names; by the pid for who is started by hand.
+    /// Seeded from the environment, or by the pid if the role is started by hand.
     pub fn new() -> Self {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
         Self::of(seed.unwrap_or_else(|| u64::from(std::process::id())))
     }
 
-    /// By a seed. Xorshift would never leave zero.
+    /// Seeded by a number. Xorshift never leaves zero.
     fn of(seed: u64) -> Self {
         Self((0x9e37_79b9_7f4a_7c15 ^ seed).max(1))
     }

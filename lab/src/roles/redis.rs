@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use super::words::numbers;
 use super::{Meter, Role, XorShift};
 
-/// The roles of this file. The argument is a port, and of those that write the number of keys.
+/// The roles of this file. The argument is a port; for writers also the number of keys.
 pub const ROLES: &[Role] =
     &[("redis-ping", redis_ping), ("redis-write", redis_write), ("redis-say", redis_say)];
 
-/// What a client that writes sends in one go.
+/// Commands that a writer sends at once.
 const BATCH: usize = 64;
 
-/// Asks a redis server `PING` a hundred times a second.
+/// Sends `PING` to a redis server a hundred times a second.
 fn redis_ping(port: &str) -> io::Result<()> {
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))?;
     stream.set_nodelay(true)?;
@@ -31,8 +31,8 @@ fn redis_ping(port: &str) -> io::Result<()> {
     }
 }
 
-/// Writes one byte each into so many values at once, all over the data set, fifty times a second: each lies on a page of its
-/// own. The keys are named as by `redis-benchmark -r`.
+/// Writes one byte into each of `BATCH` random values, fifty times a second. Each value lies on a
+/// different page. Key names are those of `redis-benchmark -r`.
 fn redis_write(argument: &str) -> io::Result<()> {
     let n = numbers(argument);
     let [port, keys] = n[..] else { return Err(io::ErrorKind::InvalidInput.into()) };
@@ -57,7 +57,8 @@ fn redis_write(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `PORT EVERY_MS COMMAND`: sends a command in each period, on a connection of its own, and reads the answer to its end.
+/// `PORT EVERY_MS COMMAND`: sends a command in each period, on a new connection, and reads the
+/// whole answer.
 fn redis_say(argument: &str) -> io::Result<()> {
     let mut words = argument.splitn(3, ' ');
     let (port, every, command) = (words.next(), words.next(), words.next());

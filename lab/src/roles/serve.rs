@@ -1,4 +1,4 @@
-//! A server with one bad habit, its client, and its keeper.
+//! A server with one fault, its client, and its supervisor.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,9 +20,10 @@ const PATIENCE: Duration = Duration::from_millis(400);
 /// How long a server that cannot accept waits before it tries again.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Answers one byte for one byte. The argument: port, descriptor limit (0 none), per mille of requests whose connection
-/// stays open, milliseconds after which some are closed again at the limit (0 never), then the path of a file that breaks it
-/// once it is there and how it ends then (`exit`, `abort`, `fault`).
+/// Answers one byte with one byte. The argument: port, descriptor limit (0 none), per mille of
+/// requests whose connection stays open, milliseconds after which some are closed at the limit (0
+/// never), the path of a file that breaks the server once it exists, and how the server then ends
+/// (`exit`, `abort`, `fault`).
 fn serve(argument: &str) -> io::Result<()> {
     let words: Vec<&str> = argument.split_whitespace().collect();
     let number = |i: usize| words.get(i).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0);
@@ -34,7 +35,7 @@ fn serve(argument: &str) -> io::Result<()> {
         setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: hard })?;
     }
     if let Some(path) = broken.filter(|p| p.exists()) {
-        // It comes up, reads what it needs, and fails at that.
+        // The server starts, reads its settings, and fails over them.
         sleep(Duration::from_millis(150));
         fail(path, ends);
     }
@@ -69,13 +70,13 @@ fn serve(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Ends this process as if it had a bug.
+/// Ends this process as a bug would.
 fn fail(path: &Path, how: &str) -> ! {
     eprintln!("cannot use {}", path.display());
     match how {
         "abort" => std::process::abort(),
         "fault" => {
-            // SAFETY: it is not sound, and is not meant to be: the kernel kills the process at this instruction.
+            // SAFETY: deliberately unsound: the kernel kills the process at this instruction.
             unsafe { std::ptr::null_mut::<u64>().wrapping_add(2).write_volatile(1) };
             std::process::abort()
         }
@@ -83,7 +84,8 @@ fn fail(path: &Path, how: &str) -> ! {
     }
 }
 
-/// Asks the server on a port, about a hundred times a second or as often as the argument says, each time anew.
+/// Sends requests to the server on a port, about a hundred a second or at the given rate, each on a
+/// new connection.
 fn ask(argument: &str) -> io::Result<()> {
     let numbers = numbers(argument);
     let port = numbers.first().copied().unwrap_or(0) as u16;
@@ -105,8 +107,8 @@ fn ask(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Starts a server under a name of its own, and again so many milliseconds after each end. The argument: milliseconds,
-/// name, and the argument of `serve`.
+/// Starts a server under its own name, and restarts it after each end. The argument: the delay in
+/// milliseconds, a name, and the argument of `serve`.
 fn keep(argument: &str) -> io::Result<()> {
     let mut words = argument.splitn(3, ' ');
     let delay = Duration::from_millis(words.next().and_then(|w| w.parse().ok()).unwrap_or(1000));

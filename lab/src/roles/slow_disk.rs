@@ -1,8 +1,8 @@
 //! A disk whose speed can be set while it is in use.
 //!
-//! It is a file on a filesystem of our own (FUSE, spoken over `/dev/fuse` itself), for a loop device to stand on: each
-//! request waits its turn, takes a fixed time and the time that its bytes take, and is served from memory. Nothing of it is
-//! to be seen in control groups or on another device, as with a disk that is sick by itself.
+//! It is a file on a FUSE file system, which speaks to `/dev/fuse` directly; a loop device uses the
+//! file. Each request waits its turn, takes a fixed time and a time proportional to its bytes, and
+//! is served from memory. As with a failing disk, no cgroup and no other device shows the delay.
 //!
 //! The protocol is `include/uapi/linux/fuse.h`; numbers are in the byte order of the machine.
 
@@ -23,12 +23,12 @@ use super::Role;
 /// The roles of this file.
 pub const ROLES: &[Role] = &[("slow-disk", slow_disk)];
 
-/// The name of the file that is the disk.
+/// The name of the disk's file.
 pub const IMAGE: &str = "disk";
 
 const IN_HEADER: usize = 40;
 const OUT_HEADER: usize = 16;
-/// Of one request: the kernel asks for as much at once.
+/// Maximum size of one request.
 const DATA_MAX: usize = 1 << 20;
 const PAGES_MAX: u16 = 256;
 
@@ -53,15 +53,15 @@ const BATCH_FORGET: u32 = 42;
 
 const ROOT_NODE: u64 = 1;
 const IMAGE_NODE: u64 = 2;
-/// Names and attributes stay good for a day.
+/// Names and attributes stay valid for a day.
 const VALID_S: u64 = 86_400;
-/// `FOPEN_DIRECT_IO`: no page cache between the loop device and this.
+/// `FOPEN_DIRECT_IO`: no page cache between the loop device and this file system.
 const DIRECT_IO: u32 = 1;
 /// `FUSE_ASYNC_READ`, `FUSE_BIG_WRITES`, `FUSE_MAX_PAGES`.
 const FLAGS: u32 = 1 | 1 << 5 | 1 << 22;
 
-/// Serves the directory, size and control file that the argument names, for ever. The control file holds the microseconds
-/// of a request and the bytes per second, 0 for no limit.
+/// `DIR BYTES CONTROL`: serves a directory with a disk of this size, for ever. The control file
+/// holds the microseconds per request and the bytes per second, 0 for no limit.
 fn slow_disk(argument: &str) -> io::Result<()> {
     let words: Vec<&str> = argument.split_whitespace().collect();
     let [dir, bytes, control] = words[..] else {
@@ -77,7 +77,8 @@ fn slow_disk(argument: &str) -> io::Result<()> {
             MapFlags::PRIVATE | MapFlags::POPULATE,
         )?
     };
-    // SAFETY: the mapping above, of that length, which nobody else uses and which is never unmapped.
+    // SAFETY: the mapping above, of that length, which nothing else uses and which is never
+    // unmapped.
     let memory = unsafe { std::slice::from_raw_parts_mut(base.cast::<u8>(), bytes) };
     let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
@@ -91,7 +92,7 @@ struct Server<'a> {
     control: File,
 }
 
-/// Puts numbers behind each other.
+/// Appends numbers to a buffer.
 #[derive(Default)]
 struct Out(Vec<u8>);
 
@@ -128,7 +129,7 @@ impl Server<'_> {
         loop {
             let length = match self.device.read(&mut buffer) {
                 Ok(length) => length,
-                // Taken back, or interrupted.
+                // The request was cancelled, or the read was interrupted.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR | libc::EAGAIN)) => {
                     continue;
                 }
@@ -150,7 +151,7 @@ impl Server<'_> {
             let mut whole = Out::default().u32(size).u32(error.cast_unsigned()).u64(unique).0;
             whole.extend(reply);
             match self.device.write(&whole) {
-                // The asker has gone.
+                // The caller is gone.
                 Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
                 other => drop(other?),
             }
@@ -232,7 +233,7 @@ impl Server<'_> {
         out.u32(mode).u32(1).u32(0).u32(0).u32(0).u32(4096).u32(0).0
     }
 
-    /// Takes as long as the disk is set to take for a request of so many bytes.
+    /// Sleeps for the configured duration of a request of this many bytes.
     fn take_time(&self, bytes: usize) {
         let mut text = [0; 64];
         let read = self.control.read_at(&mut text, 0).unwrap_or(0);

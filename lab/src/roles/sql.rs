@@ -1,4 +1,4 @@
-//! What clients of databases have in common: a session runs statements, each to its end.
+//! Common parts of the database clients: a session runs statements, each to completion.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use super::Meter;
 
-/// A session of a client.
+/// A database session.
 pub trait Session: Sized {
-    /// Begins one.
+    /// Opens a session.
     fn begin(stream: File) -> io::Result<Self>;
 
-    /// Runs a statement to its end. An error of the server is one here.
+    /// Runs a statement to completion. A server error is returned as an error.
     fn run(&mut self, sql: &str) -> io::Result<()>;
 
-    /// By what the server knows it.
+    /// The server's id of the session.
     fn number(&self) -> u32;
 
-    /// Connects to a socket in the file system, or to an address and a port.
+    /// Connects to a Unix socket, or to an address with a port.
     fn connect(to: &str) -> io::Result<Self> {
         let stream = if to.starts_with('/') {
             OwnedFd::from(UnixStream::connect(to)?)
@@ -35,7 +35,7 @@ pub trait Session: Sized {
     }
 }
 
-/// The words in front and the statement after them.
+/// The first `N` words, and the statement after them.
 pub fn split<const N: usize>(argument: &str) -> io::Result<([&str; N], &str)> {
     let mut all = argument.splitn(N + 1, ' ');
     let mut words = [""; N];
@@ -45,12 +45,12 @@ pub fn split<const N: usize>(argument: &str) -> io::Result<([&str; N], &str)> {
     Ok((words, all.next().ok_or(ErrorKind::InvalidInput)?))
 }
 
-/// A number of milliseconds.
+/// Parses a number of milliseconds.
 pub fn milliseconds(word: &str) -> Duration {
     Duration::from_millis(word.parse().unwrap_or(0))
 }
 
-/// `SOCKET EVERY_MS SQL`: runs a statement again and again.
+/// `SOCKET EVERY_MS SQL`: repeats a statement.
 pub fn ask<S: Session>(argument: &str) -> io::Result<()> {
     let ([to, every], sql) = split(argument)?;
     let mut session = S::connect(to)?;
@@ -61,8 +61,9 @@ pub fn ask<S: Session>(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `SOCKET GO HOLD_MS EVERY_MS NUMBER SQL`: once the file GO is there, begins a transaction, runs a statement in it, and does
-/// nothing more until so much time is over; again in each period. The file NUMBER gets the number of the session.
+/// `SOCKET GO HOLD_MS EVERY_MS NUMBER SQL`: once the file GO exists, begins a transaction in each
+/// period, runs a statement in it, and stays idle for HOLD_MS. Writes the session's id to the file
+/// NUMBER.
 pub fn hold<S: Session>(argument: &str) -> io::Result<()> {
     let ([to, go, hold, every, number], sql) = split(argument)?;
     let mut session = S::connect(to)?;

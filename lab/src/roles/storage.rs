@@ -1,4 +1,4 @@
-//! Roles that ask a device or a filesystem for something: to be read from, to be on disk, to take one more file.
+//! Roles that use a device or a file system: they read, sync, or create files.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -38,7 +38,8 @@ fn work(micros: u64) {
     }
 }
 
-/// `FILE WORK_US PAUSE_US`: computes for a while, reads one random page of the file past the page cache, and pauses.
+/// `FILE WORK_US PAUSE_US`: computes for a while, reads one random page of the file with direct
+/// I/O, and pauses.
 fn order(argument: &str) -> io::Result<()> {
     let (path, rest) = path_and_numbers(argument);
     let [work_us, pause_us] = rest[..] else { return Err(io::Error::other("file, work, pause")) };
@@ -57,7 +58,7 @@ fn order(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `FILE WORK_US PAUSE_US`: computes for a while, writes a page and waits until it is on the device.
+/// `FILE WORK_US PAUSE_US`: computes for a while, writes a page and syncs it.
 fn commit(argument: &str) -> io::Result<()> {
     let (path, rest) = path_and_numbers(argument);
     let [work_us, pause_us] = rest[..] else { return Err(io::Error::other("file, work, pause")) };
@@ -74,7 +75,8 @@ fn commit(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `FILE PAUSE_US`: appends a record to a file, which it begins anew from time to time; what fails is tried again.
+/// `FILE PAUSE_US`: appends records to a file, which it restarts from time to time. Retries
+/// failures.
 fn append(argument: &str) -> io::Result<()> {
     let (path, rest) = path_and_numbers(argument);
     let pause_us = rest.first().copied().unwrap_or(10_000);
@@ -95,7 +97,7 @@ fn append(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `DIR PER_SECOND`: makes small files and keeps them all; goes on trying when that fails.
+/// `DIR PER_SECOND`: makes small files and keeps them all. Retries failures.
 fn use_inodes(argument: &str) -> io::Result<()> {
     let (dir, rest) = path_and_numbers(argument);
     let per_s = rest.first().copied().unwrap_or(1_000).max(100);
@@ -103,7 +105,7 @@ fn use_inodes(argument: &str) -> io::Result<()> {
     loop {
         for _ in 0..per_s / 100 {
             if n.is_multiple_of(500) {
-                // It fails like all the rest when there is no inode.
+                // Fails like all the rest if there is no inode.
                 drop(fs::create_dir(dir.join(format!("d{}", n / 500))));
             }
             match File::create(dir.join(format!("d{}/s{n}", n / 500))) {
@@ -115,7 +117,7 @@ fn use_inodes(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `DIR PAUSE_US`: makes a file and removes the oldest of some that it has made.
+/// `DIR PAUSE_US`: makes a file and removes the oldest one.
 fn keep_files(argument: &str) -> io::Result<()> {
     let (dir, rest) = path_and_numbers(argument);
     let pause_us = rest.first().copied().unwrap_or(10_000);
@@ -125,7 +127,7 @@ fn keep_files(argument: &str) -> io::Result<()> {
     loop {
         n += 1;
         meter.measure(|| {
-            // The old one may never have been made.
+            // The old file may never have been made.
             let _gone = fs::remove_file(name(n.saturating_sub(KEPT)));
             sleep(Duration::from_millis(1));
             File::create(name(n)).map(drop)
@@ -134,8 +136,8 @@ fn keep_files(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `FILE MB_PER_SECOND LIMIT_MB`: writes through the page cache and never asks whether it is on the device; goes on
-/// trying when there is no space. At the limit, if there is one, it begins again at the start.
+/// `FILE MB_PER_SECOND LIMIT_MB`: writes through the page cache and never syncs. Retries when there
+/// is no space. Starts over at the limit, if there is one.
 fn write_buffered(argument: &str) -> io::Result<()> {
     let (path, rest) = path_and_numbers(argument);
     let [mb_s, limit_mb] = rest[..] else { return Err(io::Error::other("file, MB/s, limit")) };

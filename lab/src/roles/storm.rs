@@ -1,6 +1,6 @@
-//! Programs whose threads get in each other's way, and jobs that come by the clock.
+//! Programs whose threads contend, and periodic jobs.
 //!
-//! Those with a path in their argument are calm until the file is there.
+//! Those with a path in their argument stay calm until the file exists.
 
 use std::hint::black_box;
 use std::io;
@@ -25,10 +25,10 @@ pub const ROLES: &[Role] = &[
     ("burn", burn),
 ];
 
-/// Threads of a storm need little of a stack.
+/// These threads need little stack.
 const STACK: usize = 64 << 10;
 
-/// Sets a flag once the file is there.
+/// A flag that is set once the file exists.
 fn watch(path: &str) -> Arc<AtomicBool> {
     let (flag, path) = (Arc::new(AtomicBool::new(false)), path.to_owned());
     let set = Arc::clone(&flag);
@@ -41,7 +41,8 @@ fn watch(path: &str) -> Arc<AtomicBool> {
     flag
 }
 
-/// Threads, turns inside the lock, turns outside, path: one thread works under a lock, later all of them.
+/// `THREADS INSIDE OUTSIDE PATH`: one thread works under a lock, later all of them. INSIDE and
+/// OUTSIDE are turns of work with and without the lock.
 fn share_lock(argument: &str) -> io::Result<()> {
     let (n, path) = split(argument);
     let (threads, inside, outside) = (at(&n, 0), at(&n, 1), at(&n, 2));
@@ -73,14 +74,14 @@ fn share_lock(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Threads, pages, path: each maps so many pages, touches them and gives them back, again and again; the first one does it
-/// all the time, at leisure.
+/// `THREADS PAGES PATH`: each thread repeatedly maps PAGES pages, touches and unmaps them. The
+/// first thread does so from the start, with pauses.
 fn map_and_unmap(argument: &str) -> io::Result<()> {
     let (n, path) = split(argument);
     let (threads, len) = (at(&n, 0), at(&n, 1) as usize * PAGE);
     let go = watch(path);
     let cycle = move || -> io::Result<()> {
-        // SAFETY: a fresh anonymous mapping that nobody else knows.
+        // SAFETY: a fresh anonymous mapping that nothing else knows.
         let base = unsafe {
             mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
         };
@@ -88,7 +89,7 @@ fn map_and_unmap(argument: &str) -> io::Result<()> {
             // SAFETY: the offset lies inside the mapping.
             unsafe { base.cast::<u8>().add(offset).write_volatile(1) };
         }
-        // SAFETY: the mapping made above, of which no reference is left.
+        // SAFETY: the mapping made above, to which no reference is left.
         unsafe { munmap(base, len)? };
         Ok(())
     };
@@ -113,7 +114,8 @@ fn map_and_unmap(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Threads a second, at most, milliseconds between their wake-ups, turns at each: they never end.
+/// `PER_S MOST PAUSE_MS TURNS`: starts threads that never end. Each wakes up every PAUSE_MS and
+/// computes TURNS turns.
 fn start_threads(argument: &str) -> io::Result<()> {
     let n = numbers(argument);
     let (per_s, most) = (at(&n, 0).max(1), at(&n, 1));
@@ -125,7 +127,7 @@ fn start_threads(argument: &str) -> io::Result<()> {
                 black_box(compute(turns));
             }
         };
-        // At a limit it goes on trying, as a server does with its next request.
+        // Retries at the limit, as a server does with its next request.
         _ = Builder::new().stack_size(STACK).spawn(worker);
         sleep(Duration::from_secs(1) / u32::try_from(per_s).unwrap_or(1));
     }
@@ -134,8 +136,8 @@ fn start_threads(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Period in seconds, milliseconds of work for each worker, workers, name: at each full period it starts so many jobs that
-/// compute.
+/// `PERIOD_S MILLIS WORKERS NAME`: starts WORKERS jobs at each full period. Each computes for
+/// MILLIS.
 fn start_jobs(argument: &str) -> io::Result<()> {
     let (n, name) = split(argument);
     let (period, millis, workers) = (at(&n, 0).max(1), at(&n, 1), at(&n, 2));
@@ -155,7 +157,8 @@ fn start_jobs(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Computes for so many milliseconds of CPU time: a job is an amount of work, however long it has to wait for a CPU.
+/// `MILLIS`: computes for this much CPU time. A job is an amount of work, however long it waits for
+/// a CPU.
 fn burn(argument: &str) -> io::Result<()> {
     let time = Duration::from_millis(numbers(argument).first().copied().unwrap_or(0));
     while cpu_time() < time {

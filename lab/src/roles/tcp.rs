@@ -1,4 +1,4 @@
-//! Servers and clients of TCP. Arguments are words; the first is an address and a port.
+//! TCP servers and clients. Arguments are words; the first is an address with a port.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -31,33 +31,33 @@ pub const ROLES: &[Role] = &[
     ("tcp-fetch", fetch),
 ];
 
-/// What is asked and answered where the words do not matter.
+/// Request and answer where the content does not matter.
 const WORD: &[u8; 8] = b"12345678";
-/// Connections that a crowd waits for at once; a limit for the laboratory.
+/// Limit of a crowd's open connections, to protect the laboratory.
 const CROWD_MAX: usize = 2_000;
 
-/// Lets this process have as many connections as it may.
+/// Raises this process' descriptor limit to its maximum.
 fn many_files() -> io::Result<()> {
     let most = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
     Ok(())
 }
 
-/// Listens, with a queue for so many connections.
+/// Listens with a backlog of this size.
 fn listen(address: SocketAddr, backlog: u64) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, i32::try_from(backlog).unwrap_or(4096))?;
     Ok(listener)
 }
 
-/// Milliseconds that a server takes over each connection or datagram, as a file says at this moment.
+/// Milliseconds that a server takes for each connection or datagram, read from a file every time.
 pub fn delay(file: &str) -> Duration {
     let text = fs::read_to_string(file).unwrap_or_default();
     Duration::from_secs_f64(text.trim().parse::<f64>().unwrap_or(0.0).clamp(0.0, 3_600_000.0) / 1000.0)
 }
 
-/// `ADDR BACKLOG FILE`: takes one connection after the other, waits as long as the file says before each, answers a word
-/// and lets the client close first.
+/// `ADDR BACKLOG FILE`: takes one connection after the other, waits as long as the file says before
+/// each, sends a word and lets the client close first.
 fn serve(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let listener = listen(address, number(&words, 0, 128))?;
@@ -67,10 +67,11 @@ fn serve(argument: &str) -> io::Result<()> {
         sleep(delay(file));
         let (mut stream, _) = listener.accept()?;
         stream.set_read_timeout(Some(Duration::from_millis(500)))?;
-        // A client that has given up is no reason to stop.
+        // Ignores clients that have given up.
         let served = stream.read_exact(&mut word).and_then(|()| stream.write_all(WORD));
         if served.is_ok() {
-            // Whoever closes first keeps the port. A client that takes its time over it holds up nobody.
+            // The side that closes first keeps the port in TIME_WAIT. The timeout is short, so that
+            // a slow client does not block the server.
             stream.set_read_timeout(Some(Duration::from_millis(4)))?;
             _ = stream.read(&mut word);
         }
@@ -86,7 +87,7 @@ fn one_visit(address: SocketAddr, patience: Duration) -> io::Result<()> {
     stream.read_exact(&mut [0; 8])
 }
 
-/// `ADDR EVERY_MS PATIENCE_MS`: visits a server again and again, one connection each.
+/// `ADDR EVERY_MS PATIENCE_MS`: repeats visits to a server, each on a new connection.
 fn visit(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let every = Duration::from_millis(number(&words, 0, 20));
@@ -98,7 +99,7 @@ fn visit(argument: &str) -> io::Result<()> {
     }
 }
 
-/// A visit of a crowd that is not over.
+/// An unfinished visit of a crowd.
 struct Visitor {
     stream: TcpStream,
     since: Instant,
@@ -116,7 +117,7 @@ impl Visitor {
         Ok(Self { stream: TcpStream::from(socket), since: Instant::now(), asked: false })
     }
 
-    /// Goes on; true when it is over.
+    /// Makes progress without blocking. True once the visit is over.
     fn is_over(&mut self, patience: Duration) -> bool {
         let waits =
             |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected);
@@ -134,8 +135,8 @@ impl Visitor {
     }
 }
 
-/// `ADDR PER_S PATIENCE_MS ON_MS EVERY_MS`: so many visits a second, whether or not the ones before are over. With the last two,
-/// only in the first milliseconds of each period.
+/// `ADDR PER_S PATIENCE_MS ON_MS EVERY_MS`: visits at a fixed rate, whether or not earlier ones are
+/// over. With the last two, only in the first ON_MS of each period.
 fn crowd(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     many_files()?;
@@ -158,7 +159,7 @@ fn crowd(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR BYTES`: answers each word on a connection with so many bytes; a thread for each connection.
+/// `ADDR BYTES`: answers each word on a connection with BYTES bytes. One thread per connection.
 fn answer(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let bytes = usize::try_from(number(&words, 0, 1_000)).unwrap_or(1_000);
@@ -177,7 +178,7 @@ fn answer(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR BYTES EVERY_MS`: asks on one connection again and again; begins a new one when it breaks.
+/// `ADDR BYTES EVERY_MS`: repeats requests on one connection. Reconnects if it breaks.
 fn ask(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let mut body = vec![0_u8; usize::try_from(number(&words, 0, 1_000)).unwrap_or(1_000)];
@@ -215,7 +216,7 @@ fn mute(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR COUNT PER_S`: opens so many connections and keeps them.
+/// `ADDR COUNT PER_S`: opens COUNT connections and keeps them.
 fn hold(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     many_files()?;
@@ -231,7 +232,7 @@ fn hold(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR PER_S`: a connection for each of so many requests a second, closed by this side.
+/// `ADDR PER_S`: one connection per request, closed by this side.
 fn churn(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let per_s = number(&words, 0, 100).max(1) as f64;
@@ -245,7 +246,7 @@ fn churn(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR COUNT`: writes into so many connections as much as they take, to somebody who does not read.
+/// `ADDR COUNT`: fills COUNT connections to a peer that does not read.
 fn pour(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     many_files()?;
@@ -264,7 +265,7 @@ fn pour(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR`: sends as fast as the other end takes it; an operation is 256 KB.
+/// `ADDR`: sends as fast as the peer reads. An operation is 256 KB.
 fn stream(argument: &str) -> io::Result<()> {
     let (address, _) = address(argument)?;
     let mut stream = TcpStream::connect(address)?;
@@ -287,7 +288,7 @@ fn drain(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR PER_S`: fills connections to somebody who does not read, and closes them with the data unsent.
+/// `ADDR PER_S`: fills connections to a peer that does not read, and closes them with unsent data.
 fn abandon(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let pause = Duration::from_secs_f64(1.0 / number(&words, 0, 50).max(1) as f64);
@@ -306,7 +307,7 @@ fn abandon(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR BYTES`: writes so many bytes to whoever comes and closes, with what the other side has not taken still to send.
+/// `ADDR BYTES`: writes BYTES bytes to each client and closes with data still unsent.
 fn push(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let body = vec![b'.'; usize::try_from(number(&words, 0, 100_000)).unwrap_or(100_000)];
@@ -319,7 +320,8 @@ fn push(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR BYTES EVERY_MS`: reads so many bytes, slowly, as over a thin line; an answer that is cut off is a failure.
+/// `ADDR BYTES EVERY_MS`: reads BYTES bytes slowly, as over a thin line. A truncated answer is a
+/// failure.
 fn fetch(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let bytes = usize::try_from(number(&words, 0, 100_000)).unwrap_or(100_000);
@@ -329,7 +331,7 @@ fn fetch(argument: &str) -> io::Result<()> {
     loop {
         meter.measure(|| {
             let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-            // Room for a few packets of the size that a virtual cable carries: less would lose them.
+            // Room for a few packets of a veth's size. With less, packets would be lost.
             sockopt::set_socket_recv_buffer_size(&stream, 128 << 10)?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             let mut left = bytes;

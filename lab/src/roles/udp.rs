@@ -1,4 +1,4 @@
-//! Servers and clients of UDP, among them a small name server and somebody who looks names up.
+//! UDP servers and clients, among them a small name server and a client that looks up names.
 
 use std::fs;
 use std::io;
@@ -26,7 +26,8 @@ pub const ROLES: &[Role] = &[
 /// The first byte of a datagram that wants an answer.
 const WANTS_ANSWER: u8 = 1;
 
-/// `ADDR RCVBUF FILE`: takes one datagram after the other, works as long as the file says on each, answers if it is asked.
+/// `ADDR RCVBUF FILE`: takes one datagram after the other, works on each as long as the file says,
+/// answers if requested.
 fn serve(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let socket = UdpSocket::bind(address)?;
@@ -43,7 +44,8 @@ fn serve(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR EVERY_MS PATIENCE_MS`: asks and waits for the answer to just that question; asks up to three times.
+/// `ADDR EVERY_MS PATIENCE_MS`: sends a request and waits for exactly its answer. Up to three
+/// attempts.
 fn ask(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let every = Duration::from_millis(number(&words, 0, 20));
@@ -75,7 +77,7 @@ fn asked(socket: &UdpSocket, question: &[u8; 16]) -> io::Result<()> {
     }
 }
 
-/// `ADDR PER_S BYTES BURST`: so many datagrams a second in bursts, of which nobody expects anything.
+/// `ADDR PER_S BYTES BURST`: sends datagrams at a fixed rate in bursts, without expecting answers.
 fn load(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let per_s = number(&words, 0, 100).max(1) as f64;
@@ -86,11 +88,12 @@ fn load(argument: &str) -> io::Result<()> {
     let (start, mut sent) = (Instant::now(), 0_u64);
     loop {
         let due = (start.elapsed().as_secs_f64() * per_s) as u64;
-        // What was missed for more than a tenth of a second is not made up for.
+        // Skips what is overdue by more than a tenth of a second.
         sent = sent.max(due.saturating_sub((per_s / 10.0) as u64));
         while sent < due {
             for _ in 0..burst {
-                // That nobody listened to the one before is told instead of sending this one.
+                // A send may return the ICMP error of the one before instead of sending. Then
+                // repeat it.
                 if socket.send(&body).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
                     _ = socket.send(&body);
                 }
@@ -101,7 +104,7 @@ fn load(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `ADDR`: reads what comes and drops it.
+/// `ADDR`: reads datagrams and drops them.
 fn swallow(argument: &str) -> io::Result<()> {
     let (address, _) = address(argument)?;
     let socket = UdpSocket::bind(address)?;
@@ -112,14 +115,14 @@ fn swallow(argument: &str) -> io::Result<()> {
     }
 }
 
-/// What the name server does to a kind of question.
+/// What the name server does to a kind of query.
 #[derive(Clone, Copy, Default)]
 struct Manner {
     late: Duration,
     drop_percent: u64,
 }
 
-/// `aaaa late 1500`, `nx late 800`, `all drop 30`: lines of the file that says how the server is.
+/// `aaaa late 1500`, `nx late 800`, `all drop 30`: lines of the server's control file.
 fn manner(file: &str, is_aaaa: bool, is_unknown: bool) -> Manner {
     let mut manner = Manner::default();
     for line in fs::read_to_string(file).unwrap_or_default().lines() {
@@ -142,7 +145,7 @@ fn manner(file: &str, is_aaaa: bool, is_unknown: bool) -> Manner {
     manner
 }
 
-/// A question of a datagram: its end, the labels of its name and its type.
+/// The query of a datagram: its end, the labels of its name and its type.
 fn question(datagram: &[u8]) -> Option<(usize, usize, u16)> {
     let (mut at, mut labels) = (12, 0);
     loop {
@@ -165,7 +168,7 @@ fn reply(datagram: &[u8]) -> Option<(Vec<u8>, bool, bool)> {
     let (end, labels, kind) = question(datagram)?;
     let is_unknown = labels > 1;
     let mut reply = datagram.get(..end)?.to_vec();
-    // Response, recursion available; "no such name" where there is none.
+    // Response, recursion available, NXDOMAIN for unknown names.
     reply[2] = 0x81;
     reply[3] = if is_unknown { 0x83 } else { 0x80 };
     reply[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
@@ -176,7 +179,7 @@ fn reply(datagram: &[u8]) -> Option<(Vec<u8>, bool, bool)> {
     Some((reply, kind == AAAA, is_unknown))
 }
 
-/// `ADDR FILE`: a name server with the manners that the file says. A late answer holds up no other.
+/// `ADDR FILE`: a name server that behaves as FILE says. A late answer does not delay others.
 fn dns_serve(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let file = words.first().copied().unwrap_or_default();
@@ -201,7 +204,7 @@ fn dns_serve(argument: &str) -> io::Result<()> {
     }
 }
 
-/// `FILE NAME EVERY_MS`: looks a name up again and again, with FILE as its `/etc/resolv.conf`.
+/// `FILE NAME EVERY_MS`: repeats a lookup, with FILE as its `/etc/resolv.conf`.
 fn lookup(argument: &str) -> io::Result<()> {
     let words: Vec<&str> = argument.split_whitespace().collect();
     let (file, name) = (words.first().copied().unwrap_or_default(), words.get(1).copied().unwrap_or("db"));
@@ -214,7 +217,7 @@ fn lookup(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Puts a file over `/etc/resolv.conf`, for this process alone.
+/// Mounts a file over `/etc/resolv.conf`, for this process only.
 fn own_resolv_conf(file: &str) -> io::Result<()> {
     // SAFETY: a plain system call; the process has one thread.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
@@ -222,7 +225,7 @@ fn own_resolv_conf(file: &str) -> io::Result<()> {
     }
     let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private)?;
-    // It may be a link to a file that somebody else writes.
+    // The path may be a symbolic link to a file of another program.
     rustix::mount::mount_bind(file, fs::canonicalize("/etc/resolv.conf")?)?;
     Ok(())
 }
@@ -231,7 +234,7 @@ fn own_resolv_conf(file: &str) -> io::Result<()> {
 mod tests {
     use super::{question, reply};
 
-    /// A question for the addresses of a name, as glibc sends it.
+    /// A query for the addresses of a name, as glibc sends it.
     fn asked(labels: &[&str], kind: u8) -> Vec<u8> {
         let mut datagram = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in labels {

@@ -1,4 +1,4 @@
-//! The numbers beside the goals.
+//! The scores and their goals.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,16 +8,16 @@ use crate::incident::Form;
 use crate::record::{Kind, State};
 use crate::{incidents, plan};
 
-/// A number, what it should be, and whether it is.
+/// A score, its goal, and whether it is reached.
 #[derive(Clone, Debug)]
 pub struct Goal {
     /// What is measured.
     pub what: &'static str,
-    /// The number as text, with the counts it is made of.
+    /// The score as text, with its counts.
     pub is: String,
-    /// What it should be.
+    /// The goal.
     pub should: &'static str,
-    /// `None` where nothing was measured, or nothing is asked for.
+    /// `None` if nothing was measured, or there is no goal.
     pub reached: Option<bool>,
 }
 
@@ -27,9 +27,10 @@ const ONSET_MEDIAN_MAX_S: f64 = 1.0;
 const LIVE_MAX_S: f64 = 10.0;
 const PAIRS_MIN: f64 = 0.70;
 const ALL: f64 = 1.0;
-/// What a round may take, controls included.
+/// Time limit of a round, controls included.
 const ROUND_MAX_S: f64 = 6_000.0;
-/// What lies longer between two runs is not of the round: it was interrupted, or a run was made again.
+/// A longer pause between two runs does not count for the round: it was interrupted, or a run was
+/// repeated.
 const BREAK_S: f64 = 600.0;
 
 impl Goal {
@@ -51,7 +52,7 @@ pub(super) fn share(count: usize, all: usize) -> String {
     }
 }
 
-/// The middle one; of an even number the mean of the two in the middle.
+/// The median. The mean of the two middle values for an even count.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -62,7 +63,7 @@ pub fn median(values: &mut [f64]) -> Option<f64> {
     Some((upper + *values.get(middle - 1)?) / 2.0)
 }
 
-/// All of them, in the order of the page.
+/// All scores, in the order of the page.
 pub(super) fn goals(runs: &[Judged]) -> Vec<Goal> {
     let mut goals = incident_goals(runs);
     goals.extend(round_goals(runs));
@@ -129,13 +130,13 @@ fn round_goals(runs: &[Judged]) -> Vec<Goal> {
     ]
 }
 
-/// How long the round of each seed took. Whether that is short enough is only said of a whole one.
+/// The duration of each seed's round. Only a complete round can reach the goal.
 fn round_time(round: &[&Judged]) -> Goal {
     let mut seeds = BTreeMap::<u64, Vec<(f64, f64)>>::new();
     for r in round.iter().map(|r| &r.record) {
         seeds.entry(r.seed).or_default().push((r.since_s, r.until_s));
     }
-    // One that left out what could not be named is not whole.
+    // A round that left out unknown conditions is not complete.
     let all: Vec<String> = incidents::all().map(|i| i.condition.to_owned()).collect();
     let whole = seeds.iter().all(|(seed, runs)| runs.len() >= plan::round(*seed, 0, &all).len());
     let taken: Vec<(u64, usize, f64)> =
@@ -157,8 +158,8 @@ fn round_time(round: &[&Judged]) -> Goal {
     }
 }
 
-/// The lengths of all runs, and what lay between them unless that was a break: a round that was gone on with another day
-/// is not a slow one. What could not be recorded at all has no time.
+/// The durations of all runs and the pauses between them, without interruptions: a round that was
+/// resumed another day is not a slow one. Runs that could not be recorded have no time.
 pub(super) fn taken_s(mut runs: Vec<(f64, f64)>) -> f64 {
     runs.retain(|(since_s, _)| *since_s > 0.0);
     runs.sort_by(|a, b| a.0.total_cmp(&b.0));

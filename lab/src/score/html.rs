@@ -1,4 +1,4 @@
-//! The score as one HTML file that needs nothing else.
+//! The score as one self-contained HTML file.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 .d{background:#d9f0df}.e{background:#f9d9d6}small{color:#5a6675}\
 @media(prefers-color-scheme:dark){body{background:#14181d;color:#dde3ea}td,th{border-color:#323a44}.d{background:#1d4a2b}.e{background:#5c2320}}";
 
-/// Text for between tags.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -15,7 +15,8 @@ use crate::machine;
 use crate::record::{Kind, Record, Results, State};
 use crate::recorder::Mitra;
 
-/// Judges all runs of a folder. With `mitra` the archives are explained anew, else the stored reports count.
+/// Judges all runs of a directory. With `mitra`, explains the archives again instead of using the
+/// stored reports.
 pub fn judge_all(results: &Results, mitra: Option<&Mitra>) -> anyhow::Result<Vec<Judged>> {
     let mut all = Vec::new();
     for record in &results.records {
@@ -45,8 +46,8 @@ pub fn judge_one(
     Ok(judge(&record, &report, gaps_s, answers))
 }
 
-/// The report of now, and the record with what became of it: what Mitra broke over may be explained now, and the other way
-/// round. A run whose recorder died was not finished, and stays what it is.
+/// A fresh report, and the record with its new state: a run that broke Mitra may be explained now,
+/// and vice versa. A run whose recorder died is incomplete and stays as it is.
 fn explain(mitra: &Mitra, record: &Record, archive: &Path) -> anyhow::Result<(Record, Value)> {
     let mut record = record.clone();
     if record.acts.iter().any(|a| a.truth.is_none()) {
@@ -70,15 +71,16 @@ fn explain(mitra: &Mitra, record: &Record, archive: &Path) -> anyhow::Result<(Re
     }
 }
 
-/// Seconds from the begin of a span over the samples in it to its end: one more than there are samples.
+/// Distances in seconds between the begin of a span, the samples in it, and its end: one more than
+/// there are samples.
 pub fn distances_s(span: Span, times: &[i64]) -> Vec<f64> {
     let inside = times.iter().copied().filter(|t| (span.since..=span.until).contains(t));
     let all: Vec<i64> = [span.since].into_iter().chain(inside).chain([span.until]).collect();
     all.windows(2).filter_map(|w| Some((w.last()? - w.first()?) as f64 / SECOND as f64)).collect()
 }
 
-/// Stretches of the window without a frame that are longer than they may be. An archive that cannot be read, or has nothing
-/// of the run, is without a frame all the time.
+/// Gaps without a frame in the window that are too long. An archive that cannot be read, or has no
+/// frame of the run, is one gap.
 fn gaps_s(record: &Record, archive: &Path) -> Vec<f64> {
     let at = |s: f64| (s * SECOND as f64) as i64;
     let span = Span { since: at(record.since_s), until: at(record.until_s) };

@@ -1,4 +1,4 @@
-//! Was it right? Compares what Mitra said with what was done.
+//! Compares Mitra's answers with the truth.
 
 mod goals;
 mod html;
@@ -19,60 +19,61 @@ use crate::incident::{Form, Incident, Truth};
 use crate::record::{ActRecord, Kind, LiveRecord, Record, State};
 use crate::report::{incidents, time_of};
 
-/// An incident that starts this long before the trouble is not about the trouble.
+/// An incident that starts this long before the trouble does not belong to it.
 const EARLY_S: f64 = 3.0;
-/// The recorder must not be without a sample for longer: one may be missed, two are a hole in the story.
+/// The longest permitted gap of the recorder: one sample may be missing, two may not.
 pub const GAP_S: f64 = 2.0;
 
-/// What was right and what was wrong about one incident.
+/// The verdict about one incident.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Of the incident.
+    /// Name of the incident.
     pub name: String,
-    /// How hard it was to see.
+    /// Its form.
     pub form: Option<Form>,
     /// The true root.
     pub condition: String,
     /// The root in first place, of the first incident that overlaps the trouble.
     pub answer: Option<String>,
-    /// It is right.
+    /// Whether the root in first place is right.
     pub root: bool,
-    /// It stands anywhere, as a root of any incident that overlaps the trouble.
+    /// Whether any incident that overlaps the trouble has a true root.
     pub named: bool,
-    /// The root is right, and the one in first place did it.
+    /// Whether the root is right and has the right culprit.
     pub culprit: bool,
-    /// What is wrong about the culprit.
+    /// The errors in the culprit.
     pub culprit_wrong: Vec<String>,
-    /// Said minus true.
+    /// Reported minus true onset.
     pub onset_error_s: Option<f64>,
     /// Why there was no answer at all.
     pub broke: Option<String>,
-    /// Whether the incident declares what its chain has to show.
+    /// Whether the incident declares links that its chain must show.
     pub declares_chain: bool,
-    /// What the chain should show and does not, or not in that order.
+    /// Declared links that the chain lacks or shows in the wrong order.
     pub chain_wrong: Vec<String>,
-    /// Seconds from the true onset until a live answer named the root; none if that was before.
+    /// Seconds from the true onset until a live answer named the root. `None` if none did.
     pub live_s: Option<f64>,
-    /// What the victim's time was multiplied with.
+    /// The factor by which the victim slowed down.
     pub slower: Option<f64>,
     /// Gaps of the recorder.
     pub gaps_s: Vec<f64>,
-    /// What the baselines said.
+    /// The answers of the baselines.
     pub baselines: Answers,
 }
 
-/// A run with its verdicts: none for runs that tell nothing, two for pairs.
+/// A run with its verdicts: none for runs that cannot be judged, two for pairs.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// The run.
     pub record: Record,
-    /// One for each incident in it.
+    /// One verdict per incident.
     pub verdicts: Vec<Verdict>,
-    /// Incidents found on a healthy machine, or that Mitra broke.
+    /// Incidents reported on a healthy machine, or that Mitra broke.
     pub found_on_control: Vec<String>,
-    /// Incidents that begin before the trouble was started.
+    /// Reported incidents that begin before the trouble.
     pub early: Vec<String>,
-    /// Roots named during the trouble that are none of the run; of one that is not a pair, only those not in first place.
+    /// Wrong roots named during the trouble. Except in a pair, the one in first place does not
+    /// count.
     pub besides: Vec<String>,
     /// Gaps of the recorder.
     pub gaps_s: Vec<f64>,
@@ -82,7 +83,7 @@ pub struct Judged {
 pub fn judge(record: &Record, report: &Value, gaps_s: Vec<f64>, baselines: Answers) -> Judged {
     let mut record = record.clone();
     if record.state == State::Made && report.is_null() {
-        // Else a control without one would be silent.
+        // Without this, a control without a report would count as silent.
         (record.state, record.why) = (State::Broke, Some("Mitra broke: there is no report".into()));
     }
     let mut judged = Judged {
@@ -114,12 +115,12 @@ pub fn judge(record: &Record, report: &Value, gaps_s: Vec<f64>, baselines: Answe
     judged
 }
 
-/// The incident of an act as it is declared now.
+/// The incident of an act, as declared in this build.
 fn declared(act: &ActRecord) -> Option<&'static Incident> {
     crate::incidents::all().find(|i| i.name == act.name)
 }
 
-/// Whether a root is true of an act. What is equally true is said by the incident as it is declared now.
+/// Whether a root is true for an act. The equally true conditions are those of this build.
 pub fn is_true(act: &ActRecord, root: &str) -> bool {
     match declared(act) {
         Some(incident) => act.condition == root || incident.also.contains(&root),
@@ -127,7 +128,7 @@ pub fn is_true(act: &ActRecord, root: &str) -> bool {
     }
 }
 
-/// What the chain has to show, from the cause on, by the incident as it is declared now.
+/// The links that the chain must show, beginning with the cause, as declared in this build.
 pub fn declared_chain(act: &ActRecord) -> Vec<&str> {
     match declared(act) {
         Some(incident) => incident.chain.to_vec(),
@@ -135,10 +136,10 @@ pub fn declared_chain(act: &ActRecord) -> Vec<&str> {
     }
 }
 
-/// An onset is known to a sample, and there is one a second.
+/// The precision of an onset is one sample, of which there is one a second.
 const SAMPLE_S: f64 = 1.0;
 
-/// What a chain lacks of the declared links, and which of them begin before the one that is declared before them.
+/// Declared links that the chain lacks, and those that begin before their predecessor.
 fn wrong_chain(incident: &Value, declared: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut before_s = f64::MIN;
@@ -155,7 +156,7 @@ fn wrong_chain(incident: &Value, declared: &[&str]) -> Vec<String> {
     wrong
 }
 
-/// When the trouble was started: of two at once, the first.
+/// When the trouble was started. For a pair, the earlier start.
 fn started_s(record: &Record) -> f64 {
     record.acts.iter().filter(|a| !a.noise).map(|a| a.started_s).fold(f64::MAX, f64::min)
 }
@@ -171,12 +172,12 @@ fn verdict_of(act: &ActRecord) -> Verdict {
     }
 }
 
-/// An answer that never came is a wrong one.
+/// An answer that never came counts as wrong.
 fn broken(record: &Record, act: &ActRecord) -> Verdict {
     Verdict { broke: record.why.clone().or_else(|| Some("Mitra broke".into())), ..verdict_of(act) }
 }
 
-/// What else was said of a run: incidents before the trouble, and roots beside the first one.
+/// Other statements about a run: incidents before the trouble, and roots beside the first.
 fn look_around(judged: &mut Judged, report: &Value) {
     let (record, started_s) = (&judged.record, started_s(&judged.record));
     let is_early = |i: &&Value| time_of(i, "onset").is_some_and(|onset_s| onset_s < started_s - EARLY_S);
@@ -184,7 +185,7 @@ fn look_around(judged: &mut Judged, report: &Value) {
     let top = crate::report::top(report, started_s, record.until_s);
     let mut besides = Vec::new();
     for incident in incidents(report).iter().filter(|i| !is_early(i)) {
-        // Of two at once neither has to be in first place.
+        // In a pair, neither root has to be in first place.
         if record.kind == Kind::Pair || top.is_none_or(|top| !std::ptr::eq(top, incident)) {
             besides.extend(crate::report::root(incident));
         }
@@ -220,8 +221,8 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     verdict
 }
 
-/// Seconds from the onset until a live answer was right: in first place, of two at once anywhere. One that came while a
-/// reserve was still being used up was there in time.
+/// Seconds from the onset until a live answer was right: in first place, for a pair anywhere. An
+/// answer before the onset, while a reserve was still being used up, counts as 0.
 fn live_s(record: &Record, act: &ActRecord) -> Option<f64> {
     let is_right = |live: &LiveRecord| match record.kind {
         Kind::Pair => live.roots.iter().any(|r| is_true(act, r)),
@@ -231,7 +232,7 @@ fn live_s(record: &Record, act: &ActRecord) -> Option<f64> {
     Some((live.at_s - act.onset_s).max(0.0))
 }
 
-/// What is missing of a change that was made before: that it is listed, and that the root names it.
+/// What is wrong about the earlier change: the incident must list it, and the root must name it.
 fn wrong_change(incident: &Value, truth: &Truth) -> Option<String> {
     let name = truth.change.as_deref()?;
     let of_group = |change: &Value| {
@@ -248,7 +249,7 @@ fn wrong_change(incident: &Value, truth: &Truth) -> Option<String> {
     (!is_named).then(|| format!("the root does not name the change of {name}"))
 }
 
-/// What a culprit lacks. Only what the truth has is asked for.
+/// The errors in a culprit. Only fields of the truth that are set are checked.
 pub fn wrong_culprit(culprit: &Value, truth: &Truth) -> Vec<String> {
     let mut wrong = Vec::new();
     let said = |key: &str| culprit[key].as_str().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The score for a terminal.
+//! The score as text for a terminal.
 
 use std::fmt::Write as _;
 
 use super::{Judged, Summary, Verdict};
 use crate::record::Kind;
 
-/// What is wrong about a verdict, in a few words; empty if nothing is.
+/// The errors of a verdict, in a few words. Empty if there are none.
 pub fn remark(v: &Verdict) -> String {
     if let Some(why) = &v.broke {
         return why.lines().next().unwrap_or_default().to_owned();
@@ -27,7 +27,7 @@ pub fn remark(v: &Verdict) -> String {
     parts.join("; ")
 }
 
-/// What became of live explanations that gave no answer.
+/// Live explanations that failed.
 pub fn live_failures(run: &Judged) -> Option<String> {
     let mut failed = run.record.live.iter().filter_map(|l| l.failed.as_deref());
     let first = failed.next()?.lines().next().unwrap_or_default();

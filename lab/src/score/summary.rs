@@ -1,4 +1,4 @@
-//! Many verdicts in a few numbers, beside the goals.
+//! Summarizes many verdicts in a few numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,29 +7,29 @@ use super::{Judged, Verdict};
 use crate::baselines::{self, NAMES};
 use crate::record::{Kind, State};
 
-/// The numbers of many runs.
+/// The summary of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Against the goals.
+    /// The scores with their goals.
     pub goals: Vec<Goal>,
-    /// Rates of root and culprit by seed; empty where there is only one.
+    /// Rates of root and culprit by seed. Empty for a single seed.
     pub seeds: Vec<(u64, String, String)>,
-    /// How many runs each build has recorded.
+    /// Number of runs recorded by each build.
     pub builds: BTreeMap<String, usize>,
     /// How often each truth got each answer.
     pub confusion: BTreeMap<(String, String), usize>,
     /// Right roots of each baseline among the incidents.
     pub baselines: Vec<(&'static str, usize, usize)>,
-    /// True roots that no metric stands for in the table of the baselines.
+    /// True roots that the baselines cannot name: no metric in their table stands for them.
     pub unnamed: BTreeSet<String>,
-    /// Incidents that were made.
+    /// Number of incidents that were made.
     pub made: usize,
-    /// Runs that tell nothing, by reason.
+    /// Runs that cannot be judged, with the reason.
     pub untold: Vec<(String, State, String)>,
 }
 
 impl Summary {
-    /// Adds everything up.
+    /// Adds up all runs.
     pub fn of(runs: &[Judged]) -> Self {
         let single: Vec<&Verdict> =
             runs.iter().filter(|r| r.record.kind == Kind::Incident).flat_map(|r| &r.verdicts).collect();
@@ -58,14 +58,14 @@ impl Summary {
         summary
     }
 
-    /// Which builds have recorded the runs, where that was not one.
+    /// The builds that recorded the runs, if there are several.
     pub fn mixed_builds(&self) -> Option<String> {
         let list: Vec<String> =
             self.builds.iter().map(|(build, runs)| format!("{runs} by {build}")).collect();
         (list.len() > 1).then(|| format!("not recorded by one build: {}", list.join(", ")))
     }
 
-    /// What the baselines cannot say, since nobody names it at the sight of one metric.
+    /// The truths that the baselines cannot name.
     pub fn unnameable(&self) -> Option<String> {
         let truths: BTreeSet<&str> = self.confusion.keys().map(|(truth, _)| truth.as_str()).collect();
         let list: Vec<&str> = self.unnamed.iter().map(String::as_str).collect();

@@ -46,7 +46,7 @@ fn sample() -> Value {
 
 fn act(condition: &str) -> ActRecord {
     ActRecord {
-        // Of now's incidents none: what they declare may change.
+        // Not the name of a current incident, whose declarations may change.
         name: "flood-of-old".into(),
         form: Some(Form::Loud),
         noise: false,
@@ -100,13 +100,13 @@ fn verdict(report: &Value) -> Verdict {
     judged(report).verdicts.remove(0)
 }
 
-/// The number that is called by these words.
+/// The score whose name begins with these words.
 fn goal(runs: &[Judged], words: &str) -> Goal {
     let goals = Summary::of(runs).goals;
     goals.into_iter().find(|g| g.what.starts_with(words)).unwrap_or_else(|| panic!("no number {words}"))
 }
 
-/// Runs of one incident, of which so many at the end were not made.
+/// Runs of one incident, of which the last `not_made` were not made.
 fn runs(count: u64, not_made: u64, seed: u64) -> Vec<Judged> {
     let one = |i: u64| {
         let mut record = run(Kind::Incident, vec![act("streaming-read-flood")]);
@@ -164,7 +164,7 @@ fn a_live_answer_has_to_be_in_first_place_and_may_come_before_a_moved_onset() {
     assert_eq!(live(Kind::Incident, -0.5, &[right], Some(right)), None);
     assert_eq!(live(Kind::Incident, 3.0, &[wrong, right], Some(wrong)), None);
     assert_eq!(live(Kind::Incident, 3.0, &[wrong, right], Some(right)), Some(2.0));
-    // As stored before there was a first one.
+    // As in results from before `first` existed.
     assert_eq!(live(Kind::Incident, 3.0, &[wrong, right], None), None);
     assert_eq!(live(Kind::Pair, 3.0, &[wrong, right], Some(wrong)), Some(2.0));
 }
@@ -350,7 +350,7 @@ fn rates_are_told_by_seed_where_there_are_several() {
 #[test]
 fn a_round_takes_as_long_as_its_runs_and_what_lies_between() {
     assert!((taken_s(vec![(130.0, 150.0), (100.0, 120.0)]) - 50.0).abs() < 1e-9);
-    // Skipped, gone on with the day after, and two that were judged together.
+    // A skipped run, a round resumed a day later, and two runs that overlap.
     assert!((taken_s(vec![(0.0, 0.0), (100.0, 120.0)]) - 20.0).abs() < 1e-9);
     assert!((taken_s(vec![(100.0, 120.0), (86_500.0, 86_530.0)]) - 50.0).abs() < 1e-9);
     assert!((taken_s(vec![(100.0, 120.0), (110.0, 130.0)]) - 40.0).abs() < 1e-9);
@@ -361,7 +361,7 @@ fn a_round_takes_as_long_as_its_runs_and_what_lies_between() {
         let goal = goal(&runs, "time of a round");
         (goal.is, goal.reached)
     };
-    // Two runs are no round, but may take too long for one.
+    // Two runs are not a whole round, but can already exceed its limit.
     assert_eq!(time(30.0), ("1 min for 2 runs".into(), None));
     assert_eq!(time(7_170.0), ("120 min for 2 runs".into(), Some(false)));
 }
@@ -392,11 +392,11 @@ fn a_chain_has_its_links_in_the_declared_order() {
     assert!(wrong(&[("x", 1), ("b", 2), ("a", 2)]).is_empty());
     // One of two links of the same name is late enough.
     assert!(wrong(&[("b", 0), ("a", 2), ("b", 5)]).is_empty());
-    // In neighbouring samples the order is not known.
+    // The order within neighbouring samples is unknown.
     assert!(wrong(&[("a", 3), ("b", 2)]).is_empty());
     assert_eq!(wrong(&[("a", 4), ("b", 2)]), ["b comes too early in the chain"]);
     assert_eq!(wrong(&[("b", 2)]), ["chain lacks a"]);
-    // Who declares none is not counted.
+    // Incidents without a declared chain do not count.
     let judged = [with(&[], &[]), with(&["a"], &[("a", 2)]), with(&["a", "b"], &[("a", 4), ("b", 2)])];
     assert_eq!(goal(&judged, "right root with the chain").is, "50 % (1 of 2)");
 }

@@ -1,7 +1,7 @@
-//! Control groups, whether the machine has v1 controllers, v2, or both.
+//! Cgroups, for machines with v1 controllers, v2, or both.
 //!
-//! On v1 the group exists under every controller that is asked for, and in the v2 tree beside them if there is one,
-//! because only that has pressure (PSI) per group.
+//! On v1 the cgroup exists under every requested controller, and in the v2 tree if there is one,
+//! because only v2 has PSI per cgroup.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::journal::Undo;
 use crate::machine;
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// What keeps a group from swap when it is 0: of version 2, and of version 1.
+/// Files that keep a cgroup from swapping if set to 0: of v2, and of v1.
 const NO_SWAP: &[&str] = &["memory.swap.max", "memory.swappiness"];
 /// Period of the CPU quota: the kernel's default.
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// Limits of I/O per second; `None` is unlimited.
+/// I/O limits per second. `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IoLimit {
     /// Reads.
@@ -54,7 +54,7 @@ impl IoLimit {
     }
 }
 
-/// A control group of the stage. Removed at the end, with what runs in it.
+/// A cgroup of the stage. Removed with its processes at the end.
 #[derive(Clone, Debug)]
 pub struct Cgroup {
     name: String,
@@ -67,7 +67,7 @@ impl Cgroup {
         &self.name
     }
 
-    /// Limits memory, of which nothing may be swapped out: what does not fit is dropped, or the kernel kills.
+    /// Limits memory without swap: at the limit the kernel drops file pages or kills.
     pub fn limit_memory(&self, bytes: u64) -> Result<(), Stop> {
         if self.find(NO_SWAP).is_some() {
             self.write(NO_SWAP, "0")?;
@@ -77,12 +77,12 @@ impl Cgroup {
         self.limit_memory_but_swap(bytes)
     }
 
-    /// Limits memory; swap, if there is any, stays unlimited.
+    /// Limits memory. Swap, if there is any, stays unlimited.
     pub fn limit_memory_but_swap(&self, bytes: u64) -> Result<(), Stop> {
         self.write(&["memory.max", "memory.limit_in_bytes"], &bytes.to_string())
     }
 
-    /// How often the group ran into its memory limit.
+    /// How often the cgroup reached its memory limit.
     pub fn memory_fails(&self) -> u64 {
         let read = |file: &str| self.find(&[file]).and_then(|path| fs::read_to_string(path).ok());
         let text = read("memory.failcnt").or_else(|| {
@@ -113,7 +113,7 @@ impl Cgroup {
         fs::write(&path, format!("{number} {}", limit.v2())).at(&path)
     }
 
-    /// Writes to the first of `files` that one of the directories has.
+    /// Writes to the first of `files` that exists in one of the directories.
     pub fn write(&self, files: &[&str], value: &str) -> Result<(), Stop> {
         let path = self.find(files).ok_or_else(|| Stop::Failed(format!("{}: no {files:?}", self.name)))?;
         fs::write(&path, value).at(&path)
@@ -123,13 +123,13 @@ impl Cgroup {
         self.dirs.iter().flat_map(|d| files.iter().map(|f| d.join(f))).find(|p| p.exists())
     }
 
-    /// The files to write `0` to in order to enter the group.
+    /// The files that a process writes `0` to in order to enter the cgroup.
     pub(super) fn open_entries(&self) -> Result<Vec<File>, Stop> {
         let entries = self.dirs.iter().map(|d| d.join("cgroup.procs"));
         entries.map(|entry| fs::OpenOptions::new().write(true).open(&entry).at(&entry)).collect()
     }
 
-    /// Files with counters of this group, with the prefix they are shown under.
+    /// Files with counters of this cgroup, with the prefix of their names.
     fn counter_files(&self) -> Vec<(String, PathBuf)> {
         let files: [(&str, &[&str]); 7] = [
             ("cgroup.cpu", &["cpu.stat"]),
@@ -145,9 +145,9 @@ impl Cgroup {
 }
 
 impl Stage {
-    /// A group under a drawn name with the given controllers: `memory`, `cpu`, `io`.
+    /// A cgroup under a drawn name with the given controllers: `memory`, `cpu`, `io`.
     ///
-    /// The counters of the last group made are among those of [`Stage::moved`]: `cgroup.cpu.nr_throttled`.
+    /// [`Stage::moved`] has the counters of the latest cgroup: `cgroup.cpu.nr_throttled`.
     pub fn cgroup(&mut self, controllers: &[&str]) -> Result<Cgroup, Stop> {
         let mut parents =
             controllers.iter().map(|c| self.controller_root(c)).collect::<Result<Vec<_>, _>>()?;
@@ -155,7 +155,7 @@ impl Stage {
         if beside.join("cgroup.procs").exists() {
             parents.push(beside);
         }
-        // One that is there already is somebody else's, and would be removed at the end.
+        // An existing cgroup belongs to somebody else and would be removed at the end.
         let name = loop {
             let name = format!("{}-{}", self.draw.name(), self.draw.uniform(10, 9_999));
             if !parents.iter().any(|p| p.join(&name).exists()) {
@@ -181,7 +181,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The directory in which groups of this controller are made.
+    /// The directory for new cgroups of this controller.
     fn controller_root(&mut self, controller: &str) -> Result<PathBuf, Stop> {
         let root = Path::new(ROOT);
         let lists = |file: &str| {
@@ -212,7 +212,7 @@ mod tests {
 
     use super::Cgroup;
 
-    /// A group whose controllers have these files.
+    /// A cgroup with these controller files.
     fn group(dir: &Path, files: &[(&str, &str)]) -> Cgroup {
         for (file, text) in files {
             fs::write(dir.join(file), text).unwrap();

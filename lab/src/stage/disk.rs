@@ -10,18 +10,18 @@ use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::machine;
 
-/// What to make on a loop device.
+/// The file system on a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fs {
-    /// ext4 without lazy initialisation, whose thread would be noise.
+    /// ext4 without lazy initialisation, whose kernel thread would be noise.
     Ext4,
-    /// XFS; needs 300 MB.
+    /// XFS, which needs 300 MB.
     Xfs,
-    /// Only the device.
+    /// Only the device, without a file system.
     None,
 }
 
-/// A loop device and what is mounted from it.
+/// A loop device and its mount.
 #[derive(Clone, Debug)]
 pub struct LoopFs {
     device: String,
@@ -40,26 +40,26 @@ impl LoopFs {
         format!("/dev/{}", self.device)
     }
 
-    /// Where it is mounted; an empty directory without a file system.
+    /// Its mount point; an empty directory if there is no file system.
     pub fn mount(&self) -> &Path {
         &self.mount
     }
 
-    /// The file that holds the device's data.
+    /// The backing file.
     pub fn backing(&self) -> &Path {
         &self.backing
     }
 }
 
-/// The disk under a path by all its names: the partition, if it has some, and what is under a logical volume.
-/// `["vda"]`, `["nvme0n1p2", "nvme0n1"]`, `["dm-0", "sda2", "sda"]`.
+/// All names of the disk under a path: the partition if there is one, and the devices below a
+/// logical volume. `["vda"]`, `["nvme0n1p2", "nvme0n1"]`, `["dm-0", "sda2", "sda"]`.
 pub fn device_names(path: &Path) -> Result<Vec<String>, Stop> {
     let mut names = Vec::new();
     add_names(&device_dir(path)?, &mut names);
     Ok(names)
 }
 
-/// Where the device under a path is in `/sys`.
+/// The directory in `/sys` of the device under a path.
 fn device_dir(path: &Path) -> Result<PathBuf, Stop> {
     let dev = fs::metadata(path).at(path)?.st_dev();
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -71,7 +71,7 @@ fn is_partition(device: &Path) -> bool {
     device.join("partition").exists()
 }
 
-/// Adds the name of a device, of the disk that it is a partition of, and of those that it is made of.
+/// Adds the name of a device, of its whole disk, and of the devices below it.
 fn add_names(device: &Path, names: &mut Vec<String>) {
     let Some(name) = device.file_name().map(|n| n.to_string_lossy().into_owned()) else { return };
     // Two volumes may lie on one disk.
@@ -96,16 +96,17 @@ pub(super) fn device_number(device: &str) -> Result<String, Stop> {
 }
 
 impl Stage {
-    /// Writes a file of zeros in the stage's directory past the page cache, so that nothing of it is in memory yet.
+    /// Writes a file of zeros in the stage's directory with direct I/O, so that none of it is
+    /// cached.
     ///
-    /// Unwritten extents or holes would not do: they are read without asking the device.
+    /// Unwritten extents or holes would not do: reading them does not reach the device.
     pub fn write_file(&mut self, name: &str, bytes: u64) -> Result<PathBuf, Stop> {
         let path = self.dir.join(name);
         self.write_file_at(&path, bytes)?;
         Ok(path)
     }
 
-    /// The same at any place that the stage made.
+    /// The same at any path that belongs to the stage.
     pub fn write_file_at(&mut self, path: &Path, bytes: u64) -> Result<(), Stop> {
         let dir = path.parent().unwrap_or(path);
         if machine::free_disk_bytes(dir) < bytes + bytes / 8 {
@@ -122,7 +123,8 @@ impl Stage {
         device_names(&self.dir)
     }
 
-    /// The one of [`Self::disk`] that takes a limit: what the file system lies on, and no partition of it.
+    /// The device of [`Self::disk`] that accepts a limit: the one below the file system, not its
+    /// partition.
     pub fn whole_disk(&self) -> Result<String, Stop> {
         let device = device_dir(&self.dir)?;
         let disk = if is_partition(&device) { device.parent() } else { Some(device.as_path()) };
@@ -130,16 +132,17 @@ impl Stage {
         name.ok_or_else(|| Stop::Skipped("no disk".into()))
     }
 
-    /// A loop device over a file of its own, with a file system. Taken apart at the end.
+    /// A loop device over a new file, with a file system. Removed at the end.
     pub fn loop_fs(&mut self, bytes: u64, kind: Fs) -> Result<LoopFs, Stop> {
         let name = self.draw.name();
         let backing = self.write_file(&format!("{name}.img"), bytes)?;
         self.loop_over(&backing, kind, &name)
     }
 
-    /// The same over a file that is there already, for instance one on another loop device's file system.
+    /// The same over an existing file, for instance one on another loop device's file system.
     pub fn loop_over(&mut self, backing: &Path, kind: Fs, name: &str) -> Result<LoopFs, Stop> {
-        // The device is known only after it is bound; by its file it can be found whatever happens in between.
+        // The device is known only after it is bound. The undo finds it by its file, even if the
+        // run is killed in between.
         let find = format!(
             "losetup --associated '{}' --output NAME --noheadings | xargs -r losetup --detach",
             backing.display()
@@ -165,7 +168,7 @@ impl Stage {
         Ok(LoopFs { device, mount, backing: backing.to_owned() })
     }
 
-    /// Mounts; unmounted at the end.
+    /// Mounts a file system. Unmounted at the end.
     pub fn mount(&mut self, what: &str, at: &Path, fs_type: &str, options: &str) -> Result<(), Stop> {
         fs::create_dir_all(at).at(at)?;
         self.journal.note(Undo::Unmount(at.to_owned()))?;
@@ -177,7 +180,8 @@ impl Stage {
         self.run(command.arg(what).arg(at)).map(drop)
     }
 
-    /// Limits what everybody may do on a device: a QoS rule above the device's queue. Lifted first at the end.
+    /// Limits I/O on a device for the whole machine: a QoS rule above the device's queue. Lifted
+    /// first at the end.
     pub fn throttle(&mut self, device: &str, limit: IoLimit) -> Result<(), Stop> {
         let root = Path::new("/sys/fs/cgroup/blkio");
         if !root.join("blkio.throttle.read_iops_device").exists() {

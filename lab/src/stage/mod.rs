@@ -1,6 +1,6 @@
-//! The stage on which an incident is made: everything an incident may do to the machine goes through it.
+//! The stage of an incident: every change that an incident makes to the machine goes through it.
 //!
-//! A stage undoes all of it when it is dropped, in whichever way the incident ends.
+//! A stage undoes all changes when it is dropped, however the incident ends.
 
 mod cgroup;
 mod disk;
@@ -30,37 +30,38 @@ use crate::machine;
 use crate::roles::Latency;
 use process::Children;
 
-/// A victim is hurt when its latency grows by this factor. On a virtual machine it varies by less.
+/// A victim is hurt if its latency grows by this factor. On a virtual machine it varies by less.
 const HURT: f64 = 1.1;
-/// Operations a second of a bystander that may fail.
+/// Operations of a bystander that may fail, per second.
 const FAILED_MAX: f64 = 0.1;
-/// `MemAvailable` below this aborts the run, to protect the rest of the machine.
+/// The run is aborted if `MemAvailable` falls below this, to protect the rest of the machine.
 const MEM_AVAILABLE_MIN_BYTES: u64 = 300 << 20;
-/// A tenth of all CPUs for five seconds: waits of that share are noticed; hosts that are not full stay below a hundredth.
+/// A tenth of all CPUs for five seconds, which victims notice. Hosts that are not full stay below a
+/// hundredth.
 const STEAL_MAX: f64 = 0.1;
 const STEAL_SECONDS: usize = 5;
 /// Period of ticks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Stages of this process so far.
+/// Number of stages in this process so far.
 static STAGES: AtomicU64 = AtomicU64::new(0);
 
-/// What the stage is for.
+/// The part of a stage in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
     /// An incident: healthy time, then trouble.
     Incident(Form),
-    /// A control: healthy time, then work for so long.
+    /// A control: healthy time, then work for this long.
     Control(Duration),
     /// A control as the noise around an incident: works from before the healthy time until the end.
     Noise,
 }
 
-/// What a running incident works with.
+/// The state of a running incident.
 pub struct Stage {
     part: Part,
     draw: Draw,
-    /// Seed of the roles' random numbers, mixed with the name of each.
+    /// Seed of the roles' random numbers. Each role mixes in its name.
     seed: u64,
     dir: PathBuf,
     token: String,
@@ -70,22 +71,22 @@ pub struct Stage {
     timeline: Timeline,
     since: SystemTime,
     trouble_since: SystemTime,
-    /// When the load of the baseline ended, if it ended before the trouble.
+    /// When the load of the healthy phase ended, if before the trouble.
     calm: Option<SystemTime>,
     onset: SystemTime,
     until: SystemTime,
     finished: bool,
     hurt: Vec<VictimLatency>,
-    /// Processes that hold memory. They have to run until the end.
+    /// Processes that hold memory. They must run until the end.
     ballast: Vec<ProcessHandle>,
 }
 
-/// What a victim measured, before and during.
+/// A victim's measurements, before and during the trouble.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct VictimLatency {
     /// Process name of the victim.
     pub victim: String,
-    /// Mean, worst, rate and errors while nothing was wrong.
+    /// Mean, worst, rate and errors in the healthy time.
     pub before: Latency,
     /// The same in the trouble.
     pub during: Latency,
@@ -94,7 +95,7 @@ pub struct VictimLatency {
 impl Stage {
     /// `journals` is the directory of the journals.
     pub fn new(part: Part, draw: Draw, conductor: Arc<Conductor>, journals: &Path) -> Result<Self, Stop> {
-        // What it is for must not be told by a path or a command line: the recorder sees both.
+        // Paths and command lines must not tell what the stage is for: the recorder sees both.
         let token = format!("{}-{}", std::process::id(), STAGES.fetch_add(1, Ordering::Relaxed));
         let mut journal = Journal::create(journals, &token)?;
         let dir = machine::base_dir().join(format!("mitra-lab-{token}"));
@@ -104,7 +105,7 @@ impl Stage {
         let now = SystemTime::now();
         Ok(Self {
             part,
-            // Of a copy: what the incident draws does not depend on it.
+            // From a copy, so that it does not change what the incident draws.
             seed: draw.clone().number(),
             draw,
             dir,
@@ -124,7 +125,7 @@ impl Stage {
         })
     }
 
-    /// How hard to see it has to be. Controls are loud.
+    /// The form of the incident. Controls are loud.
     pub fn form(&self) -> Form {
         match self.part {
             Part::Incident(form) => form,
@@ -140,24 +141,24 @@ impl Stage {
         }
     }
 
-    /// Parameters, drawn by the seed of the run.
+    /// The parameters, drawn by the seed of the run.
     pub fn draw(&mut self) -> &mut Draw {
         &mut self.draw
     }
 
-    /// A whole number, log-uniform, drawn from the bounds of the form.
+    /// A whole number, log-uniform, from the bounds of the form.
     pub fn between(&mut self, loud: (u64, u64), faint: (u64, u64)) -> u64 {
         let (least, most) = self.loud(loud, faint);
         self.draw.between(least, most)
     }
 
-    /// A whole number, uniform, drawn from the bounds of the form.
+    /// A whole number, uniform, from the bounds of the form.
     pub fn uniform(&mut self, loud: (u64, u64), faint: (u64, u64)) -> u64 {
         let (least, most) = self.loud(loud, faint);
         self.draw.uniform(least, most)
     }
 
-    /// A real number drawn from the bounds of the form.
+    /// A real number from the bounds of the form.
     pub fn real(&mut self, loud: (f64, f64), faint: (f64, f64)) -> f64 {
         let (least, most) = self.loud(loud, faint);
         self.draw.real(least, most)
@@ -168,12 +169,12 @@ impl Stage {
         &self.dir
     }
 
-    /// A file in [`Self::dir`], as text for arguments.
+    /// A path in [`Self::dir`], as text for arguments.
     pub fn file(&self, name: &str) -> String {
         self.dir.join(name).display().to_string()
     }
 
-    /// How long a control works. Of an incident, the time of its trouble.
+    /// How long a control works. For an incident, the length of its trouble.
     pub fn length(&self) -> Duration {
         match self.part {
             Part::Control(length) => length,
@@ -187,13 +188,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Runs a helper command to its end and returns what it printed. Ctrl-C ends it.
+    /// Runs a helper command and returns its output. Ctrl-C ends it.
     pub fn run(&mut self, command: &mut Command) -> Result<String, Stop> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.run_for(&program, 0, command)
     }
 
-    /// The same, for something that takes its time: what it is, and how many bytes of files it writes.
+    /// The same for a slow command: a name for it, and how many bytes of files it writes.
     fn run_for(&mut self, what: &str, bytes: u64, command: &mut Command) -> Result<String, Stop> {
         self.conductor.begins(what, bytes);
         self.at_home(command);
@@ -208,12 +209,12 @@ impl Stage {
         }
     }
 
-    /// Sleeps, unless the run is interrupted.
+    /// Sleeps. Returns an error as soon as the run is interrupted.
     pub fn wait(&self, time: Duration) -> Result<(), Stop> {
         machine::nap(time)
     }
 
-    /// Asks `ready` ten times a second until it says yes; at most `seconds`.
+    /// Polls `ready` ten times a second until it is true, for at most `seconds`.
     pub fn wait_for(
         &mut self,
         what: &str,
@@ -236,7 +237,7 @@ impl Stage {
         self.timeline.devices.push(device.to_owned());
     }
 
-    /// Starts the recorder when everybody is ready, then lets the healthy time pass.
+    /// Starts the recorder once all stages are ready, then waits for the healthy time.
     pub fn healthy(&mut self) -> Result<(), Stop> {
         if self.part == Part::Noise {
             return Ok(());
@@ -248,17 +249,18 @@ impl Stage {
         self.pass(self.conductor.healthy(), &mut |_| Ok(()))
     }
 
-    /// Ends the baseline: what victims measure from now until the trouble does not count.
+    /// Ends the healthy phase: measurements from now until the trouble do not count.
     pub fn calm(&mut self) {
         self.calm = Some(SystemTime::now());
     }
 
-    /// Lets the time pass between a change and the harm that it does.
+    /// Waits for the time between a change and its harm.
     pub fn pause(&mut self) -> Result<(), Stop> {
         self.pass(self.conductor.pause(), &mut |_| Ok(()))
     }
 
-    /// To be called right before the trouble is started: the cause acts from now on, and this is the true onset.
+    /// Must be called right before the trouble is started. The cause acts from now on; this is the
+    /// true onset.
     pub fn trouble_starts(&mut self) {
         self.timeline.start_phase();
         self.onset_is_now();
@@ -268,13 +270,13 @@ impl Stage {
         }
     }
 
-    /// Moves the true onset to now: a reserve that the cause used up first is used up. To be called when that is seen, not
-    /// when it should be by the clock.
+    /// Moves the true onset to now, because the cause has used up its reserve. Must be called when
+    /// that is observed, not when it is expected.
     pub fn onset_is_now(&mut self) {
         self.onset = SystemTime::now();
     }
 
-    /// Lets the time of the trouble pass.
+    /// Waits for the time of the trouble.
     pub fn trouble(&mut self) -> Result<(), Stop> {
         self.trouble_with(|_| Ok(()))
     }
@@ -284,7 +286,7 @@ impl Stage {
         self.trouble_on(|_, seconds| tick(seconds))
     }
 
-    /// The same, for a `tick` that works with the stage: starts something again, kills something.
+    /// The same, for a `tick` that needs the stage, for instance to restart or kill a process.
     pub fn trouble_on(
         &mut self,
         mut tick: impl FnMut(&mut Self, f64) -> Result<(), Stop>,
@@ -337,7 +339,7 @@ impl Stage {
         }
     }
 
-    /// What a victim measured before and during.
+    /// A victim's measurements before and during the trouble.
     pub fn hurt(&self, victim: &Victim) -> Result<VictimLatency, Stop> {
         let before = victim.latency(self.since, self.calm.unwrap_or(self.onset))?;
         if before.per_s == 0.0 {
@@ -350,9 +352,9 @@ impl Stage {
         })
     }
 
-    /// Checks that the victim was hurt, and says so where its mean latency grew by less than `factor`, as it was meant to: such a
-    /// run counts all the same, or those that are hard to see would be left out. Without the check, a run would be judged
-    /// over a trouble that was never made.
+    /// Checks that the victim was hurt, and prints a note if its mean latency grew by less than the
+    /// intended `factor`. Such a run counts all the same, so that hard cases are not left out.
+    /// Without the check, a run would be judged over a trouble that was never made.
     pub fn suffered(&mut self, victim: &Victim, factor: f64) -> Result<(), Stop> {
         let hurt = self.hurt(victim)?;
         println!("  victim {}: {} -> {}", hurt.victim, hurt.before, hurt.during);
@@ -370,7 +372,7 @@ impl Stage {
         )))
     }
 
-    /// Checks that so many of the victim's operations fail in a second that did not before.
+    /// Checks that at least `per_s` more of the victim's operations fail each second than before.
     pub fn failed(&mut self, victim: &Victim, per_s: f64) -> Result<(), Stop> {
         let hurt = self.hurt(victim)?;
         println!("  victim {}: {} -> {}", hurt.victim, hurt.before, hurt.during);
@@ -382,7 +384,8 @@ impl Stage {
         Err(Stop::NotMade(format!("{}: {before:.1} errors/s before, {during:.1} during", victim.name())))
     }
 
-    /// Checks that the victim was hurt in one way or the other: it waits ten times as long, or so many of its operations fail.
+    /// Checks that the victim was hurt in either way: it takes ten times as long, or `per_s` of its
+    /// operations fail.
     pub fn hurt_or_failed(&mut self, victim: &Victim, per_s: f64) -> Result<(), Stop> {
         let hurt = self.hurt(victim)?;
         if hurt.during.mean_us >= 10.0 * hurt.before.mean_us {
@@ -391,7 +394,8 @@ impl Stage {
         self.failed(victim, per_s)
     }
 
-    /// Checks that the victim of a control was not hurt: not slower than `factor` times, and next to nothing failed.
+    /// Checks that the victim of a control was not hurt: at most `factor` times slower, and next to
+    /// no failures.
     pub fn unharmed(&mut self, victim: &Victim, factor: f64) -> Result<(), Stop> {
         if self.part == Part::Noise {
             return Ok(());
@@ -413,14 +417,15 @@ impl Stage {
         )))
     }
 
-    /// Increase per second (or mean, of a gauge) of a raw counter, before and during, read apart from Mitra.
+    /// Increase per second (or mean, of a gauge) of a raw counter, before and during the trouble.
+    /// Read without Mitra.
     pub fn moved(&self, counter: &str) -> (f64, f64) {
         self.timeline.rates(counter)
     }
 
-    /// Checks that a raw counter grew by `least` per second, which proves that the mechanism happened at all, and no more:
-    /// whether somebody was hurt is for the victim to say. So `least` is a tenth, or less, of what the diagnosis asks for
-    /// anywhere, and no run is left out because Mitra would not have seen it.
+    /// Checks that a raw counter grew by `least` per second. That proves that the mechanism
+    /// happened; the victim shows whether it hurt. `least` is at most a tenth of any threshold in
+    /// the diagnosis, so no run is left out because Mitra would not have seen it.
     pub fn must_move(&self, counter: &str, least: f64) -> Result<(), Stop> {
         let (before, during) = self.moved(counter);
         if during - before >= least {
@@ -429,8 +434,8 @@ impl Stage {
         Err(Stop::NotMade(format!("{counter}: {before:.1} before, {during:.1} during, {least} more wanted")))
     }
 
-    /// An error if the host of this virtual machine took its CPUs for a while: then something is wrong that nobody here made,
-    /// and neither a healthy machine nor the incident alone can be seen.
+    /// An error if the hypervisor stole CPU time for a while. Then there is a problem that the
+    /// laboratory did not make, and neither a healthy machine nor the incident alone is visible.
     pub fn undisturbed(&self) -> Result<(), Stop> {
         let stolen = self.timeline.stolen(STEAL_SECONDS);
         if stolen < STEAL_MAX {
@@ -460,7 +465,7 @@ impl Drop for Stage {
         if !self.finished {
             self.conductor.left(self.part == Part::Noise);
         }
-        // What is throttled cannot die before the throttle is lifted, and the journal knows how.
+        // A throttled process cannot die before the journal lifts the throttle.
         self.children.kill();
         for failed in self.journal.undo_all() {
             println!("  could not be undone: {failed}");

@@ -1,4 +1,4 @@
-//! Network namespaces of a stage and the cables between them.
+//! Network namespaces of a stage and the veth pairs between them.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::machine;
 
-/// A network namespace with its loopback up. Names in `/run/netns` are those that `ip netns` uses.
+/// A network namespace with its loopback up. Its name in `/run/netns` is known to `ip netns`.
 #[derive(Clone, Debug)]
 pub struct Netns {
     name: String,
@@ -32,7 +32,7 @@ impl Netns {
         File::open(self.path()).at(self.path())
     }
 
-    /// Does something inside the namespace, in a thread that ends with it.
+    /// Runs `work` inside the namespace, in a thread of its own.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Stop> {
         let file = self.open()?;
         std::thread::scope(|scope| {
@@ -48,7 +48,7 @@ impl Netns {
         .at(self.path())
     }
 
-    /// A command that works in the namespace: `ip netns exec NAME PROGRAM`.
+    /// A command that runs in the namespace: `ip netns exec NAME PROGRAM`.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
@@ -66,7 +66,7 @@ fn ip(words: &[&str]) -> Result<String, Stop> {
 impl Stage {
     /// A new network namespace under a drawn name.
     pub fn netns(&mut self) -> Result<Netns, Stop> {
-        // One that is there already is somebody else's, and would be removed at the end.
+        // An existing namespace belongs to somebody else and would be removed at the end.
         let name = loop {
             let name = format!("{}-{}", self.draw.name(), self.draw.uniform(100, 999));
             if !PathBuf::from("/run/netns").join(&name).exists() {
@@ -75,7 +75,7 @@ impl Stage {
         };
         let words = ["ip", "netns", "del", &name].map(str::to_owned);
         let exists = PathBuf::from("/run/netns").join(&name);
-        // Deleting one that was never made is an error; so is leaving it.
+        // Deleting a namespace that was never made would be an error.
         let line = format!("[ ! -e {} ] || {}", exists.display(), words.join(" "));
         self.journal.note(Undo::Command(vec!["sh".into(), "-c".into(), line]))?;
         ip(&["netns", "add", &name])?;
@@ -83,7 +83,8 @@ impl Stage {
         Ok(Netns { name })
     }
 
-    /// A cable between two namespaces. Returns the devices and addresses of both ends; they share a /24.
+    /// A veth pair between two namespaces. Returns the devices and addresses of both ends, which
+    /// share a /24.
     pub fn veth(&mut self, a: &Netns, b: &Netns) -> Result<(String, String, Ipv4Addr, Ipv4Addr), Stop> {
         let number = self.draw.between(0, 9_999);
         let (dev_a, dev_b) = (format!("v{number}a"), format!("v{number}b"));

@@ -1,4 +1,4 @@
-//! Processes of a stage: each in a group of its own, in the control group and network namespace it belongs to.
+//! Processes of a stage: each in its own process group, in its cgroup and network namespace.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -15,16 +15,16 @@ use crate::incident::{Stop, WithPath};
 use crate::machine;
 use crate::roles::{self, Latency};
 
-/// Control group and network namespace of a process. The default is those of the laboratory.
+/// Cgroup and network namespace of a process. The default is those of the laboratory.
 #[derive(Clone, Copy, Default)]
 pub struct Isolation<'a> {
-    /// The control group.
+    /// The cgroup.
     pub cgroup: Option<&'a Cgroup>,
     /// The network namespace.
     pub netns: Option<&'a Netns>,
 }
 
-/// A process of the stage. Copies mean the same process.
+/// A process of the stage. Copies refer to the same process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessHandle {
     pid: u32,
@@ -62,7 +62,7 @@ impl Victim {
         self.handle
     }
 
-    /// What it measured between two moments.
+    /// Its measurements between two moments.
     pub fn latency(&self, since: SystemTime, until: SystemTime) -> Result<Latency, Stop> {
         let log = fs::read_to_string(&self.log)
             .map_err(|e| Stop::Failed(format!("{}: measured nothing: {e}", self.log.display())))?;
@@ -90,14 +90,14 @@ impl Children {
         self.all.get_mut(handle.index)?.try_wait().ok().flatten()
     }
 
-    /// Sends a signal to the group of a process that has not been waited for.
+    /// Sends a signal to the process group of a process that has not been reaped.
     fn signal(&mut self, handle: ProcessHandle, signal: Signal) {
         if self.ended(handle).is_none() {
             _ = i32::try_from(handle.pid).ok().and_then(Pid::from_raw).map(|p| kill_process_group(p, signal));
         }
     }
 
-    /// Runs a helper to its end.
+    /// Runs a helper command to its end.
     pub(super) fn run(&mut self, command: &mut Command, dir: &Path) -> Result<String, Stop> {
         let (out, err) = (dir.join("run.out"), dir.join("run.err"));
         command.process_group(0).stdin(Stdio::null());
@@ -127,7 +127,7 @@ impl Children {
         }
     }
 
-    /// Reaps all processes. Comes after every throttle is lifted.
+    /// Reaps all processes. Must be called after every throttle is lifted.
     pub(super) fn reap(&mut self) {
         for child in &mut self.all {
             _ = child.wait();
@@ -136,12 +136,13 @@ impl Children {
 }
 
 impl Stage {
-    /// Starts a command in a process group of its own. It dies with the stage; its output is in the directory.
+    /// Starts a command in its own process group. It dies with the stage; its output is in the
+    /// directory.
     pub fn spawn(&mut self, command: &mut Command) -> Result<ProcessHandle, Stop> {
         self.spawn_in(command, &Isolation::default())
     }
 
-    /// The same, in a control group and a network namespace from its first instruction on.
+    /// The same, in a cgroup and a network namespace from its first instruction on.
     pub fn spawn_in(&mut self, command: &mut Command, place: &Isolation<'_>) -> Result<ProcessHandle, Stop> {
         let number = self.children.all.len();
         let path = self.dir.join(format!("process-{number}.log"));
@@ -168,7 +169,7 @@ impl Stage {
         self.children.start(command)
     }
 
-    /// What the process number `handle` has printed so far.
+    /// The output of a process so far.
     pub fn output(&self, handle: ProcessHandle) -> String {
         fs::read_to_string(self.dir.join(format!("process-{}.log", handle.index))).unwrap_or_default()
     }
@@ -201,7 +202,7 @@ impl Stage {
         self.children.ended(handle).map(|status| status.success())
     }
 
-    /// An error if the process has ended, with what it printed last.
+    /// An error with its last output if the process has ended.
     pub fn must_run(&mut self, handle: ProcessHandle, what: &str) -> Result<(), Stop> {
         if self.ended(handle).is_none() {
             return Ok(());
@@ -211,13 +212,13 @@ impl Stage {
         Err(Stop::Failed(format!("{what} ended: {}", tail.join(" / "))))
     }
 
-    /// Sends a signal to the process and all of its group. What was stopped can still be killed.
+    /// Sends a signal to the process and its group. A stopped process can still be killed.
     pub fn signal(&mut self, handle: ProcessHandle, signal: Signal) {
         self.children.signal(handle, signal);
     }
 
-    /// Sends a signal to the process alone and waits for its end, at most `seconds`. Ctrl-C does not shorten the wait,
-    /// because the process cleans up.
+    /// Sends a signal to the process alone and waits for its end, at most `seconds`. Ctrl-C does
+    /// not shorten the wait, because the process cleans up.
     pub fn end(&mut self, handle: ProcessHandle, signal: Signal, seconds: u64) -> Result<(), Stop> {
         if self.ended(handle).is_none()
             && let Some(pid) = i32::try_from(handle.pid).ok().and_then(Pid::from_raw)

@@ -1,4 +1,4 @@
-//! Settings of the machine: sysctls, memory made small, swap on zram.
+//! Settings of the machine: sysctls, reduced memory, swap on zram.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,17 @@ use crate::machine;
 use crate::roles::HOLDS;
 
 const PAGE: u64 = 4096;
-/// So often huge pages are asked for: each time the kernel compacts a little more.
+/// Number of attempts to reserve huge pages: each time the kernel compacts a little more.
 const RESERVE_TRIES: u32 = 4;
-/// A twentieth more than was asked for is near enough.
+/// A twentieth above the target is close enough.
 const NEARLY: u64 = 20;
-/// And so many bytes, which come and go with whatever runs.
+/// Tolerance in bytes: free memory varies by this much.
 const NEARLY_BYTES: u64 = 64 << 20;
-/// Memory so scattered that more than this cannot be reserved is left alone.
+/// Limit of the ballast: if memory is so fragmented that more would be needed, the run is skipped.
 const BALLAST_MB_MAX: u64 = 6_000;
 
-/// `vm.swappiness` or `/proc/sys/vm/swappiness` as a path. A dot in the name of a device is written as a slash.
+/// `vm.swappiness` or `/proc/sys/vm/swappiness` as a path. A dot in the name of a device is written
+/// as a slash.
 fn sysctl_path(name: &str) -> String {
     if name.starts_with('/') {
         return name.to_owned();
@@ -33,7 +34,7 @@ fn sysctl_path(name: &str) -> String {
 }
 
 impl Stage {
-    /// Writes a setting; what was there is put back at the end.
+    /// Writes a setting. The old value is restored at the end.
     pub fn sysctl(&mut self, path: &str, value: &str) -> Result<(), Stop> {
         let path = sysctl_path(path);
         let before = fs::read_to_string(&path).map_err(|e| Stop::Skipped(format!("{path}: {e}")))?;
@@ -41,7 +42,7 @@ impl Stage {
         fs::write(&path, value).map_err(|e| Stop::Failed(format!("{path}: {value}: {e}")))
     }
 
-    /// Writes a setting of a network namespace of the stage; it is gone with the namespace.
+    /// Writes a setting of one of the stage's network namespaces. It vanishes with the namespace.
     pub fn sysctl_in(&mut self, netns: &Netns, path: &str, value: &str) -> Result<(), Stop> {
         let path = sysctl_path(path);
         netns
@@ -49,8 +50,8 @@ impl Stage {
             .map_err(|e| Stop::Skipped(format!("{path} in a network namespace: {e}")))
     }
 
-    /// Makes the machine small: huge pages that nobody uses leave about `usable_bytes`. What is too scattered for huge
-    /// pages is held by a process of its own.
+    /// Makes the machine small: unused huge pages leave about `usable_bytes`. A ballast process
+    /// holds memory that is too fragmented for huge pages.
     pub fn small_memory(&mut self, usable_bytes: u64) -> Result<(), Stop> {
         if counters::huge_pages() != Some(0) {
             return Err(Stop::Skipped("huge pages are in use, or there are none, on this machine".into()));
@@ -60,7 +61,7 @@ impl Stage {
         let pages = available.saturating_sub(usable_bytes) / page_bytes;
         self.conductor.begins("memory that is made small", 0);
         self.journal.note(Undo::Write(NR_HUGEPAGES.into(), "0".into()))?;
-        // Huge pages need memory in one piece, and cached files lie all over it.
+        // Huge pages need contiguous memory, and cached files are scattered over all of it.
         let mut left = available;
         for _ in 0..RESERVE_TRIES {
             _ = fs::write("/proc/sys/vm/drop_caches", "3");
@@ -74,10 +75,11 @@ impl Stage {
         self.hold(left.saturating_sub(usable_bytes))
     }
 
-    /// Lets so many bytes be taken before the kernel evicts a single page: what is free above the watermarks and is more
-    /// than that is held. To be called when everything that the healthy time needs is in memory.
+    /// Leaves `bytes` to allocate before the kernel evicts a single page: ballast takes the rest of
+    /// the free memory above the watermarks. Must be called once everything that the healthy time
+    /// needs is in memory.
     ///
-    /// `MemAvailable` cannot say that: it counts the victim's cache as free.
+    /// `MemAvailable` does not serve here: it counts the victim's cache as free.
     pub fn leave_free(&mut self, bytes: u64) -> Result<(), Stop> {
         let free = counters::mem_free_bytes().unwrap_or(0);
         let kept = fs::read_to_string("/proc/zoneinfo").map(|text| watermarks(&text)).unwrap_or(0);
@@ -88,7 +90,7 @@ impl Stage {
         self.hold(spare.saturating_sub(bytes))
     }
 
-    /// Starts a process that keeps so many bytes in memory. It is the first that the kernel kills should memory run out.
+    /// Starts a process that keeps `bytes` in memory. The OOM killer takes it first.
     fn hold(&mut self, bytes: u64) -> Result<(), Stop> {
         let mb = bytes >> 20;
         if mb > BALLAST_MB_MAX {
@@ -107,8 +109,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Bounds dirty pages (`dirty`, `dirty_background`) in bytes. The kernel forgets the bound in parts of memory then,
-    /// and takes no bytes of 0: writing the parts again is what undoes it.
+    /// Limits dirty pages (`dirty`, `dirty_background`) in bytes. The kernel then resets the ratio
+    /// to 0, and does not accept 0 bytes: writing the ratio again undoes it.
     pub fn bound_dirty(&mut self, which: &str, bytes: u64) -> Result<(), Stop> {
         let path = |unit: &str| Path::new("/proc/sys/vm").join(format!("{which}_{unit}"));
         let read = |unit: &str| fs::read_to_string(path(unit)).at(path(unit)).map(|t| t.trim().to_owned());
@@ -121,13 +123,13 @@ impl Stage {
         fs::write(path("bytes"), bytes.to_string()).at(path("bytes"))
     }
 
-    /// Swaps to a zram device of its own. Returns the name of the device, `zram0`.
+    /// Adds swap on a new zram device. Returns the name of the device, `zram0`.
     pub fn zram_swap(&mut self, bytes: u64) -> Result<String, Stop> {
         let control = Path::new("/sys/class/zram-control/hot_add");
         if !control.exists() {
             _ = Command::new("modprobe").arg("zram").output();
         }
-        // Reading adds a device, so the number cannot be noted before; nothing uses it yet.
+        // Reading adds a device, so its number cannot be noted before. Nothing uses it yet.
         let number = fs::read_to_string(control)
             .map_err(|e| Stop::Skipped(format!("no zram: {}: {e}", control.display())))?
             .trim()
@@ -142,8 +144,8 @@ impl Stage {
     }
 }
 
-/// Bytes that allocations leave free: of each zone the high watermark and what is protected from those that may use a
-/// higher zone, as the kernel sums them up (`totalreserve_pages`).
+/// Bytes that allocations leave free: the high watermark of each zone and its protection from
+/// allocations that may use a higher zone, summed as in the kernel's `totalreserve_pages`.
 fn watermarks(zoneinfo: &str) -> u64 {
     let number = |word: &str| word.trim_matches(['(', ')', ',']).parse::<u64>().ok();
     let (mut pages, mut high, mut managed) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Disks whose speed a stage sets.
+//! Disks whose speed the stage sets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::roles::IMAGE;
 
-/// How fast a disk is.
+/// The speed of a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
-    /// Microseconds that each request takes, whatever its size.
+    /// Microseconds per request, whatever its size.
     pub micros: u64,
-    /// Bytes a second; 0 is as fast as memory.
+    /// Bytes a second; 0 is unlimited.
     pub bytes_per_s: u64,
 }
 
-/// A disk of our own, in memory, for a loop device to stand on.
+/// A simulated disk in memory, as the backing file of a loop device.
 #[derive(Clone, Debug)]
 pub struct SlowDisk {
     image: PathBuf,
@@ -27,30 +27,31 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// The file that is the disk.
+    /// The file of the disk.
     pub fn image(&self) -> &Path {
         &self.image
     }
 
-    /// The process that serves the file system of the disk.
+    /// The FUSE daemon of the disk.
     pub fn daemon(&self) -> ProcessHandle {
         self.daemon
     }
 
-    /// Sets its speed from the next request on.
+    /// Sets the speed from the next request on.
     pub fn set(&self, speed: Speed) -> Result<(), Stop> {
         write_speed(&self.control, speed)
     }
 }
 
 fn write_speed(control: &Path, speed: Speed) -> Result<(), Stop> {
-    // Padded, so that no rest of a longer text is left; not replaced, because the disk has the file open.
+    // Padded to overwrite a longer text completely. The file is not replaced, because the disk has
+    // it open.
     let text = format!("{:<20} {:<20}\n", speed.micros, speed.bytes_per_s);
     fs::write(control, text).at(control)
 }
 
 impl Stage {
-    /// A disk of so many bytes and that speed. Its memory is taken at once.
+    /// A disk of this size and speed. Its memory is allocated at once.
     pub fn slow_disk(&mut self, bytes: u64, speed: Speed) -> Result<SlowDisk, Stop> {
         if !Path::new("/dev/fuse").exists() {
             return Err(Stop::Skipped("no /dev/fuse".into()));
@@ -69,7 +70,7 @@ impl Stage {
         Ok(SlowDisk { image, control, daemon })
     }
 
-    /// Mounts fusectl where nobody has; systemd does.
+    /// Mounts fusectl if nothing has. systemd does.
     fn show_connections(&mut self) -> Result<(), Stop> {
         let dir = Path::new("/sys/fs/fuse/connections");
         let mounts = fs::read_to_string("/proc/self/mounts").at("/proc/self/mounts")?;

@@ -1,4 +1,4 @@
-//! What is in `lab/recordings`.
+//! Access to `lab/recordings`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mitra_lab::ship::Shipped;
 
-/// What was true of a recording.
+/// The truth of a recording.
 pub fn shipped(folder: &Path) -> Shipped {
     let text = fs::read_to_string(folder.join("truth.json")).unwrap();
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
 }
 
-/// One for each recording.
+/// The directories of all recordings.
 pub fn folders() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings");
     let mut all: Vec<PathBuf> =
@@ -22,7 +22,7 @@ pub fn folders() -> Vec<PathBuf> {
     all
 }
 
-/// Does something with each folder, on all CPUs.
+/// Calls `work` for each folder, on all CPUs.
 pub fn with_each<T: Send>(folders: &[PathBuf], work: impl Fn(&Path) -> T + Sync) -> Vec<T> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

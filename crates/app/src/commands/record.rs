@@ -10,8 +10,10 @@ use crate::recorder::Recorder;
 use crate::signals::{self, Hangup, STOP};
 use crate::{priority, recording};
 
-/// These open files and fill tables; the others do not.
+/// The first samples open files and fill tables; the others do not.
 const FIRST_SAMPLES: u32 = 3;
+/// A segment has as many samples. It is sealed within the first samples of the next one.
+const SEGMENT_SAMPLES: u32 = 600;
 
 /// Records until SIGINT or SIGTERM.
 pub fn run(args: &RecordArgs) -> Result<()> {
@@ -37,7 +39,7 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let mut samples = 0_u32;
     let result = recorder.run(&STOP, |health| {
         notify.note(&health);
-        samples = samples.saturating_add(1);
+        samples = samples % SEGMENT_SAMPLES + 1;
         if samples == FIRST_SAMPLES {
             priority::settle();
         }

@@ -1,8 +1,10 @@
 //! Saying what is fine: areas whose numbers were there and unremarkable.
 
+use mitra_model::report::Incident;
 use mitra_model::{Series, SeriesSet, Span};
 
-use crate::network;
+use crate::services::SERVED;
+use crate::{conditions, network};
 
 /// One area: it is healthy when all of its metrics that exist stayed below their limits.
 struct Area {
@@ -70,3 +72,18 @@ pub fn healthy(set: &SeriesSet, span: Span) -> Vec<String> {
     };
     AREAS.iter().filter(fine).map(|a| a.name.to_owned()).collect()
 }
+
+/// What of services is fine, if they were asked often enough to tell and none of their conditions has a part in an incident.
+pub fn healthy_services(set: &SeriesSet, span: Span, incidents: &[Incident]) -> Option<String> {
+    let is_of_services = |id: &str| conditions::all().iter().any(|c| c.id == id && c.area == SERVICE);
+    let mut ids = incidents.iter().flat_map(|incident| {
+        std::iter::once(&incident.root_cause.condition)
+            .chain(incident.chain.iter().map(|link| &link.condition))
+    });
+    let answered: f64 =
+        set.each("service.requests").filter_map(|(_, requests)| requests.total(span)).fold(0.0, |a, b| a + b);
+    (answered >= SERVED && !ids.any(|id| is_of_services(id))).then(|| "services".to_owned())
+}
+
+/// The area of their conditions.
+const SERVICE: &str = "service";

@@ -181,6 +181,7 @@ pub fn explain(
         Some(i) => vec![(&sets[i], window)],
         None => focuses.iter().map(|f| (&sets[f.set], f.window)).collect(),
     };
+    let services = areas::healthy_services(scan, window, &incidents);
     Report {
         schema: SCHEMA,
         host: scan.host.hostname.clone(),
@@ -189,7 +190,7 @@ pub fn explain(
         baseline: baseline_used.map(as_window),
         ledger: ledger::ledger(scan, window, &details),
         incidents,
-        healthy: areas::healthy(scan, window),
+        healthy: areas::healthy(scan, window).into_iter().chain(services).collect(),
         recorder: recorder_state(scan, window, troubles),
         ..Report::default()
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mitra_model::{SeriesSet, Span};
 
 use crate::process::Process;
+use crate::services::traffic::Kept;
 use crate::services::{Address, DEPENDENCY, SERVICE, Slow, Traffic, Usual, local_service, usual_of};
 use crate::signal::Signal;
 use crate::view::View;
@@ -137,9 +138,9 @@ pub(super) fn is_interpreter(comm: &str) -> bool {
     INTERPRETERS.iter().any(|interpreter| comm.strip_prefix(interpreter).is_some_and(is_version))
 }
 
-/// How many programs are kept waiting in each sample: those whose own answers come late, each compared with itself. Who asks
+/// Which programs are kept waiting in each sample: those whose own answers come late, each compared with itself. Who asks
 /// for something that takes long makes nobody wait but itself.
-fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic, of_all: Option<&Usual>) -> Vec<f64> {
+fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic, of_all: Option<&Usual>) -> Vec<Kept> {
     let called =
         |row: &str| local_service(view.set, &Address::called(row)).is_some_and(|s| rows.contains(&s));
     // A process that is young stands under its name first.
@@ -151,28 +152,33 @@ fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic, of_all: Option<&Usual
     for (row, _) in view.each("dependency.requests").filter(|(row, _)| called(row)) {
         callers.entry(name(view.set, row).unwrap_or_default()).or_default().push(row);
     }
-    let mut kept = vec![0.0; traffic.t.len()];
+    let mut kept = vec![Kept::default(); traffic.t.len()];
     let mut new = vec![0.0; traffic.t.len()];
     for (caller, own) in callers {
         let Some(of_caller) = Traffic::of(view.set, &DEPENDENCY, &own, view.window) else { continue };
         let address: Vec<Address<'_>> = own.iter().map(|row| Address::called(row)).collect();
-        let usual = usual_of(view, &DEPENDENCY, |set| {
+        let own_usual = usual_of(view, &DEPENDENCY, |set| {
             let same = |row: &&str| {
                 address.contains(&Address::called(row)) && name(set, row).as_deref() == Some(caller.as_str())
             };
             set.each("dependency.requests").map(|(row, _)| row).filter(same).collect()
         });
         // Who came only now has nothing to compare with but what the others are used to.
-        let counts = if usual.is_some() { &mut kept } else { &mut new };
-        let Some(usual) = usual.as_ref().or(of_all) else { continue };
+        let Some(usual) = own_usual.as_ref().or(of_all) else { continue };
         for (i, t) in of_caller.t.iter().enumerate() {
-            if of_caller.is_tail_late(i, usual)
-                && let Ok(at) = traffic.t.binary_search(t)
-            {
-                counts[at] += 1.0;
+            let Ok(at) = traffic.t.binary_search(t) else { continue };
+            let is_late = of_caller.is_tail_late(i, usual);
+            match own_usual {
+                Some(_) if is_late => kept[at].tail += 1.0,
+                None if is_late => new[at] += 1.0,
+                _ => {}
             }
+            kept[at].has_late_page |= own_usual.is_some() && of_caller.is_page_kept(i, usual);
         }
     }
     // It keeps somebody waiting who was there before.
-    kept.iter().zip(&new).map(|(kept, new)| if *kept > 0.0 { kept + new } else { 0.0 }).collect()
+    for (kept, new) in kept.iter_mut().zip(&new).filter(|(kept, _)| kept.tail > 0.0) {
+        kept.tail += new;
+    }
+    kept
 }

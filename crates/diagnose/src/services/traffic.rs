@@ -71,11 +71,20 @@ pub struct Traffic {
     pub requests: Vec<f64>,
     /// Who waits: in the mean of the sample.
     pub waiting: Vec<f64>,
-    /// Programs that are kept waiting by what others ask, where that was looked at.
-    pub(super) kept: Vec<f64>,
+    /// Who is kept waiting by what others ask, where that was looked at.
+    pub(super) kept: Vec<Kept>,
     p50: Vec<f64>,
     p90: Vec<f64>,
     p99: Vec<f64>,
+}
+
+/// Programs that are kept waiting in a sample by what others ask.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Kept {
+    /// So many have a few of their answers late.
+    pub tail: f64,
+    /// One that asks no more than ever has a page late, of which each answer takes several times as long.
+    pub has_late_page: bool,
 }
 
 /// How requests are usually answered.
@@ -306,9 +315,24 @@ impl Traffic {
         self.is_tail_late(i, usual) && self.beyond(i, usual) >= TOGETHER
     }
 
-    /// Whether that is so in any sample.
+    /// Whether that is so in any sample, or so much more is asked that others may wait for it.
     pub(super) fn may_keep_others(&self, usual: &Usual) -> bool {
-        (0..self.t.len()).any(|i| self.keeps_others(i, usual))
+        (0..self.t.len()).any(|i| self.keeps_others(i, usual) || self.is_crowded(i, usual))
+    }
+
+    /// Whether more is asked than ever, and several clients wait that would not.
+    fn is_crowded(&self, i: usize, usual: &Usual) -> bool {
+        self.requests[i] >= AS_MANY * usual.rate && self.beyond(i, usual) >= CROWD
+    }
+
+    /// Whether half of the answers take so much longer that a page is late.
+    fn is_page_late(&self, i: usize, usual: &Usual) -> bool {
+        self.p50[i] >= (TENFOLD * usual.p50).min(usual.page_p50)
+    }
+
+    /// The same of what is asked no more often than ever: it is kept waiting by others.
+    pub(super) fn is_page_kept(&self, i: usize, usual: &Usual) -> bool {
+        self.is_page_late(i, usual) && self.requests[i] < AS_MANY * usual.rate
     }
 
     /// Half of the answers take ten times as long as usual and a page of them is late, of as many requests as ever.
@@ -338,7 +362,7 @@ impl Traffic {
     #[must_use]
     pub fn may_be_late(&self, usual: &Usual) -> Signal {
         let late = self.late(usual);
-        self.signal(|i| late[i] != Late::Not || self.keeps_others(i, usual))
+        self.signal(|i| late[i] != Late::Not || self.keeps_others(i, usual) || self.is_crowded(i, usual))
     }
 
     /// One in the samples in which something is so.
@@ -376,9 +400,10 @@ impl Traffic {
             let is_few = self.requests[i] < STALLED * usual.rate;
             let is_stalled = is_few && self.waiting[i] >= usual.crowd(crowd);
             stalled_s = if is_stalled { stalled_s + beyond * self.dt[i] } else { 0.0 };
-            let is_dear = self.p50[i] >= (TENFOLD * usual.p50).min(usual.page_p50);
-            let is_crowded = is_dear && self.requests[i] < AS_MANY * usual.rate && beyond >= CROWD;
-            if self.p50[i] >= usual.late_p50 || is_crowded {
+            let kept = self.kept.get(i).copied().unwrap_or_default();
+            let is_dear = self.is_page_kept(i, usual) && beyond >= CROWD;
+            let is_in_the_way = kept.has_late_page && self.is_crowded(i, usual);
+            if self.p50[i] >= usual.late_p50 || is_dear || is_in_the_way {
                 Late::Half
             } else if is_stalled && stalled_s / beyond.max(1e-9) >= usual.late_p50 {
                 Late::Stalled
@@ -387,7 +412,7 @@ impl Traffic {
             } else if (self.p99[i] >= usual.late_p99
                 && beyond >= CROWD
                 && self.requests[i] < KEPT * usual.rate)
-                || (self.keeps_others(i, usual) && self.kept.get(i).is_some_and(|kept| *kept >= SEVERAL))
+                || (self.keeps_others(i, usual) && kept.tail >= SEVERAL)
             {
                 Late::Few
             } else {

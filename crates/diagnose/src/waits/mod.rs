@@ -43,6 +43,8 @@ const ELSEWHERE: f64 = 0.1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Other<'a> {
     Process(u32),
+    /// Children of one name: who starts a child for each request waits for many.
+    Children(&'a str),
     /// A mutex, by its address.
     Mutex(u32, &'a str),
     Address(&'a str),
@@ -129,6 +131,28 @@ fn waits_of<'a>(set: &'a SeriesSet, pids: &[u32], span: Span) -> Vec<Wait<'a>> {
     all
 }
 
+/// The same, with children of one name as one.
+fn waits_together<'a>(set: &'a SeriesSet, pids: &[u32], span: Span) -> Vec<Wait<'a>> {
+    let mut all: Vec<Wait<'a>> = Vec::new();
+    for mut wait in waits_of(set, pids, span) {
+        if let (Other::Process(_), Some(comm)) = (wait.other, child_of(set, wait.row, span)) {
+            wait.other = Other::Children(comm);
+        }
+        match all.iter_mut().find(|known| (known.kind, known.other) == (wait.kind, wait.other)) {
+            Some(known) => known.threads += wait.threads,
+            None => all.push(wait),
+        }
+    }
+    all.sort_by(|a, b| b.threads.total_cmp(&a.threads));
+    all
+}
+
+/// The name of the child that a row is about.
+fn child_of<'a>(set: &'a SeriesSet, row: &str, span: Span) -> Option<&'a str> {
+    let (_, what) = split(row)?;
+    what.starts_with("child:").then(|| text_of(set, "wait.comm", row, span))?
+}
+
 /// What one thread waits for, by the last look of a span.
 fn waits_of_thread<'a>(set: &'a SeriesSet, pid: u32, tid: u32, span: Span) -> Vec<Wait<'a>> {
     let has_thread = |wait: &Wait<'_>| {
@@ -145,7 +169,7 @@ fn waits_of_thread<'a>(set: &'a SeriesSet, pid: u32, tid: u32, span: Span) -> Ve
 impl Node {
     fn waits<'a>(&self, set: &'a SeriesSet, span: Span) -> Vec<Wait<'a>> {
         match self {
-            Node::Processes(pids) => waits_of(set, pids, span),
+            Node::Processes(pids) => waits_together(set, pids, span),
             Node::Thread(pid, tid) => waits_of_thread(set, *pid, *tid, span),
         }
     }
@@ -156,7 +180,7 @@ impl Node {
         let Node::Processes(pids) = self else { return None };
         let mut inside = 0.0;
         for pid in pids {
-            let waits = waits_of(set, &[*pid], span);
+            let waits = waits_together(set, &[*pid], span);
             let in_main = waits.iter().filter(|wait| (wait.kind, wait.other) == (main.kind, main.other));
             let futex = sum(waits.iter().filter(|wait| wait.kind == "futex"));
             let main = sum(in_main);
@@ -168,6 +192,20 @@ impl Node {
             inside += futex;
         }
         Some(inside)
+    }
+
+    /// Its children of one name that it waits for, the one of `first` before the others.
+    fn children(&self, set: &SeriesSet, comm: &str, first: &str, span: Span) -> Vec<u32> {
+        let own = |pid| matches!(self, Node::Processes(pids) if pids.contains(&pid));
+        let rows = set.each(WAITS).filter(|(row, series)| {
+            let is_own =
+                split(row).is_some_and(|(pid, _)| own(pid)) && child_of(set, row, span) == Some(comm);
+            is_own && series.max(span).is_some_and(|threads| threads > 0.0)
+        });
+        let mut rows: Vec<&str> = rows.map(|(row, _)| row).collect();
+        rows.sort_by_key(|row| (*row != first, *row));
+        let ended_by = |row: &&str| set.get("wait.pid", row)?.last(span).filter(|pid| *pid >= 1.0);
+        rows.iter().filter_map(ended_by).map(|pid| pid as u32).collect()
     }
 
     fn count(&self) -> usize {
@@ -278,12 +316,16 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
         let is_main = matches!(node, Node::Thread(..))
             || inside.is_some()
             || is_first && main.threads > MAJORITY * busy && open.is_some_and(is_of_most);
+        let children = match main.other {
+            Other::Children(comm) => node.children(set, comm, main.row, span),
+            _ => Vec::new(),
+        };
         walk.steps.push(Step {
             of: total,
             processes: node.count(),
             inside: inside.unwrap_or(0.0),
             wait: *main,
-            who: words::who(set, main, span),
+            who: words::who(set, main, &children, span),
         });
         if !is_main {
             break;
@@ -293,6 +335,11 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
                 let comm = text_of(set, "wait.comm", main.row, span);
                 walk.culprit = Some((pid, comm.map(str::to_owned)));
                 Node::Processes(vec![pid])
+            }
+            Other::Children(comm) => {
+                let Some(first) = children.first() else { break };
+                walk.culprit = Some((*first, Some(comm.to_owned())));
+                Node::Processes(children)
             }
             Other::Mutex(pid, word) => {
                 let comm = view.process(pid).map(|p| p.comm.to_owned());

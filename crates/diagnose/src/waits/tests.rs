@@ -59,6 +59,27 @@ fn the_walk_ends_at_whoever_waits_for_nobody() {
 }
 
 #[test]
+fn children_of_one_name_are_one_wait_and_are_followed_together() {
+    let mut set = service(8.0);
+    for child in [60, 61, 62, 63] {
+        wait_for(&mut set, &format!("50>child:{child}"), (child, "convert"), 1.0);
+        wait_for(&mut set, &format!("{child}>pipe:90"), (90, "spooler"), 1.0);
+    }
+    wait(&mut set, "90>timer", 1.0);
+    let words = "of its 4 threads 4 wait for its 4 children convert to end, of whose 4 threads 4 wait for a pipe of spooler \
+                 (90), which sleeps on a timer";
+    assert_eq!(followed(&set), (words.to_owned(), Some(90)));
+    // None of which has most of the requests, and of two names neither has.
+    let mut set = service(8.0);
+    for child in [60, 61, 62, 63] {
+        let comm = if child % 2 == 0 { "convert" } else { "resize" };
+        wait_for(&mut set, &format!("50>child:{child}"), (child, comm), 1.0);
+        wait(&mut set, &format!("{child}>timer"), 1.0);
+    }
+    assert_eq!(followed(&set).1, None);
+}
+
+#[test]
 fn few_threads_that_wait_while_others_have_nothing_to_do_are_not_why_requests_wait() {
     let mut set = service(9.0);
     wait_for(&mut set, "50>pipe:60", (60, "logger"), 1.0);

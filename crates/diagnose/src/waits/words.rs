@@ -6,7 +6,7 @@ use super::{Other, THREADS_MIN, Wait, Walk, owner, text_of};
 use crate::words;
 
 /// Who ends a wait: `a pipe of worker (5151)`.
-pub fn who(set: &SeriesSet, wait: &Wait<'_>, span: Span) -> String {
+pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> String {
     let comm = text_of(set, "wait.comm", wait.row, span);
     let what = match wait.kind {
         "lock" => "a lock of a file",
@@ -22,6 +22,10 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, span: Span) -> String {
         (Other::Process(pid), "tcp") => format!("{what} with {}", name(pid)),
         (Other::Process(pid), "child") => format!("its child {} to end", name(pid)),
         (Other::Process(pid), _) => format!("{what} of {}", name(pid)),
+        (Other::Children(comm), _) => match children {
+            [pid] => format!("its child {comm} ({pid}) to end"),
+            _ => format!("its {} children {comm} to end", children.len()),
+        },
         (Other::Mutex(pid, word), _) => match owner(set, pid, word, span) {
             Some(tid) => format!("{what} that its thread {tid} holds"),
             None => what.to_owned(),

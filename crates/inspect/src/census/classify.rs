@@ -142,13 +142,13 @@ impl Avx2 {
 impl Classifier for Avx2 {
     #[inline(always)]
     fn masks(self, block: &[u8; BLOCK]) -> Masks {
-        // SAFETY: there is one only where the processor has AVX2.
+        // SAFETY: `Avx2` exists only if the processor has AVX2.
         unsafe { avx2::masks(block) }
     }
 
     #[inline(always)]
     fn above(self, block: &[u8; BLOCK], byte: u8) -> u64 {
-        // SAFETY: there is one only where the processor has AVX2.
+        // SAFETY: `Avx2` exists only if the processor has AVX2.
         unsafe { avx2::above(block, byte) }
     }
 
@@ -348,7 +348,7 @@ mod tests {
         block.iter().enumerate().map(|(i, byte)| u64::from(test(*byte)) << i).sum()
     }
 
-    /// Every value at every place; under Miri, which is slow, every value at some.
+    /// Every value at every offset; under Miri, which is slow, every value at some offsets.
     fn blocks() -> impl Iterator<Item = [u8; BLOCK]> {
         (0..256_usize)
             .step_by(if cfg!(miri) { 64 } else { 1 })

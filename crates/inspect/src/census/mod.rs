@@ -57,7 +57,7 @@ pub struct Options {
     pub counters: usize,
     /// The longest list of entries, the largest ones.
     pub entries_max: usize,
-    /// Sampling rate of patterns: one string in so many; zero for none.
+    /// Sampling rate of patterns: one string in this many; zero for none.
     pub patterns_one_in: u32,
 }
 

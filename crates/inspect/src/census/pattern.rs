@@ -1,7 +1,8 @@
 //! Replaces numbers in strings by `#`: `request-000123 user=7f3a` becomes `request-# user=#`.
 
 const NUMBER: u8 = b'#';
-/// Hexadecimal letters without a digit: so many make a part of a UUID, and few words.
+/// Minimum length of a word of hexadecimal letters without a digit that counts as a part of a UUID.
+/// Few ordinary words are as long.
 const HEX_LETTERS_MIN: usize = 4;
 /// Words of this length with digits and letters are tokens: service keys have twenty and more
 /// characters, session ids sixteen and more, and few names with a number are as long. Without its

@@ -1,4 +1,4 @@
-//! The result of the counters, as it is shown and saved.
+//! The result of the counters, for display and saving.
 
 use std::cmp::Reverse;
 

@@ -13,7 +13,7 @@ use crate::memory::{Memory, PAGE};
 
 /// Bytes of a piece, which stay in the second-level cache.
 const PIECE: usize = 128 << 10;
-/// Longest string. Longer text is cut every so many bytes from its start, so that the same text
+/// Longest string. Longer text is cut at multiples of this from its start, so that the same text
 /// makes the same strings. UTF-8 sequences stay whole.
 pub(super) const LONGEST: usize = 32 << 10;
 /// Fills a partial block: neither text nor half of a character.
@@ -196,7 +196,7 @@ impl Scanner {
     fn search(&mut self, blocks: usize) {
         #[cfg(target_arch = "x86_64")]
         match self.avx2 {
-            // SAFETY: there is one only where the processor has what the function is compiled for.
+            // SAFETY: a classifier exists only if the processor has AVX2.
             Some(classifier) => unsafe { self.search_avx2(classifier, blocks) },
             None => self.search_by(classify::Sse2, blocks),
         }

@@ -10,13 +10,17 @@
 //! **Bound.** For a bucket b let m(b) be its smallest counter, zero while it has free ones. It
 //! never becomes smaller.
 //!
-//! 1. *A string without a counter occurred at most as often as its cell says, and at most m(b) times.* The cell goes up with each
-//!    of its occurrences while it has no counter, and is set to at least the counter that is taken from it. When it stays without a
-//!    counter after an occurrence, its cell was below m(b) before. What loses its counter had m(b), and m(b) only grows.
-//! 2. *A counter is never too small, and too large by at most its error.* It begins with m(b) + 1 and the error m(b), by 1.
-//! 3. *The error is at most N(b) / [`WAYS`]*, N(b) being the occurrences of all strings of the bucket: each of them raises the sum
-//!    of its counters by one or not at all, and m(b) is at most their mean. With K counters in all, N(b) is around N × WAYS / K,
-//!    and so the error around N / K at worst; the filter usually makes it far smaller.
+//! 1. *A string without a counter occurred at most as often as its cell says, and at most m(b)
+//!    times.* The cell goes up with each of its occurrences while it has no counter, and is set to
+//!    at least the counter that is taken from it. If it stays without a counter after an
+//!    occurrence, its cell was below m(b) before. A string that loses its counter had m(b), and
+//!    m(b) only grows.
+//! 2. *A counter is never too small, and too large by at most its error.* It begins with m(b) + 1
+//!    and the error m(b), by 1.
+//! 3. *The error is at most N(b) / [`WAYS`]*, N(b) being the occurrences of all strings of the
+//!    bucket: each of them raises the sum of its counters by one or not at all, and m(b) is at most
+//!    their mean. With K counters in all, N(b) is around N × WAYS / K, and so the error around N /
+//!    K at worst; the filter usually makes it far smaller.
 //!
 //! **Collisions.** A counter is identified by its bucket and 32 more bits of the hash. Of n strings
 //! that were never counted before, n × WAYS / 2³² are expected to collide with a counter: of fifty
@@ -40,7 +44,7 @@ pub(super) const PLACES: usize = 3;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// Other bits of the hashes; undefined where the count is zero.
+    /// Other bits of the hashes; undefined if the count is zero.
     tags: [u32; WAYS],
     counts: [u32; WAYS],
 }
@@ -60,7 +64,7 @@ fn fetch<T>(place: &T) {
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: a reference may be read; a copy of one byte is made and forgotten.
+    // SAFETY: a reference may be read; a copy of one byte is made and dropped.
     std::hint::black_box(unsafe { std::ptr::from_ref(place).cast::<u8>().read_volatile() });
 }
 
@@ -78,7 +82,7 @@ fn table<T: Clone>(value: T, count: usize) -> Vec<T> {
         // SAFETY: within the room of the table, from the beginning of a page; the advice does not
         // change what is in memory.
         let start = unsafe { start.cast::<u8>().add(skipped) };
-        // SAFETY: as above. Where the kernel does not take the advice, pages are small.
+        // SAFETY: as above. If the kernel ignores the advice, pages are small.
         _ = unsafe { rustix::mm::madvise(start.cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
     }
     table.resize(count, value);
@@ -327,7 +331,7 @@ mod tests {
         #[test]
         fn the_bounds_hold_for_any_stream(
             stream in prop::collection::vec((0_u64..60).prop_map(|n| of_number(n * n / 40)), 0..3000),
-            // The last is next to no filter.
+            // One cell is next to no filter.
             cells in prop::sample::select(vec![8_usize, 1]),
         ) {
             let mut small = sketch(16, cells);

@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Of bytes as they stand in text of any encoding, and some that do not.
+    /// Bytes that occur in text of any encoding, and some that do not.
     const ALPHABET: [&[u8]; 16] = [
         b"a",
         b"Z",
@@ -371,7 +371,7 @@ mod tests {
         let mut bytes = b"first".to_vec();
         bytes.extend(b"\xc3second\xff\xfethird\xc2\x85fourth");
         let texts: Vec<&[u8]> = split(&bytes).iter().map(|(text, _)| *text).collect();
-        // The first is taken for Latin-1: an Ã between letters.
+        // The first string is taken for Latin-1: an Ã between letters.
         assert_eq!(texts, [&b"first\xc3second"[..], b"third", b"fourth"]);
         assert_eq!(split(b"x\xed\xa0\x80abcd\xf5").len(), 1, "a surrogate is none");
     }

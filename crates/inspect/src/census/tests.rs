@@ -1,4 +1,4 @@
-//! The whole, on images.
+//! The whole census, on images.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ fn count(census: &Census, text: &str) -> (u64, u64) {
     found.map_or((0, 0), |entry| (entry.count, entry.error))
 }
 
-/// Memory that ends after so many bytes were read.
+/// Memory that ends after `left` bytes were read.
 struct Ends {
     image: Image,
     left: Cell<usize>,
@@ -170,7 +170,7 @@ fn a_string_without_an_end_is_cut_in_pieces() {
     let [entry] = &same.entries[..] else { panic!("{:?}", same.entries) };
     assert_eq!((entry.count, entry.length_bytes, entry.is_cut), (640, scan::LONGEST as u64, true));
     assert_eq!(entry.text, "x".repeat(64));
-    // The same long text at odd and even places makes the same pieces.
+    // The same long text at odd and even addresses makes the same pieces.
     let text = &bytes[..100_000];
     let twice = [&[0; 77][..], text, &[0; 4096 * 3], text, &[0; 500_000], text].concat();
     let census = all(&image(&twice));
@@ -233,7 +233,7 @@ fn leaks_are_exact_among_very_many_others_and_go_together() {
     assert!(group.chance < 1e-6);
     let off = (census.distinct_estimate as f64 / 400_006.0 - 1.0).abs();
     assert!(off < 0.05, "{off}");
-    // The unique ones are a family.
+    // The unique strings are a family.
     let pattern = census.patterns.iter().find(|pattern| pattern.text.starts_with("unique")).unwrap();
     assert_eq!(pattern.text, "unique #-#");
     // Some of them have no digit among their letters.
@@ -261,7 +261,7 @@ fn what_is_saved_is_read_again() {
     assert_eq!(serde_json::from_str::<Census>(&saved).unwrap(), census);
 }
 
-/// What there is by the definition in `strings.rs`, character by character.
+/// The strings by the definition in `strings.rs`, character by character.
 fn plainly(bytes: &[u8], chars_min: usize) -> HashMap<(Vec<u8>, bool), u64> {
     let mut found: HashMap<(Vec<u8>, bool), u64> = HashMap::new();
     let mut at = 0;
@@ -311,7 +311,7 @@ fn plainly(bytes: &[u8], chars_min: usize) -> HashMap<(Vec<u8>, bool), u64> {
     found
 }
 
-/// The same of UTF-16.
+/// The same for UTF-16.
 fn plain_wide(bytes: &[u8]) -> Vec<(usize, usize)> {
     let units: Vec<u16> = bytes.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit)).collect();
     let class = |unit: u16| {
@@ -345,7 +345,7 @@ fn plain_wide(bytes: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Bytes of which strings are made, and what lies between them.
+/// Bytes of strings, and of what lies between them.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     prop_oneof![

@@ -4,9 +4,9 @@
 //! ```text
 //! 55d000001000-55d000003000 r-xp 00001000 08:01 77   /usr/bin/a      code
 //! 55d000004000-55d000005000 rw-p 00004000 08:01 77   /usr/bin/a      data
-//! 55d000005000-55d000009000 rw-p 00000000 00:00 0                    data: .bss, which ld.so maps behind it
+//! 55d000005000-55d000009000 rw-p 00000000 00:00 0                    data: .bss, behind the file's
 //! 55d001000000-55d001021000 rw-p 00000000 00:00 0    [heap]          heap
-//! 7f0000000000-7f0000001000 ---p 00000000 00:00 0                    reserved: the guard of a stack
+//! 7f0000000000-7f0000001000 ---p 00000000 00:00 0                    reserved: a stack's guard
 //! 7f0000001000-7f0000801000 rw-p 00000000 00:00 0                    thread stack
 //! ```
 

@@ -35,7 +35,7 @@ use kind::Classifier;
 use mitra_parse::maps::{Access, Mapping};
 use pages::{PageCounter, PageCounts};
 
-/// Groups with a name. Programs map some hundred files; the rest is added up under its kind.
+/// Groups with a name. Programs map some hundred files; further ones are added up under their kind.
 pub(crate) const PARTS_MAX: usize = 1024;
 
 /// How memory is measured.

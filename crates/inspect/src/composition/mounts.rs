@@ -1,14 +1,14 @@
-//! Which file systems are memory: the mount points of tmpfs and hugetlbfs, of `/proc/PID/mounts`.
+//! Mount points of tmpfs and hugetlbfs, whose files are memory, from `/proc/PID/mounts`.
 
 use std::fs::File;
 use std::io::Read;
 
 use mitra_parse::mounts::{Mount, mounts};
 
-/// More of the file is not looked at: some thousand mounts.
+/// Limit of the file: some thousand mounts.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Mount points in the process' own view, the longest first, and what is mounted there.
+/// Mount points in the process' own view, the longest first, with their file systems.
 pub(super) struct Mounts(Vec<(String, FileSystem)>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ enum FileSystem {
 }
 
 impl Mounts {
-    /// Those of a process; none where it cannot be told.
+    /// The mounts of a process. Empty if they cannot be read.
     pub(super) fn of(pid: u32) -> Self {
         let mut text = Vec::new();
         let read = File::open(format!("/proc/{pid}/mounts"))

@@ -1,5 +1,5 @@
-//! How many pages of a range are in memory, of which kind. The kernel holds the lock of the
-//! target's mappings for a piece at a time, and no page is read ([`Pagemap`]).
+//! Counts the pages of a range that are in memory, by kind. The kernel holds the target's mmap lock
+//! for a piece at a time, and no page is read ([`Pagemap`]).
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::target::Target;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CountMethod {
-    /// Not at all: the kernel refused, and only sizes of mappings are known.
+    /// Not at all: the kernel refused, and only the sizes of mappings are known.
     Nothing,
     /// `/proc/PID/pagemap`, page by page.
     Pagemap,
@@ -33,11 +33,11 @@ pub(super) struct PageCounts {
     pub(super) resident: u64,
     pub(super) anonymous: u64,
     pub(super) swapped: u64,
-    /// `None` without `PAGEMAP_SCAN`: the file does not say.
+    /// `None` without `PAGEMAP_SCAN`: pagemap does not tell.
     pub(super) huge: Option<u64>,
 }
 
-/// What is told apart beside memory and swap.
+/// Page categories beyond present and swapped.
 const CATEGORIES: u64 = PAGE_IS_FILE | PAGE_IS_PFNZERO | PAGE_IS_HUGE;
 
 /// Counts pages of one process.
@@ -58,7 +58,7 @@ impl<'t> PageCounter<'t> {
         if self.pagemap.has_scan() { CountMethod::Scan } else { CountMethod::Pagemap }
     }
 
-    /// `None` when the time is over, or the range cannot be counted.
+    /// `None` if the time is over, or the range cannot be counted.
     pub(super) fn count(&mut self, start: u64, end: u64) -> Option<PageCounts> {
         let mut counts = PageCounts::default();
         let began = Instant::now();

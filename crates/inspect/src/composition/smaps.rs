@@ -1,5 +1,5 @@
-//! `/proc/PID/smaps` of a process: its sizes by the kernel, and an estimate of what reading them
-//! takes.
+//! `/proc/PID/smaps` of a process: sizes as the kernel counts them, and an estimate of the time to
+//! read them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,9 +12,9 @@ use super::pages::CountMethod;
 use super::{MemorySizes, SmapsTime};
 use crate::error::Error;
 
-/// More mappings than this are not read.
+/// Limit of the mappings that are read.
 const MAPPINGS_MAX: usize = 1 << 20;
-/// No line is longer: a path has at most 4096 bytes, of which each may be written as four.
+/// Limit of a line: a path has at most 4096 bytes, each of which may be written as four.
 const LINE_MAX: usize = 32 << 10;
 
 /// Reads it, mapping by mapping.
@@ -52,7 +52,7 @@ pub(super) fn parse(
 fn memory_sizes(mapping: &Mapping, sizes: &MappingSizes) -> MemorySizes {
     MemorySizes {
         virtual_bytes: mapping.bytes(),
-        // Pages of hugetlbfs are not among the resident ones; their mapping has no others.
+        // The kernel does not count hugetlbfs pages as resident. Their mapping has no other pages.
         resident_bytes: sizes.rss_bytes.map(|rss| rss.saturating_add(sizes.hugetlb_bytes)),
         anonymous_bytes: sizes.anonymous_bytes,
         swapped_bytes: sizes.swap_bytes,
@@ -62,11 +62,11 @@ fn memory_sizes(mapping: &Mapping, sizes: &MappingSizes) -> MemorySizes {
     }
 }
 
-/// Smaps walks the page tables as counting does, and adds up age, dirt and users of each page.
+/// smaps walks the page tables as counting does, and also adds up age, dirt and users of each page.
 const PER_PAGE: f64 = 2.0;
 
-/// Estimates the time of smaps: for the text of its mappings as our own smaps takes, which delays
-/// nobody else; and for its pages as counting them took.
+/// Estimates the time of smaps. Formatting its mappings takes as long as in our own smaps, which
+/// delays no other process. Its pages take a multiple of the time that counting them took.
 pub(super) fn estimate(
     mappings: u64,
     counting: Option<Duration>,
@@ -78,7 +78,7 @@ pub(super) fn estimate(
     if how == CountMethod::Nothing {
         return nothing;
     }
-    // The system calls of counting are included; they are as few as the mappings.
+    // This includes the system calls of counting, which are as few as the mappings.
     SmapsTime {
         estimated_s: Some(mappings as f64 * per_mapping + PER_PAGE * counting.as_secs_f64()),
         longest_s: Some(per_mapping + PER_PAGE * longest.as_secs_f64()),

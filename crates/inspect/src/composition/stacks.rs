@@ -1,6 +1,6 @@
-//! Where the threads' stacks are: the stack pointer of each thread that sleeps, of
+//! The stacks of threads, by the stack pointer of each sleeping thread in
 //! `/proc/PID/task/TID/syscall` (proc(5)). The kernel has not named stacks of threads since 4.5. A
-//! thread that runs says `running`, and is not stopped to ask it.
+//! running thread has only `running` there, and is not stopped.
 //!
 //! ```text
 //! 202 0x7f1b70000b60 0x189 0x0 0x0 0x0 0xffffffff 0x7f1b6fffece0 0x7f1b75a8a117
@@ -9,10 +9,10 @@
 
 use std::fs;
 
-/// Threads that are asked, a system call each.
+/// Limit of the threads that are read, with a system call each.
 const THREADS_MAX: usize = 4096;
 
-/// The stack pointers that could be had.
+/// The available stack pointers.
 pub(super) fn pointers(pid: u32) -> Vec<u64> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let pointer = |task: fs::DirEntry| pointer(&fs::read_to_string(task.path().join("syscall")).ok()?);

@@ -45,7 +45,7 @@ pub struct ProcessTotals {
 pub(super) fn read(pid: u32) -> Result<ProcessTotals, Error> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read(&path).map_err(|e| match Error::of_process(pid, path, e) {
-        // It existed when it was opened.
+        // The process existed when it was opened.
         Error::NoProcess { pid } => Error::Ended { pid },
         error => error,
     })?;

@@ -1,4 +1,4 @@
-//! Against smaps of real processes.
+//! Compares with smaps of real processes.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -6,14 +6,14 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use super::*;
 use crate::memory::Pagemap;
 
-/// A Python program that says `ready` and then stands still.
+/// A Python program that prints `ready` and then stays idle.
 struct Program {
     child: Child,
     out: BufReader<ChildStdout>,
 }
 
 impl Program {
-    /// `None`, with a word, where there is no Python.
+    /// `None`, with a message, if there is no Python.
     fn start(script: &str) -> Option<Self> {
         let script = format!(
             "import mmap, os, sys, threading, ctypes\n{script}\nprint('ready', flush=True)\nsys.stdin.read()\n"
@@ -55,7 +55,7 @@ fn part<'a>(composition: &'a Composition, kind: MappingKind, name: &str) -> &'a 
     &found.unwrap_or_else(|| panic!("no {kind:?} {name:?} in {:?}", composition.parts)).sizes
 }
 
-/// Both ways say the same of a process that stands still.
+/// Both methods agree on an idle process.
 fn same(cheap: &Composition, smaps: &Composition) {
     assert_eq!(cheap.mappings, smaps.mappings);
     for (a, b) in cheap.kinds().iter().zip(
@@ -65,7 +65,7 @@ fn same(cheap: &Composition, smaps: &Composition) {
             .map(|part| smaps.kinds().into_iter().find(|other| other.kind == part.kind).unwrap()),
     ) {
         assert_eq!((a.mappings, a.sizes.virtual_bytes), (b.mappings, b.sizes.virtual_bytes), "{:?}", a.kind);
-        // What the kernel maps is counted by neither in the same way, and is a page or two.
+        // The methods count kernel mappings differently, by a page or two.
         if a.kind == MappingKind::Kernel {
             continue;
         }
@@ -149,7 +149,7 @@ for i in range(0, 32 << 20, 8192): private[i] = 1
         let a = new.count(mapping.start, mapping.end).unwrap();
         let b = old.count(mapping.start, mapping.end).unwrap();
         assert_eq!((a.swapped, b.huge), (b.swapped, None));
-        // The page of zeros counts as present in pagemap.
+        // The zero page counts as present in pagemap.
         let near = |a: u64, b: u64| a.abs_diff(b) <= 16 << 10;
         assert!(near(a.resident, b.resident) && near(a.anonymous, b.anonymous), "{mapping:?}: {a:?} {b:?}");
     }
@@ -158,7 +158,7 @@ for i in range(0, 32 << 20, 8192): private[i] = 1
 
 #[test]
 fn thousands_of_mappings_are_counted_and_few_are_kept() {
-    // Neighbours with other rights are not merged.
+    // The kernel does not merge neighbours with different access rights.
     let script = "
 keep = []
 for i in range(6000):
@@ -189,8 +189,8 @@ ctypes.memset(at + (1 << 40), 1, 1 << 20)
     let cheap =
         measure(&target, &Options { time_max: Duration::from_secs(3), ..Options::default() }).unwrap();
     if cheap.how != CountMethod::Scan {
-        // Without the newer call there are eight gigabytes of pagemap to read: the time ends it,
-        // and it is said.
+        // Without PAGEMAP_SCAN there are eight gigabytes of pagemap to read: the time limit ends
+        // it, and the result says so.
         assert!(cheap.uncounted > 0 || cheap.how == CountMethod::Nothing);
         println!("skipped: no PAGEMAP_SCAN before Linux 6.7");
         return;
@@ -236,7 +236,7 @@ fn the_time_is_bounded_and_what_was_left_out_is_said() {
 fn a_composition_is_saved_and_read() {
     let target = Target::open(std::process::id()).unwrap();
     let mut cheap = measure(&target, &Options::default()).unwrap();
-    // The last digits of any other number of seconds may be lost in JSON.
+    // With other numbers of seconds, JSON may lose the last digits.
     cheap.wall_s = 0.25;
     cheap.smaps = SmapsTime { estimated_s: Some(0.5), longest_s: Some(0.125), took_s: None };
     let text = serde_json::to_string(&cheap).unwrap();

@@ -68,7 +68,7 @@ pub(crate) fn of(snapshot: &Snapshot) -> Vec<List> {
     }
     lists.extend(snapshot.c_heap.iter().flat_map(sources::c_heap));
     lists.extend(snapshot.strings.iter().flat_map(sources::strings));
-    // A partial walk says nothing of the whole.
+    // A partial walk proves nothing about the whole.
     lists.extend(snapshot.python.iter().filter(|heap| !heap.is_stopped).map(sources::python));
     lists.extend(snapshot.pymalloc.iter().map(sources::pymalloc));
     lists.extend(snapshot.runtime.iter().flat_map(sources::runtime));

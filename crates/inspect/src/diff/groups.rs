@@ -10,9 +10,9 @@ use super::{DiffRow, RowKind};
 /// One row of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// What it is.
+    /// The kind of the row.
     pub what: RowKind,
-    /// What it is known by.
+    /// Its id.
     pub key: String,
     /// Its name.
     pub name: String,
@@ -34,10 +34,10 @@ pub struct Group {
 
 /// Smaller growths are often equal by chance among some hundred counts.
 const LEAST_COUNT: i64 = 100;
-/// Counts of one snapshot are read one after the other while the process works, and differ by this
-/// share at least.
+/// A snapshot reads its counts one after the other while the process works, so they differ by at
+/// least this share.
 const SAME: f64 = 0.005;
-/// Beyond this, counts that differ are no longer called equal, however long a snapshot took.
+/// Limit of the share for long snapshots: counts that differ by more are not equal.
 const SAME_MAX: f64 = 0.05;
 /// Pieces that come and go between two reads of a small count.
 const SAME_COUNT: u64 = 2;
@@ -45,8 +45,8 @@ const ROWS_MAX: usize = 2000;
 const GROUPS_MAX: usize = 50;
 const MEMBERS_MAX: usize = 20;
 
-/// The groups of at least two rows. `reading` is the share of the time between the snapshots that
-/// the longer one took: what grew evenly grew by this share while it was read.
+/// The groups of at least two rows. `reading` is the duration of the longer snapshot as a share of
+/// the time between them: steady growth advances by this share during a snapshot.
 pub(super) fn of(rows: &[DiffRow], reading: f64) -> Vec<Group> {
     let same = reading.clamp(SAME, SAME_MAX);
     let mut grown: Vec<(i64, &DiffRow)> = rows

@@ -10,7 +10,7 @@ use crate::runtimes::{ErlangHeap, JvmHeap, Runtime};
 
 /// The parts of the C heap, and its chunks in use by size.
 pub(super) fn c_heap(heap: &CHeap) -> Vec<List> {
-    // A partial walk says nothing of the whole.
+    // A partial walk proves nothing about the whole.
     if heap.arenas.is_empty() || heap.is_stopped {
         return Vec::new();
     }
@@ -39,9 +39,9 @@ pub(super) fn c_heap(heap: &CHeap) -> Vec<List> {
     vec![parts, chunks]
 }
 
-/// The strings that are there more than once, and families of those that differ in numbers.
+/// The repeated strings, and families of strings that differ in numbers.
 pub(super) fn strings(census: &Census) -> Vec<List> {
-    // A partial census says nothing of the whole.
+    // A partial census proves nothing about the whole.
     if census.is_stopped || census.has_ended {
         return Vec::new();
     }

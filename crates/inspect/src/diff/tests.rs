@@ -4,7 +4,7 @@ use crate::composition::{
 };
 use crate::snapshot::tests::empty;
 
-/// A composition with so much in `[heap]`, anonymous mappings, and a library.
+/// A composition with the given bytes in `[heap]`, in anonymous mappings, and a library.
 pub(crate) fn composition(heap: u64, anonymous: u64) -> Composition {
     let part = |kind, name: Option<&str>, bytes| MappingGroup {
         kind,
@@ -42,7 +42,7 @@ pub(crate) fn composition(heap: u64, anonymous: u64) -> Composition {
     }
 }
 
-/// A look so many seconds after the first one.
+/// A snapshot this many seconds after the first one.
 pub(crate) fn at(seconds: f64, heap: u64, anonymous: u64) -> Snapshot {
     let first = empty();
     Snapshot {
@@ -102,12 +102,12 @@ fn what_is_below_the_end_of_a_list_grew_by_at_least_so_much() {
     let mut rows = Vec::new();
     join(&before, &after, Some(3600.0), &mut rows);
     let new = rows.iter().find(|row| row.name == "new").unwrap();
-    // It has ten bytes, and had fewer than 700 of them.
+    // It has ten bytes each, and there were fewer than 700 of them.
     assert_eq!((new.before, new.growth_count, new.growth_bytes), (None, Some(830), Some(8300)));
     assert!(new.is_bound && new.ratio.is_none());
     let gone = rows.iter().find(|row| row.name == "b").unwrap();
     assert_eq!((gone.after, gone.is_bound), (None, true));
-    // It may have grown, or not: nothing is said of what is not known.
+    // It may have grown or not: the growth is unknown.
     assert_eq!((gone.growth_count, gone.growth_bytes), (None, None));
 }
 

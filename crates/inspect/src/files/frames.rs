@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! .eh_frame_hdr   addresses of functions, sorted (Linux Standard Base, section "Exception Frames")
-//! .eh_frame       for each: where its frame ends at each of its instructions, and where registers are kept (DWARF 5, 6.4)
+//! .eh_frame       for each: where its frame ends at each of its instructions, and where registers
+//!                 are saved (DWARF 5, 6.4)
 //! ```
 
 use std::fs::File;
@@ -17,7 +18,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use crate::elf::{E, ElfFile, Segment, TABLE_BYTES_MAX, part};
 
-/// Rules of one function, which are gone through for each lookup: large functions have some
+/// Limit of the rules of one function, which each lookup goes through: large functions have some
 /// thousands.
 const RULES_BYTES_MAX: usize = 64 << 10;
 
@@ -45,7 +46,7 @@ impl Frames {
         let bases = BaseAddresses::default().set_eh_frame_hdr(index_at);
         let parsed = EhFrameHdr::new(&index, LittleEndian).parse(&bases, 8).ok()?;
         let Pointer::Direct(frames_at) = parsed.eh_frame_ptr() else { return None };
-        // The tables end with their segment at the latest; they say themselves where.
+        // The tables end with their segment at the latest; they contain their own end.
         let is_in =
             |segment: &&Segment| frames_at.checked_sub(segment.address).is_some_and(|at| at < segment.bytes);
         let segment = segments.iter().find(is_in)?;
@@ -98,7 +99,7 @@ impl Frames {
     }
 }
 
-/// For [`crate::fuzzing`]: the tables of a file, asked all over it.
+/// For [`crate::fuzzing`]: looks up addresses all over the tables of a file.
 pub(crate) fn fuzz(file: &File) {
     let Some(tables) = Frames::read(file, 4 * TABLE_BYTES_MAX) else { return };
     for segment in &tables.segments {

@@ -22,14 +22,14 @@ use super::protocol::{BYTES_MAX, Request, Response, to_bytes};
 /// Timeout of a response. The largest programs take a second or two, longer on a busy machine; a
 /// file on a dead server never answers.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Failures after which it is not restarted: a file that crashes it is one of few, or restarting is
+/// The helper is not restarted after this many failures: further ones mean that restarting is
 /// useless.
 const FAILURES_MAX: usize = 4;
 /// Limit of its memory. The store has a limit of its own.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Each file of [`super::Kind::Sections`] stays open.
 const OPEN_FILES_MAX: u64 = 1024;
-/// How long a killed helper is waited for.
+/// How long to wait for a killed helper to end.
 const REST: Duration = Duration::from_millis(200);
 /// The parent thread only waits.
 const STACK_BYTES: usize = 64 << 10;
@@ -37,7 +37,7 @@ const STACK_BYTES: usize = 64 << 10;
 pub(super) struct Helper {
     command: fn() -> Command,
     running: Option<Running>,
-    /// Counts helpers. Files of an earlier one are unknown to this one.
+    /// Counts helpers. A helper does not know the files of earlier ones.
     number: u32,
     failures: Vec<String>,
 }
@@ -143,7 +143,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         _ = self.process.kill();
-        // One that waits in the kernel for a file is left behind.
+        // A helper that blocks in the kernel on a file is left behind.
         _ = reap(&mut self.process, REST);
     }
 }

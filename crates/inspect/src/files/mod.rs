@@ -1,13 +1,13 @@
-//! Files that any user may have written: names of functions, callers, addresses of symbols.
+//! Parses files that any user may have written: names of functions, callers, addresses of symbols.
 //!
-//! A parser of hostile files is where a program is taken over, and a program that reads other
-//! processes' memory is worth it. So `mitra` registers how a helper process is started
-//! ([`use_helper`]), which gives up all privileges before it gets the first file. Files go to it as
-//! descriptors over a socket, requests and responses are short, and a response is checked as any
+//! A parser of hostile files is a likely point of attack, and a program that reads the memory of
+//! other processes is a worthwhile target. So `mitra` registers how to start a helper process
+//! ([`use_helper`]), which drops all privileges before it gets the first file. Files go to it as
+//! descriptors over a socket, requests and responses are short, and responses are checked like any
 //! foreign input. A helper that ends or does not answer in time is killed and restarted a few
 //! times; [`errors`] reports it. Without a helper, as in tests, files are parsed in this process.
 //!
-//! Files that only root can change are not parsed here: who can write them is root already.
+//! Files that only root can change are not parsed here: a user who can write them is root already.
 
 pub(crate) mod frames;
 mod helper;
@@ -31,7 +31,7 @@ use store::FileStore;
 
 pub(crate) use frames::Frames;
 
-/// What is read of a file.
+/// The kind of data that is read from a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     /// Names of functions, by offset in the file.
@@ -67,8 +67,8 @@ thread_local! {
     static HERE: RefCell<FileStore> = RefCell::new(FileStore::default());
 }
 
-/// Registers how the helper is started. It calls [`serve`] on its standard input after it gave up
-/// its privileges, and is started for the first file.
+/// Registers how to start the helper. It calls [`serve`] on its standard input after dropping its
+/// privileges, and is started for the first file.
 pub fn use_helper(command: fn() -> Command) {
     *helper() = Some(Helper::new(command));
 }
@@ -137,7 +137,7 @@ impl RemoteFile {
         match &mut *helper() {
             Some(helper) if helper.number() == self.helper => helper.ask(&request),
             Some(_) => Response::Nothing,
-            // The store may be gone already when the thread ends.
+            // The thread's store may be destroyed already when the thread ends.
             None => HERE.try_with(|store| store.borrow_mut().answer(&request)).unwrap_or(Response::Nothing),
         }
     }

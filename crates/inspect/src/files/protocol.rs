@@ -1,15 +1,15 @@
 //! Messages between a program and its helper that reads files: JSON, one message for each request
 //! and one for its response. The descriptor of a new file is attached to its request.
 //!
-//! A hostile file may have taken the helper over, so a response is only what its type says: the
-//! caller checks numbers as any others, and cleans names again.
+//! A hostile file may have taken over the helper. Its responses are parsed into these types; the
+//! caller checks numbers like any foreign input, and cleans names again.
 
 use mitra_model::capture::UnwindRule;
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
 
-/// Of a message. A name has at most `NAME_CHARS_MAX` characters of up to four bytes.
+/// Limit of a message. A name has at most `NAME_CHARS_MAX` characters of up to four bytes.
 pub(super) const BYTES_MAX: usize = 2048;
 
 /// What is asked.
@@ -53,7 +53,7 @@ pub(super) fn to_bytes(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).unwrap_or_default()
 }
 
-/// For [`crate::fuzzing`]: whatever parses is read again as itself.
+/// For [`crate::fuzzing`]: everything that parses must survive a round trip.
 pub(crate) fn fuzz(bytes: &[u8]) {
     let bytes = bytes.get(..BYTES_MAX).unwrap_or(bytes);
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {

@@ -12,7 +12,7 @@ use crate::names::NameTable;
 use crate::perfmap;
 use crate::symbols::{bounded, printable};
 
-/// Of all files together: any user can have any number, of any size.
+/// Limit of all files together: any user can have any number, of any size.
 const BYTES_MAX: u64 = 384 << 20;
 const FILES_MAX: usize = 4096;
 /// A longer perf map is cut off.
@@ -29,7 +29,7 @@ enum ParsedFile {
     Names(FunctionNames),
     PerfMap(NameTable),
     Frames(Frames),
-    /// Asked a few times, so its tables are read each time.
+    /// Read a few times only, so its tables are not kept.
     Sections(File),
 }
 
@@ -119,7 +119,7 @@ fn perf_map(file: &File, bytes_max: u64) -> Option<NameTable> {
     Some(perfmap::parse(&String::from_utf8_lossy(&bytes))).filter(|map| !map.is_empty())
 }
 
-/// For [`crate::fuzzing`]: names of a file that anybody may have written.
+/// For [`crate::fuzzing`]: names of a file that any user may have written.
 pub(crate) fn fuzz(file: &File, offsets: &[u64]) {
     let elf = ElfFile::read(file);
     let names = elf.as_ref().and_then(|elf| elf.function_names(64 << 20));

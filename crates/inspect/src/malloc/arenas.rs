@@ -1,12 +1,13 @@
 //! The arenas and their regions of memory.
 //!
 //! ```text
-//! heap_info (glibc, malloc/arena.c), at the begin of each heap of an arena that is not the main one
+//! heap_info (glibc, malloc/arena.c), at the start of each heap of an arena other than the main one
 //!    0  ar_ptr          its arena
-//!    8  prev            the heap before; the first heap has none, and the arena's malloc_state behind the heap_info
-//!   16  size            bytes from the begin of the heap_info on that are in use
+//!    8  prev            the previous heap; the first heap has none, and the arena's malloc_state
+//!                       behind the heap_info
+//!   16  size            bytes in use, from the start of the heap_info
 //!   24  mprotect_size
-//!   32  pagesize, padding   from 2.35 on: so that it has 48 bytes, before 32
+//!   32  pagesize, padding   since 2.35, for a size of 48 bytes; 32 before
 //! ```
 //!
 //! Heaps are aligned to their largest size: 64 MiB, or four huge pages with the tunable
@@ -33,11 +34,11 @@ const HEAP_SIZES: [u64; 6] = [64 << 20, 8 << 20, 2 << 30, 4 << 30, 128 << 20, 64
 const HEAP_INFOS: [u64; 2] = [48, 32];
 /// Upper bound for heaps of an arena: more than four terabytes.
 const HEAPS_MAX: usize = 1 << 16;
-/// The main arena does not grow by `brk` alone (`NONCONTIGUOUS_BIT`).
+/// Flag of a main arena that does not grow by `brk` alone (`NONCONTIGUOUS_BIT`).
 const IS_NONCONTIGUOUS: u32 = 2;
 /// If `brk` fails, it maps at least this much (`MMAP_AS_MORECORE_SIZE`).
 const MAPPED_MIN: u64 = 1 << 20;
-/// Consecutive chunks by which a mapping counts as the main arena's.
+/// Consecutive chunks at its start that identify a mapping as the main arena's.
 const MAPPED_CHUNKS: usize = 8;
 
 /// The arenas in the order of their list, the main one first.
@@ -234,10 +235,10 @@ fn begins_main<M: Memory + ?Sized>(
         if header.is_fence() && agreeing > 0 {
             return true;
         }
-        // The first chunk has no predecessor, and marks it as in use.
+        // The first chunk has no predecessor, and its flag marks the predecessor as in use.
         let is_good = header.is_plausible(true) && (agreeing > 0 || header.is_prev_in_use());
         let next = at.checked_add(header.size().max(SIZE_MIN)).filter(|next| *next < end);
-        // The main arena's structure may itself lie in a mapping; it is no chunk.
+        // The main arena's structure may itself lie in a mapping; it is not a chunk.
         let Some(next) = next.filter(|next| is_good && !(at..*next).contains(&glibc.main_arena)) else {
             return false;
         };
@@ -246,7 +247,7 @@ fn begins_main<M: Memory + ?Sized>(
     true
 }
 
-/// The end of what `brk` made.
+/// The end of the memory from `brk`.
 fn heap_end<M: Memory + ?Sized>(memory: &M, start: u64) -> u64 {
     let mut mappings = memory.mappings().iter();
     let last = mappings.rfind(|mapping| mapping.path == "[heap]" && mapping.end > start);

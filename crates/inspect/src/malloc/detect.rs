@@ -1,19 +1,21 @@
-//! Detects the allocator of a process by the files that it has mapped.
+//! Detects the allocator of a process by its mapped files.
 //!
-//! A library says what it is by its name; what is linked into the program, by words that are in its
-//! data, because names of functions are not there when it is stripped:
+//! A library is identified by its name. An allocator that is linked into the program is identified
+//! by strings in the program's data, because a stripped program has no function names:
 //!
 //! ```text
-//! glibc      "GNU C Library (…) stable release version 2.36."   in the library; rarely in static programs
+//! glibc      "GNU C Library (…) stable release version 2.36."   in the library; rarely if static
 //!            "corrupted double-linked list"                     malloc/malloc.c, all versions
-//! musl       "musl libc ("                                      ldso/dynlink.c; static: "No error information", strerror.c, or its
-//!            own names of functions, unless it is stripped
-//! jemalloc   "<jemalloc>: "                                     before all its messages; "5.3.0-0-g" and forty digits its version
+//! musl       "musl libc ("                                      ldso/dynlink.c
+//!            "No error information"                             static: strerror.c, or its own
+//!                                                               function names unless stripped
+//! jemalloc   "<jemalloc>: "                                     before all its messages
+//!            "5.3.0-0-g" and forty digits                       its version
 //! tcmalloc   "tcmalloc", "gperftools 2.10"
 //! mimalloc   "mimalloc: "                                       before all its messages
 //! ```
 //!
-//! The files are read, not the process' memory: that would bring pages of them into it.
+//! The files are read instead of the process' memory, because reading would fault in its pages.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -28,26 +30,26 @@ use crate::error::Error;
 use crate::memory::{Memory, Word};
 use crate::target::Target;
 
-/// More of a file is not read.
+/// Limit of a file.
 const FILE_BYTES_MAX: u64 = 512 << 20;
-/// Bytes that are searched at once, and the bytes before that are searched again so that nothing is
-/// cut in two.
+/// Bytes that are searched at once, and how many bytes of the previous piece are searched again so
+/// that no string is cut in two.
 const PIECE: usize = 1 << 20;
 const OVERLAP: usize = 256;
 /// Steps of the budget per piece.
 const PIECE_STEPS: u64 = 4096;
-/// What the main arena of glibc takes at first: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program
-/// that never took more of it gets its memory elsewhere.
+/// Initial size of glibc's main arena: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program whose main
+/// arena never grew gets its memory elsewhere.
 const FIRST_BYTES: u64 = 132 << 10;
 
 /// The allocator of a process, and the address of its state.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Detection {
-    /// Who serves `malloc`.
+    /// The allocator that serves `malloc`.
     pub allocator: Allocator,
-    /// Its version, where it says it.
+    /// Its version, if it is known.
     pub version: Option<String>,
-    /// Other allocators that are there too.
+    /// Other allocators in the process.
     pub others: Vec<DetectedAllocator>,
     /// The state of glibc, if it is present and was used.
     pub glibc: Option<Glibc>,
@@ -116,7 +118,8 @@ pub fn find(target: &Target) -> Result<Detection, Error> {
     let version =
         found.iter().filter(|it| it.allocator == Allocator::Glibc).find_map(|it| it.version.as_deref());
     let numbers = version.and_then(numbers);
-    // First in the C library, then in all data: it may have another name, or be linked in.
+    // First in the C library's data, then in all data: the library may have another name, or be
+    // linked in statically.
     let is_likely = |mapping: &Mapping| {
         found.iter().any(|it| it.allocator == Allocator::Glibc && it.path == mapping.path)
     };
@@ -135,7 +138,7 @@ pub fn find(target: &Target) -> Result<Detection, Error> {
     Ok(decide(found, glibc, target))
 }
 
-/// Which of those present serves `malloc`.
+/// Decides which of the allocators serves `malloc`.
 fn decide<M: Memory + ?Sized>(
     mut found: Vec<DetectedAllocator>,
     glibc: Option<Glibc>,
@@ -143,12 +146,12 @@ fn decide<M: Memory + ?Sized>(
 ) -> Detection {
     let bytes = glibc.as_ref().and_then(|glibc| {
         let state = glibc.state(memory, glibc.main_arena)?;
-        // A second arena is only made when the first is in use.
+        // glibc creates a second arena only if the first one is in use.
         Some(if state.next == state.address { state.system_bytes } else { u64::MAX })
     });
     let is_used = bytes.is_some_and(|bytes| bytes > FIRST_BYTES);
     let rank = |it: &DetectedAllocator| match (it.allocator, it.is_static) {
-        // A library of its own takes the place of the C library's functions, whoever calls them.
+        // A separate library replaces the C library's functions for all callers.
         (Allocator::Jemalloc | Allocator::Tcmalloc | Allocator::Mimalloc, false) => 0,
         (Allocator::Glibc, _) if is_used => 1,
         (Allocator::Jemalloc | Allocator::Tcmalloc | Allocator::Mimalloc, true) => 2,
@@ -164,7 +167,7 @@ fn decide<M: Memory + ?Sized>(
     Detection { allocator: first.allocator, version: first.version, others: found, glibc }
 }
 
-/// A library by the name of its file.
+/// The library by its file name.
 fn by_name(name: &str) -> Option<Allocator> {
     let starts = |start: &str| name.starts_with(start);
     match name {
@@ -178,8 +181,7 @@ fn by_name(name: &str) -> Option<Allocator> {
     }
 }
 
-/// Where a program has data: what is written of the chosen files, and the memory behind it, which
-/// is the part that begins as zeros.
+/// The data of the chosen files: their writable mappings, and the `.bss` mapping behind.
 fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64, u64)> {
     let mut data: Vec<(u64, u64)> = Vec::new();
     let mut behind = None;
@@ -202,11 +204,10 @@ fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64,
     data
 }
 
-/// Reads the version that stands at a word.
+/// Reads the version at a match.
 type Version = fn(&[u8], usize) -> Option<String>;
 
-/// The allocators whose words are in a file, with the versions that stand by them, as far as it was
-/// read.
+/// The allocators whose strings are in a file, with their versions, as far as the file was read.
 pub(crate) fn search(file: File, should_continue: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
     // A mapped file may be a device.
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
@@ -242,7 +243,7 @@ pub(crate) fn search(file: File, should_continue: &dyn Fn() -> bool) -> Vec<(All
         for (allocator, finder, version) in &finders {
             for at in finder.find_iter(&buffer) {
                 let told = version(&buffer, at);
-                // A few bytes that may stand anywhere say something with a version only.
+                // A short match could occur anywhere. It counts only with a version.
                 let is_clear = finder.needle().len() > 4;
                 if (is_clear || told.is_some()) && !there.contains(allocator) {
                     there.push(*allocator);
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(told(b"abc-0-gdead"), []);
         assert_eq!(told(b"x gperftools 2.10\0"), [(Allocator::Tcmalloc, Some("2.10".to_owned()))]);
         assert_eq!(told(b""), []);
-        // Across the pieces in which it is read.
+        // Across the pieces of the search.
         let mut long = vec![b'x'; PIECE - 6];
         long.extend_from_slice(b"mimalloc: warning\0");
         assert_eq!(told(&long), [(Allocator::Mimalloc, None)]);

@@ -9,31 +9,30 @@ use serde::{Deserialize, Serialize};
 use super::result::{Arena, CHeap};
 
 /// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has
-/// half as many free blocks as blocks in use. With equal mean sizes a third of the bytes is free
-/// then. More than that is left from a time that was different.
+/// half as many free blocks as blocks in use. With equal mean sizes a third of the bytes is then
+/// free. A larger share remains from an earlier load.
 pub(crate) const SHARE_IN_BALANCE: f64 = 1.0 / 3.0;
 /// glibc keeps up to twice the largest dynamic mmap threshold (`DEFAULT_MMAP_THRESHOLD_MAX`, 32
-/// MiB) free on purpose, so as not to ask the system for it again. Less than that is no trouble
-/// whoever holds it.
+/// MiB) free on purpose, to avoid system calls. Less than that is no problem.
 pub(crate) const BYTES_ON_PURPOSE: u64 = 64 << 20;
 
 /// How much of the heap is free, but not returned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fragmentation {
-    /// Whether it counts as fragmentation: more is free and resident below the tops than an
-    /// allocator in balance has, and than glibc keeps on purpose.
+    /// Whether it counts as fragmentation: free resident memory below the tops exceeds both the
+    /// share of an allocator in balance and what glibc keeps on purpose.
     pub is_fragmented: bool,
     /// Bytes in use in arenas.
     pub in_use_bytes: u64,
-    /// Bytes free below the tops of the arenas: they cannot shrink past what is in use above.
+    /// Bytes free below the tops of the arenas. Chunks in use above keep the arenas from shrinking.
     pub free_bytes: u64,
-    /// The resident part: it counts as memory of the process, and nobody uses it.
+    /// The resident part: it counts as memory of the process, but is unused.
     pub free_resident_bytes: u64,
     /// What `malloc_trim(0)` would return: whole pages inside of free chunks.
     pub trimmable_bytes: u64,
     /// The rest shares its pages with chunks in use.
     pub pinned_bytes: u64,
-    /// Free and resident below the tops, of that and what is in use.
+    /// The share of free resident memory below the tops in the sum of that and memory in use.
     pub share: f64,
 }
 
@@ -46,8 +45,8 @@ impl CHeap {
         }
         let in_use_bytes = self.in_use().bytes;
         let free_bytes = self.free().bytes;
-        // The chunks of fastbins and of the caches of threads were touched when they were freed:
-        // they hold their list's next.
+        // The chunks of fastbins and tcaches were touched when they were freed: they hold the next
+        // pointer of their list.
         let sum = |of: fn(&Arena) -> u64| self.arenas.iter().map(of).fold(0, u64::saturating_add);
         let small = sum(|arena| arena.free.fastbin.bytes.saturating_add(arena.free.tcache.bytes));
         let binned = sum(|arena| arena.free_resident_bytes);

@@ -16,16 +16,17 @@
 //!   system_mem, max_system_mem                                      2168   2176   2184   2096
 //! ```
 //!
-//! All of it lies at the same distance from `bins`, but for what comes after `next_free`, and for
-//! where the structure begins. A bin with nothing in it points to itself (as if it were a chunk, so
-//! 16 bytes before), and the last, 127, never has anything in it: two equal words that are their
-//! own address less 16 are where to look. The begin is where the list of arenas leads back to.
+//! All fields have the same distance from `bins`, except those after `next_free` and the start of
+//! the structure. An empty bin points to itself (as if it were a chunk, so 16 bytes before). The
+//! last bin, 127, is always empty: the search looks for two equal words that are their own address
+//! minus 16. The start of the structure is where the list of arenas leads back to.
 //!
 //! ```text
-//! malloc_par mp_: what can be told from it is before sbrk_base, the first address of the main heap
-//!   2.17 to 2.23   int n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold; mmapped_mem, max_mmapped_mem, max_total_mem, sbrk_base
+//! malloc_par mp_: the identifiable fields are before sbrk_base, the first address of the main heap
+//!   2.17 to 2.23   int n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold;
+//!                  mmapped_mem, max_mmapped_mem, max_total_mem, sbrk_base
 //!   2.24 to 2.34   the same without max_total_mem
-//!   2.35 on        the four and hp_flags before them make five ints, and there is padding
+//!   since 2.35     the four and hp_flags before them are five ints, followed by padding
 //! ```
 
 use super::regions::ADDRESS_MAX;
@@ -33,25 +34,25 @@ use crate::memory::{Memory, PAGE};
 
 /// Bins in `bins`; the first is number 1.
 const BINS: u64 = 127;
-/// From the begin of `bins` on.
+/// Offset of the last bin from the start of `bins`.
 const LAST_BIN: u64 = (BINS - 1) * 16;
 const NEXT: u64 = BINS * 16 + 16;
 const BEHIND_NEXT_FREE: u64 = NEXT + 16;
-/// From the last bin on.
+/// Bytes from the last bin to behind `next_free`.
 const BEHIND_LAST_BIN: u64 = 16 + 16 + 8;
-/// How far before `bins` the structure begins, in the order of the table: with fastbins and
-/// `have_fastchunks`, without that, without both.
+/// Offset of `bins` in the structure, in the order of the table: with fastbins and
+/// `have_fastchunks`, without the latter, without both.
 const BEGINS: [u64; 3] = [112, 104, 24];
-/// `top` stands before `bins`, and so does its neighbour.
+/// Distance from `top` to `bins`.
 const TOP: u64 = 16;
-/// The fastbins stand before `top`.
+/// Number of fastbins, which precede `top`.
 const FASTBINS: u64 = 10;
 /// Bins that may be inconsistent while they are read.
 const BINS_TORN_MAX: u64 = 6;
-/// Arenas of a process. By default there are at most eight for each CPU; it can be allowed more.
+/// Limit of the arenas of a process. By default there are at most eight per CPU.
 pub(super) const ARENAS_MAX: usize = 1 << 16;
-/// Data that is searched, in pieces. What is not in memory is searched only where nothing was
-/// found, in data of up to so much.
+/// Limits of the searched data, and the size of a piece. Data that is not resident is searched only
+/// if nothing else was found, in ranges of up to `READ_ALL_BYTES`.
 const READ_ALL_BYTES: u64 = 1 << 20;
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
 const PIECE: u64 = 1 << 20;
@@ -59,11 +60,11 @@ const PIECE: u64 = 1 << 20;
 const TRIES_MAX: usize = 1 << 16;
 /// The default of `n_mmaps_max`.
 const MMAPS_MAX_DEFAULT: u32 = 65_536;
-/// `sbrk_base` lies so far behind the begin of `[heap]` at most: what a static program takes for
-/// its first thread comes before.
+/// Largest distance of `sbrk_base` from the start of `[heap]`: a static program allocates memory
+/// for its first thread before.
 const SBRK_BEFORE_MALLOC_MAX: u64 = 1 << 20;
 
-/// How much of the data is searched.
+/// Which part of the data is searched.
 #[derive(Clone, Copy)]
 enum Extent {
     InMemory,
@@ -75,23 +76,23 @@ enum Extent {
 pub struct Glibc {
     /// The address of `main_arena`.
     pub main_arena: u64,
-    /// Where its `bins` are, from there.
+    /// Offset of its `bins`.
     pub bins: u64,
-    /// Whether it counts the threads of an arena.
+    /// Whether the structure counts the threads of an arena.
     pub counts_threads: bool,
-    /// Where the number and the bytes of chunks with mappings of their own are, and the begin of
-    /// the main heap.
+    /// The addresses of the count and bytes of chunks with their own mapping, and of the main
+    /// heap's start.
     pub parameters: Option<Parameters>,
 }
 
 /// The fields of `mp_`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
-    /// Where `n_mmaps` is, four bytes.
+    /// Address of `n_mmaps`, four bytes.
     pub n_mmaps: u64,
-    /// Where `mmapped_mem` is.
+    /// Address of `mmapped_mem`.
     pub mmapped_mem: u64,
-    /// Where `sbrk_base` is.
+    /// Address of `sbrk_base`.
     pub sbrk_base: u64,
 }
 
@@ -125,7 +126,7 @@ impl Glibc {
         self.bins + BEHIND_NEXT_FREE + 16 + if self.counts_threads { 8 } else { 0 }
     }
 
-    /// Reads an arena; `None` if there is none.
+    /// Reads an arena. `None` if there is none at the address.
     pub(super) fn state<M: Memory + ?Sized>(&self, memory: &M, arena: u64) -> Option<State> {
         let mut bytes = [0; 2400];
         let bytes = bytes.get_mut(..self.state_bytes() as usize)?;
@@ -166,8 +167,8 @@ impl Glibc {
     }
 }
 
-/// Looks for the main arena of a glibc in data. Of several, which a program can have that loads a
-/// second library with all it needs, the one with the most memory.
+/// Searches data for the main arena of a glibc. A program that loads a second library with its own
+/// dependencies can have several; the one with the most memory counts.
 pub(super) fn find<M: Memory + ?Sized>(
     memory: &M,
     data: &[(u64, u64)],
@@ -188,8 +189,8 @@ fn search<M: Memory + ?Sized>(
         if pair != [at.wrapping_sub(16); 2] {
             return;
         }
-        // It is taken for the last bin. The pages that the rest would be in were not touched if it
-        // is none.
+        // Assumes that this is the last bin. If it is not, the pages of the supposed other bins
+        // were still not touched by this search.
         let bins = at.wrapping_sub(LAST_BIN);
         let is_within =
             bins >= stretch.0.saturating_add(TOP) && at < stretch.1.saturating_sub(BEHIND_LAST_BIN);
@@ -215,7 +216,7 @@ fn main_arena<M: Memory + ?Sized>(memory: &M, bins: u64, version: Option<(u32, u
     }
     let counts_threads = match version {
         Some(version) if version >= (2, 23) => true,
-        // Distributions backported it to older versions.
+        // Distributions backported the field to older versions.
         _ => {
             let word = |i: u64| memory.u64(bins + BEHIND_NEXT_FREE + 8 * i).unwrap_or(0);
             let (first, second) = (word(0), word(1));
@@ -238,13 +239,13 @@ fn main_arena<M: Memory + ?Sized>(memory: &M, bins: u64, version: Option<(u32, u
     None
 }
 
-/// Whether an address is in memory that can be written: only there can chunks and arenas be, and to
-/// follow any number that looks like an address would bring in pages of files.
+/// Whether an address is in writable memory. Chunks and arenas can only be there; following any
+/// number that looks like an address would fault in pages of files.
 fn is_written<M: Memory + ?Sized>(memory: &M, address: u64) -> bool {
     memory.mapping(address).is_some_and(|mapping| mapping.access.write)
 }
 
-/// Whether nearly all bins are empty, or lists of chunks that lead back to them.
+/// Whether nearly all bins are empty, or lists of chunks that lead back to the bin.
 fn are_bins<M: Memory + ?Sized>(memory: &M, bins: u64) -> bool {
     let mut bytes = [0; (BINS * 16) as usize];
     if memory.exact(bins, &mut bytes).is_none() {
@@ -256,7 +257,7 @@ fn are_bins<M: Memory + ?Sized>(memory: &M, bins: u64) -> bool {
         let (fd, bk) = (both as u64, (both >> 64) as u64);
         let bin = bins.wrapping_add(16 * i as u64).wrapping_sub(16);
         let is_empty = fd == bin && bk == bin;
-        // The bk of the first and the fd of the last lead back.
+        // The bk of the first chunk and the fd of the last lead back.
         let leads_back = |chunk: u64, offset: u64| {
             let can_be = chunk.is_multiple_of(16) && is_written(memory, chunk);
             can_be && memory.u64(chunk.wrapping_add(offset)) == Some(bin)
@@ -272,8 +273,8 @@ fn are_bins<M: Memory + ?Sized>(memory: &M, bins: u64) -> bool {
     true
 }
 
-/// Looks for the parameters: a word that points to the begin of the main heap behind counters that
-/// agree with each other.
+/// Searches for the parameters: a word that points to the start of the main heap, behind counters
+/// that agree with each other.
 fn parameters<M: Memory + ?Sized>(memory: &M, data: &[(u64, u64)], extent: Extent) -> Option<Parameters> {
     let heap = memory.mappings().iter().find(|mapping| mapping.path == "[heap]")?.start;
     let mut found = None;
@@ -287,7 +288,7 @@ fn parameters<M: Memory + ?Sized>(memory: &M, data: &[(u64, u64)], extent: Exten
 }
 
 fn parameters_before<M: Memory + ?Sized>(memory: &M, sbrk_base: u64) -> Option<Parameters> {
-    // How far before: mmapped_mem and n_mmaps.
+    // Distances of mmapped_mem and n_mmaps before it.
     let layouts = [(16, 36), (16, 32), (24, 40)];
     layouts.into_iter().find_map(|(bytes, ints)| {
         let (mmapped_mem, n_mmaps) = (sbrk_base.checked_sub(bytes)?, sbrk_base.checked_sub(ints)?);
@@ -306,8 +307,7 @@ fn parameters_before<M: Memory + ?Sized>(memory: &M, sbrk_base: u64) -> Option<P
     })
 }
 
-/// Shows each pair of words that begins at a multiple of eight, with the stretch that it was found
-/// in.
+/// Visits each pair of words that begins at a multiple of eight, with its range.
 fn each_pair<M: Memory + ?Sized>(
     memory: &M,
     data: &[(u64, u64)],
@@ -326,7 +326,7 @@ fn each_pair<M: Memory + ?Sized>(
                 let pair = [u64::from_le_bytes(pair[0]), u64::from_le_bytes(pair[1])];
                 take(at + 8 * i as u64, pair, (start, end));
             }
-            // The last word is the first of a pair with the next.
+            // The last word is the first of the next pair.
             let seen = (count as u64).saturating_sub(8).max(8);
             at += seen;
             left = left.saturating_sub(seen);

@@ -1,13 +1,14 @@
-//! Free lists: some of their chunks look in use when a heap is walked, and some are not where their
-//! size says.
+//! Free lists. In a heap walk some of their chunks look in use, and their size does not tell which
+//! list others are in.
 //!
 //! ```text
-//! fastbinsY[i]   chunks of 16 * (i + 2), linked by fd; PREV_INUSE of the following chunk stays set, as if they were held
-//! bin 1          the unsorted list, doubly linked, of any size: freed, and not looked at by a malloc since
+//! fastbinsY[i]   chunks of 16 * (i + 2), linked by fd; PREV_INUSE of the following chunk stays
+//!                set, as if they were in use
+//! bin 1          the unsorted list, doubly linked, of any size: freed, not yet sorted by a malloc
 //! ```
 //!
-//! Since 2.32 the fd of a fastbin is XORed with its own address shifted by 12 (`PROTECT_PTR`).
-//! Which of the two it is shows at each step, because only one leads to a chunk of that size.
+//! Since 2.32 the fd of a fastbin is XORed with its own address shifted by 12 (`PROTECT_PTR`). Each
+//! step shows which form applies, because only one leads to a chunk of that size.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -166,7 +167,7 @@ impl Lists {
                 break;
             }
             if brent.is_again(at) {
-                // It is not known how many were counted twice.
+                // The number of chunks counted twice is unknown.
                 self.torn += 1;
                 return;
             }
@@ -189,7 +190,7 @@ impl Lists {
         }
     }
 
-    /// Follows the unsorted list of an arena. `bin` is where its head would be if it were a chunk.
+    /// Follows the unsorted list of an arena. `bin` is the address of its head as a chunk.
     pub(super) fn unsorted<M: Memory + ?Sized>(&mut self, chunks: &mut Chunks<M>, arena: usize, bin: u64) {
         let Some(mut at) = chunks.memory.u64(bin.wrapping_add(HEADER)) else { return };
         let (mut counts, mut brent) = ([Count::default(); 2], Brent::default());
@@ -246,7 +247,7 @@ impl Lists {
     }
 }
 
-/// Turns chunks that were counted as in use into free ones.
+/// Moves chunks from in use to free.
 fn moved(arena: &mut Arena, sizes: &mut Sizes, size: u64, chunks: u64) -> Count {
     let chunks = sizes.freed(size, chunks.min(arena.in_use.chunks));
     let count = Count { chunks, bytes: chunks.saturating_mul(size).min(arena.in_use.bytes) };

@@ -2,14 +2,14 @@
 //! later.
 //!
 //! ```text
-//! at the begin of the mapping (glibc, malloc/malloc.c)
-//!   0  mchunk_prev_size   0; from 2.43 on 1 if it is of huge pages
-//!   8  mchunk_size        all of its pages, with IS_MMAPPED; from 2.43 on 16 less
+//! at the start of the mapping (glibc, malloc/malloc.c)
+//!   0  mchunk_prev_size   0; since 2.43, 1 if the mapping has huge pages
+//!   8  mchunk_size        all of its pages, with IS_MMAPPED; since 2.43, 16 less
 //! ```
 //!
-//! An aligned chunk may have its header further inside, but the first one stays as it was. The
-//! kernel merges neighbouring mappings, so that several chunks may follow on each other in one, or
-//! on something else.
+//! An aligned chunk may have its header further inside, but the first header stays unchanged. The
+//! kernel merges neighbouring mappings, so one mapping may contain several chunks, or a chunk
+//! behind other data.
 
 use mitra_parse::maps::Mapping;
 
@@ -33,10 +33,10 @@ pub(super) struct Mmapped {
     pub(super) resident_bytes: u64,
 }
 
-/// A stretch of addresses.
+/// An address range.
 type Span = (u64, u64);
 
-/// Finds them. If there are fewer than `wanted`, the search goes on between other data.
+/// Finds them. If there are fewer than `wanted`, also searches between other data.
 pub(super) fn find<M: Memory + ?Sized>(
     memory: &M,
     regions: &Regions,
@@ -113,7 +113,7 @@ fn next<M: Memory + ?Sized>(memory: &M, resident: &Resident, at: u64, end: u64) 
     mapped_size(Header::of(bytes), end - at)
 }
 
-/// The bytes of the pages of a chunk with such a header, of which no more than `left` can be there.
+/// The mapped bytes of a chunk with this header; `None` if that is more than `left`.
 fn mapped_size(header: Header, left: u64) -> Option<u64> {
     if header.field & 7 != 2 || header.prev_size > 1 {
         return None;
@@ -160,7 +160,7 @@ fn without(start: u64, end: u64, regions: &Regions) -> Vec<Span> {
     parts
 }
 
-/// Nearby ranges, for each of which the kernel is asked once.
+/// Groups of nearby ranges; residency is queried once per group.
 fn groups(spans: Vec<Span>) -> Vec<Vec<Span>> {
     let mut groups: Vec<Vec<Span>> = Vec::new();
     for span in spans {
@@ -193,9 +193,9 @@ mod tests {
         image.add(start + (1 << 30), &[7; 4096], "");
         header(&mut image, start, 0, 0x5000 | 2);
         header(&mut image, start + 0x5000, 0, 0x3ff0 | 2);
-        // Five pages of something else, and then one more.
+        // Five pages of other data, and then one more chunk.
         header(&mut image, start + 0xe000, 0, 0x2000 | 2);
-        // Longer than the mapping, and none.
+        // Longer than the mapping, so not a chunk.
         header(&mut image, start + 0x11000, 0, 0x2_0000_0000 | 2);
         let walk_heap = |wanted| {
             let mut sizes = Sizes::new(&Options::default());

@@ -1,11 +1,11 @@
 //! The C heap of a process: what `malloc` handed out and what it keeps.
 //!
-//! `detect` finds the allocator by the files that a process has mapped, and the addresses of its
-//! state; `walk_heap` reads on from there. glibc since 2.17 is walked chunk by chunk, in 64-bit
-//! programs; others are named only.
+//! `detect` finds the allocator by the mapped files of a process, and the addresses of its state;
+//! `walk_heap` continues from there. glibc since 2.17 is walked chunk by chunk, in 64-bit programs;
+//! other allocators are only named.
 //!
-//! The process is not stopped, so that the heap may change during the walk: see `walk` for how that
-//! is handled, and [`Doubts`] for what remains.
+//! The process is not stopped, so the heap may change during the walk: see `walk` for how that is
+//! handled, and [`Doubts`] for what remains.
 
 mod arenas;
 pub(crate) mod detect;
@@ -48,10 +48,10 @@ const ROUNDS_MAX: usize = 4;
 pub struct Options {
     /// Sizes that are listed.
     pub sizes_max: usize,
-    /// Samples for each of the sizes with the most bytes: contents of the process' memory. None by
-    /// default.
+    /// Samples for each of the sizes with the most bytes. They have contents of the process'
+    /// memory. None by default.
     pub samples: usize,
-    /// For so many sizes.
+    /// Number of sizes with samples.
     pub sampled_sizes: usize,
 }
 
@@ -91,7 +91,7 @@ fn walk_all<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, options: &Options, he
     let mut caches = Vec::new();
     let mut tries = TRIES_MAX;
     for round in 0..ROUNDS_MAX {
-        // Losses are counted the first time.
+        // Lost heaps are counted in the first round only.
         let lost: Vec<u64> = all.iter().map(|arena| arena.doubts.lost_heaps).collect();
         let mut again = Doubts::default();
         let states = arenas::list(memory, glibc, if round == 0 { &mut doubts } else { &mut again });
@@ -124,7 +124,7 @@ fn walk_all<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, options: &Options, he
         tcache::follow(&mut chunks, at, &mut lists);
     }
     for (i, arena) in all.iter_mut().enumerate() {
-        // The lists as they are now, after the walk.
+        // The lists as they are after the walk.
         let Some(now) = glibc.state(memory, arena.address) else { continue };
         (arena.system_bytes, arena.system_bytes_max) = (now.system_bytes, now.system_bytes_max);
         for (size, first) in now.fastbins {

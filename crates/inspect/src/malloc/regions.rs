@@ -11,7 +11,7 @@ pub(super) const ADDRESS_MAX: u64 = 1 << 56;
 pub(super) enum Kind {
     /// The main arena's, by `brk`.
     Brk,
-    /// The main arena's after `brk` failed: a mapping, in which several may follow on each other.
+    /// The main arena's after `brk` failed: a mapping, which may contain several regions.
     Mapped,
     /// A heap of another arena.
     Heap,
@@ -25,7 +25,7 @@ pub(super) struct Region {
     pub(super) kind: Kind,
     /// Its first address.
     pub(super) start: u64,
-    /// The first chunk; `None` if it has to be searched for.
+    /// The first chunk; `None` if it must be searched for.
     pub(super) first: Option<u64>,
     pub(super) end: u64,
     /// The end up to which it can grow.
@@ -54,7 +54,7 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// Whether one begins there.
+    /// Whether a region begins at an address.
     pub(super) fn has(&self, start: u64) -> bool {
         self.all.binary_search_by_key(&start, |region| region.start).is_ok()
     }

@@ -1,7 +1,7 @@
 //! The resident pages of a range when it was first read: a bit for each, 32 KiB per gigabyte.
 //!
-//! Free lists lead anywhere in a heap, and asking the kernel at every step would take longer than
-//! all the rest.
+//! Free lists lead anywhere in a heap. Querying the kernel at every step would take longer than
+//! everything else.
 
 use crate::memory::{Memory, PAGE};
 
@@ -86,7 +86,7 @@ impl Resident {
         }
         let mut page = (address - self.start) / PAGE + 1;
         while self.start + page * PAGE < limit {
-            // Whole words of pages that are elsewhere are passed over at once.
+            // Skips whole words of pages that are not resident.
             if page.is_multiple_of(64) && self.bits.get((page / 64) as usize) == Some(&0) {
                 page += 64;
             } else if self.bit(page) {

@@ -1,9 +1,9 @@
-//! What is found in the C heap. All sizes are bytes, and those of chunks include the chunk's
-//! header, as the allocator counts them.
+//! The findings in the C heap. All sizes are bytes. Those of chunks include the chunk's header, as
+//! the allocator counts them.
 
 use serde::{Deserialize, Serialize};
 
-/// Who serves `malloc`.
+/// The allocator that serves `malloc`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Allocator {
@@ -40,21 +40,20 @@ impl Allocator {
 /// An allocator in a process, and how it was detected.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DetectedAllocator {
-    /// Which.
+    /// The allocator.
     pub allocator: Allocator,
-    /// Its version, where it says it.
+    /// Its version, if it is known.
     pub version: Option<String>,
-    /// The file that it is in, in the process' own view; empty where only its structures in memory
-    /// were seen.
+    /// Its file in the process' own view; empty if only its structures in memory were found.
     pub path: String,
     /// Whether it is linked into the program.
     pub is_static: bool,
 }
 
-/// A number of things, and their bytes.
+/// A number of chunks and their bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// How many.
+    /// Number of chunks.
     pub chunks: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -71,8 +70,7 @@ impl Count {
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
-    /// Subtracts what turned out to be something else, at most what was counted: a heap that
-    /// changes may say more.
+    /// Subtracts, at most down to zero: in a changing heap `other` may be larger.
     pub(super) fn minus(&mut self, other: Count) {
         self.chunks = self.chunks.saturating_sub(other.chunks);
         self.bytes = self.bytes.saturating_sub(other.bytes);
@@ -86,7 +84,7 @@ pub struct Free {
     pub tcache: Count,
     /// In the lists of small chunks that are not merged with their neighbours yet.
     pub fastbin: Count,
-    /// Freed not long ago, in no bin yet.
+    /// Recently freed, and not sorted into a bin yet.
     pub unsorted: Count,
     /// In the bins of one size each, below 1024 bytes.
     pub small: Count,
@@ -106,30 +104,30 @@ impl Free {
     }
 }
 
-/// What was inconsistent or could not be read: how uncertain the counts are.
+/// Inconsistent or unreadable data, which makes the counts uncertain.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubts {
-    /// Chunks whose header made no sense, also when read again. The process changed it just then,
-    /// or something overwrote it.
+    /// Chunks whose header made no sense, even when read again. The process changed it at that
+    /// moment, or something overwrote it.
     pub bad_chunks: u64,
-    /// Chunks whose neighbour says another size than they do: free or not, that was changed just
-    /// then.
+    /// Chunks whose neighbour contradicts them on their size or on being free: one of them was just
+    /// changing.
     pub unsure_chunks: u64,
-    /// Bytes that were passed over to the next chunk that made sense.
+    /// Bytes that were skipped up to the next valid chunk.
     pub skipped_bytes: u64,
-    /// Bytes of chunks that were not seen because their headers are in swap, or were never touched.
+    /// Bytes of chunks that were not seen because their headers are in swap or were never touched.
     pub not_resident_bytes: u64,
-    /// Bytes within the heap that belong to somebody else who called `sbrk`.
+    /// Bytes within the heap that other callers of `sbrk` own.
     pub foreign_bytes: u64,
-    /// Lists of free chunks that did not end as they should: they changed while they were followed.
+    /// Free lists that did not end properly: they changed while they were followed.
     pub torn_lists: u64,
-    /// Lists of free chunks that were not followed to their end for their length; the rest of them
-    /// counts as in use.
+    /// Free lists that were too long to follow to their end. Their remaining chunks count as in
+    /// use.
     pub cut_lists: u64,
     /// Heaps or arenas that could not be followed.
     pub lost_heaps: u64,
-    /// Bytes that the arenas have by their own account, and that are none of the above: they
-    /// appeared during the walk.
+    /// Bytes that the arenas have by their own count, but that are none of the above: they appeared
+    /// during the walk.
     pub unseen_bytes: u64,
 }
 
@@ -150,17 +148,17 @@ impl Doubts {
 /// An arena: a heap with a lock of its own.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Arena {
-    /// Where its `malloc_state` is.
+    /// The address of its `malloc_state`.
     pub address: u64,
-    /// Whether it is the one that grows by `brk`.
+    /// Whether it is the main arena, which grows by `brk`.
     pub is_main: bool,
     /// Threads that use it; `None` before glibc 2.23, which does not count them.
     pub threads: Option<u64>,
     /// Its regions: the main arena has one, unless `brk` failed; others have one per 64 MiB.
     pub heaps: u64,
-    /// What it has from the system, by its own account.
+    /// Bytes from the system, by its own count.
     pub system_bytes: u64,
-    /// The most that it ever had.
+    /// The maximum of that so far.
     pub system_bytes_max: u64,
     /// Chunks in use.
     pub in_use: Count,
@@ -170,17 +168,15 @@ pub struct Arena {
     pub top_bytes: u64,
     /// The largest free chunk below the top.
     pub largest_free: u64,
-    /// Its own structures, and the ends of heaps that were followed by others.
+    /// Bytes of its own structures, and of the fenceposts at ends of heaps.
     pub overhead_bytes: u64,
-    /// Free below the top, of all below the top; `None` where there is nothing.
+    /// The free share of the bytes below the top; `None` if there are none.
     pub fragmentation: Option<f64>,
-    /// What of its heaps is in memory.
+    /// Resident bytes of its heaps.
     pub resident_bytes: u64,
-    /// What of the free chunks below the top is in memory. Without those of the caches of threads
-    /// and the fastbins.
+    /// Resident bytes of free chunks below the top, without those in tcaches and fastbins.
     pub free_resident_bytes: u64,
-    /// The part of it that is whole pages inside of free chunks: `malloc_trim(0)` would give it
-    /// back.
+    /// The part of it in whole pages inside of free chunks, which `malloc_trim(0)` would return.
     pub trimmable_bytes: u64,
     /// What is uncertain.
     pub doubts: Doubts,
@@ -189,17 +185,17 @@ pub struct Arena {
 /// Chunks of one size.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeClass {
-    /// The size of each, with its header of 8 bytes; those with a mapping of their own have 16.
+    /// The size of each, with its header of 8 bytes, or of 16 for chunks with their own mapping.
     pub chunk_bytes: u64,
-    /// How many are in use in arenas.
+    /// Number in use in arenas.
     pub in_use_chunks: u64,
     /// Their bytes.
     pub in_use_bytes: u64,
-    /// How many are free.
+    /// Number of free chunks.
     pub free_chunks: u64,
     /// Their bytes.
     pub free_bytes: u64,
-    /// How many have a mapping of their own. They are in use, and not counted above.
+    /// Number with their own mapping. They are in use, and not counted above.
     pub mmapped_chunks: u64,
     /// Samples of those in use, on request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -213,7 +209,7 @@ pub struct Sample {
     pub address: u64,
     /// Its first words.
     pub words: Vec<u64>,
-    /// The first stretch of printable characters, at most 64, where there are four or more.
+    /// The first run of printable characters, at most 64, if it has four or more.
     pub text: Option<String>,
 }
 
@@ -222,46 +218,46 @@ pub struct Sample {
 pub struct OtherSizes {
     /// Chunks in use.
     pub in_use: Count,
-    /// Free ones.
+    /// Free chunks.
     pub free: Count,
-    /// Those with a mapping of their own.
+    /// Chunks with their own mapping.
     pub mmapped: Count,
 }
 
 /// The C heap of a process.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CHeap {
-    /// Who serves `malloc`.
+    /// The allocator that serves `malloc`.
     pub allocator: Allocator,
-    /// Its version, where it says it.
+    /// Its version, if it is known.
     pub version: Option<String>,
-    /// Other allocators that are in the process too, and may serve part of it.
+    /// Other allocators in the process, which may serve part of it.
     pub others: Vec<DetectedAllocator>,
-    /// The walk ended early; the counts are of a part only.
+    /// The walk ended early; the counts are partial.
     #[serde(default)]
     pub is_stopped: bool,
     /// Why there are no arenas, if there are none.
     pub why_not: Option<String>,
     /// The arenas, the main one first.
     pub arenas: Vec<Arena>,
-    /// Chunks that are too large for an arena, each a mapping of its own.
+    /// Chunks that are too large for an arena, each with its own mapping.
     pub mmapped: Count,
-    /// What of them is in memory.
+    /// Their resident bytes.
     pub mmapped_resident_bytes: u64,
-    /// The same as the allocator counts it, where its counter was found.
+    /// The same as counted by the allocator, if its counter was found.
     pub mmapped_by_its_account: Option<Count>,
     /// Chunks by size, the largest sums of bytes first.
     pub sizes: Vec<SizeClass>,
-    /// What is not in that list.
+    /// Chunks that are missing from that list.
     pub other_sizes: OtherSizes,
-    /// What is uncertain, of all arenas.
+    /// What is uncertain, over all arenas.
     pub doubts: Doubts,
-    /// How long it took, in microseconds.
+    /// Duration of the walk in microseconds.
     pub took_us: u64,
 }
 
 impl Arena {
-    /// What was seen of it, and what is known to be missing.
+    /// Bytes of the arena that were seen or are known to be missing.
     pub(super) fn seen_bytes(&self) -> u64 {
         let known = [self.in_use.bytes, self.free.all().bytes, self.top_bytes, self.overhead_bytes];
         let doubts = &self.doubts;
@@ -271,7 +267,7 @@ impl Arena {
 }
 
 impl CHeap {
-    /// Chunks in use in all arenas, without those with mappings of their own.
+    /// Chunks in use in all arenas, without those with their own mapping.
     #[must_use]
     pub fn in_use(&self) -> Count {
         let mut all = Count::default();
@@ -293,7 +289,7 @@ impl CHeap {
         self.arenas.iter().map(|arena| arena.top_bytes).fold(0, u64::saturating_add)
     }
 
-    /// What of the arenas' heaps is in memory.
+    /// Resident bytes of the arenas' heaps.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         self.arenas.iter().map(|arena| arena.resident_bytes).fold(0, u64::saturating_add)

@@ -18,13 +18,13 @@ pub(super) const SAMPLES_MAX: usize = 16;
 const SAMPLE_BYTES: usize = 256;
 /// Words of a sample.
 const SAMPLE_WORDS: usize = 4;
-/// Characters of a sample: as many as may be shown.
+/// Characters of a sample's text: the limit of what may be displayed.
 const TEXT_CHARS_MAX: usize = 64;
-/// Shorter runs are no text: three printable bytes follow on each other by chance in every
-/// twentieth word.
+/// Minimum length of a text: three printable bytes in a row occur by chance in every twentieth
+/// word.
 const TEXT_CHARS_MIN: usize = 4;
 
-/// Of one size.
+/// Counts of one size.
 #[derive(Debug, Default, Clone)]
 struct Tally {
     in_use: u64,
@@ -33,7 +33,7 @@ struct Tally {
     some: Vec<u64>,
 }
 
-/// Of all sizes.
+/// Counts of all sizes.
 pub(super) struct Sizes {
     dense: Vec<Tally>,
     large: HashMap<u64, Tally>,
@@ -71,7 +71,7 @@ impl Sizes {
         if samples == 0 {
             return;
         }
-        // Each has the same chance to be kept (Vitter's algorithm R).
+        // Each chunk has the same chance to be kept (Vitter's algorithm R).
         if tally.some.len() < samples {
             tally.some.push(at);
         } else {
@@ -102,7 +102,7 @@ impl Sizes {
         }
     }
 
-    /// Chunks that were counted as in use turned out to be in a free list. Returns how many.
+    /// Moves chunks from in use to free, because they were found in a free list. Returns how many.
     pub(super) fn freed(&mut self, size: u64, chunks: u64) -> u64 {
         let Some(tally) = self.tally(size) else { return 0 };
         let moved = chunks.min(tally.in_use);
@@ -111,7 +111,7 @@ impl Sizes {
         moved
     }
 
-    /// The list, the largest sums first, and what does not fit.
+    /// The list, the largest sums first, and the sum of the rest.
     pub(super) fn list<M: Memory + ?Sized>(
         self,
         memory: &M,

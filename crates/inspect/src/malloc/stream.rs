@@ -2,23 +2,24 @@
 //!
 //! ```text
 //! malloc_chunk (glibc, malloc/malloc.c), 64-bit
-//!   0  mchunk_prev_size   the size of the chunk before, if that is free; else the end of its content
-//!   8  mchunk_size        a multiple of 16; bit 0 PREV_INUSE, bit 1 IS_MMAPPED, bit 2 NON_MAIN_ARENA
+//!   0  mchunk_prev_size   size of the previous chunk, if that is free; else the end of its content
+//!   8  mchunk_size        a multiple of 16; bit 0 PREV_INUSE, bit 1 IS_MMAPPED,
+//!                         bit 2 NON_MAIN_ARENA
 //!  16  fd, bk             if it is free; else its content begins here
 //!  32  fd_nextsize, bk_nextsize   if it is free, in a large bin
 //! ```
 //!
 //! A heap of small chunks is read in pieces of up to a mebibyte, one of large chunks a page at a
-//! time around their headers: the pieces double as long as the next header lies in or near the
-//! following piece.
+//! time around their headers. The pieces double in size as long as the next header lies in or near
+//! the following piece.
 
 use super::resident::Resident;
 use crate::memory::{Memory, PAGE};
 
-/// Residency is asked again for each range of this many bytes, because the process runs on.
+/// Re-reads residency for every range of this size, because the process keeps running.
 const SEGMENT: u64 = 64 << 20;
-/// For a page that is not resident, residency is asked again, for this much at once and this often:
-/// half a second for a heap in swap.
+/// If a page is not resident, residency is read again, for this much at once and at most this
+/// often: half a second for a heap in swap.
 const REFRESH_BYTES: u64 = 1 << 20;
 const REFRESHES_MAX: u64 = 1 << 14;
 /// The smallest and largest piece.
@@ -26,7 +27,7 @@ const PIECE_MIN: u64 = PAGE;
 const PIECE_MAX: u64 = 1 << 20;
 /// Bytes of a header.
 pub(super) const HEADER: u64 = 16;
-/// Sizes are multiples of it, and so are addresses (`MALLOC_ALIGNMENT`).
+/// Sizes and addresses of chunks are multiples of it (`MALLOC_ALIGNMENT`).
 pub(super) const ALIGN: u64 = 16;
 /// No chunk is smaller (`MINSIZE`).
 pub(super) const SIZE_MIN: u64 = 32;
@@ -34,7 +35,7 @@ pub(super) const SIZE_MIN: u64 = 32;
 /// The header of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The size of the chunk before, if that is free.
+    /// The size of the previous chunk, if that is free.
     pub(super) prev_size: u64,
     /// The size and the flags.
     pub(super) field: u64,
@@ -50,7 +51,7 @@ impl Header {
         self.field & !7
     }
 
-    /// Whether the chunk before is in use, or in a list whose chunks are not merged.
+    /// Whether the previous chunk is in use, or in a list whose chunks are not merged.
     pub(super) fn is_prev_in_use(self) -> bool {
         self.field & 1 != 0
     }
@@ -63,9 +64,9 @@ impl Header {
         self.field & 4 != 0
     }
 
-    /// Whether it can be a chunk of an arena: as large as one, aligned, with no mapping of its own,
-    /// and of the right kind. Free chunks of other arenas lose the flag, so that only the main
-    /// arena is certain.
+    /// Whether it can be a chunk of an arena: not too small, aligned, without its own mapping, and
+    /// with the right arena flag. Free chunks of other arenas lose the flag, so it is only checked
+    /// for the main arena.
     pub(super) fn is_plausible(self, is_main: bool) -> bool {
         let size = self.size();
         size >= SIZE_MIN
@@ -74,8 +75,8 @@ impl Header {
             && !(is_main && self.is_non_main())
     }
 
-    /// Whether it is one of the two fencepost headers behind the last chunk of a region that was
-    /// followed by another.
+    /// Whether it is one of the two fencepost headers behind the last chunk of a region, where the
+    /// arena continued elsewhere.
     pub(super) fn is_fence(self) -> bool {
         matches!(self.field & !4, 0x11 | 0x01 | 0x10)
     }
@@ -98,7 +99,7 @@ pub(super) struct Stream<'a, M: Memory + ?Sized> {
     start: u64,
     len: usize,
     piece: u64,
-    /// The end of the range whose residency is known.
+    /// The end of the range with known residency.
     asked: u64,
     refreshes_left: u64,
 }
@@ -117,24 +118,24 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
         }
     }
 
-    /// Drops what was read.
+    /// Drops the buffer.
     pub(super) fn forget(&mut self) {
         self.len = 0;
         self.piece = PIECE_MIN;
     }
 
-    /// Asks which pages are resident, from an address on.
+    /// Re-reads which pages are resident, from an address on.
     pub(super) fn refresh(&mut self, start: u64, end: u64) {
         self.resident.refresh(self.memory, start, end);
     }
 
-    /// The bytes at an address that have been read.
+    /// Buffered bytes at an address.
     fn known(&self, at: u64, count: usize) -> Option<&[u8]> {
         let offset = usize::try_from(at.checked_sub(self.start)?).ok()?;
         self.buffer.get(..self.len)?.get(offset..offset.checked_add(count)?)
     }
 
-    /// The header at an address that is a multiple of 16: so it never lies across pages.
+    /// The header at an address that is a multiple of 16, so it never crosses a page.
     pub(super) fn header(&mut self, at: u64) -> Result<Header, Gone> {
         loop {
             if let Some(bytes) = self.known(at, HEADER as usize).and_then(|bytes| bytes.first_chunk::<16>()) {
@@ -168,7 +169,7 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
         Ok(())
     }
 
-    /// A header elsewhere, without dropping what was read.
+    /// A header elsewhere, without dropping the buffer.
     pub(super) fn peek(&self, at: u64) -> Option<Header> {
         if let Some(bytes) = self.known(at, HEADER as usize).and_then(|bytes| bytes.first_chunk::<16>()) {
             return Some(Header::of(*bytes));
@@ -181,7 +182,7 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
         Some(Header::of(bytes))
     }
 
-    /// The content of a small chunk, all of which must be in memory.
+    /// The content of a small chunk, all of which must be resident.
     pub(super) fn content<'b>(&'b self, at: u64, into: &'b mut [u8]) -> Option<&'b [u8]> {
         if let Some(bytes) = self.known(at, into.len()) {
             return Some(bytes);

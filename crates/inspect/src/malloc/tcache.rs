@@ -1,22 +1,22 @@
-//! The caches of threads: which chunks that look held are free.
+//! The thread caches (tcache): they tell which chunks are free although they look in use.
 //!
 //! ```text
 //! tcache_perthread_struct (glibc, malloc/malloc.c), itself a chunk of the thread's arena
 //!   2.26 to 2.29   char     counts[64],    then tcache_entry *entries[64]   chunk of 0x250
 //!   2.30 to 2.41   uint16_t counts[64],    then tcache_entry *entries[64]   chunk of 0x290
-//!   2.42 on        uint16_t num_slots[76], then tcache_entry *entries[76]   chunk of 0x300
+//!   since 2.42     uint16_t num_slots[76], then tcache_entry *entries[76]   chunk of 0x300
 //! ```
 //!
-//! `counts` is the length of each list; `num_slots`, how much longer it may become, says nothing of
-//! its length. List `i` below 64 has chunks of `16 * (i + 2)`; those from 64 on, chunks up to the
-//! next power of two (2.42). An entry points to the content of a chunk, whose first word is the
-//! next entry: since 2.32 exclusive-or its own address shifted by 12 (`PROTECT_PTR`). Distributions
-//! took some of that back to older versions, so that the size of the chunk and the lists decide,
-//! not the version.
+//! `counts` is the length of each list. `num_slots` is how much longer a list may become, and tells
+//! nothing about its length. List `i` below 64 has chunks of `16 * (i + 2)`; lists from 64 on have
+//! chunks up to the next power of two (2.42). An entry points to the content of a chunk, whose
+//! first word is the next entry: since 2.32 XORed with its own address shifted by 12
+//! (`PROTECT_PTR`). Distributions backported some of this to older versions, so the size of the
+//! chunk and the lists decide, not the version.
 //!
-//! Nothing says where the structures are that does not need the registers of the threads. Any chunk
-//! of such a size may be one. It is believed list by list: each entry is a chunk in a known heap
-//! that has just the size of its list, which no other content has by chance.
+//! Without the registers of the threads there is no way to the structures. Any chunk of such a size
+//! may be one. Each list is checked separately: every entry must be a chunk in a known heap with
+//! exactly the size of its list, which other content has only by an unlikely coincidence.
 
 use std::ops::RangeInclusive;
 
@@ -28,10 +28,10 @@ use crate::memory::Memory;
 pub(super) const BYTES_MAX: usize = 760;
 /// Lists of chunks of one size each.
 const EXACT: usize = 64;
-/// The longest that a list can be made (`MAX_TCACHE_COUNT`).
+/// The maximum length of a list (`MAX_TCACHE_COUNT`).
 const COUNT_MAX: u64 = 65_535;
 
-/// How a structure is laid out.
+/// The layout of a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes of each counter.
@@ -42,7 +42,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// By the size of its chunk.
+    /// The layout by the size of the chunk.
     pub(super) fn of(size: u64) -> Option<Self> {
         match size {
             0x250 => Some(Self { counter: 1, lists: EXACT, is_length: true }),
@@ -63,7 +63,7 @@ impl Layout {
     }
 }
 
-/// The sizes of the chunks of a list.
+/// The chunk sizes of a list.
 fn sizes(list: usize) -> RangeInclusive<u64> {
     if list < EXACT {
         let size = 16 * (list as u64 + 2);
@@ -73,8 +73,8 @@ fn sizes(list: usize) -> RangeInclusive<u64> {
     from..=2 * from - 16
 }
 
-/// Whether a chunk with such content can be one: where there is an entry there is a count, and the
-/// reverse.
+/// Whether a chunk with this content can be a tcache: lists with entries have a count, and vice
+/// versa.
 pub(super) fn may_be(size: u64, content: &[u8]) -> bool {
     let Some(layout) = Layout::of(size) else { return false };
     let mut entries = 0;
@@ -91,13 +91,13 @@ pub(super) fn may_be(size: u64, content: &[u8]) -> bool {
     entries > 0
 }
 
-/// Follows the lists of one, and notes their chunks.
+/// Follows the lists of a tcache, and records their chunks.
 pub(super) fn follow<M: Memory + ?Sized>(chunks: &mut Chunks<M>, at: u64, lists: &mut Lists) {
     let Some((_, size)) = chunks.chunk(at) else { return };
     let Some(layout) = Layout::of(size) else { return };
     let mut content = [0; BYTES_MAX];
     let content = &mut content[..layout.lists * (layout.counter + 8)];
-    // It may have been freed since, and be something else.
+    // The chunk may have been freed and reused since.
     if chunks.bytes(at + HEADER, content).is_none() || !may_be(size, content) {
         return;
     }
@@ -122,7 +122,7 @@ fn list_of<M: Memory + ?Sized>(
         }
         let at = entry.wrapping_sub(HEADER);
         let Some((arena, size)) = chunks.chunk(at).filter(|(_, size)| sizes.contains(size)) else {
-            // If even the first one does not fit, this is no list.
+            // If even the first entry does not fit, this is not a list.
             lists.torn += u64::from(step > 0);
             return;
         };

@@ -1,4 +1,4 @@
-//! Heaps that are made here, whole and damaged.
+//! Synthetic heaps, intact and damaged.
 
 use proptest::prelude::*;
 
@@ -6,14 +6,14 @@ use super::*;
 use crate::memory::budget::tests::Short;
 use crate::memory::{Image, PAGE};
 
-/// Where things are: the library's data, the main heap, and a heap of another arena.
+/// Addresses of the library's data, the main heap, and a heap of another arena.
 const DATA: u64 = 0x7f12_3400_0000;
 const MAIN_ARENA: u64 = DATA + 0x1c60;
 const PARAMETERS: u64 = DATA + 0x200;
 const BRK: u64 = 0x5555_5555_9000;
 const OTHER: u64 = 0x7f00_0000_0000;
 
-/// How a version lays out an arena.
+/// The layout of an arena in one glibc version.
 #[derive(Clone, Copy)]
 struct Version {
     bins: u64,
@@ -81,7 +81,7 @@ impl Filled {
     }
 }
 
-/// Chunks one behind the other.
+/// Consecutive chunks.
 struct Chunks {
     memory: Filled,
     at: u64,
@@ -124,7 +124,7 @@ impl Chunks {
         (self.memory, top)
     }
 
-    /// The two headers behind the last chunk, where another stretch follows.
+    /// The two fencepost headers behind the last chunk, where another region follows.
     fn fence(mut self) -> Filled {
         assert_eq!(self.at + 32, self.memory.end());
         self.header(0x10);
@@ -143,11 +143,11 @@ struct Made {
     top: u64,
 }
 
-/// A main arena with some of everything, and another arena of two heaps.
+/// A main arena with chunks of every kind, and another arena of two heaps.
 fn made(version: Version) -> Made {
     let mut heap = Chunks::new(Filled::new(BRK, 64), BRK, 0);
     let mut at = Vec::new();
-    // The cache of a thread, which has three chunks of 0x40.
+    // A thread's tcache, which has three chunks of 0x40.
     let cache = heap.held(0x290);
     at.push(cache);
     for _ in 0..1000 {
@@ -169,7 +169,7 @@ fn made(version: Version) -> Made {
         heap.memory.put(chunk + 16, version.link(chunk + 16, next));
     }
     heap.memory.bytes[(cache - BRK + 16) as usize..][..640].fill(0);
-    // The fourth of the counters of two bytes, and the third entry: chunks of 0x40.
+    // The fourth two-byte counter, and the third entry: chunks of 0x40.
     heap.memory.put(cache + 16, 3 << 32);
     heap.memory.put(cache + 16 + 128 + 16, cached[0] + 16);
     let fast: Vec<u64> = (100..140).map(|i| at[i]).collect();
@@ -209,7 +209,7 @@ fn made(version: Version) -> Made {
     heap.put(unsorted + 16, bin);
     heap.put(unsorted + 24, bin);
     if version.bins > 24 {
-        // Those of 0x40 are the third of ten.
+        // The list of 0x40 is the third of ten.
         data.put(bin - 80 + 16, fast[0]);
     }
     data.put(PARAMETERS, 5 | 65_536 << 32);
@@ -329,11 +329,11 @@ fn a_list_without_end_is_not_followed_for_ever() {
     made.image.write(last + 16, &NEW.link(last + 16, first).to_le_bytes());
     let heap = seen(&made);
     assert_eq!((heap.doubts.torn_lists, heap.arenas[0].free.fastbin), (1, Count::default()));
-    // One that leads away.
+    // A link that leads away.
     made.image.write(last + 16, &0x7777_7777_0000_u64.to_le_bytes());
     let heap = seen(&made);
     assert_eq!((heap.doubts.torn_lists, heap.arenas[0].free.fastbin.chunks), (1, 40));
-    // The unsorted list: its only chunk follows on itself.
+    // The unsorted list: its only chunk points to itself.
     let unsorted = made.chunks[1201];
     made.image.write(unsorted + 16, &unsorted.to_le_bytes());
     let heap = seen(&made);

@@ -1,14 +1,14 @@
 //! Walks a region of a heap, chunk by chunk.
 //!
-//! Each header says how long its chunk is, and so where the next header is; that one says whether
-//! this chunk is free. A stretch ends with the arena's top, or with two headers that are too small
-//! to be chunks, where another stretch followed it.
+//! Each header has the length of its chunk, which leads to the next header; that one tells whether
+//! this chunk is free. A region ends with the arena's top, or with two headers that are too small
+//! to be chunks (fenceposts), if another region followed it.
 //!
-//! The process goes on meanwhile. Chunks are split and merged all the time, but a header that was
-//! merged into its neighbour keeps its last value until somebody writes over it, and then the chain
-//! leads on through it to a place where both agree. Where it does not, both headers are read again;
-//! where that does not help either, the next place is looked for from which on a number of headers
-//! in a row agree with each other, and what lies between is counted as skipped.
+//! The process keeps running during the walk. Chunks are split and merged all the time. A header
+//! that was merged into its neighbour keeps its last value until it is overwritten, so the chain
+//! leads through it to an address where both agree. If the chain breaks, both headers are read
+//! again. If that does not help either, the walk resynchronises: it searches for the next address
+//! from which several consecutive headers agree, and counts the bytes in between as skipped.
 
 use super::regions::{Kind, Region};
 use super::result::Arena;
@@ -17,10 +17,10 @@ use super::stream::{ALIGN, Gone, HEADER, Header, Stream};
 use super::tcache;
 use crate::memory::{Memory, PAGE};
 
-/// Headers in a row that must agree before a place counts as the beginning of a chunk. That random
-/// bytes pass for one header with a size within a heap of a gigabyte is a chance of less than one
-/// in 2^38; data with small numbers at regular distances is what this is about, and such data
-/// rarely has eight that lead to each other.
+/// Consecutive headers that must agree before an address counts as the start of a chunk. Random
+/// bytes pass for one header with a size within a heap of a gigabyte with a probability of less
+/// than 2^-38. The real problem is data with small numbers at regular distances; it rarely has
+/// eight of them that lead to each other.
 const AGREEING: usize = 8;
 /// This many are enough if the rest is not resident.
 const AGREEING_BEFORE_GAP: usize = 3;
@@ -30,21 +30,21 @@ const RETRIES: usize = 2;
 const TOP_MOVES_MAX: usize = 1000;
 /// Resynchronisation attempts per snapshot, each with up to eight reads: a few seconds at worst.
 pub(super) const TRIES_MAX: u64 = 1 << 18;
-/// What a free chunk keeps for itself when `malloc_trim` returns its pages: `sizeof (struct
+/// Bytes that a free chunk keeps when `malloc_trim` returns its pages: `sizeof (struct
 /// malloc_chunk)`.
 const FREE_HEADER: u64 = 48;
 /// Offset of the size in `heap_info`.
 const HEAP_INFO_SIZE: u64 = 16;
 /// Chunks from this size on are in large bins (`MIN_LARGE_SIZE`).
 pub(super) const LARGE_MIN: u64 = 1024;
-/// Candidates for tcaches. No process has more threads.
+/// Limit of the tcache candidates. No process has more threads.
 const CACHES_MAX: usize = 1 << 17;
 
 /// State shared by the walks of a snapshot.
 pub(super) struct Walked<'a> {
     pub(super) arena: &'a mut Arena,
     pub(super) sizes: &'a mut Sizes,
-    /// Chunks that may be caches of threads.
+    /// Chunks that may be tcaches.
     pub(super) caches: &'a mut Vec<u64>,
     /// Remaining resynchronisation attempts.
     pub(super) tries: &'a mut u64,
@@ -75,7 +75,7 @@ pub(super) fn walk<M: Memory + ?Sized>(memory: &M, region: &mut Region, top_at: 
     };
     let ended = first.map_or(end, |first| walk.run(first));
     let Walk { end, walked, .. } = walk;
-    // Something else may follow in the same mapping.
+    // Other data may follow in the same mapping.
     region.end = if kind == Kind::Mapped { ended.next_multiple_of(PAGE).clamp(start, end) } else { end };
     region.is_walked = true;
     walked.arena.resident_bytes += region.resident.bytes(start, region.end);
@@ -84,7 +84,7 @@ pub(super) fn walk<M: Memory + ?Sized>(memory: &M, region: &mut Region, top_at: 
 enum Step {
     /// The next chunk, with its header if that is known.
     To(u64, Option<Header>),
-    /// Memory of somebody else may follow.
+    /// Foreign memory may follow.
     Behind(u64),
     End,
 }
@@ -106,7 +106,7 @@ struct Walk<'a, 'b, M: Memory + ?Sized> {
 /// The state of a chunk.
 struct Judged {
     next: u64,
-    /// `None` if it is not resident: then it is not known whether this one is free.
+    /// `None` if it is not resident: then it is unknown whether this chunk is free.
     next_header: Option<Header>,
     is_sure: bool,
 }
@@ -224,7 +224,8 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
     fn at_top(&mut self, at: u64, header: Header) -> Step {
         let top = self.memory.u64(self.top_at).unwrap_or(at);
         if top != at && top < self.end && self.top_moves < TOP_MOVES_MAX {
-            // It moved on, and what was the top is a chunk now; or back, and is nothing any more.
+            // The top moved forward, and the old top is now a chunk; or it moved back, and the old
+            // top is no chunk any more.
             self.top_moves += 1;
             self.top = top;
             self.stream.forget();
@@ -245,7 +246,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         }
     }
 
-    /// A heap may have become longer; `heap_info` says so.
+    /// Follows the growth of a heap by its `heap_info`.
     fn grow(&mut self) {
         if self.kind == Kind::Heap
             && let Some(size) = self.memory.u64(self.start + HEAP_INFO_SIZE)
@@ -257,7 +258,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         }
     }
 
-    /// The two fencepost headers of a region that was followed by another.
+    /// The two fencepost headers of a region that another one followed.
     fn fence(&mut self, at: u64, header: Header) -> Option<Step> {
         if !header.is_fence() {
             return None;
@@ -266,7 +267,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         let arena = &mut self.walked.arena;
         match self.kind {
             Kind::Heap => {
-                // Behind a chunk that was too small to be freed there is the second alone.
+                // Behind a chunk that was too small to be freed, only the second header remains.
                 let is_second = header.size() == 0 && self.end - at <= 2 * ALIGN;
                 let is_first = header.size() == ALIGN && second.is_some_and(|second| second.field & !4 == 1);
                 (is_first || is_second).then(|| {
@@ -284,7 +285,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         }
     }
 
-    /// Where the arena continues behind an end of it.
+    /// Where the arena continues after one of its ends.
     fn behind(&mut self, after: u64) -> Option<u64> {
         if after >= self.end {
             return None;
@@ -309,7 +310,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         let bytes = boundary.unwrap_or(self.end) - at;
         let doubts = &mut self.walked.arena.doubts;
         if boundary.is_none() && is_beyond {
-            // The heap grew since its size was read, and the chunk that lies across is not bad.
+            // The heap grew since its size was read, so the chunk across the old end is valid.
             doubts.bad_chunks -= 1;
             doubts.not_resident_bytes += bytes;
         } else {

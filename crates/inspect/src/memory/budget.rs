@@ -15,7 +15,7 @@ pub(crate) const STEPS: u64 = 4096;
 /// A system call that reads elsewhere, in steps.
 pub(crate) const CALL: u64 = 16;
 
-/// CPU time that may be spent. Exhausted once, it stays so.
+/// CPU time that may be spent. Once exhausted, it stays exhausted.
 #[derive(Debug, Default)]
 pub struct CpuBudget {
     /// The CPU time of the reading thread at which it is exhausted.
@@ -78,11 +78,11 @@ pub(crate) mod tests {
     use crate::memory::{Image, Memory, Word};
     use mitra_parse::maps::Mapping;
 
-    /// An image that may be walked for so many steps.
+    /// An image with a limited number of steps.
     pub(crate) struct Short<'i> {
         image: &'i Image,
         left: Cell<u64>,
-        /// What was read when it was over.
+        /// Reads after the budget was exhausted.
         pub(crate) reads_behind: Cell<u64>,
     }
 

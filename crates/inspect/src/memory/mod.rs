@@ -1,9 +1,9 @@
 //! The memory of another process, by address.
 //!
 //! A heap walker knows only the trait [`Memory`]: a living process ([`crate::Target`]), which
-//! changes while it is read, or an image in its place ([`Image`]). Reads copy. Nothing is stopped
-//! or written, and a page that is not in memory is not brought in: reading must not enlarge the
-//! process or pull its pages from swap.
+//! changes while it is read, or an image ([`Image`]). Reads copy. Nothing is stopped or written,
+//! and a page that is not resident is not faulted in: reading must not enlarge the process or pull
+//! its pages from swap.
 
 pub(crate) mod budget;
 mod image;
@@ -51,8 +51,8 @@ pub trait Memory {
     /// is mapped there.
     fn read(&self, address: u64, into: &mut [u8]) -> usize;
 
-    /// The resident ranges of `start..end`, in order, as whole pages cut to the range. Stops when
-    /// `take` returns `false`.
+    /// Visits the resident ranges of `start..end`, in order, as whole pages cut to the range. Stops
+    /// if `take` returns `false`.
     fn resident(&self, start: u64, end: u64, take: &mut dyn FnMut(u64, u64) -> bool);
 
     /// Charges steps of a walk to the budget, and returns whether to continue. Once `false`, it

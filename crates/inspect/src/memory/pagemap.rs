@@ -1,5 +1,5 @@
-//! Which pages of a process are in memory or in swap: `/proc/PID/pagemap`, eight bytes for each
-//! page, or `PAGEMAP_SCAN` on it, which skips what is not populated ([`scan`]).
+//! The pages of a process in memory or in swap: `/proc/PID/pagemap`, eight bytes for each page, or
+//! `PAGEMAP_SCAN` on it, which skips unpopulated ranges ([`scan`]).
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,7 +16,7 @@ const BITS: [(u64, u64); 3] =
     [(1 << 63, PAGE_IS_PRESENT), (1 << 62, PAGE_IS_SWAPPED), (1 << 61, PAGE_IS_FILE)];
 /// Entries that are read at once: 256 KiB, for a gigabyte of addresses eight reads.
 const ENTRIES: usize = 32 << 10;
-/// Pages that are passed over in a step, with either.
+/// Pages that one step of the budget covers, with either method.
 const PAGES_OF_STEP: u64 = 16;
 /// Addresses above are the kernel's; `[vsyscall]` lies there.
 pub(crate) const ADDRESS_MAX: u64 = i64::MAX as u64;
@@ -44,8 +44,8 @@ impl Pagemap {
         Self { has_scan: Cell::new(false), ..self }
     }
 
-    /// The ranges in memory, in order; adjacent ones are merged. Ends early when `should_continue`
-    /// or `take` says `false`. An error means that the file could not be read to the end.
+    /// The ranges in memory, in order; adjacent ones are merged. Stops if `should_continue` or
+    /// `take` returns `false`. An error means that the file could not be read to the end.
     pub(crate) fn present(
         &self,
         start: u64,
@@ -75,8 +75,9 @@ impl Pagemap {
         Ok(())
     }
 
-    /// All populated regions as whole pages, with `categories` beside present, swapped and file, as
-    /// far as the kernel can tell them. `should_continue` hears steps of [`super::CpuBudget`].
+    /// All populated regions as whole pages, with `categories` in addition to present, swapped and
+    /// file, as far as the kernel can report them. `should_continue` gets steps of
+    /// [`super::CpuBudget`].
     pub(crate) fn each(
         &self,
         start: u64,
@@ -87,7 +88,7 @@ impl Pagemap {
     ) -> io::Result<()> {
         if self.has_scan.get() {
             match self.scan(start, end, categories, should_continue, take) {
-                // Linux before 6.7 says so at the first call, before there is any region.
+                // Linux before 6.7 returns this at the first call, before any region.
                 Err(Errno::NOTTY | Errno::INVAL) => self.has_scan.set(false),
                 done => return Ok(done?),
             }
@@ -182,8 +183,7 @@ mod tests {
         found
     }
 
-    /// Addresses that are only reserved, but for some pages that were written first and then taken
-    /// every access.
+    /// Reserved addresses, of which some pages were first written and then lost all access rights.
     struct Reserved {
         at: *mut std::ffi::c_void,
         bytes: usize,
@@ -192,8 +192,8 @@ mod tests {
     impl Reserved {
         fn new(bytes: usize, touched: &[usize]) -> Self {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            // SAFETY: a new mapping at an address that the kernel chooses, of which only pages that
-            // can be written then are written.
+            // SAFETY: a new mapping at an address that the kernel chooses. Only pages that are
+            // writable at that time are written.
             unsafe {
                 let at = mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags).unwrap();
                 for page in touched {
@@ -222,7 +222,7 @@ mod tests {
     fn both_ways_say_the_same_also_of_what_nobody_may_access() {
         let Some(new) = own() else { return };
         let old = own().unwrap().without_scan();
-        // More stretches than one call gives.
+        // More ranges than one call returns.
         let touched: Vec<usize> = (0..700).map(|i| 3 * i).chain([4000, 4001, 4002]).collect();
         let reserved = Reserved::new(64 << 20, &touched);
         let (start, end) = reserved.range();
@@ -234,12 +234,11 @@ mod tests {
         // Cut within pages.
         assert_eq!(stretches(&new, start + 5, start + 4000), [(start + 5, start + 4000)]);
         assert_eq!(stretches(&old, start + 5, start + 4000), [(start + 5, start + 4000)]);
-        // What the kernel maps above all addresses.
+        // The kernel's mapping above all addresses.
         for pagemap in [&new, &old] {
             assert_eq!(stretches(pagemap, u64::MAX - 0x9f_ffff, u64::MAX - 0x9f_efff), []);
         }
-        // A memory with a little of everything, other tests at work in it or not: what stands still
-        // is the same.
+        // A memory of mixed content, while other tests may run: an unchanged range looks the same.
         let filled = vec![7_u8; 3 << 20];
         let start = filled.as_ptr() as u64;
         assert_eq!(stretches(&new, start, start + (3 << 20)), stretches(&old, start, start + (3 << 20)));
@@ -254,7 +253,7 @@ mod tests {
         assert_eq!(stretches(&pagemap, start, end).len(), 1);
         let took = thread_cpu_s() - began;
         println!("{took:.6} s for 64 GiB, with the newer call: {}", pagemap.has_scan.get());
-        // Without the newer call there are 128 MiB to read.
+        // Without PAGEMAP_SCAN there are 128 MiB to read.
         assert!(!pagemap.has_scan.get() || took < 1.0, "{took}");
     }
 

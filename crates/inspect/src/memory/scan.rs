@@ -84,9 +84,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-// SAFETY: the opcode belongs to `struct pm_scan_arg`, which is what `as_ptr` points to; the kernel
-// writes its `walk_end`, and at most `vec_len` regions into `vec`, which is an array of that length
-// that lives and is borrowed as long as the call.
+// SAFETY: the opcode belongs to `struct pm_scan_arg`, which `as_ptr` points to. The kernel writes
+// its `walk_end`, and at most `vec_len` regions into `vec`, an array of that length that is
+// borrowed for the whole call.
 unsafe impl Ioctl for Scan<'_> {
     /// The number of regions, and where the walk ended.
     type Output = (usize, u64);
@@ -111,9 +111,9 @@ unsafe impl Ioctl for Scan<'_> {
     }
 }
 
-/// Regions in memory and in swap from `start` on, which is the start of a page, with the other
-/// `categories` that were asked for; and the address where the walk ended: `end`, or where the next
-/// call continues.
+/// Regions in memory and in swap from `start` on, which must be the start of a page, with the
+/// requested further `categories`. Also returns the address where the walk ended: `end`, or where
+/// the next call continues.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What an interpreter says of its own layout: `_Py_DebugOffsets`, at the beginning of `_PyRuntime`
+//! An interpreter's description of its own layout: `_Py_DebugOffsets`, at the start of `_PyRuntime`
 //! since 3.13.
 //!
 //! ```text
@@ -13,9 +13,9 @@ use super::layout::Layout;
 use crate::error::Error;
 use crate::memory::Memory;
 
-/// What the structure begins with.
+/// The first bytes of the structure.
 pub(super) const COOKIE: &[u8; 8] = b"xdebugpy";
-/// No structure that it speaks of is larger: the runtime of 3.13 has 300 KB.
+/// Limit of the offsets: the runtime structure of 3.13 has 300 KB.
 const OFFSET_MAX: u64 = 8 << 20;
 
 /// Structures and their fields, in the order of the numbers.
@@ -92,7 +92,7 @@ pub(super) fn version<M: Memory + ?Sized>(memory: &M, runtime: u64) -> Option<(u
     Some((word(8), word(16) != 0))
 }
 
-/// The table of the version, corrected by what the process says.
+/// The table of the version, corrected by the process' own offsets.
 pub(super) fn apply<M: Memory + ?Sized>(memory: &M, runtime: u64, table: &Layout) -> Result<Layout, Error> {
     let mut offsets = HashMap::new();
     for (name, at) in names(table.minor).zip((24..).step_by(8)) {

@@ -1,9 +1,9 @@
 //! Exported symbols of a mapped program or library, read from its memory as the dynamic linker
-//! does, whatever became of the file. The interpreter exports its data to extensions, so that these
-//! symbols survive stripping.
+//! does, even if the file is gone. The interpreter exports its data to extensions, so these symbols
+//! survive stripping.
 //!
-//! `object` has the structures. Its hash tables want all of a table as a slice, and memory does not
-//! say how long one is.
+//! `object` defines the structures. Its hash tables need a whole table as a slice, and memory does
+//! not tell the length.
 
 use mitra_parse::maps::Mapping;
 use object::NativeEndian;
@@ -21,7 +21,7 @@ use crate::memory::Memory;
 const HEADERS_MAX: u64 = 1024;
 /// More links of one chain of a hash table than any has.
 const CHAIN_MAX: u64 = 1 << 16;
-/// Symbols that are compared by name where there is no GNU hash table.
+/// Limit of the symbols that are compared by name if there is no GNU hash table.
 const SYMBOLS_MAX: u64 = 1 << 20;
 
 fn read<T: Pod + Copy, M: Memory + ?Sized>(memory: &M, address: u64) -> Option<T> {
@@ -34,7 +34,7 @@ fn read<T: Pod + Copy, M: Memory + ?Sized>(memory: &M, address: u64) -> Option<T
 /// A mapped program or library.
 #[derive(Debug, Clone)]
 pub(super) struct Module {
-    /// What is added to the addresses in the file.
+    /// Added to the addresses in the file.
     pub bias: u64,
     /// Addresses of its writable segments: data and `.bss`.
     pub writable: Vec<(u64, u64)>,
@@ -136,7 +136,7 @@ impl Module {
         None
     }
 
-    /// The address of a symbol, if it has that name and is defined here.
+    /// The address of a symbol, if it has this name and is defined here.
     fn value<M: Memory + ?Sized>(&self, memory: &M, index: u64, name: &str) -> Option<u64> {
         let symbol: Symbol = read(memory, self.symbols.checked_add(24_u64.checked_mul(index)?)?)?;
         let at = self.strings.checked_add(u64::from(symbol.st_name(E)))?;

@@ -1,11 +1,13 @@
 //! Finds CPython in a process: its version, and its runtime structure.
 //!
 //! ```text
-//! 3.7 on    the exported symbol _PyRuntime; 3.11 on also the section .PyRuntime; 3.13 on it begins with "xdebugpy"
-//! 3.6       no such structure: the exported _PyGC_generation0 points to the lists, and PyInterpreterState_Head() returns interp_head,
-//!           a private variable whose address stands in its first instruction (mov rax, [rip + n])
-//! version   3.13 on in the structure; 3.11 on the exported Py_Version; before, the text of Py_GetVersion() in zeroed data, or the
-//!           name of the library
+//! since 3.7 the exported symbol _PyRuntime; since 3.11 also the section .PyRuntime; since 3.13 it
+//!           begins with "xdebugpy"
+//! 3.6       no such structure: the exported _PyGC_generation0 points to the lists, and
+//!           PyInterpreterState_Head() returns interp_head, a private variable whose address is in
+//!           its first instruction (mov rax, [rip + n])
+//! version   since 3.13 in the structure; since 3.11 the exported Py_Version; before, the text of
+//!           Py_GetVersion() in zeroed data, or the name of the library
 //! ```
 
 use mitra_parse::maps::Mapping;
@@ -19,9 +21,9 @@ use crate::memory::{Memory, Word};
 
 /// Files whose symbols are searched: an interpreter may be linked into any.
 const MODULES_MAX: usize = 512;
-/// Data of a module that is searched: the largest that is known, with frozen modules, has 20 MB.
+/// Limit of the searched data of a module: the largest known, with frozen modules, has 20 MB.
 const DATA_BYTES_MAX: u64 = 64 << 20;
-/// Bytes that are searched at once, and how long what is searched for may be.
+/// Bytes that are searched at once, and the longest search pattern.
 const CHUNK: usize = 64 << 10;
 const OVERLAP: usize = 256;
 /// The supported versions.
@@ -31,7 +33,7 @@ const MINOR_MAX: u32 = 14;
 /// An interpreter in a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuntimeInfo {
-    /// `3.11.7`, or only `3.11` where the process does not say more.
+    /// `3.11.7`, or only `3.11` if the process does not tell more.
     pub version: String,
     /// Its layout.
     pub layout: Layout,
@@ -39,18 +41,18 @@ pub struct RuntimeInfo {
     pub interpreters: u64,
     /// The address of the collector's state, if it is one for the whole process (up to 3.8).
     pub collector: Option<u64>,
-    /// The path of what it is in.
+    /// The path of its file.
     pub path: String,
 }
 
-/// Whether a file has the name of an interpreter.
+/// Whether a file name is that of an interpreter.
 pub(super) fn is_python_name(name: &str) -> bool {
     let name = name.strip_prefix("lib").unwrap_or(name);
     let Some(rest) = name.strip_prefix("python") else { return false };
     rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The version in a name, as (major, minor, what follows).
+/// The version in a name, as (major, minor, rest).
 fn version_in(name: &str) -> Option<(u32, u32, &str)> {
     let rest = &name[name.find("python")? + "python".len()..];
     let (major, rest) = rest.split_once('.')?;
@@ -113,7 +115,7 @@ fn free_threaded(version: &str) -> Error {
     ))
 }
 
-/// The module that has the runtime.
+/// The module with the runtime.
 fn find_module<M: Memory + ?Sized>(
     memory: &M,
     file_of: &dyn Fn(&Mapping) -> Option<RemoteFile>,
@@ -123,8 +125,8 @@ fn find_module<M: Memory + ?Sized>(
         .iter()
         .filter(|mapping| mapping.offset == 0 && mapping.path.starts_with('/'))
         .collect();
-    // A library with the name before a program with the name before all others; the order is kept
-    // otherwise.
+    // A library with the name before a program with the name, before all others; otherwise the
+    // order stays.
     candidates.sort_by_key(|mapping| match mapping.module() {
         name if !is_python_name(name) => 2,
         name => u8::from(!name.starts_with("lib")),
@@ -150,7 +152,7 @@ fn find_module<M: Memory + ?Sized>(
             return Ok(python);
         }
     }
-    // Nothing is exported: the file may say, or the cookie in its data.
+    // No exported symbol: try the file's sections, or the cookie in its data.
     for mapping in &candidates {
         let Some(mut python) = read(mapping) else { continue };
         if let Some(sections) = file_of(mapping) {
@@ -197,7 +199,7 @@ fn refuse<M: Memory + ?Sized>(memory: &M, python: &PythonModule) -> Result<(), E
     Ok(())
 }
 
-/// The minor version, and the whole as text.
+/// The minor version, and the complete version as text.
 fn version<M: Memory + ?Sized>(memory: &M, python: &PythonModule) -> Result<(u32, String), Error> {
     // PY_VERSION_HEX: major, minor, micro, level with serial.
     let of_hex = |hex: u64| {
@@ -257,7 +259,7 @@ fn in_data<M: Memory + ?Sized, T>(
             let wanted = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
             let read = memory.read(at, &mut bytes[..wanted]);
             let known = &bytes[..read];
-            // Both begin at a multiple of eight.
+            // Both addresses are multiples of eight.
             for i in (0..read.min(CHUNK)).step_by(8) {
                 if let Some(found) = is(&known[i..read.min(i + OVERLAP)]) {
                     return Some((at + i as u64, found));
@@ -269,7 +271,7 @@ fn in_data<M: Memory + ?Sized, T>(
     None
 }
 
-/// What 3.6 has.
+/// The variant for 3.6.
 fn old<M: Memory + ?Sized>(
     memory: &M,
     python: &PythonModule,

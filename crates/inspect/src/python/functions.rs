@@ -1,5 +1,5 @@
-//! The functions that the threads of a running CPython are in, for whoever follows them while it
-//! runs: stacks of the program show only the interpreter.
+//! The functions that the threads of a running CPython are in, for a watcher that follows them:
+//! native stacks show only the interpreter.
 
 use mitra_model::capture::InterpreterLayout;
 
@@ -7,12 +7,12 @@ use super::Heap;
 use crate::memory::Memory;
 use crate::target::Target;
 
-/// Up to 3.13 the address of a frame's code is one; from 3.14 on its low bits say how it is
-/// counted.
+/// Up to 3.13 the address of a frame's code is a plain address. Since 3.14 its low bits tell how it
+/// is counted.
 const TAGGED_FROM: u32 = 14;
 const TAG: u64 = 3;
-/// Functions of CPython that interpret. From 3.14 on each instruction may be one, which goes on to
-/// the next in its own place.
+/// Functions of CPython's interpreter loop. Since 3.14 each instruction may be a function, which
+/// tail-calls the next one.
 const INTERPRETS: [&str; 2] = ["_PyEval_EvalFrame", "_TAIL_CALL_"];
 
 /// A process, and whether CPython is in it.
@@ -21,21 +21,21 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// `None` where there is no CPython, or nobody may look.
+    /// `None` if there is no CPython, or access is denied.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let target = Target::open(pid).ok()?;
         super::is_likely(target.mappings()).then_some(Self { target })
     }
 
-    /// How the interpreter keeps them, with the threads that there are now.
+    /// The interpreter's layout for reading the functions of its current threads.
     pub fn kept(&mut self) -> Option<InterpreterLayout> {
         self.target.refresh().ok()?;
         super::open(&self.target).ok()?.kept()
     }
 
     /// The name of each function by its code, as in the names that CPython writes for perf:
-    /// `py::handle:/srv/app.py`. Those that are none (the interpreter's own entries) are empty.
+    /// `py::handle:/srv/app.py`. The interpreter's own entries get an empty name.
     pub fn names(&mut self, codes: &[u64]) -> Option<Vec<String>> {
         self.target.refresh().ok()?;
         let heap = super::open(&self.target).ok()?;
@@ -66,19 +66,19 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     }
 }
 
-/// Whether a frame of a stack is CPython's interpreter.
+/// Whether a frame of a stack belongs to CPython's interpreter loop.
 pub(crate) fn interprets(name: &str) -> bool {
     INTERPRETS.iter().any(|start| name.starts_with(start))
 }
 
-/// A frame of code in the file of the interpreter that has no name.
+/// A frame in the interpreter's file without a symbol.
 fn is_interpreters(name: &str) -> bool {
     name.starts_with("[python") || name.starts_with("[libpython")
 }
 
-/// Puts functions, the innermost first, in place of the frames of the interpreter that runs them.
-/// The frames come from the root to the leaf; what they called from the innermost function on
-/// stays.
+/// Replaces the frames of the interpreter loop by the functions that it runs. `functions` has the
+/// innermost first; the frames go from the root to the leaf. Frames called from the innermost
+/// function stay.
 pub(crate) fn merge(frames: Vec<String>, functions: &[String]) -> Vec<String> {
     let is_known = |name: &String| name.starts_with("py::");
     let functions: Vec<String> = functions.iter().rev().filter(|name| !name.is_empty()).cloned().collect();
@@ -107,10 +107,10 @@ mod tests {
         let merged = ["py::<module>:/a.py", "py::leak:/a.py", "PyList_Append", "realloc"];
         assert_eq!(merge(frames.clone(), &functions), merged);
         assert_eq!(merge(frames.clone(), &[]), frames);
-        // Where the interpreter names them itself.
+        // The interpreter itself provides the names.
         let perf = list(&["_start", "_PyEval_EvalFrameDefault", "py::leak:/a.py", "realloc"]);
         assert_eq!(merge(perf.clone(), &functions), perf);
-        // Without symbols, and where the stack does not reach back to it.
+        // Without symbols, and with a stack that does not reach back to the interpreter.
         let stripped = list(&["_start", "[python3.9+0x1234]", "malloc"]);
         assert_eq!(merge(stripped, &functions), ["py::<module>:/a.py", "py::leak:/a.py", "malloc"]);
         let cut = list(&["[cut off]", "malloc"]);

@@ -1,9 +1,8 @@
-//! A heap that is looked into: where it begins, and whether it is what it seems.
+//! A heap to be walked: where it begins, and whether its layout is the expected one.
 //!
-//! Before anything is read on the strength of a layout, the layout is held against what must be
-//! true of any CPython: `sys.modules` is a `dict`, the type of that type is `type`, which is its
-//! own type, their sizes are those of the version, there is a module named `sys`, and the
-//! collector's lists lead forth and back.
+//! Before a layout is used, it is checked against facts of any CPython: `sys.modules` is a `dict`,
+//! the type of that type is `type`, which is its own type, their sizes are those of the version,
+//! there is a module named `sys`, and the collector's lists lead forth and back.
 
 use std::cell::{Cell, RefCell};
 
@@ -19,14 +18,14 @@ use crate::error::Error;
 use crate::files::RemoteFile;
 use crate::memory::Memory;
 
-/// Interpreters of one process.
+/// Limit of the interpreters of one process.
 const INTERPRETERS_MAX: usize = 1024;
-/// Bytes of the collector's state in which its lists are looked for: 3.14 has the largest, of some
+/// Bytes of the collector's state that are searched for its lists: 3.14 has the largest, of some
 /// 400.
 const COLLECTOR_BYTES: u64 = 512;
 /// The collector has three generations and a permanent one.
 const LISTS_MAX: usize = 4;
-/// How often the collector's lists are looked for, while they change.
+/// Attempts to find the collector's lists while they change.
 const ATTEMPTS: usize = 64;
 
 /// The heap of a Python process.
@@ -36,12 +35,12 @@ pub struct Heap<'m, M: Memory + ?Sized> {
     pub(super) runtime: RuntimeInfo,
     /// Interpreter states, the main one first.
     pub(super) interpreters: Vec<u64>,
-    /// `type`.
+    /// The address of `type`.
     pub(super) type_type: u64,
     pub(super) str_state_shift: u32,
-    /// Bytes of all that is mapped: no object is larger.
+    /// Bytes of all mappings: no object is larger.
     pub(super) mapped: u64,
-    /// Words of it: no object has more references.
+    /// Words of all mappings: no object has more references.
     pub(super) words_max: u64,
     pub(super) types: RefCell<Types>,
     pub(super) visited: Visited,
@@ -50,7 +49,7 @@ pub struct Heap<'m, M: Memory + ?Sized> {
     pub(super) budget: Cell<u64>,
 }
 
-/// Words of so many bytes, and of some that are mapped meanwhile.
+/// Words in this many bytes, with an allowance for memory that is mapped meanwhile.
 fn present_words(mapped: u64) -> u64 {
     const MEANWHILE: u64 = 1 << 20;
     mapped / 8 + MEANWHILE
@@ -62,7 +61,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         file_of: &dyn Fn(&Mapping) -> Option<RemoteFile>,
     ) -> Result<Self, Error> {
         let resident = ResidentMemory::new(memory);
-        // What was not found in time may be there all the same.
+        // If the time ran out, the interpreter may exist all the same.
         let in_time = |error| if memory.should_continue(0) { error } else { Error::Stopped };
         let found = find::find(&resident, file_of).map_err(in_time)?;
         let mapped = memory.mappings().iter().map(Mapping::bytes).fold(0, u64::saturating_add);
@@ -71,7 +70,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
             layout: found.layout.clone(),
             str_state_shift: found.layout.str_state_shift,
             mapped,
-            // What was mapped since makes it a few more.
+            // Memory that was mapped since adds a few words.
             words_max: present_words(mapped),
             runtime: found,
             interpreters: Vec::new(),
@@ -87,10 +86,10 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         Ok(heap)
     }
 
-    /// Allows as much work as one pass over the whole heap needs.
+    /// Allows the work of one pass over the whole heap.
     pub fn renew_budget(&self) {
-        // Each word of memory is a reference at most, and is read twice at most; the rest is for
-        // what is compiled in.
+        // Each word of memory is at most one reference, and is read at most twice. The rest is for
+        // data that is compiled in.
         const FILES_WORDS: u64 = 16 << 20;
         self.budget.set(self.memory.bytes() / 4 + FILES_WORDS);
     }
@@ -144,7 +143,8 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         for (address, name, size) in sizes {
             let at = self.word(address, self.layout.type_name);
             if self.memory.text(at, 64).as_deref() != Some(name) {
-                // What stands there may be anything of the process' memory, and is not said.
+                // The error does not quote the text, which may be any contents of the process'
+                // memory.
                 return Err(self.mismatch(&format!("{name} has another name")));
             }
             let found = self.word(address, self.layout.type_basicsize);
@@ -155,8 +155,8 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
                 self.layout.heap_type_size = found;
             }
         }
-        // Where the rest of a string's state is cannot be told from the version (3.14): `sys` is
-        // there in any case.
+        // The version does not tell where the rest of a string's state is (3.14). `sys` always
+        // exists, so it decides.
         for shift in [0, 16] {
             self.str_state_shift = shift;
             if self.under(modules, "sys").is_some() {
@@ -177,14 +177,14 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
 
     /// The heads of the collector's lists, the youngest generation first.
     ///
-    /// They are found by what they are: two words that lead to objects which lead back. That holds
-    /// for the generations of all versions, and for the young and two old spaces that some of 3.14
-    /// have.
+    /// A head is recognised by its structure: two words that lead to objects which lead back. That
+    /// holds for the generations of all versions, and for the young and two old spaces of some 3.14
+    /// releases.
     pub(super) fn lists(&self, interpreter: u64) -> Vec<u64> {
         let of_process = self.runtime.collector.filter(|_| self.interpreters.first() == Some(&interpreter));
         let collector = self.layout.interp_gc.map(|gc| interpreter.wrapping_add(gc)).or(of_process);
         let Some(start) = collector else { return Vec::new() };
-        // The youngest changes all the time: what leads back at one moment does not at another.
+        // The youngest list changes all the time, so its links may not match at every moment.
         let mut found = Vec::new();
         for _ in 0..ATTEMPTS {
             found.extend(self.lists_in(start, COLLECTOR_BYTES));
@@ -199,14 +199,14 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
             found.truncate(LISTS_MAX);
             return found;
         }
-        // A patch release may have moved it: anywhere in the state then, three in a row.
+        // A patch release may have moved the lists: then search the whole state for three in a row.
         let all = self.lists_in(interpreter, self.layout.interp_size.min(1 << 20));
         let distance = |pair: &[u64]| pair.first().zip(pair.last()).map_or(0, |(one, other)| other - one);
         all.windows(3).find(|three| distance(three) == 2 * self.list_bytes()).map_or(found, <[u64]>::to_vec)
     }
 
-    /// All lists, by where those are that were found: three generations in a row, then, after a
-    /// pointer to the first, the permanent one (since 3.7). `None` where that is not known, or
+    /// All lists, derived from the ones that were found: three generations in a row, then, after a
+    /// pointer to the first, the permanent one (since 3.7). `None` if the layout is unknown, or
     /// fewer than two fit.
     fn in_order(&self, found: &[u64]) -> Option<Vec<u64>> {
         let bytes = self.list_bytes();
@@ -214,7 +214,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
             6 => None,
             7 => Some(3 * bytes + 16),
             8..=13 => Some(3 * bytes + 8),
-            // 3.14 differs by patch release: all four have to be seen.
+            // 3.14 differs by patch release: all four must be seen.
             _ => return (found.len() == LISTS_MAX).then(|| found.to_vec()),
         };
         let offsets: Vec<u64> =
@@ -255,7 +255,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         if next < 4096 || prev < 4096 || next & 7 != 0 || prev & 7 != 0 {
             return false;
         }
-        // Under load one of both may change between two reads.
+        // Under load one of both links may change between two reads.
         let back = |neighbour: u64, offset: u64| {
             self.memory.u64(neighbour.wrapping_add(offset)).map(|word| word & !3)
         };

@@ -1,19 +1,20 @@
 //! The heap of a CPython process, from outside: versions 3.6 to 3.14, 64-bit, release builds.
 //!
-//! Nothing is asked of the interpreter. Its runtime structure is found in the memory of the process
+//! The interpreter is not involved. Its runtime structure is found in the memory of the process
 //! ([`find`](self)), from there its interpreters, and from each of them the collector's lists,
-//! which name every container that takes part in collection. What the collector does not know
-//! (strings, bytes, numbers, tuples and dictionaries of such) is reached onward through references.
+//! which name every container that takes part in collection. Objects that the collector does not
+//! track (strings, bytes, numbers, tuples and dictionaries of such) are reached through references.
 //!
 //! ```text
-//! _PyRuntime ─► interpreter ─► gc.generations[0..3]  ⇄ header ⇄ header ⇄ …     every tracked object, in a ring
-//!                   │                                    └► object: refcount, type, …  ─► references ─► untracked objects
-//!                   ├► modules: dict                      roots by name
-//!                   └► threads ─► frames ─► locals         roots by name
+//! _PyRuntime ─► interpreter ─► gc.generations[0..3] ⇄ header ⇄ header ⇄ …   all tracked, in a ring
+//!                   │                                   └► object: refcount, type, …
+//!                   │                                       └► references ─► untracked objects
+//!                   ├► modules: dict                  roots by name
+//!                   └► threads ─► frames ─► locals    roots by name
 //! ```
 //!
-//! The process runs on meanwhile. What is read may be torn; every pointer is doubted, every loop
-//! bounded, and what made no sense is counted in [`Doubts`].
+//! The process keeps running, so reads may be torn. Every pointer is checked, every loop is
+//! bounded, and inconsistencies are counted in [`Doubts`].
 
 mod debug_offsets;
 mod elf;
@@ -45,10 +46,10 @@ use crate::files::{self, Kind, TakeResult};
 use crate::memory::Memory;
 use crate::target::Target;
 
-/// What a look into the heap of a Python process found.
+/// The findings in the heap of a Python process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PythonHeap {
-    /// The version as the process says it, at least `3.11`.
+    /// The version as reported by the process, at least `3.11`.
     pub version: String,
     /// `CPython`.
     pub implementation: String,
@@ -58,43 +59,45 @@ pub struct PythonHeap {
     pub interpreters: Vec<Interpreter>,
     /// All objects that were reached.
     pub objects: u64,
-    /// Their shallow sizes in bytes, as `sys.getsizeof` says them, the collector's header included.
+    /// Their shallow sizes in bytes, as in `sys.getsizeof`, including the collector's header.
     pub bytes: u64,
     /// Bytes of attribute values that objects hold beside themselves and that `sys.getsizeof`
     /// leaves out (3.11 and 3.12).
     pub beside_bytes: u64,
     /// The types, by bytes, the largest first.
     pub types: Vec<TypeRow>,
-    /// What made no sense.
+    /// Inconsistencies.
     pub doubts: Doubts,
-    /// The walk was ended early: what is here is of a part only.
+    /// The walk ended early; the result is partial.
     #[serde(default)]
     pub is_stopped: bool,
-    /// Whether every list was followed to its end. What changed meanwhile may be missing even so.
+    /// Whether every list was followed to its end. Objects may still be missing if they changed
+    /// meanwhile.
     pub is_complete: bool,
-    /// How long it took, in seconds.
+    /// Duration of the walk in seconds.
     pub took: f64,
 }
 
-/// An interpreter in the process. There is mostly one.
+/// An interpreter in the process. Most processes have one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interpreter {
-    /// Its id; `None` in 3.6, which gives them none.
+    /// Its id; `None` in 3.6, which has no ids.
     pub id: Option<i64>,
     /// Objects in the collector's lists: the youngest first, the permanent one (`gc.freeze`) last.
     pub generations: Vec<u64>,
-    /// Modules that are loaded.
+    /// Number of loaded modules.
     pub modules: u64,
     /// Its threads.
     pub threads: Vec<Thread>,
 }
 
-/// A thread that an interpreter knows.
+/// A thread of an interpreter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
-    /// What `threading.get_ident` says.
+    /// The value of `threading.get_ident`.
     pub ident: u64,
-    /// The kernel's id in the namespace of the process; `None` before 3.11, which does not keep it.
+    /// The kernel's id in the PID namespace of the process; `None` before 3.11, which does not
+    /// store it.
     pub native_id: Option<u64>,
     /// Its frames, the innermost first.
     pub frames: Vec<Frame>,
@@ -103,9 +106,9 @@ pub struct Thread {
 /// A call that has not returned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// The function, with its class where the version keeps it (3.11).
+    /// The function, with its class if the version stores it (3.11).
     pub function: String,
-    /// The file that it is from.
+    /// Its file.
     pub file: String,
     /// The line where the function begins.
     pub first_line: u32,
@@ -116,40 +119,41 @@ pub struct Frame {
 pub struct TypeRow {
     /// The name, with the module where it is known.
     pub name: String,
-    /// Where the type itself lies; tells types of the same name apart.
+    /// The address of the type, which tells types of the same name apart.
     pub type_address: u64,
-    /// How many objects.
+    /// Number of objects.
     pub count: u64,
     /// Their shallow sizes in bytes.
     pub bytes: u64,
     /// How many of them the collector tracks.
     pub tracked_count: u64,
-    /// Whether what they refer to was partly guessed: types of extensions are not described
-    /// anywhere, so each word of them that is the address of an object counts as a reference.
+    /// Whether its references are partly guessed: the structures of extension types are not
+    /// described anywhere, so each of their words that is the address of an object counts as a
+    /// reference.
     pub is_guessed: bool,
 }
 
-/// What made no sense while the process ran on. Each is a count of objects or references that were
-/// left out.
+/// Inconsistencies, because the process keeps running. Each is a count of objects or references
+/// that were left out.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubts {
-    /// Lists or tables that changed under the reader, and could be followed only in part.
+    /// Lists or tables that changed while they were read, and could be followed only in part.
     pub torn: u64,
     /// Objects in a list that were freed by the time they were read.
     pub freed: u64,
-    /// Objects that could not be read, because their memory is not resident (swapped out) or is not
-    /// there any more.
+    /// Objects that could not be read, because their memory is not resident (swapped out) or is
+    /// gone.
     pub not_resident: u64,
     /// References that do not lead to an object.
     pub unknown: u64,
     /// Tracked objects that were reached by reference only: their list had changed.
     pub off_list: u64,
-    /// References that were not followed because the bound was reached: there were more than the
+    /// References that were not followed because the limit was reached: there were more than the
     /// memory has words.
     pub cut_off: u64,
 }
 
-/// A type, by its place among those that were met.
+/// A type, by its index among those that were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TypeId(u32);
 
@@ -160,53 +164,53 @@ pub enum Edge {
     Key,
     /// As the value under a key of a dictionary. The key is an object.
     Value {
-        /// Where the key lies.
+        /// The address of the key.
         key: u64,
     },
     /// As an attribute whose name is the string object at `name`.
     Attribute {
-        /// Where the name lies.
+        /// The address of the name.
         name: u64,
     },
     /// As its `__dict__`.
     Dict,
     /// As an item of a list, a tuple or a deque.
     Item {
-        /// The how manieth.
+        /// The index.
         index: u64,
     },
     /// As a member of a set.
     Member,
     /// As a local variable of a frame, a generator or a coroutine.
     Local {
-        /// Where the code object lies, which has the name.
+        /// The address of the code object, which has the name.
         code: u64,
-        /// The how manieth of it.
+        /// The index of the variable.
         index: u32,
     },
-    /// As a temporary of an evaluation that goes on.
+    /// As a temporary of a running evaluation.
     Temporary,
-    /// By a field of its structure at so many bytes; [`Heap::describe`] knows the names of many.
+    /// As a field of its structure at this offset; [`Heap::describe`] knows the names of many.
     Field {
-        /// The bytes.
+        /// The offset in bytes.
         offset: u32,
     },
     /// As its type.
     Type,
 }
 
-/// Whether there is a Python interpreter in a process at all, by the names of what is mapped:
-/// cheap, and no promise.
+/// Whether a process probably contains a Python interpreter, by the names of its mappings. Cheap,
+/// but not certain.
 #[must_use]
 pub fn is_likely(mappings: &[Mapping]) -> bool {
     mappings.iter().any(|mapping| mapping.access.execute && find::is_python_name(mapping.module()))
 }
 
-/// Looks into the heap of a Python process.
+/// Opens the heap of a Python process.
 ///
 /// # Errors
 ///
-/// It is none, or of a build that is not known, or its structures are not where they should be.
+/// There is no interpreter, its build is unknown, or its structures are not where they should be.
 pub fn open(target: &Target) -> Result<Heap<'_, Target>, Error> {
     Heap::open(target, &|mapping| match files::take(Kind::Sections, &target.file(mapping)?) {
         TakeResult::Taken(file) => Some(file),
@@ -214,16 +218,16 @@ pub fn open(target: &Target) -> Result<Heap<'_, Target>, Error> {
     })
 }
 
-/// The same for any memory; there are no files, so that the symbols must be in it.
+/// The same for any memory. It has no files, so the symbols must be in memory.
 ///
 /// # Errors
 ///
-/// As of [`open`].
+/// As for [`open`].
 pub fn open_memory<M: Memory + ?Sized>(memory: &M) -> Result<Heap<'_, M>, Error> {
     Heap::open(memory, &|_| None)
 }
 
-/// For [`crate::fuzzing`]: a program as it is mapped.
+/// For [`crate::fuzzing`]: a mapped program.
 pub(crate) fn fuzz_elf(image: &crate::memory::Image) {
     for mapping in image.mappings() {
         let module = elf::Module::read(image, mapping);

@@ -1,9 +1,9 @@
-//! What an object refers to.
+//! The references of an object.
 //!
-//! For the built-in containers their structures are followed. Of every other object each word of
-//! its fixed part that is the address of an object counts as a reference, by the name that its
-//! type's table of members has for it: that is exact for classes of Python (dictionary and slots
-//! are where the type says) and a guess for extensions, whose structures nobody describes.
+//! Built-in containers are followed by their structures. For every other object, each word of its
+//! fixed part that is the address of an object counts as a reference, named by the type's member
+//! table. That is exact for Python classes, whose type tells where dictionary and slots are, and a
+//! guess for extensions, whose structures are not described.
 
 use std::ops::Range;
 
@@ -19,18 +19,18 @@ const WORDS: usize = 512;
 const OWNED_BY_FRAME_OBJECT: u8 = 2;
 /// Items of a block of a deque (Modules/_collectionsmodule.c).
 const DEQUE_BLOCK: u64 = 64;
-/// Local variables of one function: the compiler's own bound is far below.
+/// Limit of the local variables of one function. The compiler's own limit is far below.
 const LOCALS_MAX: u64 = 1 << 16;
-/// How often the items of a list are gone after that move.
+/// How often a moving list is followed.
 const MOVES_MAX: usize = 100;
 /// Values in one structure of inline values: SHARED_KEYS_MAX_SIZE is 30.
 const INLINE_MAX: u64 = 64;
 
-/// Takes a reference: to where, how, and whether the word is sure to be an object.
+/// Gets a reference: the target, the kind, and whether the target must be an object.
 pub(super) type Take<'t> = dyn FnMut(u64, Edge, bool) + 't;
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    /// Everything that an object refers to but its type. Nothing is checked.
+    /// Visits all references of an object except its type. Targets are not checked.
     pub(super) fn refer(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
         match kind.kind {
             Kind::Dict | Kind::OrderedDict => {
@@ -68,12 +68,12 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.instance_dict(address, kind, take);
     }
 
-    /// A word of an object; zero where it cannot be read.
+    /// A word of an object; zero if it cannot be read.
     pub(super) fn word(&self, address: u64, offset: u64) -> u64 {
         self.memory.u64(address.wrapping_add(offset)).unwrap_or(0)
     }
 
-    /// So much of the work that is allowed is done; false when it is used up, or the look is ended.
+    /// Charges words to the budget. False once it is exhausted, or the walk was cancelled.
     fn spend(&self, words: u64) -> bool {
         let left = self.budget.get();
         self.budget.set(left.saturating_sub(words));
@@ -83,7 +83,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         left > 0 && self.memory.should_continue(words)
     }
 
-    /// Words from `at` on that are not zero, with their numbers. An error says that not all could
+    /// Visits the nonzero words from `at` on, with their indices. An error means that not all could
     /// be read.
     fn words(&self, at: u64, numbers: Range<u64>, take: &mut dyn FnMut(u64, u64)) -> Result<(), ()> {
         let mut bytes = [0; 8 * WORDS];
@@ -106,7 +106,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         Ok(())
     }
 
-    /// The same of what does not move.
+    /// The same for memory that does not move.
     fn fixed(&self, at: u64, count: u64, take: &mut dyn FnMut(u64, u64)) {
         if self.words(at, 0..count, take).is_err() {
             self.doubt(|doubts| doubts.torn += 1);
@@ -123,9 +123,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.items(self.word(address, list_items), size, take);
     }
 
-    /// One that grows moves its items, and a long one takes longer to go through than they stay.
-    /// What was where they were is not theirs any more: each stretch counts if they are still there
-    /// when it was read.
+    /// Visits the items of a long list. A growing list moves its items, possibly faster than they
+    /// are read, and the old memory is reused. So each piece counts only if the items are still at
+    /// the same address after reading.
     fn long_list(&self, address: u64, take: &mut Take<'_>) {
         let now = || {
             let word = |offset: u64| self.memory.now(address.wrapping_add(offset));
@@ -134,12 +134,12 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let (mut done, mut moves) = (0, 0);
         let mut words = Vec::with_capacity(WORDS);
         let mut place = now();
-        // The most that addresses have room for.
+        // The address space has no room for more.
         while let Some((items, size)) = place.filter(|(_, size)| size >> 44 == 0 && moves < MOVES_MAX) {
             self.memory.admit(items..items.saturating_add(8 * size));
             words.clear();
             let stretch = done..size.min(done + WORDS as u64);
-            // The words of it are counted where they are read.
+            // `words` charges them when it reads them.
             if stretch.is_empty() || !self.spend(0) {
                 return;
             }
@@ -166,7 +166,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.fixed(at, count, &mut |index, word| take(word, Edge::Item { index }, true));
     }
 
-    /// The fixed part of an object.
+    /// Visits the fixed part of an object.
     fn scan(&self, address: u64, kind: &Type, (from, to): (u64, u64), take: &mut Take<'_>) {
         if from >= to || kind.is_leaf() {
             return;
@@ -178,7 +178,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 return;
             }
             if offset as i64 == kind.dictoffset {
-                // Followed with the others below.
+                // Followed with the other references below.
                 return;
             }
             if word & 7 == 0 {
@@ -188,7 +188,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         });
     }
 
-    /// Keys and values of a dictionary, as long as `take` wants more.
+    /// Visits keys and values of a dictionary until `take` returns `false`.
     pub(super) fn entries(&self, dict: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
         let keys = self.word(dict, self.layout.dict_keys);
         let values = self.word(dict, self.layout.dict_values);
@@ -203,13 +203,13 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Where in a structure of values the first one is.
+    /// The offset of the first value in a values structure.
     pub(super) fn values_offset(&self) -> u64 {
         if self.layout.minor >= 13 { 8 } else { 0 }
     }
 
     fn combined(&self, keys: &Keys, take: &mut dyn FnMut(u64, u64) -> bool) {
-        // A multiple of both sizes of entries.
+        // A multiple of both entry sizes.
         const BYTES: usize = 48 * 80;
         let mut bytes = [0; BYTES];
         let per = BYTES as u64 / keys.stride;
@@ -241,7 +241,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Values beside the keys that a class shares.
+    /// Visits values whose keys are shared by the class.
     fn split(&self, keys: &Keys, values: u64, count: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
         let mut should_continue = true;
         self.fixed(values, count, &mut |i, value| {
@@ -252,7 +252,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         });
     }
 
-    /// Attributes of an instance, where it has them.
+    /// Visits the attributes of an instance, if it has any.
     fn instance_dict(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
         if kind.has_managed_dict() && self.layout.minor >= 11 {
             let word = self.word(address, 0_u64.wrapping_sub(24));
@@ -286,7 +286,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 take(dict, Edge::Dict, false);
             }
         } else if kind.dictoffset <= -8 {
-            // Counted from the end of what varies in size.
+            // Counted from the end of the variable-size part.
             let count = match kind.kind {
                 Kind::Int => self.int_digits(address).map_or(0, |(digits, _)| digits),
                 _ => (self.word(address, 16) as i64).unsigned_abs(),
@@ -321,7 +321,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.fixed(table, 2 * (mask + 1), &mut |i, word| {
             if i % 2 == 0 {
                 key = word;
-                // A hash of zero is not given: the member is told by the key alone.
+                // No member has a hash of zero on its own: the key alone identifies it.
                 take(word, Edge::Member, false);
             }
         });
@@ -348,8 +348,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// What an extension keeps for itself. After the dictionary of a module come its definition and
-    /// the state, whose size stands in the definition at 56 (Objects/moduleobject.c,
+    /// Visits the private state of an extension module. After the dictionary of a module come its
+    /// definition and the state, whose size is in the definition at 56 (Objects/moduleobject.c,
     /// Include/moduleobject.h).
     fn module_state(&self, address: u64, take: &mut Take<'_>) {
         const STATE_BYTES_MAX: u64 = 64 << 10;
@@ -385,7 +385,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     fn frame_object(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
         let layout = &self.layout;
         if let Some(at) = layout.frameobj_frame {
-            // The frame itself may be kept in the object, behind its own fields.
+            // The frame may be stored in the object, behind its own fields.
             self.scan(address, kind, (16, kind.basicsize.saturating_sub(layout.frame_localsplus)), take);
             let frame = self.word(address, at);
             if self.memory.u8(frame.wrapping_add(layout.frame_owner.unwrap_or(0)))
@@ -403,14 +403,14 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let layout = &self.layout;
         self.scan(address, kind, (16, layout.gen_frame), take);
         let state = layout.gen_frame_state.and_then(|at| self.memory.u8(address.wrapping_add(at)));
-        // Created, suspended or running are below one; what has ended keeps nothing
-        // (pycore_frame.h).
+        // Created, suspended or running generators are below one; an ended one has no frame any
+        // more (pycore_frame.h).
         if state.is_some_and(|state| (state as i8) < 1) {
             self.frame(address.wrapping_add(layout.gen_frame), address, take);
         }
     }
 
-    /// What a frame of 3.11 and later refers to; fields count from the object `from`.
+    /// Visits the references of a frame since 3.11. Fields are relative to the object `from`.
     pub(super) fn frame(&self, frame: u64, from: u64, take: &mut Take<'_>) {
         let layout = &self.layout;
         let start = frame.wrapping_sub(from);
@@ -423,7 +423,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.locals(frame, take);
     }
 
-    /// A reference of a frame of 3.14 has flags in its low bits; both set, it is a number.
+    /// Since 3.14 references in frames have flags in their low bits; if both are set, it is a
+    /// number.
     pub(super) fn untag(&self, word: u64) -> u64 {
         match word & 3 {
             _ if self.layout.minor < 14 => word,
@@ -432,7 +433,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// The variables of a frame, and what it evaluates at the moment as far as that is kept in
+    /// Visits the variables of a frame, and the values of its evaluation as far as they are in
     /// memory.
     pub(super) fn locals(&self, frame: u64, take: &mut Take<'_>) {
         let layout = &self.layout;
@@ -445,11 +446,11 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let start = frame.wrapping_add(layout.frame_localsplus);
         let top = self.word(frame, layout.frame_stacktop);
         let depth = match layout.minor {
-            // A pointer behind the last, zero while it runs.
+            // A pointer behind the last value, zero while the frame runs.
             ..=9 | 14.. => top.checked_sub(start).map_or(0, |bytes| (bytes / 8).saturating_sub(count)),
-            // Its own count, minus one while it runs.
+            // A separate count, minus one while the frame runs.
             10 => u64::try_from(top as i32).unwrap_or(0),
-            // Counted with the variables.
+            // A count that includes the variables.
             _ => u64::try_from(top as i32).unwrap_or(0).saturating_sub(count),
         };
         let depth =

@@ -1,8 +1,8 @@
-//! Memory of which only the resident pages are read, through a cache: following pointers must
-//! neither pull a heap back from swap, nor make a system call for each.
+//! Memory of which only resident pages are read, through a cache: following pointers must neither
+//! pull a heap from swap, nor make a system call each time.
 //!
-//! Files are read regardless: their pages lie in the page cache mostly, and there are few of
-//! interest (names of types).
+//! Files are always read: their pages are mostly in the page cache, and only few matter (names of
+//! types).
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -11,33 +11,33 @@ use mitra_parse::maps::Mapping;
 
 use crate::memory::{Memory, PAGE, Word};
 
-/// Bytes that are asked for at once, when pages came meanwhile.
+/// Bytes that one query for new pages covers.
 const STEP: u64 = 64 * PAGE;
 /// Pages of a block of the cache.
 const PAGES: usize = 4;
 const BLOCK: usize = PAGES * PAGE as usize;
-/// Blocks that are kept: 16 MiB.
+/// Number of cached blocks: 16 MiB.
 const SLOTS: usize = 1024;
 const NONE: u64 = u64::MAX;
 
-/// Memory, and which of its pages are resident.
+/// Memory, with its resident ranges.
 pub(super) struct ResidentMemory<'m, M: Memory + ?Sized> {
     under: &'m M,
-    /// Stretches that are resident, in order, none overlapping.
+    /// Resident ranges, in order, none overlapping.
     stretches: RefCell<Vec<(u64, u64)>>,
     cache: RefCell<Cache>,
-    /// What may be read though nothing was mapped there at first.
+    /// A range that may be read although it was not mapped at first.
     admitted: Cell<(u64, u64)>,
 }
 
 struct Cache {
-    /// Of each slot: which block it holds, and which of its pages are known whole, as bits.
+    /// For each slot: its block, and a mask of its pages that were read completely.
     blocks: Vec<(u64, u8)>,
     bytes: Vec<u8>,
 }
 
 impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
-    /// Asks for all pages once.
+    /// Queries all pages once.
     pub fn new(under: &'m M) -> Self {
         let mut stretches: Vec<(u64, u64)> = Vec::new();
         for mapping in under.mappings().iter().filter(|mapping| is_anonymous(mapping)) {
@@ -54,36 +54,36 @@ impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
         Self { under, stretches, cache, admitted: Cell::default() }
     }
 
-    /// Resident bytes of memory that has no file.
+    /// Resident bytes of memory without a file.
     pub fn bytes(&self) -> u64 {
         self.stretches.borrow().iter().map(|(from, to)| to - from).sum()
     }
 
-    /// Forgets what was read, so that the next read sees what is there then.
+    /// Drops the cache, so that the next read sees current data.
     pub fn forget(&self) {
         self.cache.borrow_mut().blocks.fill((NONE, 0));
     }
 
-    /// A number as it is now, whatever was read before.
+    /// The current value of a number, bypassing the cache.
     pub fn now(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         (self.direct(address, &mut bytes) == bytes.len()).then_some(u64::from_le_bytes(bytes))
     }
 
-    /// The process has moved something to here lately, so that it is in memory: it may be read
-    /// though the mappings are older.
+    /// Allows a range that the process has just moved data to: it is resident, although the
+    /// mappings are older.
     pub fn admit(&self, range: Range<u64>) {
         self.admitted.set((range.start, range.end));
     }
 
-    /// Up to which address it is resident from `at` on.
+    /// The end of the resident range that contains `at`.
     fn until(&self, at: u64) -> Option<u64> {
         let stretches = self.stretches.borrow();
         let next = stretches.partition_point(|(_, to)| *to <= at);
         stretches.get(next).filter(|(from, _)| *from <= at).map(|(_, to)| *to)
     }
 
-    /// Asks again for what was not resident before.
+    /// Queries pages again that were not resident before.
     fn ask(&self, at: u64, mapping: &Mapping) {
         let mut found = Vec::new();
         let start = at - at % PAGE;
@@ -103,7 +103,7 @@ impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
         }
     }
 
-    /// Up to which address may be read from `at` on; `None` where nothing may.
+    /// The end of the readable range from `at` on; `None` if nothing may be read.
     fn readable(&self, at: u64) -> Option<u64> {
         let Some(mapping) = self.under.mapping(at) else {
             let (from, to) = self.admitted.get();
@@ -136,7 +136,7 @@ impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
         done
     }
 
-    /// Reads a block as far as it may be read.
+    /// Reads a block as far as that is allowed.
     fn load(&self, number: u64, bytes: &mut [u8]) -> u8 {
         let start = number * BLOCK as u64;
         let read = self.direct(start, bytes);
@@ -153,12 +153,12 @@ impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
         known
     }
 
-    /// Copies from the block that `address` lies in, as far as the block goes and is known.
+    /// Copies from the block of `address`, up to the end of the block or of its known pages.
     fn cached(&self, address: u64, into: &mut [u8]) -> usize {
         let number = address / BLOCK as u64;
         let offset = (address % BLOCK as u64) as usize;
-        // Neighbouring blocks lie in neighbouring slots; regions that are a power of two apart do
-        // not share theirs.
+        // Neighbouring blocks have neighbouring slots; regions at a distance of a power of two use
+        // different ones.
         let slot = ((number ^ (number >> 10) ^ (number >> 20)) % SLOTS as u64) as usize;
         let mut cache = self.cache.borrow_mut();
         let Cache { blocks, bytes } = &mut *cache;
@@ -191,7 +191,7 @@ impl<M: Memory + ?Sized> Memory for ResidentMemory<'_, M> {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        // What is large goes past the cache, which would be good for nothing afterwards.
+        // Large reads bypass the cache, because they would replace all of it.
         if into.len() > BLOCK {
             return self.direct(address, into);
         }
@@ -200,7 +200,7 @@ impl<M: Memory + ?Sized> Memory for ResidentMemory<'_, M> {
             let Some(at) = address.checked_add(done as u64) else { break };
             let mut read = self.cached(at, &mut into[done..]);
             if read == 0 {
-                // A mapping may begin or end within a page of an image; pages may come meanwhile.
+                // A mapping of an image may begin or end within a page; pages may appear meanwhile.
                 let rest = (PAGE - at % PAGE) as usize;
                 let wanted = rest.min(into.len() - done);
                 read = self.direct(at, &mut into[done..done + wanted]);

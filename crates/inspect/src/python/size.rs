@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! default      tp_basicsize + items * tp_itemsize
-//! dict         + values, + keys where no class shares them           list       + 8 * allocated
-//! set          + 16 * (mask + 1) unless in the structure             deque      + 528 per block
-//! str          by form, + its UTF-8 and wide copies                  generator  + 8 per variable and stack entry
-//! before       + the collector's header, + 16 where dictionary or weak references are kept before the object (3.11)
+//! dict         + values, + keys unless a class shares them     list       + 8 * allocated
+//! set          + 16 * (mask + 1) unless in the structure       deque      + 528 per block
+//! str          by form, + its UTF-8 and wide copies            generator  + 8 per variable and
+//!                                                                         stack entry
+//! before       + the collector's header, + 16 if dictionary or weak references are before the
+//!              object (3.11)
 //! ```
 
 use super::heap::Heap;
@@ -19,8 +21,8 @@ const DEQUE_BLOCK_BYTES: u64 = 528;
 const NODE_BYTES: u64 = 32;
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    /// The shallow size of an object, in bytes. A number beyond all that is mapped is a torn one,
-    /// and counts as nothing.
+    /// The shallow size of an object, in bytes. A size beyond all mappings is a torn read, and
+    /// counts as 0.
     pub(super) fn shallow(&self, address: u64, kind: &Type) -> u64 {
         let size = self.size_itself(address, kind).saturating_add(self.size_before(address, kind));
         if size <= self.mapped { size } else { 0 }
@@ -31,9 +33,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let layout = &self.layout;
         let mut size = 0;
         if kind.is_gc() {
-            // Of types only those are collected that were made at run time.
+            // Only types that were created at run time are collected.
             let is_static = kind.kind == Kind::Type && self.word(address, layout.type_flags) & HEAP_TYPE == 0;
-            // 3.11 and 3.12 say it of all.
+            // 3.11 and 3.12 count the header for all types.
             let is_said = !is_static || matches!(layout.minor, 11 | 12);
             size += if is_said { layout.gc_head } else { 0 };
         }
@@ -88,7 +90,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                     None => self.word(address, layout.frame_code),
                 };
                 let slots = self.frame_slots(code);
-                // Before 3.11 one of them is part of the structure.
+                // Before 3.11 one slot is part of the structure.
                 kind.basicsize
                     .saturating_add(slots.saturating_sub(u64::from(layout.minor < 11)).saturating_mul(8))
             }
@@ -97,8 +99,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 kind.basicsize.saturating_add(items.div_ceil(64).saturating_mul(DEQUE_BLOCK_BYTES))
             }
             Kind::Array => {
-                // ob_item, allocated and the description, whose second word of four bytes is the
-                // size of an item.
+                // ob_item, allocated and the description, whose second 32-bit word is the item
+                // size.
                 let item = u64::from(self.memory.u32(self.word(address, 40).wrapping_add(4)).unwrap_or(0));
                 kind.basicsize.saturating_add(self.word(address, 32).saturating_mul(item))
             }
@@ -129,7 +131,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             let room = if self.layout.minor < 11 { keys.usable } else { keys.shared_usable };
             size = size.saturating_add(8 * room);
         }
-        // Keys that a class shares are counted with the class.
+        // Keys that a class shares count for the class.
         if keys.refcount == 1 {
             size = size.saturating_add(keys.bytes);
         }
@@ -176,8 +178,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         size
     }
 
-    /// Bytes that an instance holds for its attributes beside itself, and that its size leaves out:
-    /// of 3.11 and 3.12.
+    /// Bytes of an instance's attribute values that its size leaves out, in 3.11 and 3.12.
     pub(super) fn beside(&self, address: u64, kind: &Type) -> u64 {
         if !kind.has_managed_dict() {
             return 0;
@@ -189,7 +190,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             _ => false,
         };
         let keys = if has_values { self.layout.keys(&self.memory, kind.cached_keys) } else { None };
-        // Before the values lies the order of insertion, a byte each and two more, rounded up
+        // Before the values is the insertion order, one byte each and two more, rounded up
         // (Objects/dictobject.c, new_values).
         keys.map_or(0, |keys| (keys.shared_usable + 2).next_multiple_of(8) + 8 * keys.shared_usable)
     }

@@ -1,9 +1,12 @@
 //! Strings and other plain values.
 //!
 //! ```text
-//! str   length, hash, state: interned 2 bits, kind 3, compact 1, ascii 1 (Include/cpython/unicodeobject.h)
-//!       compact: the characters follow the structure, 1, 2 or 4 bytes each; else data points to them
-//! int   to 3.11 the number of digits with the sign; since 3.12 that times eight, with the sign in two bits. Digits have 30 bits
+//! str   length, hash, state: interned 2 bits, kind 3, compact 1, ascii 1
+//!       (Include/cpython/unicodeobject.h)
+//!       compact: the characters follow the structure, 1, 2 or 4 bytes each; else data points to
+//!       them
+//! int   to 3.11 the number of digits with the sign; since 3.12 that times eight, with the sign in
+//!       two bits. Digits have 30 bits
 //! ```
 
 use super::heap::Heap;
@@ -11,7 +14,7 @@ use crate::memory::Memory;
 
 /// Longest string that is compared with a name.
 const NAME_CHARS_MAX: usize = 256;
-/// Entries of a dictionary among which a name is looked for.
+/// Limit of the entries of a dictionary in which a name is searched.
 const ENTRIES_MAX: u64 = 1 << 14;
 
 /// The head of a string.
@@ -19,7 +22,7 @@ const ENTRIES_MAX: u64 = 1 << 14;
 pub(super) struct Text {
     /// Characters.
     pub length: u64,
-    /// Bytes of each: 1, 2 or 4; 0 of what is not ready (to 3.11).
+    /// Bytes per character: 1, 2 or 4; 0 for strings that are not ready (up to 3.11).
     pub kind: u64,
     pub is_compact: bool,
     pub is_ascii: bool,
@@ -31,8 +34,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let length = self.memory.u64(address.checked_add(layout.str_length)?)?;
         let state = self.memory.u32(address.checked_add(layout.str_state)?)?;
         let shift = self.str_state_shift;
-        // The first two bits say whether it is interned; where these are sixteen, the others follow
-        // from the sixteenth on.
+        // The first two bits tell whether it is interned. In builds with sixteen bits for that, the
+        // other fields begin at bit 16.
         let state = if shift == 0 { state >> 2 } else { state >> shift };
         let kind = u64::from(state & 7);
         if !matches!(kind, 0 | 1 | 2 | 4) || length >> 48 != 0 {
@@ -98,7 +101,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.string(self.under(dict, name)?, NAME_CHARS_MAX)
     }
 
-    /// How many digits a number has, and its sign.
+    /// The number of digits of an integer, and its sign.
     pub(super) fn int_digits(&self, address: u64) -> Option<(u64, bool)> {
         let size = self.memory.u64(address.checked_add(self.layout.long_size)?)?;
         if self.layout.minor >= 12 {

@@ -1,13 +1,13 @@
-//! Threads of an interpreter, what they run, and where references begin.
+//! Threads of an interpreter, their frames, and the roots of references.
 
 use super::heap::Heap;
 use super::holders::Root;
 use super::{Frame, Thread};
 use crate::memory::Memory;
 
-/// Threads of one interpreter: the kernel's own bound for a process is 32,768 by default.
+/// Limit of the threads of one interpreter: the kernel's own default limit for a process is 32,768.
 const THREADS_MAX: usize = 1 << 16;
-/// Frames of one thread: the recursion limit is 1,000 unless somebody raised it.
+/// Limit of the frames of one thread: the default recursion limit is 1,000.
 const FRAMES_MAX: usize = 4096;
 /// Longest name of a function or file.
 const NAME_CHARS_MAX: usize = 200;
@@ -48,7 +48,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.untag(self.word(frame, self.layout.frame_code))
     }
 
-    /// What a code object is of; `None` when it is none, as of the frames by which C calls (3.12).
+    /// The frame of a code object; `None` if it is not one, as for the frames of calls from C
+    /// (3.12).
     pub(super) fn describe_code(&self, code: u64) -> Option<Frame> {
         let kind = self.object_type(code)?;
         if kind.name != "code" {
@@ -93,11 +94,10 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Words of the interpreter's own state that are objects: `sys`, `builtins`, the codecs, what
-    /// was registered to be called at the end.
+    /// Visits words of the interpreter's own state that are objects: `sys`, `builtins`, the codecs,
+    /// functions registered with atexit.
     pub(super) fn held_by_interpreter(&self, interpreter: u64, take: &mut dyn FnMut(u64)) {
-        // The rest of the state of 3.12 on are the objects that are compiled in, which lead
-        // nowhere.
+        // Since 3.12 the rest of the state has objects that are compiled in, which lead nowhere.
         const BYTES_MAX: u64 = 64 << 10;
         for offset in (0..self.layout.interp_size.min(BYTES_MAX)).step_by(8) {
             let word = self.word(interpreter, offset);
@@ -107,13 +107,14 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// The local variables of all frames of all threads: the thread, the code, how, and what.
+    /// Visits the local variables of all frames of all threads: the thread, the code, the edge, and
+    /// the target.
     pub(super) fn held_by_frames(&self, interpreter: u64, take: &mut dyn FnMut(u64, u64, super::Edge, u64)) {
         for state in self.thread_states(interpreter) {
             for frame in self.frames(state) {
                 let code = self.frame_code(frame);
                 if self.layout.minor < 11 {
-                    // An object, which is tracked: itself is what is held.
+                    // The frame is a tracked object, so the frame itself is held.
                     take(state, code, super::Edge::Temporary, frame);
                     self.locals(frame, &mut |target, edge, _| take(state, code, edge, target));
                 } else if self.object_type(code).is_some_and(|kind| kind.name == "code") {
@@ -123,7 +124,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Where references begin: modules, variables of running functions, the interpreter's own.
+    /// Visits all roots: modules, variables of running functions, the interpreter's own objects.
     pub(super) fn all_roots(&self, take: &mut dyn FnMut(Root, u64)) {
         for interpreter in &self.interpreters {
             self.modules(*interpreter, &mut |name, address| {

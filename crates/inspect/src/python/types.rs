@@ -1,8 +1,8 @@
 //! The type of an object, by its type pointer.
 //!
-//! A word that should be a type is believed when its own type is a type of types (its bases lead to
-//! `type`), and its name and sizes make sense. What its instances refer to follows from the nearest
-//! base whose structure is known.
+//! A word is accepted as a type if its own type is a type of types (its bases lead to `type`), and
+//! its name and sizes are plausible. The references of its instances follow from the nearest base
+//! with a known structure.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,19 +12,19 @@ use super::heap::Heap;
 use super::layout::{HAVE_GC, HEAP_TYPE, INLINE_VALUES, MANAGED_DICT, MANAGED_WEAKREF, TYPE_SUBCLASS};
 use crate::memory::Memory;
 
-/// Bases of a type that are followed.
+/// Limit of the bases of a type.
 const BASES_MAX: usize = 64;
 /// Longest name of a type.
 const NAME_BYTES_MAX: usize = 240;
-/// The largest structure of an instance; a megabyte is far beyond any that is known.
+/// Largest structure of an instance; a megabyte is far beyond any known one.
 const BASICSIZE_MAX: u64 = 1 << 20;
 /// Members of one type.
 const MEMBERS_MAX: u64 = 1024;
-/// Types of a process; beyond it nothing is learned.
+/// Limit of the types of a process; further ones are not stored.
 const TYPES_MAX: usize = 1 << 20;
-/// Words that are remembered as being none.
+/// Limit of the remembered words that are not types.
 const NOT_TYPES_MAX: usize = 1 << 16;
-/// The type was made ready (Include/object.h).
+/// The type is initialised (Include/object.h).
 const READY: u64 = 1 << 12;
 /// Instances are exceptions.
 const EXCEPTION_SUBCLASS: u64 = 1 << 30;
@@ -70,7 +70,7 @@ pub(super) struct Type {
     pub dictoffset: i64,
     pub weaklistoffset: i64,
     pub cached_keys: u64,
-    /// Bytes of the instance's structure that any word of may be a reference.
+    /// The part of an instance's structure in which any word may be a reference.
     pub scan: (u64, u64),
     /// Offset and name of fields that are objects.
     pub members: Vec<(u32, String)>,
@@ -98,14 +98,14 @@ impl Type {
         self.flags & MANAGED_WEAKREF != 0
     }
 
-    /// Refers to nothing, ever.
+    /// Whether instances never refer to anything.
     pub fn is_leaf(&self) -> bool {
         matches!(self.kind, Kind::Str | Kind::Bytes | Kind::ByteArray | Kind::Int | Kind::Float)
             && !self.is_heap()
     }
 }
 
-/// The types that were met.
+/// The types that were found.
 pub(super) struct Types {
     all: Vec<Rc<Type>>,
     by_address: HashMap<u64, Option<u32>>,
@@ -174,7 +174,7 @@ const WEAK_REFERENCES: [&str; 6] = [
     "weakref.ProxyType",
     "weakref.CallableProxyType",
 ];
-/// Types of which every word of an instance that may be an object is one.
+/// Types with known structures in which every word that may be an object is one.
 const OTHERS: &str = "
     object function method cell builtin_function_or_method method_descriptor
     classmethod_descriptor wrapper_descriptor getset_descriptor member_descriptor method-wrapper
@@ -186,8 +186,8 @@ const OTHERS: &str = "
     functools.partial
 ";
 
-/// Built-in types whose structure is known, by their names. Those with a kind of their own need it;
-/// of the others every word that may be an object is one.
+/// Built-in types with a known structure, by their names. For those without their own kind, every
+/// word that may be an object is one.
 fn kind_of(name: &str) -> Option<Kind> {
     Some(match name {
         "dict" => Kind::Dict,
@@ -214,7 +214,7 @@ fn kind_of(name: &str) -> Option<Kind> {
 }
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    /// Reference count and type of what may be an object; `None` where it cannot be read.
+    /// Reference count and type of a possible object; `None` if it cannot be read.
     pub(super) fn head(&self, address: u64) -> Option<(u64, u64)> {
         if address & 7 != 0 || address == 0 {
             return None;
@@ -226,15 +226,15 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         Some((word(count), word(kind)))
     }
 
-    /// Whether a reference count can be that of an object that lives.
+    /// Whether a reference count can be that of a living object.
     pub(super) fn is_alive(&self, count: u64) -> bool {
-        // Each reference is a word somewhere. Immortal objects have the high bits of a number of 32
-        // bits set, from which extensions that were made for older versions go on counting; 3.14
-        // has flags above it.
+        // Each reference is a word somewhere. Immortal objects have the high bits of a 32-bit
+        // number set, and extensions that were built for older versions still change the count;
+        // 3.14 has flags above it.
         const IMMORTAL: u64 = 1 << 30;
         const LOW: u64 = 0xffff_ffff;
-        // What is compiled into 3.11 begins with this (Include/internal/pycore_object.h), which no
-        // count of words reaches.
+        // Objects compiled into 3.11 begin with this count (Include/internal/pycore_object.h),
+        // which no number of words reaches.
         const COMPILED_IN: u64 = 999_999_999;
         match self.layout.minor {
             ..=10 => count != 0 && count <= self.words_max,
@@ -247,7 +247,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// The type of an object; `None` when there is none at the address.
+    /// The type of an object; `None` if there is no object at the address.
     pub(super) fn object_type(&self, address: u64) -> Option<Rc<Type>> {
         let (count, kind) = self.head(address)?;
         if !self.is_alive(count) {
@@ -256,7 +256,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.resolve(kind)
     }
 
-    /// The type at an address; `None` when there is none.
+    /// The type at an address; `None` if there is none.
     pub(super) fn resolve(&self, address: u64) -> Option<Rc<Type>> {
         if address & 7 != 0 || address < 4096 {
             return None;
@@ -333,8 +333,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
     }
 
-    /// The name with its module. Of what is compiled in the name has the module, of what is made at
-    /// run time the dictionary has it.
+    /// The name with its module. Compiled-in types have the module in the name, types created at
+    /// run time have it in their dictionary.
     fn full_name(&self, learned: &Type, short: &str) -> String {
         if !learned.is_heap() {
             return short.to_owned();
@@ -351,7 +351,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// What its instances refer to.
+    /// Determines the references of its instances.
     fn classify(&self, learned: &mut Type) {
         let layout = &self.layout;
         let mut base = learned.address;
@@ -365,8 +365,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             self.read_members(base, learned);
             let name = self.name_of_type(base).unwrap_or_default();
             let is_made = flags & HEAP_TYPE != 0;
-            // A class of Python may be named as it likes, though not with its module, as those that
-            // extensions make at run time are.
+            // A Python class may have any name, but not with a module, as types that extensions
+            // create at run time have.
             let kind = kind_of(&name).filter(|_| !is_made || name.contains('.'));
             if let Some(kind) = kind {
                 learned.kind = kind;
@@ -388,7 +388,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let is_var = learned.itemsize != 0;
         let from = match learned.kind {
             _ if is_whole => 16 + 8 * u64::from(is_var && !matches!(learned.kind, Kind::Generator)),
-            // Behind the fixed part of a tuple or an int come the items.
+            // The items of a tuple or an int follow its fixed part.
             _ if is_var => learned.basicsize,
             _ => known,
         };
@@ -428,7 +428,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Names of fields that no table of members has.
+    /// Names of fields that are in no member table.
     fn name_fields(&self, learned: &mut Type, base: u64) {
         let layout = &self.layout;
         let name = self.name_of_type(base).unwrap_or_default();

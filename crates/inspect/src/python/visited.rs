@@ -1,15 +1,15 @@
-//! The set of visited objects: a bit for each sixteen bytes of the ranges that hold objects.
+//! The set of visited objects: a bit for each sixteen bytes of the ranges with objects.
 //!
-//! Objects are at least sixteen bytes long, so that no two share a bit, wherever they begin. Before
-//! 3.8, and for what is compiled in, they may begin at an odd multiple of eight: that is a second
-//! bit, which only stretches with such objects have. Per megabyte with objects it takes 16 KiB.
+//! Objects are at least sixteen bytes long, so no two share a bit, wherever they begin. Before 3.8,
+//! and for compiled-in objects, they may begin at an odd multiple of eight: that is a second bit,
+//! which only regions with such objects have. It takes 16 KiB per megabyte with objects.
 
 use std::cell::Cell;
 use std::collections::HashMap;
 
-/// Bytes of a stretch, as a power of two.
+/// Bytes of a region, as a power of two.
 const REGION_LOG2: u32 = 20;
-/// Words of a map of bits.
+/// Words of a bitmap.
 const WORDS: usize = 1 << (REGION_LOG2 - 4 - 6);
 
 type Bits = Box<[u64; WORDS]>;
@@ -21,7 +21,7 @@ struct Region {
     pending: Bits,
     pending_count: u32,
     is_queued: bool,
-    /// Begins eight bytes later.
+    /// Objects that begin eight bytes later.
     odd: Option<Bits>,
 }
 
@@ -30,7 +30,7 @@ struct Region {
 pub(super) struct Visited {
     regions: Vec<Region>,
     by_number: HashMap<u64, u32>,
-    /// The stretch that was asked for last: neighbours are asked for together.
+    /// The region of the last lookup: neighbours are looked up together.
     last: Cell<Option<(u64, u32)>>,
     queue: Vec<u32>,
 }
@@ -93,7 +93,7 @@ impl Visited {
         region.is_some_and(|region| region.seen[word] & bit != 0)
     }
 
-    /// Notes that what it refers to has yet to be followed.
+    /// Marks an object whose references still have to be followed.
     pub fn push(&mut self, address: u64) {
         let index = self.region(address);
         let region = &mut self.regions[index];
@@ -108,8 +108,8 @@ impl Visited {
         }
     }
 
-    /// Takes up to `into`'s capacity of what has yet to be followed, neighbours together; false
-    /// when there is nothing left.
+    /// Takes up to `into`'s capacity of the pending objects, neighbours together; false if there
+    /// are none left.
     pub fn pop(&mut self, into: &mut Vec<u64>) -> bool {
         into.clear();
         while let Some(index) = self.queue.last().copied() {
@@ -135,7 +135,7 @@ impl Visited {
         false
     }
 
-    /// In order of the stretches instead of as they were found: neighbours are read together.
+    /// Sorts the regions by address: neighbours are read together.
     pub fn sort_queue(&mut self) {
         let regions = &self.regions;
         self.queue.sort_unstable_by_key(|index| std::cmp::Reverse(regions[*index as usize].base));

@@ -1,4 +1,4 @@
-//! All objects: first what the collector's lists name, then what these refer to.
+//! Walks all objects: first the members of the collector's lists, then what these refer to.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -8,17 +8,17 @@ use super::types::{Kind, Type};
 use super::{Doubts, Interpreter, PythonHeap, TypeRow};
 use crate::memory::Memory;
 
-/// Members of a list that are remembered, to take up the thread where it was torn.
+/// Members of a list that are remembered, to continue from if a link is torn.
 const TRAIL: usize = 64;
-/// How often a torn thread is taken up in one list, before it is followed from the other end.
+/// How often a torn list is continued before it is followed from the other end.
 const RETRIES: usize = 256;
-/// Objects that are followed at once.
+/// Objects whose references are followed at once.
 const BATCH: usize = 4096;
-/// References counts of the collector before 3.8: what is not tracked (Include/objimpl.h,
+/// The collector's reference count of untracked objects before 3.8 (Include/objimpl.h,
 /// _PyGC_REFS_UNTRACKED).
 const REFS_UNTRACKED: i64 = -2;
 
-/// Of one type.
+/// Counts of one type.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     count: u64,
@@ -33,7 +33,7 @@ struct Walk {
     is_complete: bool,
 }
 
-/// How a list went on.
+/// The next step in a list.
 enum Step {
     Next(u64),
     Torn,
@@ -41,7 +41,7 @@ enum Step {
 }
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    /// Walks the heap. It may be walked again; what [`super::Objects`] says is of the last time.
+    /// Walks the heap. A repeated walk replaces the result of the previous one.
     pub fn walk(&mut self) -> PythonHeap {
         let begin = Instant::now();
         self.visited = super::visited::Visited::default();
@@ -103,7 +103,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Counts an object that is new. What it refers to is followed later.
+    /// Counts a new object. Its references are followed later.
     fn count(&mut self, address: u64, kind: &Type, is_tracked: bool, walk: &mut Walk) {
         let index = kind.id.0 as usize;
         if walk.tallies.len() <= index {
@@ -136,8 +136,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Whether the collector's header before an object is one: in no list, or in one whose next
-    /// member leads back. What only looks like an object has none.
+    /// Whether the collector's header before an object is valid: in no list, or in one whose next
+    /// member leads back. Memory that only looks like an object has no valid header.
     fn has_sane_header(&self, address: u64, kind: &Type) -> bool {
         if !kind.is_gc() || kind.kind == Kind::Type || !self.is_tracked(address, kind) {
             return true;
@@ -145,19 +145,19 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let head = address.wrapping_sub(self.layout.gc_head);
         let next = self.word(head, 0) & !3;
         let prev = self.word(head, 8) & !3;
-        // While it is collected, what stands for the previous is a count; under load one of both
-        // may change between two reads.
+        // During a collection the previous link holds a count. Under load one of both links may
+        // change between two reads.
         next > 4096 && (self.word(next, 8) & !3 == head || prev > 4096 && self.word(prev, 0) & !3 == head)
     }
 
-    /// Counts the members of one list, and says how many.
+    /// Counts the members of one list, and returns their number.
     fn follow_list(&mut self, list: u64, heads: &HashSet<u64>, walk: &mut Walk) -> u64 {
         let mut count = 0;
         let mut trail: Vec<u64> = Vec::with_capacity(TRAIL);
         let mut retries = RETRIES;
         let mut at = list;
-        // A ring without a head would be followed for ever: no list has more members than there is
-        // memory for.
+        // A torn ring may not contain its head: the limit is the number of members that fit into
+        // memory.
         let mut steps = self.memory.bytes() / 32 + 1024;
         loop {
             if !self.memory.should_continue(1) {
@@ -179,7 +179,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 Step::End => return count,
                 Step::Torn => {
                     self.doubt(|doubts| doubts.torn += 1);
-                    // What was read before may still be in the list, and lead on from there by now.
+                    // Cached members may still be in the list, with newer links.
                     self.memory.forget();
                     let Some(before) = trail.pop().filter(|_| retries > 0) else { break };
                     retries -= 1;
@@ -187,7 +187,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 }
             }
         }
-        // From the other end, up to what is known.
+        // From the other end, up to the known members.
         let mut at = list;
         while let Some(back) = self.memory.u64(at.wrapping_add(8)).map(|word| word & !3) {
             if !self.memory.should_continue(1)
@@ -204,9 +204,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         count
     }
 
-    /// Goes from one member of a list to the next, and counts that.
+    /// Follows one link of a list, and counts its target.
     fn step(&mut self, at: u64, heads: &HashSet<u64>, count: &mut u64, walk: &mut Walk) -> Step {
-        // The low bits are flags: of the collector, while it runs, and of the old spaces of 3.14.
+        // The low bits are flags: of a running collector, and of the old spaces in 3.14.
         let Some(next) = self.memory.u64(at).map(|word| word & !3) else { return Step::Torn };
         if heads.contains(&next) {
             return Step::End;
@@ -216,7 +216,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
         let object = next.wrapping_add(self.layout.gc_head);
         if self.visited.has(object) {
-            // It was moved to a list that was followed already, or the thread was taken up again.
+            // The object moved to a list that was followed already, or the list was continued after
+            // a tear.
             return if self.memory.u64(next).is_some_and(|word| word != 0) {
                 Step::Next(next)
             } else {
@@ -229,7 +230,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         Step::Next(next)
     }
 
-    /// Counts the object behind a header; false when it is none, or not new.
+    /// Counts the object behind a header; false if there is none, or it is not new.
     fn take(&mut self, header: u64, count: &mut u64, walk: &mut Walk) -> bool {
         let object = header.wrapping_add(self.layout.gc_head);
         let Some((references, kind)) = self.head(object) else {
@@ -249,7 +250,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         true
     }
 
-    /// Notes a target of a reference.
+    /// Records the target of a reference.
     fn reach(&mut self, target: u64, is_sure: bool, walk: &mut Walk) {
         if target == 0 || target & 7 != 0 || self.visited.has(target) {
             return;
@@ -283,14 +284,14 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Follows references until there is nothing new.
+    /// Follows references until no new objects are found.
     fn reach_all(&mut self, walk: &mut Walk) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut targets: Vec<(u64, bool)> = Vec::new();
         let mut types = 0;
         self.visited.sort_queue();
         loop {
-            // A type is referred to by all its instances: once is enough.
+            // All instances refer to their type. Once is enough.
             let known = self.types.borrow().len();
             for id in types..known {
                 let address = self.types.borrow().get(super::TypeId(id as u32)).map(|kind| kind.address);
@@ -312,7 +313,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                     continue;
                 };
                 let visited = &self.visited;
-                // What is there already is most of it; the rest waits, as counting changes what is
+                // Most targets are visited already. New ones wait, because counting changes what is
                 // borrowed here.
                 self.refer(*address, &kind, &mut |target, _, is_sure| {
                     if target != 0 && !visited.has(target) {

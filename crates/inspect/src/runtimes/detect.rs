@@ -1,5 +1,5 @@
-//! The runtime of a process, supported or not: growth in a heap that cannot be read is not
-//! therefore native.
+//! The runtime of a process, supported or not. Growth in a heap that cannot be read is not native
+//! for that reason.
 
 use mitra_parse::maps::Mapping;
 
@@ -23,12 +23,12 @@ const FILES: &[(&str, &str)] = &[
     ("libperl.so", "Perl"),
     ("perl", "Perl"),
 ];
-/// The note by which a Go program says which build it is, near its beginning: a name of four bytes,
-/// of type 4 (cmd/internal/buildid).
+/// The note with a Go program's build id, near its start: a name of four bytes, of type 4
+/// (cmd/internal/buildid).
 const GO_NOTE: &[u8] = b"\x04\0\0\0Go\0\0";
 const GO_NOTE_WITHIN: usize = 4096;
 
-/// Its name.
+/// The name of the runtime.
 pub fn name(memory: &(impl Memory + ?Sized)) -> Option<&'static str> {
     let code = || memory.mappings().iter().filter(|mapping| mapping.is_file() && mapping.access.execute);
     let by_file = |mapping: &Mapping| {

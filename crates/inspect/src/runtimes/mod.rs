@@ -1,10 +1,9 @@
 //! Runtimes with their own heap: the Java virtual machine and Erlang's.
 //!
-//! Much of what they know can be read without asking them: a JVM writes its counters into memory
-//! that is meant to be read by others ([`jvm::perfdata`]), and Erlang's allocators chain their
-//! carriers together ([`erlang::carriers`]). The rest they tell when their own tools ask (`jcmd`,
-//! `erl_call`). That is done only where [`Options::ask_runtime`] says so, because it is work that
-//! the process does, and in a JVM all threads wait for it.
+//! Much of their data can be read without involving them: a JVM exports its counters in memory
+//! ([`jvm::perfdata`]), and Erlang's allocators link their carriers ([`erlang::carriers`]). The
+//! rest comes from their own tools (`jcmd`, `erl_call`). These run only if [`Options::ask_runtime`]
+//! is set, because the process has to do the work, and in a JVM all threads wait for it.
 
 pub(crate) mod detect;
 pub mod erlang;
@@ -27,17 +26,17 @@ use crate::target::Target;
 pub use erlang::ErlangHeap;
 pub use jvm::JvmHeap;
 
-/// What may be asked, and how long it may take.
+/// Whether to ask the runtime, and time limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Ask the runtime with its own tool.
     ///
     /// A JVM counts its objects at a safepoint: **all of its threads wait** while the whole heap is
-    /// walked, about a second for each gigabyte, and to be asked at all it gets the signal
-    /// `SIGQUIT`, which it understands as the wish to talk. An Erlang VM goes on, and has to answer
-    /// to a node that connects to it.
+    /// walked, about a second for each gigabyte. Before that it gets the signal `SIGQUIT`, which
+    /// starts its attach listener. An Erlang VM keeps running, and has to answer a node that
+    /// connects to it.
     pub ask_runtime: bool,
-    /// For how long rates are measured. An Erlang VM's carriers are sampled meanwhile.
+    /// Duration of the measurement of rates. An Erlang VM's carriers are sampled meanwhile.
     pub seconds: f64,
     /// Classes of a JVM that are kept, the largest.
     pub classes_max: usize,
@@ -51,13 +50,13 @@ impl Default for Options {
     }
 }
 
-/// A runtime, and what is known of its heap.
+/// A runtime and the state of its heap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Runtime {
     /// A Java virtual machine.
     Jvm(JvmHeap),
-    /// Erlang's.
+    /// Erlang's virtual machine.
     Erlang(ErlangHeap),
 }
 
@@ -84,7 +83,7 @@ pub fn read_heap(target: &Target, options: &Options) -> Result<Option<Runtime>, 
     Ok(found)
 }
 
-/// A file in the root directory of the process, up to a bound. Links are resolved there.
+/// A file in the root directory of the process, up to a size limit. Links are resolved there.
 fn read_in_root(pid: u32, path: &str, bytes_max: u64) -> Option<String> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root: OwnedFd = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()).ok()?;

@@ -1,15 +1,18 @@
-//! Runs the tool of a runtime: without a shell, as the user of the process that it asks, with a
-//! limit of time and of output.
+//! Runs the tool of a runtime: without a shell, as the user of the queried process, with limits of
+//! time and output.
 //!
-//! The process may be anybody's, may claim anything, and may become another program at any moment.
-//! So:
+//! The process may belong to any user, may claim anything, and may become another program at any
+//! moment. So:
 //!
-//! - The tool runs as who the process was when it was opened, never as who it is now. Whatever the process does meanwhile, the
-//!   tool can do no more than that user could do without us. It reads files of `/tmp` and talks to sockets there that everybody
-//!   can make: as that user, too. What it asks for, it signals and connects to as that user.
-//! - The program is root's, on the whole way to it, or it is not run. The handle that was checked is what is executed.
-//! - The process is looked at again just before: same memory, same identity, and a handler for the signal that it would get.
-//! - All of the environment is ours, and nothing of the process becomes an argument that was not looked at.
+//! - The tool runs as the user that the process had when it was opened, never as its current user.
+//!   Whatever the process does meanwhile, the tool can do no more than that user could do without
+//!   us. It reads files in `/tmp`, and connects to sockets there, that any user can create: as that
+//!   user, too. It sends signals and connects as that user.
+//! - The program and all directories above it belong to root, or it is not run. The checked handle
+//!   is what is executed.
+//! - The process is checked again just before: same memory, same identity, and a handler for the
+//!   signal that it would get.
+//! - The whole environment is ours, and nothing of the process becomes an unchecked argument.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -30,7 +33,7 @@ use crate::identity::User;
 use crate::target::Target;
 use crate::trusted::{self, Sticky};
 
-/// Directories of the machine's programs.
+/// Directories of system programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Between checks whether the tool has ended.
 const POLL: Duration = Duration::from_millis(5);
@@ -38,15 +41,15 @@ const POLL: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_secs(1);
 /// Limit for standard error.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
-/// Addresses of a tool. `jcmd` is a JVM itself: it maps 1 GiB for classes and a quarter of that for
-/// code whatever it needs, beside its heap, which is kept small, and so have its threads their
-/// stacks. It needs 40 MB of memory.
+/// Limit of the address space of a tool. `jcmd` is a JVM itself: it always maps 1 GiB for classes
+/// and a quarter of that for code, in addition to its small heap and the stacks of its threads. It
+/// needs 40 MB of memory.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
-/// A JVM opens twenty files at start.
+/// Limit of open files: a JVM opens twenty files at start.
 const FILES_MAX: u64 = 256;
-/// Tools print; they need not write files.
+/// Limit of a written file. Tools print to pipes and need no files.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Even one that only starts takes a second or two on a slow machine.
+/// Limit of CPU time: even a tool that only starts takes a second or two on a slow machine.
 const CPU_SECONDS_MIN: u64 = 5;
 
 /// A program that may be run.
@@ -57,12 +60,12 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// The machine's own, or else one in the process' root. An error says in words why there is
+    /// The system's program, or else one in the process' root. An error says in words why there is
     /// none.
     pub(super) fn find(name: &str, own: &[PathBuf]) -> Result<Option<Tool>, String> {
         let mut refused = None;
         let own = own.iter().filter(|path| {
-            // What it leads to has the name too: a link of somebody could lead to any program of
+            // The link target must have the name too: a user's link could lead to any program of
             // root's.
             fs::canonicalize(path).is_ok_and(|real| real.file_name() == Some(OsStr::new(name)))
         });
@@ -76,7 +79,7 @@ impl Tool {
         refused.map_or(Ok(None), Err)
     }
 
-    /// A program at a path, unless somebody else could change it.
+    /// A program at a path, unless another user could change it.
     fn open(path: &Path) -> Result<Tool, String> {
         let real = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let (program, stat) =
@@ -93,8 +96,8 @@ impl Tool {
     }
 }
 
-/// A script cannot be run by a handle that is closed when it begins: its interpreter would have to
-/// open it again.
+/// Whether it is an ELF program. A script cannot be run through a handle that is closed on exec:
+/// its interpreter would have to open it again.
 fn is_elf(program: &OwnedFd) -> bool {
     let mut magic = [0; 4];
     let file = File::open(format!("/proc/self/fd/{}", program.as_raw_fd()));
@@ -105,7 +108,7 @@ fn is_elf(program: &OwnedFd) -> bool {
 pub(super) struct Question<'q> {
     pub(super) arguments: Vec<OsString>,
     pub(super) environment: Vec<(&'static str, &'q OsStr)>,
-    /// A signal that the tool sends to the process, which would end where it has no handler for it.
+    /// A signal that the tool sends to the process, which would kill it without a handler.
     pub(super) signal: Option<u32>,
     pub(super) limit: Limit,
 }
@@ -127,8 +130,8 @@ pub(super) struct Limit {
     pub(super) bytes: u64,
 }
 
-/// The user that the tool runs as, and whether it has to change to it. An error says in words why
-/// it cannot.
+/// The user that the tool runs as, and whether it must change to it. An error says in words why
+/// that is impossible.
 fn user(target: &Target, name: &str) -> Result<(User, bool), String> {
     let user = target.identity().user().map_err(|why| format!("it cannot be asked: {why}"))?;
     let ours = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -154,7 +157,7 @@ pub(super) fn run(
     let (user, becomes) = user(target, name)?;
     let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
     command.arg0(path).args(&question.arguments).current_dir("/");
-    // Each arena of the C library would take 64 MiB of addresses.
+    // Each further arena of the C library would take 64 MiB of address space.
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8").env("MALLOC_ARENA_MAX", "2");
     command.envs(question.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -165,7 +168,8 @@ pub(super) fn run(
         (Resource::Nofile, FILES_MAX),
         (Resource::Fsize, FILE_BYTES_MAX),
     ];
-    // If the process is root, in a container perhaps, the tool has no more privileges than it.
+    // If the process is root, perhaps in a container, the tool gets no more privileges than the
+    // process.
     let user_and_group = becomes.then_some((user.id, user.group));
     let privileges = Privileges::Of { user: user_and_group, capabilities: user.capabilities };
     let cannot = |error| format!("{}: {error}", path.display());
@@ -191,7 +195,7 @@ pub(super) fn run(
     Ok(Output { text: String::from_utf8_lossy(&text).into_owned(), is_cut, seconds })
 }
 
-/// Reads a pipe to its end, or up to the bound, after which the tool is told that nobody listens.
+/// Reads a pipe to its end or up to the limit, and then closes it.
 fn reader(pipe: Option<impl Read + Send + 'static>, bytes_max: u64) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     if let Some(pipe) = pipe {
@@ -213,7 +217,7 @@ fn wait(child: &mut Child, should_continue: impl Fn() -> bool) -> Option<bool> {
             _ => break,
         }
     }
-    // Its group has its own id, so that what it started ends with it.
+    // The group id is the child's pid, so that its children are killed too.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
@@ -221,7 +225,7 @@ fn wait(child: &mut Child, should_continue: impl Fn() -> bool) -> Option<bool> {
     None
 }
 
-/// The error of a tool, for a line of a report.
+/// The error of a tool as one line for a report.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");
@@ -266,7 +270,7 @@ mod tests {
         let output = sh("echo here; echo there >&2", SECONDS).unwrap();
         assert_eq!((output.text.as_str(), output.is_cut), ("here\n", false));
         assert_eq!(sh("echo no >&2; exit 3", SECONDS).err().unwrap(), "sh: no");
-        // Somebody who never stops talking has nobody to talk to after a while.
+        // A tool that never stops printing loses its pipe at the limit.
         let output = sh("while echo more; do :; done 2>/dev/null; exit 0", SECONDS);
         assert!(output.is_err() || output.is_ok_and(|output| output.is_cut));
         let limit = Limit { time: Duration::from_millis(100), bytes: 1_000 };
@@ -281,7 +285,7 @@ mod tests {
             sh("env | cut -d= -f1 | sort; cut -d' ' -f5,6,7 /proc/$$/stat; echo $$", SECONDS).unwrap();
         let lines: Vec<&str> = names.text.lines().collect();
         let pid = lines.last().unwrap();
-        // The shell adds where it is.
+        // The shell adds PWD.
         assert_eq!(lines[..4], ["LC_ALL", "MALLOC_ARENA_MAX", "PATH", "PWD"]);
         assert_eq!(lines[4], format!("{pid} {pid} 0"));
     }
@@ -296,7 +300,7 @@ mod tests {
         let script = Path::new("/usr/bin/ldd");
         assert!(!script.exists() || Tool::open(script).is_err(), "a script");
         assert!(Tool::open(Path::new("/bin")).is_err());
-        // By a link of somebody to another program.
+        // Through a user's link to another program.
         let link = dir.path().join("no-such-tool");
         std::os::unix::fs::symlink("/bin/sleep", &link).unwrap();
         assert!(Tool::find("no-such-tool", &[link]).unwrap().is_none());
@@ -307,7 +311,7 @@ mod tests {
     fn what_would_end_by_the_signal_is_not_asked() {
         let mut child = Command::new("/bin/sleep").arg("600").spawn().unwrap();
         let target = loop {
-            // It may still be this test's copy at first.
+            // At first it may still be this test's own image.
             match Target::open(child.id()) {
                 Ok(target) if target.mappings().iter().any(|mapping| mapping.module() == "sleep") => {
                     break target;

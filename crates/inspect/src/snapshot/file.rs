@@ -1,5 +1,5 @@
-//! A snapshot on disk. It may hold secrets of the process, so its file is created anew for its
-//! owner alone, and no link is followed.
+//! A snapshot on disk. It may hold secrets of the process, so its file is created for its owner
+//! alone, and no link is followed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -11,11 +11,11 @@ use serde::Deserialize;
 use super::{SCHEMA, Snapshot};
 use crate::error::Error;
 
-/// A snapshot has some thousand rows; a larger file is none.
+/// Limit of a file: a snapshot has some thousand rows.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// Writes a snapshot to a new file of mode 0600. An existing file is replaced only with `replaces`,
-/// atomically; of a link the link itself.
+/// atomically; a link is replaced itself.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! A snapshot of a process: its memory at one moment, to be kept and compared with another.
+//! A snapshot of a process: its memory at one moment, which can be saved and compared with another.
 //!
-//! Saved as JSON (`mitra.look/1`). It has no contents of the memory unless that was asked for
+//! Saved as JSON (`mitra.look/1`). It has no contents of the memory unless they were requested
 //! ([`Snapshot::has_contents`]).
 
 pub(crate) mod file;
@@ -75,7 +75,7 @@ pub struct Snapshot {
     pub boot: Option<String>,
     /// Nanoseconds since 1970 UTC.
     pub time_ns: i64,
-    /// Seconds since boot, which nobody sets.
+    /// Seconds since boot, a clock that is never set.
     pub boot_s: Option<f64>,
     /// The id of the process.
     pub pid: u32,
@@ -116,7 +116,7 @@ pub struct Snapshot {
     /// Holders of the objects of some Python types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holders: Option<HoldersReport>,
-    /// What the runtime of the process says of itself.
+    /// The state of the process' runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
     /// The name of the runtime, read or not.
@@ -156,8 +156,8 @@ impl Snapshot {
         }
     }
 
-    /// Replaces every text from the process' memory. `change` gets the text, and whether it may go
-    /// on behind its end.
+    /// Replaces every text from the process' memory. `change` gets the text, and whether the text
+    /// may continue behind its end.
     pub fn map_texts(&mut self, change: &mut dyn FnMut(&str, bool) -> String) {
         let mut replace = |text: &mut String, is_cut: bool| {
             if !text.is_empty() {
@@ -175,7 +175,7 @@ impl Snapshot {
         }
         if let Some(heap) = &mut self.c_heap {
             for sample in heap.sizes.iter_mut().flat_map(|class| &mut class.samples) {
-                // The words are the same bytes as numbers, and those of binary data and UTF-16.
+                // The words are the same bytes as numbers, including binary data and UTF-16.
                 sample.words.clear();
                 if let Some(text) = &mut sample.text {
                     replace(text, is_full(text));
@@ -213,13 +213,13 @@ impl Snapshot {
     }
 }
 
-/// Seconds since boot including suspend, as start times of processes.
+/// Seconds since boot including suspend, on the clock of process start times.
 fn boot_s() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// What `/proc/PID/stat` and `/proc/PID/io` say (proc(5)).
+/// CPU time, faults and I/O from `/proc/PID/stat` and `/proc/PID/io` (proc(5)).
 fn work(pid: u32) -> Work {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let stat = task_stat(&stat);
@@ -316,7 +316,7 @@ pub(crate) mod tests {
         });
         let said = serde_json::to_string(&snapshot).unwrap();
         assert!(!said.contains("alice") && said.contains("gone"), "{said}");
-        // Texts that may go on are marked as cut.
+        // Texts that may continue are marked as cut.
         assert!(heard.iter().all(|(length, is_cut)| *is_cut == (*length > SECRET.len())), "{heard:?}");
         let samples = &snapshot.c_heap.unwrap().sizes[0].samples;
         assert!(samples.iter().all(|sample| sample.words.is_empty()), "{samples:?}");

@@ -1,4 +1,4 @@
-//! Takes a snapshot: reads all parts of a process that were asked for, one after the other.
+//! Takes a snapshot: reads all requested parts of a process, one after the other.
 //!
 //! Parts that are missing or cannot be read add a doubt, and the others are still read.
 
@@ -60,14 +60,14 @@ pub struct Hint {
 
 /// Samples of chunks of one size.
 const SAMPLES: usize = 3;
-/// A piece of 128 KiB of the census, in steps.
+/// A piece of 128 KiB of the census, in steps of the budget.
 const PIECE_STEPS: u64 = 1024;
 /// Strings whose words are searched in names of libraries, the largest first.
 const HINTED_MAX: usize = 200;
 
-/// Takes a snapshot. `progress` gets the part that is read, and how much of it is done where that
-/// is known. When the target's budget is exhausted, the part that was being read is marked as
-/// partial and the rest is missing.
+/// Takes a snapshot. `progress` gets the current part, and how much of it is done if that is known.
+/// When the target's budget is exhausted, the current part is marked as partial and the rest is
+/// missing.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub fn take(
         progress("looking at the run time", None);
         let options = runtimes::Options { ask_runtime: options.ask_runtime, ..runtimes::Options::default() };
         let runtime = runtimes::read_heap(target, &options)?;
-        // A partial list would be taken for all of it.
+        // A partial list would look like a complete one.
         snapshot.runtime = runtime.filter(|_| begins(target, "run time", &mut snapshot));
         if snapshot.runtime.is_some() {
             snapshot.looked_at.push("runtime".to_owned());
@@ -126,8 +126,8 @@ fn begins(target: &Target, part: &str, snapshot: &mut Snapshot) -> bool {
     begins
 }
 
-/// Attempts when most objects seem to be held natively, or the arenas are not found: a growing
-/// table is moved now and then, and what it held a moment before is out of reach.
+/// Attempts if most objects seem to be held natively, or the arenas are not found: a growing table
+/// is moved now and then, and its former content is out of reach for a moment.
 const TRIES: usize = 3;
 
 /// Finds the holders of some Python types, right after a snapshot was taken.
@@ -140,7 +140,7 @@ pub fn find_holders(target: &mut Target, types: &[String], snapshot: &mut Snapsh
         target.refresh()?;
         let held = who_holds(target, types);
         if target.is_exhausted() && snapshot.holders.is_some() {
-            // The result of an earlier attempt is whole.
+            // The result of an earlier attempt is complete.
             break;
         }
         let held = held?;
@@ -163,8 +163,8 @@ fn who_holds(target: &Target, types: &[String]) -> Result<holders::HoldersReport
     Ok(holders::holders(&heap, &Wanted::Types(types.to_vec()), holders::OBJECTS_MAX))
 }
 
-/// Finds the allocator. A thread that just starts makes an arena that is not in the mappings yet,
-/// and a list of arenas that leads out of them is not believed.
+/// Finds the allocator. A thread that just starts creates an arena that is not in the mappings yet,
+/// and a list of arenas that leads out of the mappings is rejected.
 fn places(target: &mut Target) -> Result<malloc::Detection, Error> {
     let mut places = malloc::find(target);
     for _ in 1..TRIES {

@@ -1,4 +1,5 @@
-//! What makes a growth: the string, type or size of chunk with most of it, and what grew alike.
+//! The culprit of a growth: the string, type or chunk size with most of it, and rows that grew
+//! alike.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +7,7 @@ use crate::diff::{Diff, DiffRow, Group, Member, RowKind};
 use crate::python::holders::Root;
 use crate::snapshot::Snapshot;
 
-/// What the growth is blamed on.
+/// The culprit of a growth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Culprit {
     /// The kind of the row that grew.
@@ -15,20 +16,20 @@ pub struct Culprit {
     pub key: String,
     /// Its name.
     pub name: String,
-    /// What grew by the same count: parts of the same object.
+    /// Rows that grew by the same count: parts of the same object.
     pub alike: Vec<Member>,
     /// Growth in pieces.
     pub growth_count: Option<i64>,
     /// Growth in bytes.
     pub growth_bytes: Option<i64>,
-    /// A type of the runtime with as many more objects, which own the memory.
+    /// A type of the runtime whose count grew as much; its objects own the memory.
     pub owner: Option<String>,
-    /// The size of the C chunks that hold the strings, if they were found by it.
+    /// The size of the C chunks that hold the strings, if the strings were found through it.
     #[serde(default)]
     pub chunk_bytes: Option<u64>,
     /// A mapped library whose name is in the strings.
     pub library: Option<String>,
-    /// What holds the objects, if that was searched.
+    /// The holder of the objects, if it was searched.
     pub holder: Option<String>,
     /// As a sentence.
     pub statement: String,
@@ -46,7 +47,7 @@ impl Culprit {
         self.owner.as_deref().or((self.what == RowKind::Type).then_some(self.name.as_str()))
     }
 
-    /// Finds it among the objects of the runtime (`is_managed`), or outside of it.
+    /// Finds the culprit among the objects of the runtime (`is_managed`), or outside of it.
     pub(super) fn of(diff: &Diff, is_managed: Option<bool>, last: &Snapshot) -> Option<Self> {
         let kinds: &[RowKind] = match is_managed {
             Some(true) => &[RowKind::Type, RowKind::Class],
@@ -142,7 +143,7 @@ impl Culprit {
         culprit
     }
 
-    /// Whether a row is part of it.
+    /// Whether a row is part of the culprit.
     pub(super) fn has(&self, row: &DiffRow) -> bool {
         let is = |what: RowKind, key: &str| row.what == what && row.key == key;
         is(self.what, &self.key) || self.alike.iter().any(|member| is(member.what, &member.key))
@@ -200,7 +201,7 @@ fn library(culprit: &Culprit, last: &Snapshot) -> Option<String> {
     hints.next().map(|hint| hint.library.clone())
 }
 
-/// What holds most objects of the type.
+/// The holder of most objects of the type.
 fn holder(culprit: &Culprit, last: &Snapshot) -> Option<String> {
     let name = culprit.owner.as_ref().unwrap_or(&culprit.name);
     let held = last.holders.as_ref()?.types.iter().find(|held| held.type_name == *name)?;

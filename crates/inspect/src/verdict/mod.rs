@@ -1,4 +1,4 @@
-//! Is it a leak, and whose? The verdict of several snapshots of a process.
+//! Is it a leak, and what is the culprit? The verdict of several snapshots of a process.
 //!
 //! Growing resident memory may be a leak of native code, objects that the program keeps, free
 //! memory that the allocator keeps, or a warm-up. Three questions tell them apart, in this order:
@@ -6,9 +6,9 @@
 //! 1. Does anonymous memory (resident and in swap) grow by more than allocators take at once?
 //! 2. Does the growth level off while the process works ([`trend`])? Two snapshots cannot tell;
 //!    recorded sizes between them may.
-//! 3. Who accounts for it: objects of the runtime, C chunks in use, or free chunks?
+//! 3. What accounts for it: objects of the runtime, C chunks in use, or free chunks?
 //!
-//! One snapshot says what memory is made of, never that it leaks.
+//! One snapshot shows the composition of memory, never a leak.
 
 mod culprit;
 #[cfg(test)]
@@ -32,11 +32,11 @@ use crate::snapshot::Snapshot;
 use totals::HeapTotals;
 use trend::Point;
 
-/// What it is.
+/// The kind of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictKind {
-    /// Native code does not free memory, out of sight of the runtime.
+    /// Native code does not free memory, outside of the runtime's heap.
     NativeLeak,
     /// Objects of the runtime accumulate.
     ManagedLeak,
@@ -52,7 +52,7 @@ pub enum VerdictKind {
     BoundedCache,
     /// It does not grow.
     NoGrowth,
-    /// There is too little to judge by.
+    /// The data does not suffice.
     CannotTell,
 }
 
@@ -89,11 +89,11 @@ impl fmt::Display for VerdictKind {
 /// The verdict of several snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What it is.
+    /// Its kind.
     pub kind: VerdictKind,
     /// As sentences, with the numbers.
     pub statement: String,
-    /// What makes the growth.
+    /// The culprit of the growth.
     pub culprit: Option<Culprit>,
     /// Rows as evidence, the weightiest first.
     pub evidence: Vec<DiffRow>,
@@ -103,13 +103,13 @@ pub struct Verdict {
     pub bytes_per_hour: Option<f64>,
 }
 
-/// Allocators take memory from the kernel in pieces: 128 KiB and more of the C heap (`M_TOP_PAD`),
-/// 1 MiB of Python's arenas, 2 MiB of huge pages, for each of some arenas and threads. Less is no
-/// growth.
+/// Smallest growth that counts. Allocators take memory from the kernel in pieces: 128 KiB and more
+/// of the C heap (`M_TOP_PAD`), 1 MiB of Python's arenas, 2 MiB of huge pages, for each of some
+/// arenas and threads.
 const STEP_BYTES: u64 = 4 << 20;
 /// Rows of evidence.
 const EVIDENCE_MAX: usize = 12;
-/// A count stays the same when it moves by less than a hundredth.
+/// A count is unchanged if it moves by less than a hundredth.
 const SAME: f64 = 0.01;
 
 /// The verdict of snapshots in the order of their times, with recorded sizes between them.
@@ -131,7 +131,7 @@ pub fn of(snapshots: &[Snapshot], recorded: &[RecordedSize]) -> Verdict {
         return verdict;
     }
     let verdict = of_one_process(snapshots, recorded, &diff);
-    // After a warm-up there may be a slow leak, and after a standstill a new one: the later half of
+    // A slow leak may follow a warm-up, and a new one may follow a standstill. The later half of
     // the snapshots shows it.
     if !verdict.kind.is_leak() && snapshots.len() >= 2 * SNAPSHOTS_OF_A_TREND {
         let later = &snapshots[snapshots.len() / 2..];
@@ -145,7 +145,7 @@ pub fn of(snapshots: &[Snapshot], recorded: &[RecordedSize]) -> Verdict {
     verdict
 }
 
-/// Snapshots that show whether something levels off.
+/// Minimum number of snapshots that can show levelling off.
 const SNAPSHOTS_OF_A_TREND: usize = 3;
 
 impl Verdict {
@@ -260,7 +260,7 @@ fn elsewhere(diff: &Diff) -> String {
     grew.collect()
 }
 
-/// The process grew, and the growth is free memory.
+/// The verdict if the growth is free memory.
 fn freed(first: &HeapTotals, last: &HeapTotals, growth: f64, sizes: &str) -> Option<Verdict> {
     let more_free = last.free? as f64 - first.free? as f64;
     let more_used = last.in_use()? as f64 - first.in_use()? as f64;
@@ -343,7 +343,7 @@ fn grown(
         _ => {}
     }
     let mut culprit = Culprit::of(diff, is_managed, snapshots.last().unwrap_or(&snapshots[0]));
-    // Native memory that objects own: as many more of the one as of the other.
+    // Native memory that objects own: both counts grew alike.
     if is_managed == Some(false)
         && let Some(owner) = culprit.as_ref().and_then(|culprit| culprit.owner.clone())
     {
@@ -358,7 +358,7 @@ fn grown(
     }
     let (kind, sure) = match (is_managed, trend) {
         (None, _) => (VerdictKind::CannotTell, 0.3),
-        // Garbage piles up until it is collected.
+        // Garbage accumulates until it is collected.
         (Some(true), Trend::Steady) if last.has_garbage => (VerdictKind::ManagedGrowth, 0.5),
         (Some(true), Trend::Steady) => (VerdictKind::ManagedLeak, 0.7),
         (Some(false), Trend::Steady) => (VerdictKind::NativeLeak, 0.7),
@@ -384,15 +384,15 @@ fn grown(
     }
 }
 
-/// Growth of the runtime's objects. Numbers of different sources do not compare.
+/// Growth of the runtime's objects. Numbers from different sources are not comparable.
 fn managed_growth(first: &HeapTotals, last: &HeapTotals) -> Option<f64> {
     let (from, to) = first.managed.zip(last.managed)?;
     (first.managed_source == last.managed_source).then_some(to as f64 - from as f64)
 }
 
 /// Whether most of a growth is outside of the runtime's heap, which may be reserved long before it
-/// is touched. At first all but the objects may have been outside; at the end at least what the
-/// heap has no room for.
+/// is touched. At first everything except the objects may have been outside; at the end at least
+/// the part that exceeds the heap's room.
 fn is_beside(first: &HeapTotals, last: &HeapTotals, growth: f64) -> bool {
     let Some(room) = last.room else { return true };
     let outside = last.anonymous.unwrap_or(0).saturating_sub(room) as f64;
@@ -401,7 +401,7 @@ fn is_beside(first: &HeapTotals, last: &HeapTotals, growth: f64) -> bool {
     outside - before >= MOST * growth || chunks >= MOST * growth
 }
 
-/// It grew, and levelled off while the process works on.
+/// The verdict if it grew, and levelled off while the process keeps working.
 fn levelled(snapshots: &[Snapshot], diff: &Diff, said: &mut Vec<String>, last_share: f64) -> Verdict {
     said.push(format!(
         "in the last third it grew at {} of its mean pace while the process worked on",
@@ -434,7 +434,7 @@ fn levelled(snapshots: &[Snapshot], diff: &Diff, said: &mut Vec<String>, last_sh
     }
 }
 
-/// The size at the last snapshot but one, and the growth since.
+/// The size at the second last snapshot, and the growth since.
 fn lately(snapshots: &[Snapshot]) -> Option<(u64, f64)> {
     let [.., before, last] = snapshots else { return None };
     let (from, to) = HeapTotals::of(before).anonymous.zip(HeapTotals::of(last).anonymous)?;
@@ -453,7 +453,7 @@ fn has_list(snapshot: &Snapshot, what: RowKind) -> bool {
     }
 }
 
-/// The row that made most of the growth, if its count has not changed lately.
+/// The row with most of the growth, if its count has not changed lately.
 fn same_now<'a>(all: &'a Diff, before: &Snapshot, last: &Snapshot) -> Option<&'a DiffRow> {
     let grown = |row: &&DiffRow| {
         row.what.is_piece() && row.growth_bytes.unwrap_or(0) > 0 && row.growth_count.unwrap_or(0) > 0
@@ -462,7 +462,7 @@ fn same_now<'a>(all: &'a Diff, before: &Snapshot, last: &Snapshot) -> Option<&'a
     let growth = row.growth_count?;
     let total = all.row(RowKind::Total, "resident, anonymous").and_then(|row| row.growth_bytes)?;
     let is_most = row.growth_bytes? as f64 >= MOST * total as f64;
-    // Unchanged rows are not listed, as are parts that were not read.
+    // Unchanged rows are not listed, and neither are parts that were not read.
     if row.is_bound || ![before, last].iter().all(|snapshot| has_list(snapshot, row.what)) {
         return None;
     }

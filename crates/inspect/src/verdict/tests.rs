@@ -4,7 +4,8 @@ use crate::snapshot::Work;
 
 const MIB: u64 = 1 << 20;
 
-/// Looks a minute apart, of a process that works half of the time; each has so many MiB of its own.
+/// Snapshots a minute apart of a process that works half of the time, with the given MiB of
+/// anonymous memory.
 fn series(mibs: &[u64]) -> Vec<Snapshot> {
     let snapshot = |(i, mib): (usize, &u64)| {
         let seconds = i as f64 * 60.0;
@@ -80,7 +81,7 @@ fn different_processes_are_no_growth() {
     assert!(!verdict.evidence.is_empty() && verdict.statement.contains("different processes"), "{verdict:?}");
 }
 
-/// A C heap with so many MiB in use and free, of which chunks of 48 bytes make the first.
+/// A C heap with the given MiB in use and free; chunks of 48 bytes make up the former.
 fn c_heap(in_use: u64, free: u64) -> crate::malloc::CHeap {
     use crate::malloc::{Arena, CHeap, Count, Free, SizeClass};
     let count = |mib: u64| Count { chunks: mib * MIB / 48, bytes: mib * MIB };
@@ -101,7 +102,7 @@ fn c_heap(in_use: u64, free: u64) -> crate::malloc::CHeap {
     CHeap { arenas: vec![arena], sizes: vec![class], ..CHeap::default() }
 }
 
-/// Python's objects: one type with so many MiB in objects of 64 bytes.
+/// Python's objects: one type with the given MiB in objects of 64 bytes.
 fn python(mib: u64) -> crate::python::PythonHeap {
     use crate::python::{Doubts, PythonHeap, TypeRow};
     PythonHeap {
@@ -127,7 +128,8 @@ fn python(mib: u64) -> crate::python::PythonHeap {
     }
 }
 
-/// Looks of a Python process: its own memory, in use and free in the C heap, its objects, in MiB.
+/// Snapshots of a Python process: its anonymous memory, in use and free in the C heap, its objects,
+/// in MiB.
 fn service(values: &[(u64, u64, u64, u64)]) -> Vec<Snapshot> {
     let mut snapshots = series(&values.iter().map(|(own, ..)| *own).collect::<Vec<_>>());
     for (snapshot, (_, in_use, free, objects)) in snapshots.iter_mut().zip(values) {
@@ -158,7 +160,7 @@ fn a_leak_of_objects_is_managed_and_names_the_type() {
 fn native_memory_that_objects_own_is_theirs() {
     let mut snapshots = service(&[(100, 30, 1, 10), (300, 230, 1, 10), (500, 430, 1, 10)]);
     for (snapshot, mib) in snapshots.iter_mut().zip([30, 230, 430]) {
-        // A small object for each chunk.
+        // One small object per chunk.
         let python = snapshot.python.as_mut().unwrap();
         python.types[0].count = mib * MIB / 48;
     }
@@ -206,7 +208,7 @@ fn what_grows_in_a_heap_that_nobody_can_read_is_not_said_to_be_native() {
         of(&snapshots, &[])
     };
     assert_eq!(with("Go", false).kind, VerdictKind::CannotTell);
-    // Large objects of Python are in the C heap.
+    // Python's large objects are in the C heap.
     assert_eq!(with("CPython", true).kind, VerdictKind::CannotTell);
     let verdict = with("Node.js", true);
     assert_eq!(verdict.kind, VerdictKind::NativeLeak, "{verdict:?}");
@@ -267,14 +269,14 @@ fn half_a_walk_is_not_compared() {
         let verdict = of(&snapshots, &[]);
         assert_eq!(verdict.kind, VerdictKind::CannotTell, "{verdict:?}");
     }
-    // What was free in the part that was walked is no less than what was free in all of it.
+    // Free memory of a partial walk is a lower bound of all free memory.
     let mut snapshots = service(&[(100, 30, 1, 50), (200, 30, 100, 50)]);
     assert_eq!(of(&snapshots, &[]).kind, VerdictKind::Fragmentation);
     snapshots[0].c_heap.as_mut().unwrap().is_stopped = true;
     assert_ne!(of(&snapshots, &[]).kind, VerdictKind::Fragmentation);
 }
 
-/// Looks at a JVM with a heap of so many MiB from the system, of which so many are used.
+/// Snapshots of a JVM: its anonymous memory, the heap's capacity, and the used part, in MiB.
 fn jvm(values: &[(u64, u64, u64)]) -> Vec<Snapshot> {
     use crate::runtimes::jvm::{Counters, JvmHeap};
     let mut snapshots = series(&values.iter().map(|(own, ..)| *own).collect::<Vec<_>>());
@@ -290,7 +292,7 @@ fn jvm(values: &[(u64, u64, u64)]) -> Vec<Snapshot> {
 fn a_virtual_machine_that_touches_its_heap_does_not_leak_natively() {
     let verdict = of(&jvm(&[(500, 8000, 200), (900, 8000, 300), (1300, 8000, 200)]), &[]);
     assert_eq!(verdict.kind, VerdictKind::CannotTell, "{verdict:?}");
-    // What piles up may be garbage.
+    // The accumulated objects may be garbage.
     let verdict = of(&jvm(&[(500, 8000, 200), (900, 8000, 600), (1300, 8000, 1000)]), &[]);
     assert_eq!(verdict.kind, VerdictKind::ManagedGrowth, "{verdict:?}");
     // Far more than its heap.

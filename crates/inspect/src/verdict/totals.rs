@@ -1,4 +1,4 @@
-//! The few numbers of a snapshot that a verdict needs.
+//! The totals of a snapshot that a verdict needs.
 
 use crate::composition::Composition;
 use crate::malloc::CHeap;
@@ -12,21 +12,21 @@ use crate::snapshot::Snapshot;
 pub(super) struct HeapTotals {
     /// Anonymous memory, resident and in swap.
     pub(super) anonymous: Option<u64>,
-    /// C chunks in use, with those that are mappings of their own.
+    /// C chunks in use, including those with their own mapping.
     pub(super) c_in_use: Option<u64>,
     /// Free in the allocators, and resident.
     pub(super) free: Option<u64>,
     /// Objects of the runtime.
     pub(super) managed: Option<u64>,
-    /// In use in the runtime's own allocator, beside the C heap.
+    /// In use in the runtime's own allocator, outside of the C heap.
     pub(super) own_in_use: Option<u64>,
-    /// The source of `managed`. Numbers of different sources do not compare.
+    /// The source of `managed`. Numbers from different sources are not comparable.
     pub(super) managed_source: &'static str,
     /// `managed` is a lower bound.
     pub(super) managed_is_least: bool,
     /// `managed` includes garbage.
     pub(super) has_garbage: bool,
-    /// The runtime's heap as it got it from the system; not all of it need be touched.
+    /// The capacity of the runtime's heap; not all of it may have been touched.
     pub(super) room: Option<u64>,
     /// The runtime, read or not.
     pub(super) managed_name: Option<String>,
@@ -47,7 +47,7 @@ impl HeapTotals {
         }
         if let Some(small) = &snapshot.pymalloc {
             totals.own_in_use = Some(small.bytes_in_use);
-            // Resident in its arenas and unused: free blocks, free pools, headers.
+            // Resident in its arenas but unused: free blocks, free pools, headers.
             let idle = small.resident_bytes.saturating_sub(small.bytes_in_use);
             totals.free = Some(totals.free.unwrap_or(0).saturating_add(idle));
         }
@@ -77,13 +77,13 @@ impl HeapTotals {
         totals
     }
 
-    /// Whether the same allocators were read, so that their sums compare.
+    /// Whether the same allocators were read, so that their sums are comparable.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let looked_at = |totals: &Self| (totals.c_in_use.is_some(), totals.own_in_use.is_some());
         looked_at(self) == looked_at(other)
     }
 
-    /// In use, of all allocators that were read.
+    /// In use, over all allocators that were read.
     pub(super) fn in_use(&self) -> Option<u64> {
         match (self.c_in_use, self.own_in_use) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -92,16 +92,16 @@ impl HeapTotals {
     }
 }
 
-/// Free and resident in the C heap: below the tops, and of the tops as much as can be resident.
+/// Free and resident in the C heap: below the tops, and the part of the tops that can be resident.
 fn free(heap: &CHeap) -> u64 {
     let below = heap.fragmentation().map_or(0, |fragmentation| fragmentation.free_resident_bytes);
     let rest = heap.resident_bytes().saturating_sub(heap.in_use().bytes).saturating_sub(below);
     below.saturating_add(rest.min(heap.top_bytes()))
 }
 
-/// A twentieth of the objects is in swap, or the lists tore so early that less than a quarter of
-/// the small blocks was found: usually half or more. While a process works its youngest list tears
-/// often, which hides some hundred objects.
+/// Whether the objects are a lower bound: a twentieth of them is in swap, or the lists tore so
+/// early that less than a quarter of the small blocks was found (usually half or more). In a
+/// working process the youngest list tears often, which hides some hundred objects.
 fn is_least(heap: &PythonHeap, blocks: Option<u64>) -> bool {
     let found = heap.bytes.saturating_add(heap.beside_bytes);
     let is_torn = !heap.is_complete && blocks.is_some_and(|blocks| found < blocks / 4);

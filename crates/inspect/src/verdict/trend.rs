@@ -1,8 +1,8 @@
 //! Whether a growth levels off. A warm-up does, a leak does not.
 //!
-//! The pace is by CPU time of the process where that is known: a leak that follows the work stands
-//! still at night, and a full cache does not grow however much work there is. Recorded sizes have
-//! no work and go by time.
+//! The pace is measured by CPU time of the process if that is known: a leak that follows the work
+//! stands still at night, and a full cache does not grow however much work there is. Recorded sizes
+//! have no CPU time and are measured by time.
 
 use mitra_model::growth::{LEVELS_OFF, TREND_S, last_share};
 use serde::{Deserialize, Serialize};
@@ -22,11 +22,11 @@ pub struct RecordedSize {
 /// The trend of a growth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Trend {
-    /// It goes on.
+    /// It continues.
     Steady,
     /// The last third has only this share of the mean pace.
     LevelsOff {
-        /// Of the mean pace.
+        /// As a share of the mean pace.
         last_share: f64,
     },
     /// The process hardly worked in the last third, so nothing is known.
@@ -56,16 +56,16 @@ impl Point {
     }
 }
 
-/// A warm-up that levels off slows down all the time: the later half has less than six tenths of
-/// its mean pace in its last third (an exponential approach seen over at least three time
-/// constants). A line has one.
+/// Pace of the last third from which a growth counts as straight. A levelling warm-up slows down
+/// all the time: the later half has less than six tenths of its mean pace in its last third (an
+/// exponential approach seen over at least three time constants). A line has one.
 const STRAIGHT: f64 = 0.75;
-/// A jump is more than this share of the growth between two neighbours: a load, a batch, the teeth
-/// of a collector. Three snapshots on a line have a half between each two.
+/// Share of the growth between two neighbours from which it is a jump: a load, a batch, the
+/// sawtooth of a collector. Three snapshots on a line have a half between each two.
 const JUMP: f64 = 0.6;
-/// Below a quarter of its usual work a process shows nothing.
+/// Below a quarter of its usual work, a process shows nothing about growth.
 const IDLE: f64 = 0.25;
-/// Fewer recorded sizes make no thirds.
+/// Fewer recorded sizes cannot be split into thirds.
 pub(super) const RECORDED_MIN: usize = 6;
 
 /// The trend from the first point to the last.
@@ -100,7 +100,7 @@ fn by_snapshots(points: &[Point]) -> Trend {
         by_time.iter().zip(&worked).map(|((at, _), work)| (*at, *work)).collect();
     let by_time = by_axis(&by_time);
     match (by_time, last_third(&work_by_time)) {
-        // It grew at all times, however much it worked.
+        // It grew all the time, however much it worked.
         (Trend::Steady, _) => Trend::Steady,
         (_, Some(share)) if share < IDLE => Trend::Idle,
         _ => {
@@ -140,7 +140,7 @@ fn is_straight(points: &[(f64, f64)]) -> bool {
     last_third(points).is_some_and(|share| share >= STRAIGHT) && !is_jump(points)
 }
 
-/// Whether the growth came at once, or stood still in one of the first two thirds: its future is
+/// Whether the growth came at once, or paused in one of the first two thirds: its future is
 /// unknown.
 fn is_jump(points: &[(f64, f64)]) -> bool {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return true };
@@ -167,8 +167,8 @@ fn last_third(points: &[(f64, f64)]) -> Option<f64> {
     last_share(first, (third, at(points, third)), last)
 }
 
-/// Two snapshots: the growth since the start of the process, when it had nothing, is known too. A
-/// pace near that, neither much slower nor much faster, has been its pace.
+/// The trend of two snapshots, with the growth since the start of the process, when its memory was
+/// empty. If the current pace is near that mean, neither much slower nor much faster, it is steady.
 fn since_birth(first: &Point, last: &Point) -> Trend {
     let Some(age) = first.age_s.filter(|age| *age >= TREND_S) else { return Trend::Unknown };
     let seconds = last.at_s - first.at_s;
@@ -220,7 +220,7 @@ mod tests {
         // It works less and less, and each request leaks as much as the first.
         let evening = [(0.0, 0.0, 0.0), (60.0, 50.0, 5e7), (120.0, 90.0, 9e7), (180.0, 100.0, 10e7)];
         assert_ne!(of(&points(&evening), &[]), Trend::LevelsOff { last_share: 0.0 });
-        // It works on, and grows no more.
+        // It keeps working, and no longer grows.
         let full = [(0.0, 0.0, 0.0), (60.0, 30.0, 9e7), (120.0, 60.0, 9e7), (180.0, 90.0, 9e7)];
         assert_eq!(of(&points(&full), &[]), Trend::LevelsOff { last_share: 0.0 });
     }
@@ -241,10 +241,9 @@ mod tests {
             young.iter().map(of).collect()
         };
         assert_eq!(of(&old(1e9, 1.0), &[]), Trend::Steady);
-        // It made a gigabyte in the first hours, and a little lately: that may be a warm-up at its
-        // end.
+        // A gigabyte in the first hours, and little lately: that may be a warm-up at its end.
         assert_eq!(of(&old(1e9, 0.01), &[]), Trend::Unknown);
-        // It has hardly grown in two hours, and something was loaded just now.
+        // Hardly any growth in two hours, and a recent load.
         assert_eq!(of(&old(0.0, 1.0), &[]), Trend::Unknown);
     }
 

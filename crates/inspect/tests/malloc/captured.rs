@@ -1,5 +1,5 @@
-//! The memory of a real program, damaged: whatever is in it, a look ends, and counts no more than
-//! there is.
+//! The damaged memory of a real program: a walk ends on any content, and counts no more than there
+//! is.
 
 use std::process::Command;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::support::{Running, compile};
 
-/// What a program has written, as far as it is in memory.
+/// The resident writable memory of a program.
 fn captured(target: &Target) -> Image {
     let mut image = Image::new(target.word());
     for mapping in target.mappings().iter().filter(|mapping| mapping.access.write && !mapping.access.shared) {
@@ -25,8 +25,8 @@ fn captured(target: &Target) -> Image {
     image
 }
 
-/// A word somewhere, and what is to stand there: noise, a small number, or what stands elsewhere in
-/// the same memory.
+/// A random word and its replacement: noise, a small number, or a word from elsewhere in the same
+/// memory.
 fn damage(image: &Image, detection: &Detection) -> impl Strategy<Value = (u64, u64)> + use<> {
     let arena = detection.glibc.as_ref().unwrap().main_arena;
     let stretches: Vec<(u64, u64)> = image.mappings().iter().map(|m| (m.start, m.bytes() / 8)).collect();

@@ -1,4 +1,4 @@
-//! Allocators that are not walked, and glibc where it has no name.
+//! Allocators that are not walked, and glibc without a name.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn musl_shared_and_static() {
         let Some(program) = compile("musl-gcc", "waits.c", "musl", flags) else { return };
         let Some(running) = Running::start(&mut Command::new(program)) else { return };
         let (detection, heap) = running.walk_heap();
-        // A small program without any names has nothing by which it could be told.
+        // A small stripped program has nothing that identifies its allocator.
         let is_nameless = flags.contains(&"-s") && heap.allocator == Allocator::Unknown;
         assert!(heap.allocator == Allocator::Musl || is_nameless, "{flags:?}: {detection:?}");
         assert!(heap.why_not.unwrap().contains(if is_nameless { "no allocator" } else { "musl" }));

@@ -1,5 +1,5 @@
 //! The C heap of programs that are compiled here, counted from outside and from inside. Skipped
-//! where there is no C compiler.
+//! without a C compiler.
 
 mod captured;
 mod detected;

@@ -1,4 +1,4 @@
-//! Programs to look into.
+//! Programs to inspect.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use mitra_inspect::Target;
 use mitra_inspect::malloc::{CHeap, Detection, Options, find, walk_heap};
 
-/// A program that waits, and what it said.
+/// A waiting program and its output.
 pub struct Running {
     child: Child,
     pub said: Vec<String>,
@@ -22,7 +22,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts it, and waits until it says that it is ready.
+    /// Starts it, and waits until it prints that it is ready.
     pub fn start(command: &mut Command) -> Option<Self> {
         let mut child = match command.stdout(Stdio::piped()).spawn() {
             Ok(child) => child,
@@ -47,7 +47,7 @@ impl Running {
         (detection, heap)
     }
 
-    /// The numbers of a line, by the names before them.
+    /// The number behind a name in the output.
     pub fn number(&self, name: &str) -> u64 {
         let words: Vec<&str> = self.said.iter().flat_map(|line| line.split_whitespace()).collect();
         let at = words.iter().position(|word| *word == name).unwrap();
@@ -55,7 +55,7 @@ impl Running {
     }
 }
 
-/// Compiles a program; `None`, with a word why, where that is not possible here.
+/// Compiles a program; `None`, with a message, if that is not possible here.
 pub fn compile(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
     let dir = DIR.get_or_init(|| tempfile::tempdir().unwrap()).path();
@@ -78,7 +78,7 @@ pub fn compile(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Opti
     }
 }
 
-/// Tests run side by side, and each compiles for itself.
+/// Tests run in parallel, and each compiles for itself.
 fn rand_name() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)

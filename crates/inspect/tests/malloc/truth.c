@@ -1,4 +1,4 @@
-/* Allocates in a pattern, says what glibc says of it and what it did itself, and waits. */
+/* Allocates in a pattern, prints glibc's counts and its own, and waits. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #define THREADS 8
 
 static char output[1 << 16];
-/* What each thread holds, for who reads it from outside while it changes. */
+/* What each thread holds; read from outside while it changes. */
 static struct { volatile long chunks, bytes; char pad[112]; } held[THREADS];
 static pthread_barrier_t done;
 static long kept_chunks, kept_bytes;
@@ -46,7 +46,7 @@ static void drop(void *p)
 	free(p);
 }
 
-/* Sizes as programs have them: mostly small. */
+/* Sizes as in usual programs: mostly small. */
 static size_t some_size(uint64_t *seed)
 {
 	uint64_t r = next(seed);

@@ -1,4 +1,4 @@
-//! The counts against those of `mallinfo2` and `malloc_info`, and against what the programs did.
+//! Compares the counts with `mallinfo2` and `malloc_info`, and with the programs' own counts.
 
 use std::process::Command;
 
@@ -7,9 +7,9 @@ use mitra_inspect::{Memory, Target};
 
 use crate::support::{Running, compile};
 
-/// On a quiet process.
+/// Tolerance for a quiet process.
 const QUIET: f64 = 0.01;
-/// On one that goes on.
+/// Tolerance for a running one.
 const BUSY: f64 = 0.05;
 
 fn started(mode: &str, flags: &[&str]) -> Option<Running> {
@@ -19,7 +19,7 @@ fn started(mode: &str, flags: &[&str]) -> Option<Running> {
 fn is_near(what: &str, seen: u64, truth: u64, tolerance: f64) {
     let off = (seen as f64 - truth as f64).abs();
     println!("{what}: {seen}, truly {truth}");
-    // Some kilobytes are the C library's own.
+    // The C library itself uses some kilobytes.
     assert!(off <= tolerance * truth as f64 || off <= 2048.0, "{what}: {seen}, truly {truth}");
 }
 
@@ -27,7 +27,7 @@ fn sum(heap: &CHeap, of: impl Fn(&Arena) -> u64) -> u64 {
     heap.arenas.iter().map(of).sum()
 }
 
-/// What `mallinfo` calls free: not what threads have in their caches.
+/// What `mallinfo` counts as free: not the chunks in tcaches.
 fn binned(arena: &Arena) -> u64 {
     arena.free.all().bytes - arena.free.tcache.bytes
 }
@@ -45,7 +45,7 @@ fn check(running: &Running, detection: &Detection, heap: &CHeap) {
     let blocks = truth("ordblks");
     let seen = sum(heap, in_bins) + heap.arenas.len() as u64;
     assert!(seen.abs_diff(blocks) <= blocks / 100 + 1, "{seen} free chunks, truly {blocks}");
-    // What somebody else took from `sbrk` it takes for its own.
+    // `mallinfo` counts memory that others took from `sbrk` as its own.
     let used = sum(heap, |arena| {
         arena.in_use.bytes + arena.free.tcache.bytes + arena.overhead_bytes + arena.doubts.foreign_bytes
     });
@@ -57,14 +57,14 @@ fn check(running: &Running, detection: &Detection, heap: &CHeap) {
         is_near("kept chunks", sum(heap, |arena| arena.in_use.chunks) + heap.mmapped.chunks, kept, QUIET);
     }
     by_arena(running, heap);
-    // Each byte that is in a size class is in an arena, and the reverse.
+    // Each byte of a size class is in an arena, and vice versa.
     let listed: u64 = heap.sizes.iter().map(|size| size.in_use_bytes).sum();
     assert_eq!(listed + heap.other_sizes.in_use.bytes, heap.in_use().bytes);
     let free: u64 = heap.sizes.iter().map(|size| size.free_bytes).sum();
     assert_eq!(free + heap.other_sizes.free.bytes, heap.free().bytes);
 }
 
-/// The same arena by arena, as `malloc_info` prints them in the order of their list.
+/// The same for each arena, as `malloc_info` prints them in list order.
 fn by_arena(running: &Running, heap: &CHeap) {
     let attribute = |line: &str, name: &str| -> u64 {
         line.split_once(&format!("{name}=\"")).unwrap().1.split('"').next().unwrap().parse().unwrap()
@@ -123,7 +123,8 @@ fn an_arena_of_several_heaps() {
 #[test]
 fn caches_of_threads() {
     let Some((_, heap)) = quiet("cached", &[]) else { return };
-    // Seven of each of ten sizes in eight threads, and what starting them left in the main one's.
+    // Seven of each of ten sizes in eight threads, and the remainders of their start in the main
+    // one's.
     let cached = sum(&heap, |arena| arena.free.tcache.chunks);
     assert!((560..=580).contains(&cached), "{cached}");
 }
@@ -133,7 +134,7 @@ fn every_second_is_free() {
     let Some((_, heap)) = quiet("fragments", &[]) else { return };
     let fragmentation = heap.fragmentation().unwrap();
     assert!(fragmentation.is_fragmented, "{fragmentation:?}");
-    // No free chunk has a whole page.
+    // No free chunk contains a whole page.
     assert_eq!(fragmentation.trimmable_bytes, 0);
     assert!((0.45..0.52).contains(&heap.arenas[0].fragmentation.unwrap()));
 }
@@ -177,13 +178,13 @@ fn brk_fails() {
 fn trimmed_pages_are_not_brought_back() {
     let Some(running) = started("trimmed", &[]) else { return };
     let target = running.target();
-    // Of each mapping; the sum that `statm` has is not exact.
+    // For each mapping; the sum in `statm` is not exact.
     let resident = || -> Vec<String> {
         let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", target.pid())).unwrap();
         let wanted = |line: &&str| line.contains('-') || line.starts_with("Rss:");
         smaps.lines().filter(wanted).map(str::to_owned).collect()
     };
-    // It has a few steps to go after it said that it is ready.
+    // The program has a few steps to go after it prints that it is ready.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let before = resident();
     let detection = find(&target).unwrap();

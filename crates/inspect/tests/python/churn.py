@@ -1,4 +1,5 @@
-# Keeps a population while threads make and drop others as fast as they can; prints what is kept, and works until its input ends.
+# Keeps a population while threads create and drop other objects at full speed. Prints the
+# population, and works until its input ends.
 import json
 import random
 import sys

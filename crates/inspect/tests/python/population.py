@@ -1,4 +1,5 @@
-# Builds a known population, prints what it knows of itself as a line of JSON, and waits for its input to end.
+# Builds a known population, prints its own counts as a line of JSON, and waits for its input to
+# end.
 import array
 import asyncio
 import collections
@@ -192,7 +193,7 @@ def everything():
     """What can be reached from what is tracked: the collector does not visit all that objects hold."""
     stack = gc.get_objects()
     tracked = len(stack)
-    # Frames that run are not always tracked, and what they run may be held by nothing else.
+    # Running frames are not always tracked, and may be the only holders of their code.
     for one in (sys._getframe(0), sys._getframe(1)):
         stack.append(one.f_code)
     seen = {id(one): one for one in stack}
@@ -206,7 +207,7 @@ def everything():
         elif kind is types.CodeType:
             more.extend(getattr(one, field) for field in dir(one) if field in (
                 "co_consts", "co_names", "co_filename", "co_name", "co_qualname", "co_linetable", "co_exceptiontable"))
-            # What later versions say of these is made when it is asked for.
+            # Later versions create these on access.
             if sys.version_info < (3, 11):
                 more.extend([one.co_varnames, one.co_cellvars, one.co_freevars, one.co_code])
             if sys.version_info < (3, 10):
@@ -231,7 +232,7 @@ gc.collect()
 gc.collect()
 gc.disable()
 one = other = text = None
-# Each is written down before the next is counted, so that it does not count what counts it.
+# Each text is made before the next count, so that the count does not include itself.
 objects = gc.get_objects()
 count = len(objects)
 texts = ["tracked", json.dumps(rows(objects))]

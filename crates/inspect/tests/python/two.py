@@ -1,4 +1,4 @@
-# Two interpreters in one process, where the version has a way to make another.
+# Two interpreters in one process, if the version can create another one.
 import sys
 
 try:

@@ -5,7 +5,7 @@ import functools
 
 from leaks import Kind, Quote, text
 
-# A catalogue of so many products, each of which is looked up now and then.
+# Number of products in the catalogue, each of which is looked up now and then.
 PRODUCTS = 20000
 CATALOGUE = {}
 
@@ -24,7 +24,7 @@ class Warmup(Kind):
         key = n % PRODUCTS
         if key not in CATALOGUE:
             CATALOGUE[key] = Quote("product-%d" % key)
-        # An answer takes work whether the product is known already or not: a process that does nothing shows no trend.
+        # Even the answer for a known product takes work: an idle process shows no trend.
         [text(n + i) for i in range(5)]
 
     def truth(self):

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The interpreters of this machine with their versions, the oldest first: of the given minor
-/// versions of Python 3, or all. Says so where there are none.
+/// versions of Python 3, or all. Prints a message if there are none.
 pub fn pythons(minors: &[u32]) -> Vec<(String, PathBuf)> {
     let home = std::env::var("HOME").unwrap_or_else(|_| "/root".to_owned());
     let mut found = BTreeMap::new();

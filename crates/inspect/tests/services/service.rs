@@ -1,17 +1,17 @@
-//! The services of this folder: real interpreters that serve, with a leak on request.
+//! The services of this directory: real interpreters with an HTTP server, with a leak on request.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A service that runs; it ends with this.
+/// A running service. Dropping it ends the service.
 pub struct Service {
     child: Child,
     client: Client,
 }
 
-/// One who asks it, on one connection that is kept.
+/// A client with one persistent connection.
 pub struct Client {
     port: u16,
     stream: Option<BufReader<TcpStream>>,
@@ -41,36 +41,36 @@ impl Service {
         Self { child, client: Client { port, stream: None } }
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// One more who asks it.
+    /// A further client.
     pub fn client(&self) -> Client {
         Client { port: self.client.port, stream: None }
     }
 
-    /// Asks for a path.
+    /// Requests a path.
     pub fn get(&mut self, path: &str) -> String {
         self.client.get(path).unwrap()
     }
 
-    /// So many requests for work, of so many units each.
+    /// Sends this many requests for work, of `units` units each.
     pub fn work(&mut self, requests: u64, units: u64) {
         for _ in 0..requests {
             self.get(&format!("/work/{units}"));
         }
     }
 
-    /// What it says itself.
+    /// Its own counts.
     pub fn truth(&mut self) -> serde_json::Value {
         serde_json::from_str(&self.get("/truth")).unwrap()
     }
 }
 
 impl Client {
-    /// Asks for a path.
+    /// Requests a path.
     pub fn get(&mut self, path: &str) -> io::Result<String> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
@@ -80,7 +80,7 @@ impl Client {
                 none.insert(BufReader::new(stream))
             }
         };
-        // In one piece: several small writes would wait for each other.
+        // In one write: several small writes would wait for each other's acknowledgement.
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         stream.get_mut().write_all(request.as_bytes())?;
         let mut length = 0;

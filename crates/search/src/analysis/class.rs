@@ -1,7 +1,8 @@
-//! What a character is to the rules of words.
+//! The character classes of the token grammar.
 //!
-//! The ranges are in `classes.txt`, a line for some of a class, in hexadecimal. They are those of Unicode 12.1,
-//! which is what Lucene 9 knows; a character that came later is in no word, as it is there.
+//! `classes.txt` lists the ranges in hexadecimal, a class may take several lines. The ranges are
+//! those of Unicode 12.1, as in Lucene 9. A character added to Unicode later belongs to no token,
+//! as in Lucene.
 //!
 //! ```text
 //! Hebrew 5D0-5EA 5F0-5F2 FB1D
@@ -12,37 +13,37 @@ use std::sync::LazyLock;
 /// The ranges of all classes.
 const TABLE: &str = include_str!("classes.txt");
 
-/// It is in no word.
+/// The class of characters that belong to no token.
 pub const OTHER: u8 = b' ';
 
-/// The classes by the names that they have in the table, with their letters in the grammar.
+/// The class names in `classes.txt`, and the letter that the grammar uses for each.
 #[rustfmt::skip]
 const NAMES: &[(&str, u8)] = &[
     ("Letter", b'L'),
-    ("PictureLetter", b'P'), // A letter that is a picture too.
+    ("PictureLetter", b'P'), // A letter that is also a pictograph.
     ("Hebrew", b'H'),
     ("Digit", b'D'),
     ("Katakana", b'K'),
-    ("Joiner", b'J'), // `_` and its like.
-    ("MidLetter", b':'), // `:` and its like: between letters.
-    ("MidDigit", b','), // `,` and its like: between digits.
-    ("MidBoth", b'.'), // `.` and its like: between letters, between digits.
+    ("Joiner", b'J'), // `_` and similar.
+    ("MidLetter", b':'), // `:` and similar: joins letters.
+    ("MidDigit", b','), // `,` and similar: joins digits.
+    ("MidBoth", b'.'), // `.` and similar: joins letters, joins digits.
     ("Quote", b'\''),
     ("DoubleQuote", b'q'),
-    ("Mark", b'x'), // It belongs to the character before it, as all that follow.
-    ("ZeroWidthJoiner", b'z'), // Joins two pictures.
-    ("ColourMark", b'v'), // After it a picture has colours.
-    ("TextMark", b't'), // After it a picture has none.
-    ("KeyCap", b'k'), // The frame of a key.
-    ("Complex", b'C'), // A character of a script without spaces.
-    ("ComplexMark", b'c'), // Such a character that is a mark.
-    ("Ideograph", b'I'), // A character for a word, or a syllable of Hiragana.
-    ("Flag", b'F'), // A letter of a flag.
+    ("Mark", b'x'), // Belongs to the character before it, like every mark.
+    ("ZeroWidthJoiner", b'z'), // Joins two pictographs.
+    ("ColourMark", b'v'), // Variation selector 16: shows the pictograph before it in colour.
+    ("TextMark", b't'), // Variation selector 15: shows the pictograph before it as text.
+    ("KeyCap", b'k'), // U+20E3, the enclosing keycap.
+    ("Complex", b'C'), // A letter of a script written without spaces.
+    ("ComplexMark", b'c'), // A mark of such a script.
+    ("Ideograph", b'I'), // An ideograph or a Hiragana syllable.
+    ("Flag", b'F'), // A regional indicator; two of them are a flag.
     ("Key", b'#'), // `#` and `*`.
     ("Picture", b'E'),
-    ("Modifier", b'M'), // A colour of skin: a mark, and a picture where nothing stands before it.
-    ("Tag", b'g'), // A sequence of tags: marks.
-    ("TagEnd", b'e'), // The end of such a sequence.
+    ("Modifier", b'M'), // A skin colour: a mark, or a pictograph if nothing precedes it.
+    ("Tag", b'g'), // A character of an emoji tag sequence: a mark.
+    ("TagEnd", b'e'), // Ends an emoji tag sequence.
 ];
 
 /// First and last character of each range, in order.
@@ -52,7 +53,6 @@ static RANGES: LazyLock<Vec<(u32, u32, u8)>> = LazyLock::new(|| {
     ranges
 });
 
-/// The ranges of a line.
 fn line(line: &str) -> Option<Vec<(u32, u32, u8)>> {
     let (name, ranges) = line.split_once(' ')?;
     let (_, class) = NAMES.iter().find(|(known, _)| *known == name)?;
@@ -64,10 +64,10 @@ fn line(line: &str) -> Option<Vec<(u32, u32, u8)>> {
     ranges.split(' ').map(range).collect()
 }
 
-/// Characters whose class is looked up at once: those of the first plane.
+/// Characters below this limit (the Basic Multilingual Plane) are looked up in an array.
 const NEAR: usize = 0x1_0000;
 
-/// Their classes.
+/// The classes of the characters below [`NEAR`].
 static CLASSES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut classes = vec![OTHER; NEAR];
     for (first, last, class) in RANGES.iter() {
@@ -79,7 +79,7 @@ static CLASSES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     classes
 });
 
-/// The class of a character.
+/// The class of a character; [`OTHER`] if `classes.txt` does not list it.
 #[must_use]
 pub fn class(c: char) -> u8 {
     let c = u32::from(c);

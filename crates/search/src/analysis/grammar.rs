@@ -1,15 +1,17 @@
-//! The words of Unicode, as the grammar of Lucene's standard tokenizer has them: UAX #29 with these additions.
+//! The token grammar of Lucene's standard tokenizer: UAX #29 with these additions.
 //!
 //! ```text
-//! letters    [_]* (katakana | (letter | digit)…)… [_]*   joined by . ' : between letters, . ' , ; between digits, and by _
+//! letters    [_]* (katakana | (letter | digit)…)… [_]*
+//!                joined by . ' : between letters, by . ' , ; between digits, and by _
 //! hebrew     ' after a letter, " between two
-//! thai, lao, khmer, myanmar …                            a whole run: there are no spaces to part it
-//! ideograph, hiragana                                    each alone
+//! thai, lao, khmer, myanmar …   a whole run, because these scripts have no spaces
+//! ideograph, hiragana           each alone
 //! pictures   sequences of emoji, flags of two letters, keys (#, * and U+20E3)
 //! ```
 //!
-//! Marks, formats and joiners belong to the character before them; before anything they are no word. Where several of these
-//! begin, the longest counts. A word is looked for in the next [`WORD_MAX`] units of UTF-16 and ends there at the latest.
+//! Marks, format characters and joiners belong to the character before them. Without one before
+//! them they are no token. The longest match wins. A match covers at most [`WORD_MAX`] UTF-16
+//! units.
 
 use std::sync::LazyLock;
 
@@ -20,8 +22,8 @@ use regex_automata::{Anchored, MatchKind};
 use super::WORD_MAX;
 use super::class::class;
 
-/// What a text may begin with, over the letters of [`super::class`]. `m` stands for any mark, `n` for one that does not say
-/// whether a picture has colours, `p` for a picture; blanks are there for people.
+/// The alternatives for one token, over the letters of [`super::class`]. `m` is any mark, `n` a
+/// mark that is no variation selector, `p` a pictograph. Blanks are for readability only.
 const WORDS: [&str; 6] = [
     // Letters and digits. `G` is one group of them between joiners.
     "(Jm*)* G ((Jm*)+ G)* (Jm*)*",
@@ -30,7 +32,7 @@ const WORDS: [&str; 6] = [
     "I m*",
     "F m* F m*",
     "# n* (v?k n* | k n* v k n*)",
-    // Pictures, joined to sequences; `S` is one that is shown.
+    // Emoji sequences. `S` is one displayed emoji.
     "M n* | S (v (z M n*)?)? | z* p n* v g+ e",
 ];
 const GROUP: &str =
@@ -38,13 +40,13 @@ const GROUP: &str =
 const BETWEEN_LETTERS: &str = "([.':] m* [LPH] m*)";
 const SHOWN: &str = "((z* p | M n* z p) n* (z p n* | v z+ p n* | v z M n* z p n*)*)";
 
-/// The expressions, and the state before a text.
+/// The automaton, and its start state.
 struct Grammar {
     dfa: dense::DFA<Vec<u32>>,
     start: StateID,
 }
 
-/// A test builds it; without it no text has a word.
+/// `None` if the automaton cannot be built, and then no text has tokens. A test checks that it can.
 static GRAMMAR: LazyLock<Option<Grammar>> = LazyLock::new(|| {
     let config =
         dense::Config::new().start_kind(StartKind::Anchored).match_kind(MatchKind::All).accelerate(false);
@@ -57,7 +59,7 @@ static GRAMMAR: LazyLock<Option<Grammar>> = LazyLock::new(|| {
     Some(Grammar { dfa, start })
 });
 
-/// The bytes of the word that a text begins with, and whether all of it is ASCII.
+/// The length in bytes of the token at the start of a text, and whether it is all ASCII.
 #[must_use]
 pub fn word(text: &str) -> Option<(usize, bool)> {
     let Grammar { dfa, start } = GRAMMAR.as_ref()?;
@@ -77,14 +79,15 @@ pub fn word(text: &str) -> Option<(usize, bool)> {
     word
 }
 
-/// Where the next word can begin at the earliest, when none begins here.
+/// The distance in bytes to the earliest place where a token can begin, if none begins here.
 #[must_use]
 pub fn skip(text: &str) -> usize {
     let Some(first) = text.chars().next() else { return 0 };
     if first != '_' {
         return first.len_utf8();
     }
-    // So many `_` that a letter behind them is too far away: with the last of them that is near enough.
+    // If the run of `_` is too long to reach the letter behind it, the token begins at the first
+    // `_` from which that letter is within [`WORD_MAX`].
     let count = text.bytes().take_while(|byte| *byte == b'_').count();
     let goes_on = text
         .get(count..)

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::{WORD_MAX, grammar, lower, words};
 
-/// Texts with the words that Lucene 9.12 makes of them: `text<TAB>word<TAB>word…`, with `\u{…}` for what cannot be seen.
+/// Texts and their tokens from Lucene 9.12: `text<TAB>word<TAB>word…`, with `\u{…}` for invisible
+/// characters.
 const LUCENE: &str = include_str!("lucene.txt");
 
 fn of(text: &str) -> Vec<String> {
@@ -14,7 +15,7 @@ fn of(text: &str) -> Vec<String> {
     list
 }
 
-/// The words as the grammar alone finds them.
+/// The tokens that the grammar alone finds, without [`grammar::skip`].
 fn by_grammar(text: &str) -> Vec<String> {
     let mut list = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Changes of documents as changes of a machine: what the diagnosis and people ask for.
+//! Turns changes of documents into changes of a machine, for the diagnosis and for people.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,13 @@ use crate::answers::diff;
 use crate::backend::Changed;
 use crate::document::{Document, Flag, Kind, Value};
 
-/// Of a difference between two texts so many bytes are kept: it is shown, not applied.
+/// Maximum bytes of a diff. It is shown, never applied.
 const DIFF_MAX: usize = 4 << 10;
-/// Of one document so many settings or packages are told one by one; more is an upgrade of the whole.
+/// Maximum number of settings or packages listed one by one per document. More means an upgrade of
+/// the whole system.
 const EACH_MAX: usize = 200;
 
-/// What some changes of documents say of the machine, ordered by time. Documents that change by themselves say nothing.
+/// The changes of a machine, ordered by time. Ignores documents that change by themselves.
 #[must_use]
 pub fn of_machine(list: &[Changed]) -> Vec<Change> {
     let mut all: Vec<Change> = list.iter().flat_map(one).collect();
@@ -86,7 +87,7 @@ fn text(changed: &Changed, document: &Document, kind: ChangeKind) -> Change {
         lines.truncate(lines[..end].rfind('\n').unwrap_or(end));
         lines.push_str("\n…");
     }
-    // The names of the two sides say nothing that is not said beside it.
+    // Drops the `---` and `+++` lines, which name no file.
     let body = lines.split_once("\n@@").map(|(_, body)| format!("@@{body}"));
     let is_new = changed.before.is_none();
     let is_gone = changed.after.is_none();
@@ -98,7 +99,7 @@ fn text(changed: &Changed, document: &Document, kind: ChangeKind) -> Change {
     }
 }
 
-/// The values of a field as one would write them.
+/// The values of a field as one text.
 #[must_use]
 pub fn in_words(values: &[Value]) -> String {
     let one = |value: &Value| match value {

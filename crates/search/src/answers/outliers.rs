@@ -1,8 +1,8 @@
-//! Which hosts differ from their peers, and in what.
+//! Finds hosts that differ from their peers, and the items in which they differ.
 //!
-//! A thing (a field, a file, a package that is there or not) counts where most hosts agree on it and few do not: at least 60 %
-//! have the commonest value, and at most a tenth (at least one host) has the odd one. What differs everywhere, as names,
-//! addresses and keys do, has no commonest value and drops out by itself.
+//! An item (a field, a file, a package that is installed or missing) counts if at least 60 % of the
+//! hosts share one value and at most a tenth of them (at least one host) has the odd one. Names,
+//! addresses and keys differ on every host, have no common value and drop out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use serde::Serialize;
 use crate::answers::changes::in_words;
 use crate::document::{Document, Flag, Kind};
 
-/// Most hosts agree.
+/// The share of hosts that must have the common value.
 const COMMON: f64 = 0.6;
-/// Few do not.
+/// The largest share of hosts that may have the odd value.
 const ODD: f64 = 0.1;
-/// Two hosts that differ are two opinions.
+/// With two hosts it is impossible to say which one is odd.
 pub const HOSTS_MIN: usize = 3;
-/// A field with more values is a list of what there happens to be.
+/// A field with more values is an inventory and is not compared.
 const VALUES_MAX: usize = 8;
 
 /// One thing in which one host differs.
@@ -25,24 +25,25 @@ const VALUES_MAX: usize = 8;
 pub struct Outlier {
     /// The host.
     pub host: String,
-    /// The field, or the file.
+    /// The field or the file.
     pub item: String,
-    /// What it has; absent where it does not have it.
+    /// Its own value; `None` if the host does not have the item.
     pub own: Option<String>,
-    /// What the others have; absent where they do not have it.
+    /// The common value; `None` if the other hosts do not have the item.
     pub common: Option<String>,
-    /// How many hosts have the common one.
+    /// How many hosts have the common value.
     pub common_hosts: usize,
-    /// How many were compared.
+    /// How many hosts were compared.
     pub hosts: usize,
-    /// Bits: how surprising it is, by how few have it.
+    /// Surprise in bits: the fewer hosts have this value, the higher.
     pub surprise: f64,
 }
 
-/// Gathers documents of hosts that are alike.
+/// Collects the documents of similar hosts.
 #[derive(Debug, Default)]
 pub struct Outliers {
-    /// Hosts that have documents of a kind: what another kind would say of them is not known.
+    /// The hosts that have documents of each kind. A host without any is not compared for that
+    /// kind.
     by_kind: BTreeMap<Kind, BTreeSet<String>>,
     items: BTreeMap<String, Item>,
 }
@@ -54,13 +55,13 @@ struct Item {
 }
 
 impl Outliers {
-    /// Takes a document.
+    /// Adds a document.
     pub fn add(&mut self, document: &Document) {
         if document.is(Flag::Volatile) || document.is(Flag::Gone) || document.kind == Kind::Incident {
             return;
         }
         self.by_kind.entry(document.kind).or_default().insert(document.host.clone());
-        // Those that a host has several of (disks, mounts) are told apart by the document.
+        // A host has several disks or mounts, so the document's name is a part of the item.
         let is_one_of_many =
             matches!(document.kind, Kind::Mount | Kind::Disk | Kind::Timer | Kind::Cron | Kind::Nic);
         for (name, values) in &document.facts {
@@ -87,13 +88,13 @@ impl Outliers {
         item.values.entry(value).or_default().insert(document.host.clone());
     }
 
-    /// How many hosts there are.
+    /// The number of hosts.
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.by_kind.values().flatten().collect::<BTreeSet<_>>().len()
     }
 
-    /// The outliers, the most surprising first.
+    /// The outliers, most surprising first.
     #[must_use]
     pub fn finish(self) -> Vec<Outlier> {
         let mut found = Vec::new();
@@ -174,7 +175,7 @@ mod tests {
             }
             outliers.add(&document(host, Kind::Package, "@packages/dpkg", "", &packages));
             outliers.add(&document(host, Kind::File, "/etc/fstab", if host == 5 { "b" } else { "a" }, &[]));
-            // Half and half is no opinion.
+            // Half the hosts have each value, so there is no common one.
             outliers.add(&document(
                 host,
                 Kind::File,
@@ -183,7 +184,7 @@ mod tests {
                 &[],
             ));
         }
-        // It has no list of packages: nothing is known about its shells.
+        // This host has no package list, so nothing is known about its shells.
         outliers.add(&document(20, Kind::File, "/etc/fstab", "a", &[]));
         assert_eq!(outliers.hosts(), 21);
         let mut found: Vec<(String, String)> =

@@ -1,7 +1,7 @@
-//! What collectors remember from one time to the next: documents that are made again only when what they were read from has
-//! changed, and who owns a socket.
+//! The collectors' cache: documents that are rebuilt only when their source changed, and the
+//! processes that own sockets.
 //!
-//! The indexer keeps one for as long as it runs; a single run begins with an empty one.
+//! The indexer keeps one cache while it runs. A single run starts with an empty one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,37 +10,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Source;
 use crate::document::Document;
 
-/// What collectors remember from one time to the next.
+/// State that collectors keep between runs.
 #[derive(Default)]
 pub struct Cache {
     kept: Mutex<BTreeMap<&'static str, CachedDocuments>>,
     owners: Mutex<Owners>,
 }
 
-/// Documents, and a word that changes when they may have.
+/// Documents, and a key that changes when their source may have changed.
 struct CachedDocuments {
     key: String,
     documents: Vec<Document>,
 }
 
-/// The programs behind sockets.
+/// The programs that own sockets.
 #[derive(Default)]
 pub(crate) struct Owners {
-    /// By the number of the socket; nothing where no process has it, as with those of the kernel.
+    /// By the inode of the socket. `None` if no process has it open, as with sockets of the kernel.
     pub(crate) by_inode: BTreeMap<u64, Option<String>>,
-    /// When all processes were looked at, in nanoseconds since 1970.
+    /// When all processes were last scanned, in nanoseconds since 1970.
     pub(crate) scanned_ns: Option<i64>,
 }
 
 impl Cache {
-    /// The programs behind sockets.
+    /// The programs that own sockets.
     pub(crate) fn owners(&self) -> MutexGuard<'_, Owners> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Source<'_> {
-    /// What was made under this name with the same key, or what is made now. Without a key nothing is remembered.
+    /// Returns the documents cached under this name if the key is unchanged, otherwise makes them.
+    /// Without a key it caches nothing.
     pub(crate) fn kept(
         &self,
         name: &'static str,
@@ -65,7 +66,7 @@ impl Cache {
     }
 }
 
-/// Counts only: the documents have not been cleaned of secrets yet.
+/// Prints counts only, because the documents still contain secrets.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cache({} kept, {} sockets)", self.lock().len(), self.owners().by_inode.len())

@@ -1,40 +1,43 @@
-//! When timers and crontabs say that something runs: both forms become sets of seconds, minutes, hours, days, months, days of
-//! the week and years, and the next moment that is in all of them is looked for day by day.
+//! Calendar expressions of timers and crontabs. Both become sets of seconds, minutes, hours, days,
+//! months, weekdays and years. The next matching moment is searched day by day.
 //!
 //! ```text
 //! Mon..Fri *-*-1..7 06,18:00/15     OnCalendar= of systemd
 //! 5-55/10 8-18 * * mon-fri          the five fields of a crontab
-//! daily, @daily                     words for the common ones
+//! daily, @daily                     shorthands
 //! ```
 //!
-//! What is not understood is said: days counted from the end of a month (`~`), parts of seconds, time zones other than UTC.
+//! Expressions that are not supported are errors: days counted from the end of a month (`~`),
+//! fractions of seconds, time zones other than UTC.
 
 use std::collections::BTreeSet;
 
 use jiff::Span;
 use jiff::civil::Date;
 
-/// Days that are looked at for the next moment: the 29th of February on a Monday comes once in forty years.
+/// How many days to search for the next moment. A 29 February on a given weekday is at most 40
+/// years away.
 const DAYS_MAX: i64 = 366 * 41;
 const NS_PER_S: i64 = 1_000_000_000;
 const S_PER_DAY: i64 = 86_400;
-/// The years that systemd knows.
+/// The years that systemd accepts.
 const YEARS: (u64, u64) = (1_970, 2_199);
 
-/// When something runs, again and again.
+/// A recurring time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
-    // A bit for each.
+    // One bit for each value.
     seconds: u64,
     minutes: u64,
     hours: u64,
     days: u64,
     months: u64,
-    /// 0 is Sunday.
+    /// Bit 0 is Sunday.
     weekdays: u64,
-    /// Empty: all.
+    /// Empty means every year.
     years: BTreeSet<u64>,
-    /// Whether one of day and day of the week is enough, as in a crontab that says both.
+    /// Whether a match of either the day or the weekday is enough, as in a crontab that restricts
+    /// both.
     either_day: bool,
     utc: bool,
 }
@@ -47,7 +50,7 @@ const DAY_NAMES: &[&str] = &["sunday", "monday", "tuesday", "wednesday", "thursd
 const MONTH_NAMES: &[&str] =
     &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The words of systemd and what they stand for.
+/// The shorthands of systemd.
 const WORDS: &[(&str, &str)] = &[
     ("minutely", "*-*-* *:*:00"),
     ("hourly", "*-*-* *:00:00"),
@@ -63,7 +66,7 @@ const WORDS: &[(&str, &str)] = &[
     ("annually", "*-01-01 00:00:00"),
 ];
 
-/// The words of crontabs and what they stand for. `@reboot` is none of them: it has no time.
+/// The shorthands of crontabs, without `@reboot`, which has no time.
 const CRON_WORDS: &[(&str, &str)] = &[
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -75,7 +78,7 @@ const CRON_WORDS: &[(&str, &str)] = &[
 ];
 
 impl Calendar {
-    /// Reads either form: that of a crontab has five fields or begins with `@`.
+    /// Parses either form. A crontab's has five fields or begins with `@`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.starts_with('@') || text.split_ascii_whitespace().count() == 5 {
@@ -85,7 +88,7 @@ impl Calendar {
         }
     }
 
-    /// Reads `OnCalendar=` of systemd: `[days of the week] [year-month-day] [hour:minute[:second]] [UTC]`.
+    /// Parses `OnCalendar=` of systemd: `[weekdays] [year-month-day] [hour:minute[:second]] [UTC]`.
     pub fn parse_systemd(text: &str) -> Result<Self, String> {
         let lower = text.trim().to_ascii_lowercase();
         let mut parts: Vec<&str> = lower.split_ascii_whitespace().collect();
@@ -118,7 +121,7 @@ impl Calendar {
         }
     }
 
-    /// Reads the five fields of a crontab: minute, hour, day, month, day of the week.
+    /// Parses the five fields of a crontab: minute, hour, day, month, weekday.
     pub fn parse_crontab(text: &str) -> Result<Self, String> {
         let word = CRON_WORDS.iter().find(|(name, _)| *name == text.trim());
         let text = word.map_or(text, |(_, stands_for)| *stands_for);
@@ -133,7 +136,7 @@ impl Calendar {
             hours: cron_field(hour, 0, 23, &[])?,
             days: cron_field(day, 1, 31, &[])?,
             months: cron_field(month, 1, 12, MONTH_NAMES)?,
-            // 7 is Sunday too.
+            // In a crontab 7 is Sunday too.
             weekdays: (weekdays | weekdays >> 7) & EVERY_WEEKDAY,
             years: BTreeSet::new(),
             either_day: !day.starts_with('*') && !weekday.starts_with('*'),
@@ -141,8 +144,8 @@ impl Calendar {
         })
     }
 
-    /// The first moment after this one, in nanoseconds since 1970. `offset_s` is how far the machine's clock on the wall is
-    /// ahead of UTC; nothing when it does not come any more.
+    /// The first matching moment after `ns`, in nanoseconds since 1970. `offset_s` is how far local
+    /// time is ahead of UTC. `None` if there is no further match.
     #[must_use]
     pub fn next_after(&self, ns: i64, offset_s: i32) -> Option<i64> {
         let offset_s = if self.utc { 0 } else { i64::from(offset_s) };
@@ -220,7 +223,7 @@ impl Calendar {
         if self.either_day { day || weekday } else { day && weekday }
     }
 
-    /// The first second of a day that fits, from this one on.
+    /// The first matching second of a day, at or after `from_s`.
     fn second_of_day(&self, from_s: i64) -> Option<i64> {
         let members = |set: u64, end: i64| (0..end).filter(move |bit| set >> bit & 1 == 1);
         for hour in members(self.hours, 24).filter(|hour| hour * 3_600 + 3_599 >= from_s) {
@@ -238,7 +241,7 @@ impl Calendar {
     }
 }
 
-/// The bits from `first` to `last` in steps.
+/// The bits from `first` to `last`, `step` apart.
 const fn bits(first: u64, last: u64, step: u64) -> u64 {
     let mut set = 0;
     let mut bit = first;
@@ -249,7 +252,7 @@ const fn bits(first: u64, last: u64, step: u64) -> u64 {
     set
 }
 
-/// `*`, `1,15`, `0/15`, `8..18/2`: a field of systemd.
+/// Parses a field of systemd: `*`, `1,15`, `0/15`, `8..18/2`.
 fn field(text: &str, min: u64, max: u64) -> Result<u64, String> {
     if text == "*" {
         return Ok(bits(min, max, 1));
@@ -275,7 +278,7 @@ fn range(text: &str, min: u64, max: u64) -> Result<(u64, u64, u64), String> {
     if first > last {
         return Err(format!("'{base}' ends before it begins"));
     }
-    // systemd takes no step that leads nowhere.
+    // systemd rejects a step that goes beyond the range.
     if !base.contains("..") && step.is_some_and(|step| first + step > last) {
         return Err(format!("'{text}': the step is longer than what it divides"));
     }
@@ -288,12 +291,12 @@ fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
     found.ok_or_else(|| format!("'{text}' is not a number from {min} to {max}"))
 }
 
-/// `mon,wed..fri`: days of the week of systemd, where the week begins on Monday.
+/// Parses weekdays of systemd, whose week begins on Monday: `mon,wed..fri`.
 fn weekdays(text: &str) -> Result<u64, String> {
     let mut set = 0;
     for part in text.trim_end_matches(',').split(',') {
         let (first, last) = part.split_once("..").or_else(|| part.split_once('-')).unwrap_or((part, part));
-        // Sunday, the last day, is 7 here and bit 0 in the set.
+        // Sunday is 7 here, as the last day of the week, and bit 0 in the set.
         let of = |name| {
             Ok::<u64, String>(match weekday(name)? {
                 0 => 7,
@@ -314,7 +317,7 @@ fn weekday(name: &str) -> Result<u64, String> {
     found.map(|at| at as u64).ok_or_else(|| format!("'{name}' is not a day of the week"))
 }
 
-/// `*`, `*/15`, `8-18/2`, `1,15`, `mon-fri`: a field of a crontab.
+/// Parses a field of a crontab: `*`, `*/15`, `8-18/2`, `1,15`, `mon-fri`.
 fn cron_field(text: &str, min: u64, max: u64, names: &[&str]) -> Result<u64, String> {
     let value = |text: &str| {
         let lower = text.to_ascii_lowercase();
@@ -349,7 +352,7 @@ mod tests {
 
     use super::*;
 
-    /// A moment as people write it, in nanoseconds since 1970.
+    /// Converts a written time to nanoseconds since 1970.
     fn ns(text: &str) -> i64 {
         let moment: jiff::civil::DateTime = text.parse().unwrap();
         let since = moment.since((jiff::Unit::Second, Date::constant(1970, 1, 1).at(0, 0, 0, 0))).unwrap();
@@ -450,7 +453,7 @@ mod tests {
                 let calendar = Calendar::parse(&text).unwrap();
                 let at = calendar.next_after(after * NS_PER_S + 5, 0).unwrap();
                 prop_assert!(at > after * NS_PER_S && at <= (after + S_PER_DAY + 1) * NS_PER_S, "{}", text);
-                // From just before, it is the same.
+                // From just before a match, the result is that match.
                 prop_assert_eq!(calendar.next_after(at - 1, 0), Some(at));
             }
         }

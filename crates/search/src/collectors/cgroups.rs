@@ -1,5 +1,5 @@
-//! The limits of control groups, of both versions: CPU time, memory, I/O, number of processes. A group without a limit is
-//! left out.
+//! The limits of cgroups, v1 and v2: CPU time, memory, I/O, number of processes. Cgroups without a
+//! limit are left out.
 //!
 //! ```text
 //! /system.slice/nginx.service memory.max = 1073741824
@@ -7,7 +7,8 @@
 //! /user.slice cpu.max = 200000 100000
 //! ```
 //!
-//! Groups that come and go by themselves (sessions, containers) are in `@cgroups/transient`, which is flagged `volatile`.
+//! Cgroups that come and go by themselves (sessions, containers) are in `@cgroups/transient`, which
+//! has the flag `volatile`.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +18,15 @@ use super::{Source, word};
 use crate::document::{Document, Facts, Flag, Kind};
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// Groups of one hierarchy that are looked at.
+/// Maximum number of cgroups read per hierarchy.
 const GROUPS_MAX: usize = 2_000;
-/// Groups in groups.
+/// Maximum nesting depth.
 const DEPTH_MAX: usize = 16;
-/// The first version has no word for "no limit" of memory, but a number that is as large as a page lets it be.
+/// Cgroup v1 reports "no limit" of memory as the largest multiple of the page size, which is above
+/// this value.
 const MEMORY_UNLIMITED: u64 = 1 << 62;
 
-/// The limits of the second version.
+/// The limit files of cgroup v2.
 const UNIFIED: &[&str] = &[
     "cpu.max",
     "cpuset.cpus",
@@ -36,7 +38,7 @@ const UNIFIED: &[&str] = &[
     "pids.max",
 ];
 
-/// The limits of the first version, by the hierarchy that has them.
+/// The limit files of cgroup v1, by hierarchy.
 const SPLIT: &[(&str, &[&str])] = &[
     (
         "blkio",
@@ -52,7 +54,7 @@ const SPLIT: &[(&str, &[&str])] = &[
     ("pids", &["pids.max"]),
 ];
 
-/// The documents of the limits: of the groups that stay, and of those that come and go.
+/// Two documents: the limits of permanent cgroups, and those of transient ones.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let mut limits = BTreeSet::new();
     let mut hierarchies = 0;
@@ -83,7 +85,6 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     Ok(documents)
 }
 
-/// A limit of a group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Limit {
     group: String,
@@ -120,10 +121,10 @@ fn limits_of(
     }
 }
 
-/// The limit in a line of one of these files, or nothing where it says that there is none.
+/// The limit in a line of a limit file; `None` if the line means "no limit".
 ///
-/// `max 100000` of `cpu.max` and `9223372036854771712` of `memory.limit_in_bytes` are none; `200000 100000` and
-/// `8:0 rbps=1048576 wbps=max riops=max wiops=max` are.
+/// `max 100000` in `cpu.max` and `9223372036854771712` in `memory.limit_in_bytes` are no limits.
+/// `200000 100000` and `8:0 rbps=1048576 wbps=max riops=max wiops=max` are limits.
 #[must_use]
 pub fn limit<'a>(file: &str, line: &'a str) -> Option<&'a str> {
     let line = line.trim();
@@ -138,14 +139,14 @@ pub fn limit<'a>(file: &str, line: &'a str) -> Option<&'a str> {
     (!none && !line.is_empty()).then_some(line)
 }
 
-/// Calls `visit` with every group below a hierarchy, not with its root: `/system.slice/ssh.service`.
+/// Calls `visit` with the path of every cgroup below a hierarchy (`/system.slice/ssh.service`), but
+/// not with its root.
 fn walk(source: &Source<'_>, hierarchy: &str, mut visit: impl FnMut(&str)) {
     let mut left = vec![(String::new(), 0)];
     let mut seen = 0;
     while let Some((group, depth)) = left.pop() {
         let found = source.list(&format!("{hierarchy}{group}")).unwrap_or_default();
         for entry in found.iter().filter(|entry| entry.kind == FileType::Directory) {
-            // Where both versions are mounted, the second lies among the hierarchies of the first.
             if seen == GROUPS_MAX {
                 return;
             }
@@ -159,7 +160,8 @@ fn walk(source: &Source<'_>, hierarchy: &str, mut visit: impl FnMut(&str)) {
     }
 }
 
-/// Whether a group comes and goes by itself: scopes of sessions and virtual machines, containers, what `systemd-run` starts.
+/// Whether a cgroup comes and goes by itself: scopes of sessions and virtual machines, containers,
+/// units started by `systemd-run`.
 #[must_use]
 pub fn is_transient(group: &str) -> bool {
     const CONTAINERS: &[&str] =

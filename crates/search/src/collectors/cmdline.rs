@@ -1,18 +1,19 @@
-//! The command line of the kernel, an argument on each line, in the order in which the kernel reads them: of two with the same
-//! name the later counts.
+//! The kernel command line, one argument per line, in the order in which the kernel reads them. Of
+//! two arguments with the same name the later one wins.
 
 use super::{Source, word};
 use crate::document::{Document, Facts, Kind};
 
 const FILE: &str = "/proc/cmdline";
-/// Bytes of a command line; kernels take 2 to 4 KiB, and their loaders may add some.
+/// Maximum size of the command line in bytes. Kernels accept 2 to 4 KiB, and boot loaders may add
+/// to it.
 const CMDLINE_MAX: usize = 64 << 10;
-/// Bytes of the name of an argument that becomes a field.
+/// Maximum length of an argument's name that becomes a field, in bytes.
 const NAME_MAX: usize = 64;
-/// Arguments that become fields.
+/// Maximum number of arguments that become fields.
 const ARGUMENTS_MAX: usize = 256;
 
-/// The document of the command line.
+/// The document of the kernel command line.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let text = source.text(FILE, CMDLINE_MAX)?;
     let arguments = parse(&text).map_err(|e| format!("{FILE}: {e}"))?;
@@ -22,7 +23,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     for argument in arguments {
         content.push_str(argument);
         content.push('\n');
-        // The rest is for the first program.
+        // Arguments after `--` are for init.
         of_the_kernel &= argument != "--";
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         if of_the_kernel && facts.len() < ARGUMENTS_MAX && is_name(name) {
@@ -32,16 +33,16 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     Ok(vec![source.document("@cmdline", Kind::Cmdline, content, facts)])
 }
 
-/// What begins with a slash or is long is no name of an argument.
+/// Paths and long texts are not names of arguments.
 fn is_name(text: &str) -> bool {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(is_part) && !text.starts_with(['-', '.'])
 }
 
-/// The arguments of `/proc/cmdline`. Quotes keep spaces together.
+/// Splits `/proc/cmdline` into arguments. Quotes keep spaces together.
 ///
 /// ```text
-/// BOOT_IMAGE=/boot/vmlinuz-6.1.0 root=UUID=0a1b ro quiet mitigations=off dyndbg="file drivers/* +p"
+/// BOOT_IMAGE=/boot/vmlinuz-6.1.0 root=UUID=0a1b ro mitigations=off dyndbg="file drivers/* +p"
 /// ```
 pub fn parse(text: &str) -> Result<Vec<&str>, String> {
     let mut arguments = Vec::new();

@@ -1,5 +1,5 @@
-//! The processor: model, flags, the state of its vulnerabilities, hyper-threading, the governor of its frequency, isolated
-//! CPUs. Its present frequency is left out.
+//! The CPU: model, flags, mitigations of its vulnerabilities, SMT, frequency governor, isolated
+//! CPUs. The current frequency is left out.
 //!
 //! ```text
 //! model = Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz
@@ -12,8 +12,8 @@
 //! flags = acpi adx aes aperfmperf …
 //! ```
 //!
-//! `/proc/cpuinfo` is long on large machines, and older kernels stop every CPU to fill it in. It is read again only when CPUs
-//! came or went or the microcode changed.
+//! `/proc/cpuinfo` is long on large machines, and older kernels interrupt every CPU to fill it in.
+//! It is read again only if CPUs went online or offline or the microcode changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -25,14 +25,14 @@ use crate::document::{Document, Facts, Kind};
 
 const CPUINFO: &str = "/proc/cpuinfo";
 const FOLDER: &str = "/sys/devices/system/cpu";
-/// Bytes of `/proc/cpuinfo` that are read: the first CPU has some two thousand.
+/// Maximum bytes read from `/proc/cpuinfo`. The entry of the first CPU has about 2,000.
 const CPUINFO_MAX: u64 = 16 << 10;
-/// Groups of CPUs with a governor of their own.
+/// Maximum number of frequency policies (groups of CPUs that share a governor).
 const POLICIES_MAX: usize = 1_024;
-/// Logical CPUs; the kernel has at most 8,192.
+/// Maximum number of logical CPUs. The kernel supports at most 8,192.
 const CPUS_MAX: u32 = 65_536;
 
-/// What is taken of the first CPU, and under which name.
+/// The keys read from the entry of the first CPU, and their names in the document.
 const KEYS: &[(&str, &str)] = &[
     ("vendor_id", "vendor"),
     ("model name", "model"),
@@ -48,14 +48,14 @@ const KEYS: &[(&str, &str)] = &[
     ("cpu", "model"),
 ];
 
-/// The document of the processor.
+/// The document of the CPU.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let online = source.value(&format!("{FOLDER}/online")).unwrap_or_default();
     let microcode = source.value(&format!("{FOLDER}/cpu0/microcode/version")).unwrap_or_default();
     let boot = source.value("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let settings = settings(source, &online);
     let key = format!("{boot} {microcode} {settings:?}");
-    // Without a boot id it cannot be told whether this is the same machine as before.
+    // Without a boot id this could be another machine, so nothing is cached.
     source.kept("cpu", (!boot.is_empty()).then_some(key), || {
         let first = parse_cpuinfo(&beginning(source)?).map_err(|e| format!("{CPUINFO}: {e}"))?;
         Ok(vec![document(source, &first, &online, &settings)])
@@ -72,7 +72,7 @@ fn beginning(source: &Source<'_>) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What can be set, by name, and the state of vulnerabilities.
+/// Tunables and mitigations by name.
 fn settings(source: &Source<'_>, online: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut add = |key: &str, value: Option<String>| {
@@ -134,16 +134,17 @@ fn document(source: &Source<'_>, first: &Cpu, online: &str, settings: &BTreeMap<
     source.document("@cpu", Kind::Cpu, content, facts)
 }
 
-/// The first CPU of `/proc/cpuinfo`.
+/// The entry of the first CPU in `/proc/cpuinfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cpu {
     /// Model, vendor and the like.
     pub values: BTreeMap<&'static str, String>,
-    /// Its flags.
+    /// CPU flags.
     pub flags: BTreeSet<String>,
 }
 
-/// Reads the first CPU of `/proc/cpuinfo`. What varies by itself (frequency, bogomips) is left out.
+/// Parses the first CPU of `/proc/cpuinfo`. Values that vary by themselves (frequency, bogomips)
+/// are left out.
 ///
 /// ```text
 /// processor    : 0
@@ -176,7 +177,7 @@ pub fn parse_cpuinfo(text: &str) -> Result<Cpu, String> {
     Ok(cpu)
 }
 
-/// How many CPUs a list has: 6 for `0-3,8,10`.
+/// The number of CPUs in a list: 6 for `0-3,8,10`.
 #[must_use]
 pub fn count(list: &str) -> Option<u32> {
     let mut count = 0_u32;

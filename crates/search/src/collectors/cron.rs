@@ -1,4 +1,5 @@
-//! The crontabs, one document for each line that runs something, and one for each script of `/etc/cron.daily` and the like.
+//! The crontabs: one document for each line that runs a command, and one for each script in
+//! `/etc/cron.daily` and the like.
 //!
 //! ```text
 //! schedule = 5-55/10 * * * *
@@ -13,17 +14,18 @@ use rustix::fs::FileType;
 use super::{Schedule, Source, line, number, word};
 use crate::document::{Document, Facts, Kind};
 
-/// Bytes of a crontab.
+/// Maximum size of a crontab in bytes.
 const FILE_MAX: usize = 1 << 20;
-/// Lines of all crontabs that run something.
+/// Maximum number of entries in all crontabs together.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Crontabs whose lines name a user.
+/// The system crontab, whose lines name a user.
 const SYSTEM: &str = "/etc/crontab";
 const SYSTEM_FOLDER: &str = "/etc/cron.d";
-/// Where each user has a crontab of the user's name: Debian, SUSE, Red Hat.
+/// Directories with one crontab per user, named after the user: Debian, SUSE, Red Hat.
 const SPOOLS: &[&str] = &["/var/spool/cron/crontabs", "/var/spool/cron/tabs", "/var/spool/cron"];
-/// Folders whose scripts all run at times that a crontab says, and the word for them where none does.
+/// Directories whose scripts all run at a time set in a crontab, and the schedule to assume if no
+/// crontab names them.
 const SCRIPTS: &[(&str, &str)] = &[
     ("/etc/cron.hourly", "@hourly"),
     ("/etc/cron.daily", "@daily"),
@@ -31,24 +33,24 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("/etc/cron.monthly", "@monthly"),
 ];
 
-/// What one line runs, or one script.
+/// What one crontab line or one script runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The five fields with a space between, or a word such as `@daily`.
+    /// The five fields separated by a space, or a word such as `@daily`.
     pub schedule: String,
-    /// As whom.
+    /// The user that it runs as.
     pub user: String,
-    /// What.
+    /// The command line.
     pub command: String,
     /// The crontab, or the script itself.
     pub file: String,
-    /// The line, from 1; nothing of a script.
+    /// The line number from 1; `None` for a script.
     pub line: Option<u32>,
-    /// Whether the times are those of a place (`CRON_TZ=`), not those of the machine.
+    /// Whether the times are in another time zone (`CRON_TZ=`) than the machine's.
     pub elsewhere: bool,
 }
 
-/// A document for each line.
+/// One document for each entry.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let there = |path: &str| source.stat(path).is_some();
     if !there(SYSTEM) && !there(SYSTEM_FOLDER) && !SPOOLS.iter().any(|spool| there(spool)) {
@@ -57,7 +59,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     Ok(entries(source).iter().map(|entry| document(source, entry)).collect())
 }
 
-/// What crontabs run at set times.
+/// The recurring jobs of the crontabs.
 #[must_use]
 pub fn schedules(source: &Source<'_>) -> Vec<Schedule> {
     let mut found = Vec::new();
@@ -105,13 +107,14 @@ fn entries(source: &Source<'_>) -> Vec<Entry> {
     found
 }
 
-/// Whether a command names a folder, and not one that only begins alike.
+/// Whether a command names this directory, and not one that merely has it as a prefix.
 fn runs(command: &str, folder: &str) -> bool {
     let end = |rest: &str| rest.is_empty() || rest.starts_with([' ', ';', '&', '|', '"', '\'', ')', '/']);
     command.match_indices(folder).any(|(at, _)| command.get(at + folder.len()..).is_some_and(end))
 }
 
-/// The files of a folder that cron reads: no links out of it, nothing that an editor or the package manager left behind.
+/// The files of a directory that cron reads. Leaves out symbolic links and leftovers of editors and
+/// package managers.
 fn files(source: &Source<'_>, folder: &str) -> Vec<String> {
     const LEFT_BEHIND: &[&str] = &[
         "~",
@@ -130,7 +133,7 @@ fn files(source: &Source<'_>, folder: &str) -> Vec<String> {
     found.filter(|e| e.kind == FileType::RegularFile && is_read(&e.name)).map(|e| e.name).collect()
 }
 
-/// The lines of a crontab that run something. Lines that cron does not understand either are passed over.
+/// The entries of a crontab. Skips lines that cron does not understand either.
 #[must_use]
 pub fn parse(path: &str, text: &str, user: Option<&str>) -> Vec<Entry> {
     let mut found = Vec::new();
@@ -148,8 +151,8 @@ pub fn parse(path: &str, text: &str, user: Option<&str>) -> Vec<Entry> {
     found
 }
 
-/// Reads a line of a crontab: schedule, user, command. Where the user is not given by the name of the file, the line names one.
-/// Comments and empty lines are nothing.
+/// Parses a crontab line into schedule, user and command. The line names the user only if `user` is
+/// `None`. Comments and empty lines give `None`.
 ///
 /// ```text
 /// 25 6    * * *   root    test -x /usr/sbin/anacron || run-parts /etc/cron.daily
@@ -160,7 +163,7 @@ pub fn parse_line(line: &str, user: Option<&str>) -> Result<Option<(String, Stri
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    // SUSE: a dash before it keeps it out of the log.
+    // SUSE: a leading dash keeps the job out of the log.
     let mut rest = line.strip_prefix('-').unwrap_or(line);
     let mut fields = Vec::new();
     let wanted = if rest.starts_with('@') { 1 } else { 5 };
@@ -182,14 +185,14 @@ pub fn parse_line(line: &str, user: Option<&str>) -> Result<Option<(String, Stri
     Ok(Some((fields.join(" "), user.to_owned(), rest.to_owned())))
 }
 
-/// The next word, and the rest without the space before it.
+/// Takes the next word and the space behind it.
 fn next<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let (word, after) = rest.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((rest, ""));
     *rest = after.trim_start();
     (!word.is_empty()).then_some(word)
 }
 
-/// Name and value of a line that sets a variable for the commands.
+/// The name and value of a variable assignment.
 fn assignment(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim().trim_matches(['"', '\'']);

@@ -1,5 +1,5 @@
-//! The block devices, one document each: size, model, scheduler, what their queue takes, and how they are put together of
-//! others. Devices without a medium and unused loops are left out.
+//! The block devices, one document each: size, model, scheduler, queue settings, and the devices
+//! they are built from. Devices without a medium and unused loop devices are left out.
 //!
 //! ```text
 //! name = sda
@@ -17,12 +17,12 @@ use super::{Source, line, number, word};
 use crate::document::{Document, Facts, Kind};
 
 const FOLDER: &str = "/sys/block";
-/// Devices of one machine.
+/// Maximum number of block devices.
 const DISKS_MAX: usize = 1_024;
-/// Bytes of a sector of `/sys/block/*/size`, whatever the device has.
+/// Sector size of `/sys/block/*/size`: 512 bytes on every device.
 const SECTOR: u64 = 512;
 
-/// What is read of a queue.
+/// Files read from the device's `queue` directory.
 const QUEUE: &[&str] = &[
     "nr_requests",
     "read_ahead_kb",
@@ -45,7 +45,7 @@ const QUEUE: &[&str] = &[
     "zoned",
 ];
 
-/// What is read of the scheduler that is chosen, where it has it.
+/// Tunables read from the active scheduler, if it has them.
 const SCHEDULER: &[&str] = &[
     "read_expire",
     "write_expire",
@@ -62,7 +62,7 @@ const SCHEDULER: &[&str] = &[
     "write_lat_nsec",
 ];
 
-/// What else is read below the device, and under which name.
+/// Other files read below the device, and their keys in the document.
 const OTHERS: &[(&str, &str)] = &[
     ("ro", "read_only"),
     ("removable", "removable"),
@@ -84,7 +84,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("comp_algorithm", "zram.algorithm"),
 ];
 
-/// Those that are fields, as numbers.
+/// The files whose values become numeric fields.
 const NUMBERS: &[&str] = &[
     "nr_requests",
     "read_ahead_kb",
@@ -94,7 +94,7 @@ const NUMBERS: &[&str] = &[
     "max_sectors_kb",
 ];
 
-/// A document for each device.
+/// One document for each block device.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let names = source.list(FOLDER)?;
     Ok(names.iter().take(DISKS_MAX).filter_map(|entry| disk(source, &entry.name)).collect())
@@ -106,7 +106,7 @@ fn disk(source: &Source<'_>, name: &str) -> Option<Document> {
     let value = |file: &str| source.value(&format!("{folder}/{file}")).map(|v| v.trim().to_owned());
     let mut content = String::new();
     let mut facts = Facts::new();
-    // `!` stands for a slash.
+    // sysfs writes `!` for a slash.
     line(&mut content, "name", &name.replace('!', "/"));
     word(&mut facts, "disk.name", name.replace('!', "/"));
     line(&mut content, "size", &size.to_string());

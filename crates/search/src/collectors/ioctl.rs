@@ -1,16 +1,17 @@
-//! What only an ioctl tells: the geometry of XFS, and what `ethtool` shows of a network interface. All of them only ask.
+//! Values that only an ioctl returns: the geometry of XFS, and what `ethtool` shows of a network
+//! interface. All of these ioctls only read.
 
 use std::ffi::c_char;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::ptr;
 
-/// Features of an interface that are looked at; kernels have some sixty.
+/// Maximum number of features of an interface. Kernels have about sixty.
 const FEATURES_MAX: usize = 256;
-/// Bytes of the name of a feature.
+/// Size of a feature's name in bytes (`ETH_GSTRING_LEN`).
 const NAME_BYTES: usize = 32;
 
-/// `struct xfs_fsop_geom_v1`, which every kernel answers.
+/// `struct xfs_fsop_geom_v1`, which every kernel supports.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct XfsGeometry {
@@ -27,7 +28,7 @@ pub(crate) struct XfsGeometry {
     pub(crate) rt_extents: u64,
     pub(crate) log_start: u64,
     uuid: [u8; 16],
-    /// In blocks, as `swidth`.
+    /// In blocks, like `swidth`.
     pub(crate) sunit: u32,
     pub(crate) swidth: u32,
     version: i32,
@@ -42,10 +43,11 @@ const _: () = assert!(size_of::<XfsGeometry>() == 112);
 /// `XFS_IOC_FSGEOMETRY_V1`
 const XFS_GEOMETRY: libc::Ioctl = libc::_IOR::<XfsGeometry>(b'X' as u32, 100);
 
-/// The geometry of the XFS that a file or folder lies on.
+/// The geometry of the XFS that holds this file or directory.
 pub(crate) fn xfs_geometry(file: &OwnedFd) -> Option<XfsGeometry> {
     let mut geometry = XfsGeometry::default();
-    // SAFETY: the descriptor is open, and the kernel writes one `xfs_fsop_geom_v1`, whose layout this is, or nothing.
+    // SAFETY: the descriptor is open. The kernel writes one `xfs_fsop_geom_v1`, whose layout this
+    // is, or nothing.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), XFS_GEOMETRY, ptr::from_mut(&mut geometry)) };
     (status == 0).then_some(geometry)
 }
@@ -87,7 +89,7 @@ struct SetInfo {
     length: u32,
 }
 
-/// `struct ethtool_gstrings` with room
+/// `struct ethtool_gstrings` with space for the names
 #[repr(C)]
 struct Names {
     command: u32,
@@ -96,7 +98,8 @@ struct Names {
     names: [[u8; NAME_BYTES]; FEATURES_MAX],
 }
 
-/// `struct ethtool_gfeatures` with room: available, requested, active, never changed
+/// `struct ethtool_gfeatures` with space for the blocks: available, requested, active, never
+/// changed
 #[repr(C)]
 struct Features {
     command: u32,
@@ -112,20 +115,20 @@ const GET_FEATURES: u32 = 0x3a;
 /// `ETH_SS_FEATURES`
 const SET_FEATURES: u32 = 4;
 
-/// Asks the kernel about network interfaces.
+/// Queries network interfaces through `SIOCETHTOOL`.
 pub(crate) struct Ethtool {
     socket: UnixDatagram,
-    /// The names of features, which are the same for every interface.
+    /// Feature names, which are the same for every interface.
     names: Vec<String>,
 }
 
 impl Ethtool {
-    /// A socket to ask by; any kind will do.
+    /// Opens a socket for the ioctl. Any kind of socket works.
     pub(crate) fn open() -> Option<Self> {
         Some(Self { socket: UnixDatagram::unbound().ok()?, names: Vec::new() })
     }
 
-    /// The driver, and the version of its firmware where it has one.
+    /// The driver and its firmware version; the version is empty if there is none.
     pub(crate) fn driver(&self, interface: &str) -> Option<(String, String)> {
         let (driver, version, firmware, bus) = ([0; 32], [0; 32], [0; 32], [0; 32]);
         let mut answer = Driver { command: GET_DRIVER, driver, version, firmware, bus, rest: [0; 64] };
@@ -133,14 +136,14 @@ impl Ethtool {
         Some((text(&answer.driver), text(&answer.firmware)))
     }
 
-    /// The sizes of its rings.
+    /// The ring sizes.
     pub(crate) fn rings(&self, interface: &str) -> Option<Rings> {
         let mut answer = Rings { command: GET_RINGS, ..Rings::default() };
         self.ask(interface, &mut answer)?;
         Some(answer)
     }
 
-    /// The features that are on, by the kernel's names.
+    /// The kernel's names of the enabled features.
     pub(crate) fn features(&mut self, interface: &str) -> Option<Vec<String>> {
         if self.names.is_empty() {
             self.names = self.feature_names(interface)?;
@@ -165,7 +168,7 @@ impl Ethtool {
         let mut info = SetInfo { command: GET_SET_INFO, reserved: 0, sets: 1 << SET_FEATURES, length: 0 };
         self.ask(interface, &mut info)?;
         let length = usize::try_from(info.length).ok()?;
-        // The kernel writes as many as it has, whatever room it is told of.
+        // The kernel writes all the names that it has, regardless of `length`.
         if info.sets == 0 || length > FEATURES_MAX {
             return None;
         }
@@ -175,10 +178,11 @@ impl Ethtool {
         Some(answer.names.iter().take(length).map(|name| text(name)).collect())
     }
 
-    /// Has the kernel answer into `question`, which begins with its command.
+    /// Runs the ioctl. `question` begins with its command, and the kernel writes the answer into
+    /// it.
     fn ask<T>(&self, interface: &str, question: &mut T) -> Option<()> {
         let mut name: [c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
-        // The last byte stays zero.
+        // Leaves the last byte zero.
         if interface.len() >= name.len() {
             return None;
         }
@@ -186,9 +190,10 @@ impl Ethtool {
         let data = ptr::from_mut(question).cast();
         let mut request =
             libc::ifreq { ifr_name: name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: data } };
-        // SAFETY: the socket is open; the request and what it points to live until the call returns. Every `T` of this file
-        // has the layout of the command's structure, with room for all that the kernel may write: the feature words as
-        // told in `words`, the names as many as it counted just before.
+        // SAFETY: the socket is open, and the request and what it points to live until the call
+        // returns. Every `T` in this file has the layout of its command's structure, with space for
+        // all that the kernel may write: as many feature words as `words` says, as many names as it
+        // counted just before.
         let status = unsafe {
             libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, ptr::from_mut(&mut request))
         };
@@ -196,7 +201,7 @@ impl Ethtool {
     }
 }
 
-/// Text up to its first zero byte.
+/// The text before the first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).trim().to_owned()

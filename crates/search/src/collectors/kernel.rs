@@ -1,5 +1,5 @@
-//! The running kernel with its modules, the distribution, and two choices of the whole machine that no setting of
-//! `/proc/sys` shows: huge pages and the clock.
+//! The running kernel and its modules, the distribution, and two machine-wide settings that are not
+//! in `/proc/sys`: transparent huge pages and the clock source.
 //!
 //! ```text
 //! release = 6.1.0-18-amd64
@@ -21,9 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Source, line, number, word};
 use crate::document::{Document, Facts, Kind};
 
-/// Bytes of `/proc/modules`; a line has some sixty.
+/// Maximum size of `/proc/modules` in bytes. A line has about sixty.
 const MODULES_MAX: usize = 1 << 20;
-/// Bytes of `/etc/os-release`.
+/// Maximum size of `/etc/os-release` in bytes.
 const OS_RELEASE_MAX: usize = 64 << 10;
 
 /// The document of the kernel.
@@ -62,7 +62,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     );
     let huge = source.value("/sys/kernel/mm/transparent_hugepage/enabled");
     both("transparent_hugepage", huge.map(|text| chosen(&text).to_owned()), None);
-    // A kernel without modules has no such file.
+    // A kernel without module support has no such file.
     let modules = source.text("/proc/modules", MODULES_MAX).unwrap_or_default();
     for module in parse_modules(&modules).map_err(|e| format!("/proc/modules: {e}"))? {
         content.push_str(&format!("module {module}\n"));
@@ -72,13 +72,13 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
 }
 
 fn machine(source: &Source<'_>) -> Option<String> {
-    // The file is there since Linux 6.1.
+    // `/proc/sys/kernel/arch` exists since Linux 6.1.
     let asked =
         || source.is_machine().then(|| rustix::system::uname().machine().to_string_lossy().into_owned());
     source.value("/proc/sys/kernel/arch").or_else(asked)
 }
 
-/// The names in `/proc/modules`, in order. How often a module is used and where it lies is left out.
+/// The sorted module names of `/proc/modules`. Use counts and addresses are left out.
 ///
 /// ```text
 /// ext4 983040 1 - Live 0xffffffffc0a2d000
@@ -99,7 +99,8 @@ pub fn parse_modules(text: &str) -> Result<BTreeSet<&str>, String> {
     Ok(modules)
 }
 
-/// Reads `/etc/os-release`: assignments as a shell knows them. Lines that are none are passed over, as its manual asks.
+/// Parses `/etc/os-release`: assignments in shell syntax. Skips other lines, as os-release(5)
+/// demands.
 ///
 /// ```text
 /// PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"
@@ -120,7 +121,7 @@ pub fn parse_os_release(text: &str) -> BTreeMap<&str, String> {
     found
 }
 
-/// The choice in brackets of several: `madvise` in `always [madvise] never`; all of it where none is in brackets.
+/// The value in brackets: `madvise` in `always [madvise] never`. Without brackets the whole text.
 #[must_use]
 pub fn chosen(text: &str) -> &str {
     let in_brackets = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));

@@ -1,5 +1,5 @@
-//! The mounted file systems, one document for each place: type, device, options, block size, and what XFS and ext4 say of
-//! their geometry. Space that is free is left out.
+//! The mounted file systems, one document per mount point: type, device, options, block size, and
+//! the geometry of XFS and ext4. Free space is left out.
 //!
 //! ```text
 //! device = /dev/sda1
@@ -14,9 +14,9 @@
 //! …
 //! ```
 //!
-//! Of two mounts on the same place the upper one counts. A server that does not answer must not hold up the others: only
-//! local file systems that do not lie below a remote one are asked for their size. What containers mount is flagged
-//! `volatile`.
+//! Of two mounts on one mount point the upper one counts. A server that does not respond must not
+//! block the others, so only local file systems that are not below a remote one are asked for their
+//! size. Mounts of containers are flagged `volatile`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,22 +28,22 @@ use super::ioctl::xfs_geometry;
 use super::{Source, line, number, word};
 use crate::document::{Document, Facts, Flag, Kind};
 
-/// What the first process sees is what the machine has; a service of its own may see less, and more of it read-only.
+/// Process 1 sees the mounts of the machine. A service may see fewer, and more of them read-only.
 const FILES: &[&str] = &["/proc/1/mountinfo", "/proc/self/mountinfo"];
-/// Bytes of the list; a line has some hundred.
+/// Maximum size of the list in bytes. A line has about a hundred.
 const FILE_MAX: usize = 8 << 20;
-/// Mounts of one machine.
+/// Maximum number of mounts.
 const MOUNTS_MAX: usize = 2_000;
-/// Bytes of an option that becomes a field.
+/// Maximum length of an option that becomes a field, in bytes.
 const OPTION_MAX: usize = 256;
 
-/// File systems on a disk or in memory whose size stays while nobody changes it.
+/// File systems on a disk or in memory, whose size is constant unless someone resizes them.
 const LOCAL: &[&str] = &[
     "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs", "nilfs2",
     "ntfs3", "ramfs", "reiserfs", "squashfs", "tmpfs", "udf", "vfat", "xfs",
 ];
 
-/// File systems of the kernel itself, which answer at once as well.
+/// Kernel file systems, which never block either.
 const OF_THE_KERNEL: &[&str] = &[
     "binfmt_misc",
     "bpf",
@@ -85,7 +85,7 @@ const BY_THEMSELVES: &[&str] = &[
     "/var/lib/lxd/",
 ];
 
-/// What is read of `/sys/fs/ext4/DEVICE`: what can be set there.
+/// Tunables read from `/sys/fs/ext4/DEVICE`.
 const EXT4: &[&str] = &[
     "inode_readahead_blks",
     "mb_group_prealloc",
@@ -96,7 +96,7 @@ const EXT4: &[&str] = &[
     "reserved_clusters",
 ];
 
-/// One mount, its names without escapes.
+/// One mount. Its names are unescaped.
 pub(super) struct Mount {
     id: u64,
     device_number: String,
@@ -108,7 +108,7 @@ pub(super) struct Mount {
     super_options: String,
 }
 
-/// A document for each place where something is mounted.
+/// One document for each mount point.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let mounts = read(source)?;
     let answers = |kind: &str| LOCAL.contains(&kind) || OF_THE_KERNEL.contains(&kind);
@@ -136,13 +136,13 @@ fn read(source: &Source<'_>) -> Result<Vec<Mount>, String> {
     Err(reason)
 }
 
-/// The place, unless another file system covers it.
+/// Opens the mount point, unless another file system covers it.
 fn open(source: &Source<'_>, mount: &Mount) -> Option<OwnedFd> {
     let fd = source.open(&mount.mountpoint, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
     let stat = rustix::fs::statx(&fd, "", flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID).ok()?;
-    // The number of the mount is told since Linux 5.8, and differs where this process has its own view. That of the file
-    // system differs on btrfs.
+    // The kernel returns the mount id since Linux 5.8, and it differs if this process has another
+    // mount namespace. The device number differs on btrfs. One match is enough.
     let is_mount = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 && stat.stx_mnt_id == mount.id;
     let is_file_system = format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor) == mount.device_number;
     (is_mount || is_file_system).then_some(fd)
@@ -249,7 +249,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Mount>, String> {
     mount_infos(text).map(|info| info.map(mount)).collect()
 }
 
-/// `\040` is a space, `\134` a backslash. Tabs and ends of lines stay as they are written.
+/// Replaces `\040` by a space and `\134` by a backslash. Escaped tabs and newlines stay escaped.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\043", "#").replace("\\134", "\\")
 }

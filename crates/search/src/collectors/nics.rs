@@ -1,5 +1,5 @@
-//! The network interfaces that stay: those with hardware, bonds, bridges, VLANs and the like, one document each. The ends of
-//! containers' cables are left out; they come and go by the hundred.
+//! The permanent network interfaces: those with hardware, bonds, bridges, VLANs and the like, one
+//! document each. The veth pairs of containers are left out, because hundreds of them come and go.
 //!
 //! ```text
 //! name = eth0
@@ -15,17 +15,17 @@
 //! offload tx-tcp-segmentation
 //! ```
 //!
-//! Driver, rings and offloads come from the kernel by `SIOCETHTOOL`, and only on the running machine.
+//! Driver, rings and offloads come from `SIOCETHTOOL`, and only on the running machine.
 
 use super::ioctl::Ethtool;
 use super::{Source, line, number, word};
 use crate::document::{Document, Facts, Kind};
 
 const FOLDER: &str = "/sys/class/net";
-/// Interfaces of one machine.
+/// Maximum number of interfaces.
 const NICS_MAX: usize = 256;
 
-/// How people call offloads, by the names of the kernel.
+/// The short names of offloads (as in `ethtool -K`), by the kernel's names.
 const SHORT: &[(&str, &str)] = &[
     ("rx-checksum", "rx"),
     ("rx-gro", "gro"),
@@ -43,7 +43,7 @@ const SHORT: &[(&str, &str)] = &[
     ("tx-vlan-hw-insert", "txvlan"),
 ];
 
-/// A document for each interface.
+/// One document for each permanent interface.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let names = source.list(FOLDER)?;
     let mut ethtool = if source.is_machine() { Ethtool::open() } else { None };
@@ -51,7 +51,8 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     Ok(stays.map(|entry| nic(source, ethtool.as_mut(), &entry.name)).collect())
 }
 
-/// Whether an interface is more than the end of a container's cable: it has hardware or a kind.
+/// Whether an interface is permanent: `lo`, or one with hardware, a bond, a bridge, or one with a
+/// device type. The end of a veth pair is none of these.
 pub(crate) fn stays(source: &Source<'_>, name: &str) -> bool {
     let folder = format!("{FOLDER}/{name}");
     name == "lo"
@@ -61,7 +62,7 @@ pub(crate) fn stays(source: &Source<'_>, name: &str) -> bool {
         || source.value(&format!("{folder}/uevent")).is_some_and(|text| kind(&text).is_some())
 }
 
-/// The kind of an interface, of its `uevent`. Those of a container's cable, and of `lo`, do not say one.
+/// The device type in an interface's `uevent`. veth and `lo` have none.
 ///
 /// ```text
 /// DEVTYPE=vlan
@@ -100,7 +101,7 @@ fn nic(source: &Source<'_>, ethtool: Option<&mut Ethtool>, name: &str) -> Docume
         value.iter().for_each(|value| line(&mut content, key, value));
     }
     for (key, file) in [("mtu", "mtu"), ("speed", "speed"), ("tx_queue_len", "tx_queue_len")] {
-        // An interface that is down, or has no speed, says -1.
+        // An interface that is down, or has no speed, reports -1.
         let count = value(file).and_then(|v| v.parse::<u64>().ok());
         let Some(count) = count.filter(|n| *n < u64::from(u32::MAX)) else { continue };
         line(&mut content, key, &count.to_string());
@@ -133,7 +134,8 @@ fn rings_and_offloads(ethtool: &mut Ethtool, name: &str, content: &mut String, f
     }
 }
 
-/// What people call these offloads, in order, each once; those without such a name keep theirs.
+/// The short names of these offloads, sorted, without duplicates. An offload without a short name
+/// keeps its own.
 fn short_names(features: &[String]) -> std::collections::BTreeSet<&str> {
     let short = |name| SHORT.iter().find(|(long, _)| *long == name).map_or(name, |(_, short)| *short);
     features.iter().map(|name| short(name.as_str())).collect()

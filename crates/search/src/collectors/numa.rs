@@ -1,4 +1,4 @@
-//! The memory nodes: their CPUs, their memory, how far they are from each other.
+//! The NUMA nodes: their CPUs, their memory and their distances.
 //!
 //! ```text
 //! nodes = 2
@@ -11,12 +11,12 @@ use super::{Source, line, number};
 use crate::document::{Document, Facts, Kind};
 
 const FOLDER: &str = "/sys/devices/system/node";
-/// Nodes of one machine; the kernel has at most 1,024.
+/// Maximum number of nodes. The kernel supports at most 1,024.
 const NODES_MAX: usize = 1_024;
-/// Bytes of a node's `meminfo`.
+/// Maximum size of a node's `meminfo` in bytes.
 const MEMINFO_MAX: usize = 64 << 10;
 
-/// The document of the memory nodes.
+/// The document of the NUMA nodes.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let mut nodes: Vec<u32> = source
         .list(FOLDER)?
@@ -45,7 +45,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     Ok(vec![source.document("@numa", Kind::Numa, content, facts)])
 }
 
-/// The kilobytes of a node, of its `meminfo`.
+/// The memory of a node in kilobytes, from its `meminfo`.
 ///
 /// ```text
 /// Node 0 MemTotal:       24684084 kB

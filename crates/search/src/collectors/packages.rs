@@ -1,7 +1,8 @@
-//! The installed packages: of dpkg by its status file, of rpm by asking `rpm` itself, whose databases have three formats.
+//! The installed packages: those of dpkg from its status file, those of rpm from the command `rpm`,
+//! because its database has three formats.
 //!
-//! Both are asked again only when the database was written to. The text has a line for each package, in order; what is not
-//! simply installed says so:
+//! Each list is read again only after its database was written. The text has a line for each
+//! package, sorted. A package that is not plainly installed has a remark:
 //!
 //! ```text
 //! linux-image-6.1.0-18-amd64 6.1.76-1 amd64 config-files
@@ -16,7 +17,8 @@ use crate::document::{Document, Facts, Kind};
 
 const DPKG: &str = "/var/lib/dpkg/status";
 const RPM: &str = "/usr/bin/rpm";
-/// Where rpm keeps its database: sqlite, its log, ndb, Berkeley DB; in the newer and the older folder.
+/// The files of the rpm database: sqlite, its log, ndb, Berkeley DB, each in the newer and the
+/// older directory.
 const RPM_DATABASES: &[&str] = &[
     "/usr/lib/sysimage/rpm/rpmdb.sqlite",
     "/usr/lib/sysimage/rpm/rpmdb.sqlite-wal",
@@ -29,13 +31,13 @@ const RPM_DATABASES: &[&str] = &[
 ];
 const RPM_FORMAT: &str = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n";
 
-/// Bytes of the status file of dpkg; one of 5,000 packages has 6 MB.
+/// Maximum size of dpkg's status file in bytes. With 5,000 packages it has 6 MB.
 const STATUS_MAX: usize = 64 << 20;
-/// Bytes that rpm may print; a line has some sixty.
+/// Maximum output of rpm in bytes. A line has about sixty.
 const OUTPUT_MAX: usize = 8 << 20;
-/// How long rpm may take.
+/// Time limit for rpm.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// Packages of one machine.
+/// Maximum number of packages.
 const PACKAGES_MAX: usize = 50_000;
 
 /// One package.
@@ -45,11 +47,11 @@ pub struct Package {
     pub name: String,
     /// Its version with revision, as the tool prints it.
     pub version: String,
-    /// For which machines.
+    /// The CPU architecture.
     pub architecture: String,
-    /// What is to be said beside that it is installed: `hold`, `config-files`, `half-installed`.
+    /// Deviations from plainly installed: `hold`, `config-files`, `half-installed`.
     pub remarks: Vec<String>,
-    /// Whether its files are there.
+    /// Whether its files are installed.
     pub installed: bool,
 }
 
@@ -87,7 +89,7 @@ fn rpm(source: &Source<'_>) -> Result<Vec<Document>, String> {
     })
 }
 
-/// Reads `/var/lib/dpkg/status`. A package of which nothing is left is not among them.
+/// Parses `/var/lib/dpkg/status`. Leaves out packages in the state `not-installed`.
 ///
 /// ```text
 /// Package: zsh
@@ -103,7 +105,7 @@ fn rpm(source: &Source<'_>) -> Result<Vec<Document>, String> {
 pub fn parse_dpkg(text: &str) -> Result<Vec<Package>, String> {
     let mut packages = Vec::new();
     let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
-    // An empty line at the end finishes the last one.
+    // The empty line at the end completes the last package.
     for (at, line) in text.lines().chain([""]).enumerate() {
         if line.trim_ascii().is_empty() {
             if !fields.is_empty() {
@@ -115,7 +117,7 @@ pub fn parse_dpkg(text: &str) -> Result<Vec<Package>, String> {
         if packages.len() == PACKAGES_MAX {
             return Err(format!("line {}: more than {PACKAGES_MAX} packages", at + 1));
         }
-        // A field goes on in lines that begin with a space.
+        // A line that begins with a space continues a field.
         if line.starts_with([' ', '\t']) {
             continue;
         }
@@ -158,7 +160,8 @@ fn dpkg_package(fields: &BTreeMap<&str, &str>) -> Result<Option<Package>, String
     }))
 }
 
-/// Reads what `rpm -qa --qf` prints: name, version with epoch and release, architecture, with tabs between.
+/// Parses the output of `rpm -qa --qf`: name, version with epoch and release, architecture,
+/// separated by tabs.
 ///
 /// ```text
 /// bash    5.1.8-6.el9_1    x86_64
@@ -189,7 +192,8 @@ pub fn parse_rpm(text: &str) -> Result<Vec<Package>, String> {
     Ok(packages)
 }
 
-/// The field of a package. A dot in its name would make one package the parent of another.
+/// The field name of a package. Dots are replaced, because a dot would make one package the parent
+/// of another.
 #[must_use]
 pub fn field_name(package: &str) -> String {
     format!("package.{}", package.replace('.', "_"))

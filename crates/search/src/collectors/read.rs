@@ -1,5 +1,5 @@
-//! Reads below a root, never out of it: links are resolved as if the root were `/` (`openat2`, `RESOLVE_IN_ROOT`), nothing
-//! waits for the other end of a pipe, and every file has a bound.
+//! Reads below a root, never outside: `openat2` with `RESOLVE_IN_ROOT` resolves symbolic links as
+//! if the root were `/`. Opening a pipe does not block, and every read has a bound.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -10,14 +10,14 @@ use std::path::Path;
 
 use super::Source;
 
-/// Names of one folder that are looked at.
+/// Maximum number of names per directory.
 const NAMES_MAX: usize = 65_536;
-/// Bytes of a file that holds one value.
+/// Maximum size of a file with one value, in bytes.
 const VALUE_MAX: usize = 4_096;
-/// What changed less than this long ago may change again with the same time stamp.
+/// A file modified less than this long ago may be modified again with the same time stamp.
 const SETTLED_NS: i128 = 2_000_000_000;
 
-/// A name in a folder.
+/// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -25,12 +25,12 @@ pub(crate) struct Entry {
 }
 
 impl Source<'_> {
-    /// Whether this is the running machine, not a folder that looks like one.
+    /// Whether the root is that of the running machine, and not of a directory tree.
     pub(crate) fn is_machine(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Opens what is below the root.
+    /// Opens a path below the root.
     pub(crate) fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         if self.is_machine() {
@@ -40,13 +40,13 @@ impl Source<'_> {
         let root = rustix::fs::open(self.root, folder, Mode::empty())?;
         let below = path.trim_start_matches('/');
         let stay = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // O_PATH takes none of the flags that say how a file is read.
+        // `openat2` rejects these flags together with `O_PATH`.
         let flags =
             if flags.contains(OFlags::PATH) { flags - OFlags::NOCTTY - OFlags::NONBLOCK } else { flags };
         rustix::fs::openat2(root, if below.is_empty() { "." } else { below }, flags, Mode::empty(), stay)
     }
 
-    /// What is written in a file of at most `max` bytes. What is not UTF-8 is replaced.
+    /// The text of a regular file of at most `max` bytes. Invalid UTF-8 is replaced.
     pub(crate) fn text(&self, path: &str, max: usize) -> Result<String, String> {
         let fd = self.open(path, OFlags::RDONLY).map_err(|e| format!("{path}: {e}"))?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| format!("{path}: {e}"))?;
@@ -63,47 +63,47 @@ impl Source<'_> {
         Ok(into_text(bytes))
     }
 
-    /// The one value that is written in a file of the kernel, without the end of its line.
+    /// The single value in a kernel file, without the newline.
     pub(crate) fn value(&self, path: &str) -> Option<String> {
         let fd = self.open(path, OFlags::RDONLY).ok()?;
         read_value(&fd).ok()
     }
 
-    /// The one number that is written in a file of the kernel.
+    /// The single number in a kernel file.
     pub(crate) fn count(&self, path: &str) -> Option<u64> {
         self.value(path)?.parse().ok()
     }
 
-    /// The names in a folder, in order. What is not UTF-8 is left out.
+    /// The names in a directory, sorted. Names that are not UTF-8 are left out.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<Entry>, String> {
         let fd = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(|e| format!("{path}: {e}"))?;
         entries(fd).map_err(|e| format!("{path}: {e}"))
     }
 
-    /// The names in a folder, in order; none where it cannot be read.
+    /// The names in a directory, sorted. Empty if it cannot be read.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         self.list(path).unwrap_or_default().into_iter().map(|e| e.name).collect()
     }
 
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         let fd = self.open(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
         rustix::fs::readlinkat(&fd, "", Vec::new()).ok()?.into_string().ok()
     }
 
-    /// The last part of where a symbolic link points: the name of a driver, of a device.
+    /// The last component of a link's target: the name of a driver or a device.
     pub(crate) fn link_name(&self, path: &str) -> Option<String> {
         self.link(path)?.rsplit('/').next().map(str::to_owned)
     }
 
-    /// What the file system says of a file.
+    /// The status of a file.
     pub(crate) fn stat(&self, path: &str) -> Option<Stat> {
         let fd = self.open(path, OFlags::PATH).ok()?;
         rustix::fs::fstat(&fd).ok()
     }
 
-    /// A word that changes when one of these files is written to, or nothing when one was a moment ago. When a file's mode or
-    /// name was changed does not count: `rpm` sets the mode of its log whenever it reads.
+    /// A key that changes when one of these files is written; `None` if one was modified a moment
+    /// ago. Ignores ctime, because `rpm` sets the mode of its log whenever it reads.
     pub(crate) fn stamps<P: AsRef<str>>(&self, paths: &[P]) -> Option<String> {
         let mut key = String::new();
         for path in paths {
@@ -121,7 +121,8 @@ impl Source<'_> {
     }
 }
 
-/// The one value that is written in an open file, without the end of its line. The kernel gives all of it at once.
+/// The single value in an open kernel file, without the newline. The kernel returns all of it in
+/// one read.
 pub(crate) fn read_value(fd: &OwnedFd) -> Result<String, Errno> {
     let mut buffer = [0_u8; VALUE_MAX];
     let length = rustix::io::read(fd, &mut buffer[..])?;
@@ -129,7 +130,7 @@ pub(crate) fn read_value(fd: &OwnedFd) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
 }
 
-/// The names in an open folder, in order.
+/// The names in an open directory, sorted.
 pub(crate) fn entries(fd: OwnedFd) -> Result<Vec<Entry>, Errno> {
     let mut found = Vec::new();
     let mut folder = Dir::new(fd)?;

@@ -1,5 +1,5 @@
-//! Runs a program whose output is read, with a bound on its time and on its output. No shell: a command is a list of
-//! arguments.
+//! Runs a program and reads its output, with a limit on time and output. Without a shell: a command
+//! is a list of arguments.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -9,16 +9,17 @@ use mitra_confine::{Child, Privileges, Resource, prepare, reap};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK: usize = 65_536;
-/// Bytes of memory that a program may have for itself.
+/// Limit of the program's data segment in bytes.
 const MEMORY_MAX: u64 = 512 << 20;
-/// For one that was killed to be gone.
+/// How long to wait for a killed program to exit.
 const REST: Duration = Duration::from_secs(2);
-/// How often it is looked whether a program that has said everything has ended.
+/// How often to poll whether a program that has closed its output has exited.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a program writes to its standard output. It ends well within `time_max`, or it is ended.
+/// The standard output of a program. It has to exit successfully within `time_max`. Otherwise it is
+/// killed, and the result is an error.
 pub(crate) fn run(
     program: &str,
     arguments: &[&str],
@@ -35,7 +36,7 @@ pub(crate) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    // It asks a data base that everybody may read.
+    // The package database is readable by everyone, so no privileges are needed.
     let bounds = &[(Resource::Data, MEMORY_MAX)];
     let confined = Child { privileges: Privileges::None, bounds, group: None };
     prepare(&mut command, &confined).map_err(|e| format!("{program}: {e}"))?;
@@ -43,7 +44,7 @@ pub(crate) fn run(
     let output =
         read(&mut child, deadline, output_max).and_then(|output| end(&mut child, deadline).map(|()| output));
     if output.is_err() {
-        // It may have ended by itself; either way it is waited for.
+        // The program may have exited by itself. It has to be reaped in any case.
         _ = child.kill();
         _ = reap(&mut child, REST);
     }
@@ -59,7 +60,7 @@ fn read(child: &mut std::process::Child, deadline: Instant, output_max: usize) -
         if left.is_zero() {
             return Err("took too long".to_owned());
         }
-        // A bound of seconds fits any type of time.
+        // The limit is some seconds, which fit any type of `tv_sec`.
         let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&timeout)) {
             Ok(0) | Err(Errno::INTR) => continue,

@@ -1,35 +1,38 @@
-//! What runs by itself and when, of timers and crontabs: whoever looks for the cause of a burst wants to know what was due.
+//! The recurring jobs of timers and crontabs: when something is due, for those who look for the
+//! cause of a burst.
 
 use super::calendar::Calendar;
 use super::{Source, cron, timers};
 
-/// Something that runs again and again.
+/// A recurring job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// The timer, or the crontab with the line: `/etc/crontab:17`.
+    /// The timer, or the crontab and the line: `/etc/crontab:17`.
     pub name: String,
-    /// What a timer starts, or what a line of a crontab runs. A command may hold secrets.
+    /// The unit that a timer starts, or the command of a crontab line. A command may contain
+    /// secrets.
     pub unit_or_command: String,
-    /// The file that says so.
+    /// The file that defines the job.
     pub file: String,
-    /// The line in it, from 1.
+    /// The line in that file, from 1.
     pub line: u32,
-    /// When, in the words of the file: `*-*-* 06:00` or `25 6 * * *`.
+    /// The calendar expression as in the file: `*-*-* 06:00` or `25 6 * * *`.
     pub calendar: String,
-    /// By how much it may be late on purpose (`RandomizedDelaySec=`), in seconds.
+    /// The largest random delay (`RandomizedDelaySec=`) in seconds.
     pub delay_max_s: u64,
 }
 
 impl Schedule {
-    /// When it is next due after a moment, in nanoseconds since 1970. `offset_s` is how far the clock on the wall is ahead of
-    /// UTC. Nothing where it is not due any more, or where the calendar is not understood.
+    /// When the job is next due after `ns`, in nanoseconds since 1970. `offset_s` is how far local
+    /// time is ahead of UTC. `None` if it is never due again, or if the calendar expression is not
+    /// supported.
     #[must_use]
     pub fn next_after(&self, ns: i64, offset_s: i32) -> Option<i64> {
         Calendar::parse(&self.calendar).ok()?.next_after(ns, offset_s)
     }
 }
 
-/// All that runs by itself at set times: timers that are enabled, and crontabs.
+/// All recurring jobs with a calendar: those of enabled timers and of crontabs.
 #[must_use]
 pub fn schedules(source: &Source<'_>) -> Vec<Schedule> {
     let mut found = timers::schedules(source);

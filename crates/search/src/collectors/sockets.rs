@@ -1,4 +1,4 @@
-//! The sockets that listen, with the programs that have them.
+//! The listening sockets and the programs that own them.
 //!
 //! ```text
 //! tcp 0.0.0.0:22 sshd uid=0
@@ -6,11 +6,13 @@
 //! udp 0.0.0.0:123 chronyd uid=104
 //! ```
 //!
-//! Ports that the kernel chose (`net.ipv4.ip_local_port_range`) are in `@sockets/ephemeral`, which is flagged `volatile`:
-//! they change whenever a program asks something. Numbers of processes are left out: they change with every start.
+//! Ports chosen by the kernel (`net.ipv4.ip_local_port_range`) are in `@sockets/ephemeral`, which
+//! has the flag `volatile`, because they change with every outgoing request. Process ids are left
+//! out, because they change with every start.
 //!
-//! Who has a socket is looked up in `/proc/PID/fd` of every process, and only when there is a socket that was not there the
-//! last time. UDP sockets on ports that the kernel chose are not worth it: a name server opens one for each question.
+//! The owner of a socket is found through `/proc/PID/fd` of every process, and only if there is a
+//! new socket since the last run. New UDP sockets on ports chosen by the kernel do not trigger this
+//! scan, because a name server opens one for each request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -22,40 +24,40 @@ use rustix::fs::OFlags;
 use super::{Source, number, word};
 use crate::document::{Document, Facts, Flag, Kind};
 
-/// Sockets of one file that are looked at.
+/// Maximum number of sockets per file.
 const SOCKETS_MAX: usize = 65_536;
-/// Bytes of one file; a line has 150.
+/// Maximum size of one file in bytes. A line has 150.
 const FILE_MAX: u64 = SOCKETS_MAX as u64 * 192;
-/// Processes that are looked at.
+/// Maximum number of processes scanned.
 const PROCESSES_MAX: usize = 32_768;
-/// Open files of all processes together that are looked at.
+/// Maximum number of open files scanned, of all processes together.
 const FILES_MAX: usize = 1 << 20;
-/// After this long all owners are looked up again: a program may hand a socket on.
+/// Owners are looked up again after this long, because a program may pass a socket to another one.
 const OWNERS_KEPT_NS: i64 = 3_600_000_000_000;
-/// The ports that the kernel chooses from where it does not say.
+/// The default port range, if the kernel does not report its own.
 const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 
-/// One socket that listens.
+/// A listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Socket {
-    /// Where.
+    /// The local address and port.
     pub address: SocketAddr,
-    /// The user who made it.
+    /// The id of the user who created it.
     pub uid: u32,
-    /// Its number.
+    /// Its inode, or 0 for a socket of the kernel.
     pub inode: u64,
 }
 
-/// What a line is.
+/// The meaning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// A socket that listens.
+    /// A listening socket.
     Listens(Socket),
-    /// Another one, or the heading.
+    /// Another socket, or the heading.
     Other,
 }
 
-/// The documents of the sockets: those that stay, and those on ports that the kernel chose.
+/// Two documents: the sockets on fixed ports, and those on ports chosen by the kernel.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let mut found = Vec::new();
     let mut reasons = Vec::new();
@@ -67,13 +69,13 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
             Err(reason) => reasons.push(reason),
         }
     }
-    // IPv6 may be switched off.
+    // One missing file is no error: IPv6 may be disabled.
     if reasons.len() == 4 {
         return Err(reasons.swap_remove(0));
     }
     let range = source.value("/proc/sys/net/ipv4/ip_local_port_range").and_then(|text| parse_range(&text));
     let range = range.unwrap_or(EPHEMERAL);
-    // The kernel has sockets without a number.
+    // Sockets of the kernel have inode 0.
     let numbered = || found.iter().filter(|(_, s)| s.inode != 0);
     let inodes: BTreeSet<u64> = numbered().map(|(_, s)| s.inode).collect();
     let worth_it = numbered().filter(|(kind, s)| *kind == "tcp" || !range.contains(&s.address.port()));
@@ -95,7 +97,7 @@ fn document(
     sockets: &[(&str, Socket)],
     owners: &BTreeMap<u64, String>,
 ) -> Document {
-    // By port, and of those with several sockets (one for each thread) one line.
+    // Sorted by port. Several sockets of one program on a port (one per thread) share a line.
     let mut lines = BTreeMap::new();
     let (mut ports, mut addresses, mut processes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (kind, socket) in sockets {
@@ -114,8 +116,8 @@ fn document(
     source.document(filename, Kind::Socket, lines.into_values().collect(), facts)
 }
 
-/// The sockets of `/proc/net/NAME` that listen. Of TCP these come first, and reading ends with the first that does not: the
-/// connections of a busy machine are hundreds of thousands.
+/// The listening sockets in `/proc/net/NAME`. TCP lists them first, so reading stops at the first
+/// that does not listen: a busy machine has hundreds of thousands of connections.
 fn read(source: &Source<'_>, name: &str) -> Result<Vec<Socket>, String> {
     let path = format!("/proc/net/{name}");
     let fd = source.open(&path, OFlags::RDONLY).map_err(|e| format!("{path}: {e}"))?;
@@ -136,11 +138,12 @@ fn read(source: &Source<'_>, name: &str) -> Result<Vec<Socket>, String> {
     Ok(found)
 }
 
-/// Reads a line of `/proc/net/tcp`, `tcp6`, `udp` or `udp6`, whose addresses are words of the processor's byte order.
+/// Parses a line of `/proc/net/tcp`, `tcp6`, `udp` or `udp6`. The addresses are words in the CPU's
+/// byte order.
 ///
 /// ```text
 ///   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-///    0: 0100007F:0277 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 17554 1 …
+///  0: 0100007F:0277 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 17554 …
 /// ```
 pub fn parse_line(name: &str, line: &str) -> Result<Line, String> {
     let mut parts = line.split_ascii_whitespace();
@@ -152,13 +155,13 @@ pub fn parse_line(name: &str, line: &str) -> Result<Line, String> {
     if slot == "sl" {
         return Ok(Line::Other);
     }
-    // 0A is LISTEN. A UDP socket that waits for anybody is 07 and has no other end.
+    // 0A is LISTEN. An unconnected UDP socket has state 07 and no remote address.
     let no_other_end = remote.bytes().all(|b| matches!(b, b'0' | b':'));
     let listens = if name.starts_with("tcp") { state == "0A" } else { state == "07" && no_other_end };
     if !listens {
         return Ok(Line::Other);
     }
-    // Queues, timer and retransmissions lie between.
+    // Skips queues, timer and retransmissions.
     let (Some(uid), Some(_timeout), Some(inode)) = (parts.nth(3), parts.next(), parts.next()) else {
         return Err("the user and the number of a socket were wanted".to_owned());
     };
@@ -169,7 +172,7 @@ pub fn parse_line(name: &str, line: &str) -> Result<Line, String> {
     }))
 }
 
-/// `0100007F:0277` is 127.0.0.1, port 631.
+/// Parses `0100007F:0277` as 127.0.0.1, port 631.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -189,7 +192,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// The ports that the kernel chooses from: `32768    60999`.
+/// Parses `ip_local_port_range`: `32768    60999`.
 #[must_use]
 pub fn parse_range(text: &str) -> Option<RangeInclusive<u16>> {
     let mut parts = text.split_ascii_whitespace().map(str::parse);
@@ -199,8 +202,8 @@ pub fn parse_range(text: &str) -> Option<RangeInclusive<u16>> {
     }
 }
 
-/// The names of the programs that have these sockets, with commas between where there are several. They are looked up when
-/// one that is worth it is not known.
+/// The names of the programs that own these sockets, separated by commas. Scans the processes only
+/// if an inode of `worth_it` is unknown or the last scan is too old.
 fn owners(
     source: &Source<'_>,
     inodes: &BTreeSet<u64>,
@@ -218,7 +221,8 @@ fn owners(
     owned.collect()
 }
 
-/// Looks for sockets among the open files of every process. One that may not be looked at, or ends meanwhile, is passed over.
+/// Searches the open files of every process for these sockets. Skips processes that cannot be read
+/// or end meanwhile.
 fn scan(source: &Source<'_>, inodes: &BTreeSet<u64>) -> BTreeMap<u64, String> {
     let mut found: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     let mut files = 0;
@@ -240,14 +244,14 @@ fn scan(source: &Source<'_>, inodes: &BTreeSet<u64>) -> BTreeMap<u64, String> {
             continue;
         }
         let Some(name) = source.value(&format!("/proc/{process}/comm")) else { continue };
-        // A comma stands between names.
+        // The comma separates names.
         let name = name.replace([',', ' '], "_");
         has.into_iter().for_each(|inode| _ = found.entry(inode).or_default().insert(name.clone()));
     }
     found.into_iter().map(|(inode, names)| (inode, names.into_iter().collect::<Vec<_>>().join(","))).collect()
 }
 
-/// 17554 for `socket:[17554]`.
+/// Returns 17554 for `socket:[17554]`.
 fn socket_number(link: &[u8]) -> Option<u64> {
     let digits = link.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
@@ -338,7 +342,7 @@ mod tests {
         );
         assert!(documents[1].is(Flag::Volatile));
 
-        // The same sockets, but for one of UDP that the kernel chose the port of: nobody is looked up again.
+        // The same sockets and one more of UDP on a port chosen by the kernel: no new scan.
         fs::write(root.path().join("proc/12/comm"), "other\n").unwrap();
         add("proc/net/udp", &format!("{HEADING}{}", row("0100007F:9C40", none, "07", 12)));
         assert_eq!(collect(&source).unwrap(), documents);

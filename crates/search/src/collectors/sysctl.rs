@@ -1,4 +1,4 @@
-//! The settings of the kernel, as `sysctl -a` prints them: `/proc/sys`, read once in full, nothing written.
+//! The kernel settings, as `sysctl -a` prints them: reads all of `/proc/sys`, and writes nothing.
 //!
 //! ```text
 //! kernel.core_pattern = core
@@ -7,9 +7,10 @@
 //! vm.swappiness = 60
 //! ```
 //!
-//! Left out is what only counts (`fs.file-nr`), what is a secret, what does something when it is read, and what cannot be
-//! read. Each setting is a field as well, but for those of a single interface: their names differ from host to host, and
-//! `all` and `default` are there. Interfaces of containers are left out altogether: they come and go.
+//! Left out are counters (`fs.file-nr`), secrets, files that do something when they are read, and
+//! files that cannot be read. Each setting is a field as well, except those of a single interface:
+//! interface names differ between hosts, and `all` and `default` remain. Interfaces of containers
+//! are left out altogether, because they come and go.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -20,17 +21,17 @@ use crate::document::{Document, Facts, Kind, Value};
 use crate::fields::sysctl::is_words;
 
 const ROOT: &str = "/proc/sys";
-/// Settings that are read.
+/// Maximum number of settings.
 const FILES_MAX: usize = 4_096;
-/// Folders in folders.
+/// Maximum nesting depth.
 const DEPTH_MAX: usize = 12;
-/// Numbers of one setting.
+/// Maximum number of values per setting.
 const NUMBERS_MAX: usize = 256;
 
-/// What is not looked at, and why. A `*` stands for one part of the name.
+/// Settings that are not read, with the reason. A `*` stands for one part of the name.
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("fs.aio-nr", "counts"),
-    // A file system of its own, which is mounted by looking at it.
+    // An automount: opening it mounts a file system.
     ("fs.binfmt_misc", "mounts something"),
     ("fs.dentry-state", "counts"),
     ("fs.file-nr", "counts"),
@@ -47,11 +48,11 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("kernel.hung_task_detect_count", "counts"),
     ("kernel.ns_last_pid", "counts"),
     ("kernel.pty.nr", "counts"),
-    // The document of the kernel has it.
+    // The kernel's document has it.
     ("kernel.random.boot_id", "changes with every start"),
     ("kernel.random.entropy_avail", "counts"),
     ("kernel.random.uuid", "changes with every look"),
-    // Thousands on large machines, and some change by themselves.
+    // Large machines have thousands, and some change by themselves.
     ("kernel.sched_domain", "is the topology"),
     ("net.ipv4.netfilter.ip_conntrack_count", "counts"),
     ("net.ipv4.tcp_fastopen_key", "is a secret"),
@@ -60,7 +61,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("vm.stat_refresh", "stops every CPU"),
 ];
 
-/// Settings that are lists of words; the others that are words are one each.
+/// Settings that are lists of words. Every other text setting is a single word.
 const LISTS: &[&str] = &[
     "kernel.seccomp.actions_avail",
     "kernel.seccomp.actions_logged",
@@ -70,7 +71,7 @@ const LISTS: &[&str] = &[
     "net.mptcp.available_schedulers",
 ];
 
-/// Where settings have a folder for each network interface.
+/// Directories with one subdirectory per network interface.
 const PER_INTERFACE: &[&str] =
     &["net.ipv4.conf", "net.ipv4.neigh", "net.ipv6.conf", "net.ipv6.neigh", "net.mpls.conf"];
 
@@ -104,13 +105,12 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     Ok(vec![source.document("@sysctl", Kind::Sysctl, content, facts)])
 }
 
-/// One setting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Setting {
-    /// With dots between its parts; a dot in a part is a slash.
+    /// Its parts are joined by dots. A dot inside a part becomes a slash.
     name: String,
     value: String,
-    /// Whether other machines have it under the same name.
+    /// Whether the setting has the same name on other machines.
     everywhere: bool,
 }
 
@@ -123,7 +123,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn folder(&mut self, folder: OwnedFd, name: &str, everywhere: bool, depth: usize) {
         let Ok(copy) = folder.try_clone() else { return };
-        // A folder that cannot be listed costs itself.
+        // Skips a directory that cannot be listed.
         let Ok(found) = entries(copy) else { return };
         for entry in found {
             if self.settings.len() == FILES_MAX {
@@ -145,7 +145,7 @@ impl Walk<'_> {
                     self.folder(inner, &path, everywhere && !of_one, depth + 1);
                 }
             } else if entry.kind == FileType::RegularFile {
-                // Those that may only be written to refuse.
+                // Opening a write-only file fails, which leaves it out.
                 if let Some(value) = value(&folder, &entry.name) {
                     self.settings.push(Setting { name: path, value, everywhere });
                 }
@@ -160,7 +160,7 @@ fn value(folder: impl AsFd, name: &str) -> Option<String> {
     read_value(&fd).ok()
 }
 
-/// Whether a setting is not looked at.
+/// Whether a setting is left out, see [`LEFT_OUT`].
 #[must_use]
 pub fn is_left_out(name: &str) -> bool {
     LEFT_OUT.iter().any(|(pattern, _)| {
@@ -170,14 +170,15 @@ pub fn is_left_out(name: &str) -> bool {
     })
 }
 
-/// A value on one line, with one space between its parts where the kernel has tabs.
+/// A value with its tabs replaced by single spaces.
 fn spaced(value: &str) -> String {
     value.trim().replace('\t', " ")
 }
 
-/// The values of a setting as fields. What does not fit the type of its name is left out.
+/// Adds the values of a setting as fields. Leaves out values that do not fit the type of the field.
 ///
-/// `net.ipv4.ip_local_port_range` = `32768    60999` gives two numbers, `kernel.core_pattern` one text.
+/// `net.ipv4.ip_local_port_range` = `32768    60999` adds two numbers, `kernel.core_pattern` one
+/// text.
 pub fn add_values(facts: &mut Facts, name: &str, value: &str) {
     let field = format!("sysctl.{name}");
     if is_words(&field) {
@@ -201,7 +202,8 @@ pub fn add_values(facts: &mut Facts, name: &str, value: &str) {
     }
 }
 
-/// A number as settings have them: whole, with or without sign. `0x10`, `1.5` and `nan` are none.
+/// Parses a number as settings have them: an integer, with or without sign. `0x10`, `1.5` and `nan`
+/// are not accepted.
 #[must_use]
 pub fn parse_number(text: &str) -> Option<f64> {
     text.parse::<i128>().ok().filter(|n| n.unsigned_abs() <= u64::MAX.into()).map(|n| n as f64)

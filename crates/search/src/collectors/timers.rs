@@ -1,4 +1,4 @@
-//! The timers of systemd, one document each, with what overrides them taken in.
+//! The systemd timers, one document each, with their drop-ins applied.
 //!
 //! ```text
 //! name = apt-daily.timer
@@ -10,8 +10,8 @@
 //! file = /usr/lib/systemd/system/apt-daily.timer
 //! ```
 //!
-//! When one last ran is in a document of its own (`@timer/apt-daily.timer/last`), which is flagged `volatile`; only timers
-//! with `Persistent=` leave a trace of it.
+//! The last run of a timer is in a separate document (`@timer/apt-daily.timer/last`), which has the
+//! flag `volatile`. Only timers with `Persistent=` record it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +21,19 @@ use super::units::{self, Units};
 use super::{Schedule, Source, line, word};
 use crate::document::{Document, Facts, Flag, Kind, Value};
 
-/// Bytes of the file of a timer.
+/// Maximum size of a timer's unit file in bytes.
 const FILE_MAX: usize = 256 << 10;
-/// Timers of one machine.
+/// Maximum number of timers.
 const TIMERS_MAX: usize = 2_000;
-/// Where systemd keeps when a timer last ran, as the time of an empty file.
+/// The stamp files of systemd. The mtime of a stamp is the timer's last run.
 const STAMPS: &str = "/var/lib/systemd/timers";
 
-/// One timer, with what overrides it taken in.
+/// One timer with its drop-ins applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timer {
-    /// When it runs: key (`OnCalendar`, `OnBootSec`, …), value, file and line.
+    /// The triggers: key (`OnCalendar`, `OnBootSec`, …), value, file and line.
     pub times: Vec<(String, String, String, u32)>,
-    /// The other settings of its section.
+    /// The other settings of the section `[Timer]`.
     pub others: BTreeMap<String, String>,
 }
 
@@ -48,7 +48,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     Ok(documents)
 }
 
-/// What timers that are enabled start at set times.
+/// The recurring jobs that enabled timers start.
 #[must_use]
 pub fn schedules(source: &Source<'_>) -> Vec<Schedule> {
     let Ok(units) = Units::read(source) else { return Vec::new() };
@@ -73,7 +73,8 @@ pub fn schedules(source: &Source<'_>) -> Vec<Schedule> {
     found
 }
 
-/// Every timer with its file and whether something starts it. Of a template those that have an instance.
+/// Every timer with its unit file and whether it is enabled. A template counts only through its
+/// instances.
 fn timers(units: &Units) -> Vec<(String, String, bool)> {
     let wanted: BTreeSet<&str> = units.wanted.iter().map(|(unit, _)| unit.as_str()).collect();
     let names = units.files.keys().map(String::as_str).chain(wanted.iter().copied());
@@ -90,17 +91,17 @@ fn timers(units: &Units) -> Vec<(String, String, bool)> {
     found
 }
 
-/// `backup@.timer` for `backup@home.timer`.
+/// Returns `backup@.timer` for `backup@home.timer`.
 fn template_of(name: &str) -> Option<String> {
     let (stem, _) = name.strip_suffix(".timer")?.split_once('@')?;
     Some(format!("{stem}@.timer"))
 }
 
-/// The files of a timer, taken together. A file that cannot be read costs itself.
+/// Reads a timer's unit file and its drop-ins. Skips a file that cannot be read.
 fn read(source: &Source<'_>, units: &Units, name: &str, path: &str) -> Timer {
     let mut overrides: BTreeMap<&str, &str> = BTreeMap::new();
     let template = template_of(name).unwrap_or_default();
-    // What is said of all timers counts least.
+    // Drop-ins for all timers come first, so that more specific ones win.
     for unit in ["timer", &template, name] {
         let files = units.overrides.get(unit).into_iter().flatten();
         overrides.extend(files.map(|(file, path)| (file.as_str(), path.as_str())));
@@ -108,7 +109,7 @@ fn read(source: &Source<'_>, units: &Units, name: &str, path: &str) -> Timer {
     let mut timer = Timer::default();
     for path in [path].into_iter().chain(overrides.into_values()) {
         if let Ok(text) = source.text(path, FILE_MAX) {
-            // systemd passes over a line that it does not understand, but such a file is none of its own.
+            // Skips a file that does not parse: it is not a unit file.
             _ = timer.add(path, &text);
         }
     }
@@ -116,7 +117,8 @@ fn read(source: &Source<'_>, units: &Units, name: &str, path: &str) -> Timer {
 }
 
 impl Timer {
-    /// Takes in a file, after those that count less. An empty value takes back all times that were said before.
+    /// Applies a file on top of those before it. As in systemd, an empty value removes all triggers
+    /// set before.
     ///
     /// ```text
     /// [Timer]
@@ -175,7 +177,7 @@ fn document(source: &Source<'_>, name: &str, path: &str, enabled: bool, timer: &
     source.document(format!("@timer/{name}"), Kind::Timer, content, facts)
 }
 
-/// When a timer last ran.
+/// The document of a timer's last run.
 fn last(source: &Source<'_>, name: &str) -> Option<Document> {
     let stat = source.stat(&format!("{STAMPS}/stamp-{name}"))?;
     let ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
@@ -191,7 +193,7 @@ fn last(source: &Source<'_>, name: &str) -> Option<Document> {
     Some(document)
 }
 
-/// A span of time of systemd in whole seconds: `12h`, `1h 30min`, `90`, `2 weeks`.
+/// Parses a time span of systemd into whole seconds: `12h`, `1h 30min`, `90`, `2 weeks`.
 #[must_use]
 pub fn parse_span(text: &str) -> Option<u64> {
     let mut total_s = 0_u64;

@@ -1,4 +1,5 @@
-//! The units of systemd: what was enabled, masked, renamed or overridden by the administrator, and what runs.
+//! The systemd units: what the administrator enabled, masked, aliased or overrode, and which
+//! services are active.
 //!
 //! ```text
 //! alias dbus-org.freedesktop.timesync1.service -> systemd-timesyncd.service
@@ -8,9 +9,9 @@
 //! override /etc/systemd/system/ssh.service.d/limits.conf
 //! ```
 //!
-//! It is read from the folders of systemd; nothing is asked over its bus. What is part of a package is left out: the list of
-//! packages says that. The services that run (those with a control group) are in `@units/active`, which is flagged
-//! `volatile`: timers start and end services all day.
+//! Reads systemd's directories and asks nothing over its bus. Units of packages are left out,
+//! because the package list implies them. Active services (those with a cgroup) are in
+//! `@units/active`, which has the flag `volatile`, because timers start and stop services all day.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use rustix::fs::FileType;
 use super::{Source, word};
 use crate::document::{Document, Facts, Flag, Kind};
 
-/// Where units are, those that count first, and whether the administrator writes there.
+/// The unit directories, highest priority first, and whether the administrator writes there.
 const FOLDERS: &[(&str, bool)] = &[
     ("/etc/systemd/system", true),
     ("/run/systemd/system", true),
@@ -27,19 +28,19 @@ const FOLDERS: &[(&str, bool)] = &[
     ("/usr/lib/systemd/system", false),
     ("/lib/systemd/system", false),
 ];
-/// Units that are kept track of.
+/// Maximum number of units.
 const UNITS_MAX: usize = 20_000;
-/// Slices in slices.
+/// Maximum nesting of slices.
 const DEPTH_MAX: usize = 8;
 
-/// What the folders of systemd say.
+/// The contents of systemd's directories.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Units {
-    /// The file of each unit, of the folder that counts.
+    /// The file of each unit, from the directory with the highest priority.
     pub(crate) files: BTreeMap<String, String>,
-    /// The files that add to a unit, in the order in which they count: by unit, then by name.
+    /// The drop-ins: by unit, then by file name, which is the order in which they apply.
     pub(crate) overrides: BTreeMap<String, BTreeMap<String, String>>,
-    /// Those that something else starts, with what does.
+    /// Units that another unit starts, with that unit.
     pub(crate) wanted: BTreeSet<(String, String)>,
     enabled: BTreeSet<String>,
     masked: BTreeSet<String>,
@@ -67,7 +68,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
 }
 
 impl Units {
-    /// Reads the folders, not the files in them.
+    /// Reads the directories, but not the unit files in them.
     pub(crate) fn read(source: &Source<'_>) -> Result<Self, String> {
         let mut found = Self::default();
         let mut folders = 0;
@@ -95,14 +96,14 @@ impl Units {
         Ok(found)
     }
 
-    /// A unit, or a link in its place.
+    /// Records a unit file, or a link in its place.
     fn unit(&mut self, source: &Source<'_>, folder: &str, name: &str, kind: FileType, own: bool) {
         if self.files.contains_key(name) || self.masked.contains(name) {
             return;
         }
         let path = format!("{folder}/{name}");
         let link = if kind == FileType::Symlink { source.link(&path) } else { None };
-        // An empty file masks as well.
+        // An empty file masks a unit, too.
         let empty =
             kind == FileType::RegularFile && own && source.stat(&path).is_some_and(|stat| stat.st_size == 0);
         if link.as_deref() == Some("/dev/null") || empty {
@@ -115,7 +116,7 @@ impl Units {
             return;
         }
         match link.as_deref().and_then(|link| link.rsplit('/').next()) {
-            // Its name is other than that of the unit: `Alias=` of a unit that was enabled.
+            // A link with another name than its target is an `Alias=` of an enabled unit.
             Some(target) if target != name => {
                 self.lines.insert(format!("alias {name} -> {target}"));
                 self.enabled.insert(target.to_owned());
@@ -124,7 +125,8 @@ impl Units {
         }
     }
 
-    /// `nginx.service.d` with files that add to a unit, `multi-user.target.wants` with links to what it starts.
+    /// Reads `nginx.service.d` with its drop-ins, or `multi-user.target.wants` with links to the
+    /// units that it starts.
     fn folder_of_a_unit(&mut self, source: &Source<'_>, folder: &str, name: &str, own: bool) {
         let path = format!("{folder}/{name}");
         if let Some(unit) = name.strip_suffix(".d") {
@@ -147,7 +149,7 @@ impl Units {
     }
 }
 
-/// The type of a unit, of its name: `service` for `nginx.service`.
+/// The type of a unit, from its name: `service` for `nginx.service`.
 #[must_use]
 pub fn unit_type(name: &str) -> Option<&str> {
     const TYPES: &[&str] = &[
@@ -167,7 +169,7 @@ pub fn unit_type(name: &str) -> Option<&str> {
     (!stem.is_empty() && TYPES.contains(&kind)).then_some(kind)
 }
 
-/// The services of the system that have a control group. What users and containers start is left out.
+/// The system services that have a cgroup. Services of users and containers are left out.
 fn active(source: &Source<'_>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"];
@@ -188,20 +190,20 @@ fn active(source: &Source<'_>) -> BTreeSet<String> {
     found
 }
 
-/// An assignment in the file of a unit.
+/// One assignment in a unit file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assignment<'a> {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: u32,
-    /// The section that it stands in.
+    /// The section.
     pub section: &'a str,
-    /// Its key.
+    /// The key.
     pub key: &'a str,
-    /// Its value; of one that goes on over several lines the first.
+    /// The value; only its first line if it continues on the next.
     pub value: &'a str,
 }
 
-/// Reads the file of a unit.
+/// Parses a unit file.
 ///
 /// ```text
 /// [Unit]
@@ -218,7 +220,7 @@ pub fn parse(text: &str) -> Result<Vec<Assignment<'_>>, String> {
         let line = raw.trim();
         let was_open = goes_on;
         let is_comment = line.starts_with(['#', ';']);
-        // A comment within a value that goes on does not end it.
+        // A comment inside a continued value does not end the value.
         goes_on = if is_comment { was_open } else { line.ends_with('\\') };
         if was_open || is_comment || line.is_empty() {
             continue;

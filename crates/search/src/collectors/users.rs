@@ -1,4 +1,4 @@
-//! Users and groups. The field of the password is never read, and `/etc/shadow` never opened.
+//! Users and groups. The password field is never read, and `/etc/shadow` is never opened.
 //!
 //! ```text
 //! group adm gid=4 members=syslog,zoe
@@ -12,9 +12,9 @@ use crate::document::{Document, Facts, Kind};
 
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
-/// Bytes of either file.
+/// Maximum size of either file in bytes.
 const FILE_MAX: usize = 8 << 20;
-/// Lines of either file.
+/// Maximum lines in either file.
 const LINES_MAX: usize = 50_000;
 
 /// The document of users and groups.
@@ -34,7 +34,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     })
 }
 
-/// The users of `/etc/passwd`: name, and a line that says the rest but the password.
+/// The users of `/etc/passwd`: the name, and a line with all other fields except the password.
 ///
 /// ```text
 /// root:x:0:0:root:/root:/bin/bash
@@ -51,7 +51,7 @@ pub fn parse_passwd(text: &str) -> Result<Vec<(String, String)>, String> {
     })
 }
 
-/// The groups of `/etc/group`: name, and a line that says the rest but the password.
+/// The groups of `/etc/group`: the name, and a line with all other fields except the password.
 ///
 /// ```text
 /// adm:x:4:syslog,zoe
@@ -73,7 +73,7 @@ fn read(
 ) -> Result<Vec<(String, String)>, String> {
     let mut found = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        // A line that begins with a sign takes in those of a directory service.
+        // A line that begins with a sign includes entries of a directory service.
         if line.is_empty() || line.starts_with(['#', '+', '-']) {
             continue;
         }
@@ -85,7 +85,8 @@ fn read(
     Ok(found)
 }
 
-/// The number of a user or group. What it is instead is not told: a line that is out of place may have its password here.
+/// Parses the id of a user or group. The error does not repeat the text, because in a misplaced
+/// line it may be the password.
 fn id(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "a number was wanted as id".to_owned())
 }

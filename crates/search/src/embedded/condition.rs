@@ -1,12 +1,12 @@
-//! A query as a set of states.
+//! Evaluates a query to a set of states.
 //!
 //! ```text
-//! +content:ext4 -host:web1     of contents with the word `ext4`,
+//! +content:ext4 -host:web1     states of contents with the token `ext4`,
 //!                              without those of SELECT id FROM host WHERE name = 'web1'
 //! ```
 //!
-//! Each test of one field is a statement, or a look at the words; sets are put together here. What a test costs for each state is asked last, of
-//! those states only that are left.
+//! Each test of one field is one SQL statement, or a lookup of tokens. The sets are combined here.
+//! A test that costs time for every state runs last, on the remaining states only.
 
 use std::ops::{RangeBounds, RangeInclusive};
 
@@ -27,30 +27,31 @@ use crate::query::{Bound, Leaf, Set};
 const NS_PER_MS: i64 = 1_000_000;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
-/// Of so many states, one that is asked for alone costs as much as all of them in turn.
+/// Fetching one state by id costs as much as scanning this many states.
 const STATES_PER_QUESTION: usize = 8;
 
-/// The states that are asked.
+/// Evaluates sets over all states.
 pub(super) struct Condition<'a> {
     pub reader: &'a Reader,
     pub states: &'a States,
-    /// The day on which they are asked: the field `day`.
+    /// The value of the field `day`.
     pub day: i32,
 }
 
-/// A test of one field as SQL: its values, and the pattern that its function `takes` is.
+/// The SQL test of one field: its bound values, and the pattern behind its SQL function `takes`.
 #[derive(Default)]
 struct Test {
     values: Vec<Value>,
     pattern: Option<Matcher>,
 }
 
-/// Whether a field is one of contents. One that nobody has is looked for there, and not found.
+/// Whether a field belongs to contents. An unknown field is treated as one of them, and finds
+/// nothing.
 pub(super) fn of_content(field: &str) -> bool {
     fields::field(field).is_none_or(|f| f.side == Side::Content)
 }
 
-/// The expression that has the value of a field of the state `s`.
+/// The SQL expression for a field of the state `s`; `None` if the table `state` does not have it.
 pub(super) fn column(field: &str, day: &str) -> Option<String> {
     Some(match field {
         "host" => "(SELECT name FROM host WHERE id = s.host)".to_owned(),
@@ -67,7 +68,7 @@ pub(super) fn column(field: &str, day: &str) -> Option<String> {
     })
 }
 
-/// Whether the day on which a state is asked matters.
+/// Whether a query depends on the day.
 pub(super) fn asks_day(set: &Set) -> bool {
     match set {
         Set::And(sets) | Set::Or(sets) => sets.iter().any(asks_day),
@@ -77,7 +78,7 @@ pub(super) fn asks_day(set: &Set) -> bool {
     }
 }
 
-/// What is asked first is the smaller.
+/// The evaluation cost. Cheaper sets are evaluated first.
 fn cost(set: &Set) -> u8 {
     match set {
         Set::And(sets) | Set::Or(sets) => sets.iter().map(cost).max().unwrap_or(0),
@@ -97,7 +98,7 @@ fn in_order(sets: &[Set]) -> Vec<&Set> {
 }
 
 impl Condition<'_> {
-    /// The states of a set, of those within another one: others mean nothing.
+    /// The states of `within` that a query matches. Other states in the result are undefined.
     pub(super) fn set(&self, set: &Set, within: &Bits) -> Result<Bits> {
         Ok(match set {
             Set::All => within.clone(),
@@ -166,7 +167,8 @@ impl Condition<'_> {
         statement.query_map(params_from_iter(&test.values), |row| row.get(0))?.collect()
     }
 
-    /// States by what their own row says.
+    /// The states that match a test of their own row. Scans all rows or fetches single ones,
+    /// whichever is cheaper.
     fn rows(&self, sql: &str, test: &mut Test, within: &Bits) -> Result<Bits> {
         test.install(&self.reader.db)?;
         let (mut found, mut place) = (self.states.none(), 0);
@@ -193,7 +195,8 @@ impl Condition<'_> {
         Ok(found)
     }
 
-    /// Contents by a value of a field. One with a star is all that fit, of the families whose names only the contents know.
+    /// The contents with a matching value in a field. A `*` in the field's name matches all fields
+    /// of the families that only the contents define.
     fn facts(&self, field: &str, leaf: &Leaf) -> Result<Bits> {
         let mut names = Test::default();
         let name = match field.split_once('*') {
@@ -219,7 +222,7 @@ impl Condition<'_> {
         Ok(self.contents(self.ids(&sql, &mut test)?))
     }
 
-    /// The contents whose texts have words.
+    /// The contents whose texts have matching tokens.
     fn words(&self, leaf: &Leaf, within: &Bits) -> Result<Bits> {
         let text = |bound: &Bound<String>, open: &str| match bound {
             Bound::Included(text) | Bound::Excluded(text) => text.clone(),
@@ -245,7 +248,7 @@ impl Condition<'_> {
         }
     }
 
-    /// The contents that have any word of a range that passes a test.
+    /// The contents that have any token in a range that also passes a test.
     fn having(&self, words: RangeInclusive<&str>, passes: impl FnMut(&str) -> bool) -> Result<Bits> {
         let (mut found, mut place) = (self.states.none(), 0);
         vocabulary::having(&self.reader.db, words, passes, |content| {
@@ -254,7 +257,7 @@ impl Condition<'_> {
         Ok(found)
     }
 
-    /// The contents that have all words of a phrase, and have them beside each other.
+    /// The contents whose text has a phrase. The posting lists narrow down the texts to read.
     fn phrase(&self, phrase: &Phrase, within: &Bits) -> Result<Bits> {
         const TEXT: &str = "SELECT c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary \
              FROM content c LEFT JOIN content b ON b.id = c.base WHERE c.id = ?";
@@ -272,7 +275,7 @@ impl Condition<'_> {
         let mut statement = db.prepare_cached(TEXT)?;
         let mut text = String::new();
         for content in contents {
-            // A text that is damaged is not found; whoever asks for it is told.
+            // Search skips a corrupt text. Reading the document returns an error.
             let stands = statement.query_row([content], |row| {
                 let Some(own) = packed(row, 0)? else { return Ok(false) };
                 Ok(texts.read(own, packed(row, 3)?, &mut text).is_ok() && phrase.is_in(&mut text))
@@ -286,7 +289,7 @@ impl Condition<'_> {
 }
 
 impl Test {
-    /// Adds a value; gives how the expression calls it.
+    /// Binds a value. Returns its placeholder.
     fn value(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
@@ -297,7 +300,8 @@ impl Test {
             Leaf::Term(hash) => {
                 let byte = |at| u8::from_str_radix(hash.get(at..at + 2)?, 16).ok();
                 let bytes: Option<Vec<u8>> = (0..hash.len()).step_by(2).map(byte).collect();
-                // Hashes are written in small letters.
+                // Hashes are stored in lower case. `from_str_radix` would also accept upper case
+                // and `+`.
                 let bytes = bytes.filter(|_| !hash.bytes().any(|b| b.is_ascii_uppercase() || b == b'+'));
                 bytes.map_or_else(|| "FALSE".to_owned(), |bytes| format!("hash = {}", self.value(bytes)))
             }
@@ -306,7 +310,7 @@ impl Test {
         }
     }
 
-    /// A test of one value. Numbers are no words, and words no numbers.
+    /// The SQL test of an expression. Numbers never match text, and text never matches numbers.
     fn of(&mut self, of: &str, leaf: &Leaf) -> String {
         match leaf {
             Leaf::Term(term) => format!("{of} = {}", self.value(term.clone())),
@@ -348,7 +352,7 @@ impl Test {
         }
     }
 
-    /// That a word begins with a text, so that only a part of an index is walked.
+    /// The SQL test for a prefix, as a range that uses the index.
     fn beginning(&mut self, of: &str, head: &str) -> String {
         if head.is_empty() {
             return "TRUE".to_owned();
@@ -358,7 +362,7 @@ impl Test {
         format!("{of} >= {low} AND {of} <= {high}")
     }
 
-    /// Makes the function of the test known. It holds until the next one does.
+    /// Installs the SQL function `takes`, which replaces that of the previous test.
     fn install(&mut self, db: &Connection) -> Result<()> {
         let Some(pattern) = self.pattern.take() else { return Ok(()) };
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
@@ -368,7 +372,7 @@ impl Test {
     }
 }
 
-/// Reads all dictionaries.
+/// Loads all dictionaries.
 pub(super) fn know_all(db: &Connection, texts: &mut Texts) -> Result<()> {
     let mut statement = db.prepare_cached("SELECT id, bytes FROM dictionary")?;
     let mut rows = statement.query([])?;
@@ -378,7 +382,7 @@ pub(super) fn know_all(db: &Connection, texts: &mut Texts) -> Result<()> {
     Ok(())
 }
 
-/// A text, its bytes and its dictionary, from a column on.
+/// The text, its uncompressed size and its dictionary, from three columns beginning at `first`.
 pub(super) fn packed<'r>(row: &'r Row<'_>, first: usize) -> Result<Option<Packed<'r>>> {
     let ValueRef::Blob(text) = row.get_ref(first)? else { return Ok(None) };
     Ok(Some(Packed { text, bytes: row.get(first + 1)?, dictionary: row.get(first + 2)? }))

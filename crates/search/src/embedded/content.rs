@@ -1,7 +1,8 @@
-//! Contents, which states of documents share: to columns of the table `content` and back.
+//! The contents that states of documents share, to and from columns of the table `content`.
 //!
-//! A text is compressed with that of the state before as the dictionary, so that a changed line takes some dozens of bytes. The
-//! dictionary is always a text that has none itself: two are read for one, never a chain.
+//! A text is compressed with the text of the state before as the dictionary, so that a changed line
+//! takes a few dozen bytes. That dictionary text is always one without such a base: reading a text
+//! takes two reads, never a chain.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
@@ -16,21 +17,22 @@ use zstd::zstd_safe::{self, DCtx, SafeResult};
 use crate::document::{Document, Facts, Flag, Value, Withheld};
 use crate::fields::KEYWORD_MAX;
 
-/// Bytes of a text; a longer one is cut, and the flag `truncated` says so.
+/// Maximum size of a text in bytes. A longer one is cut and gets the flag `truncated`.
 pub(super) const TEXT_MAX: usize = 32 << 20;
-/// Bytes of everything else. More is left out: no text makes as many, and who made them must not make a host unreadable.
+/// Maximum size of the column `about` in bytes. More is left out: no real text produces so much,
+/// and a crafted file must not make the host unreadable.
 const ABOUT_MAX: usize = 32 << 20;
-/// Shorter JSON is kept as it is, for people to read.
+/// JSON up to this size is stored uncompressed, so that people can read it.
 const ABOUT_PLAIN_MAX: usize = 512;
-/// Bytes of a field's name; a longer one is in no index.
+/// Maximum length of an indexed field name in bytes.
 const NAME_MAX: usize = 512;
-/// Compression: of the levels that take no longer than making the words of a text does, the densest.
+/// Compression level: the highest that takes no longer than tokenizing the text.
 const LEVEL: i32 = 6;
 
-/// Bytes of SHA-256 that identify a content. Nobody can make two contents with the same ones.
+/// The first 16 bytes of SHA-256, which identify a content. Collisions are infeasible.
 pub(super) type Key = [u8; 16];
 
-/// A field of a content with one of its values.
+/// One field of a content with one value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fact<'a> {
     pub name: &'a str,
@@ -54,7 +56,7 @@ impl ToSql for FactValue<'_> {
     }
 }
 
-/// Everything but kind and text.
+/// All of a content but kind and text: the column `about`.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct About {
@@ -86,7 +88,7 @@ pub(super) enum Json {
     Time { ns: i64 },
 }
 
-/// A document's content, ready to be stored.
+/// A document's content, ready for storing.
 pub(super) struct Content<'a> {
     pub key: Key,
     pub kind: &'static str,
@@ -127,7 +129,7 @@ impl<'a> Content<'a> {
         Self { key, kind, hash, text, about, json }
     }
 
-    /// The column `about`; nothing where there is nothing to say.
+    /// The column `about`; `None` if it would be empty.
     pub(super) fn about_column(&self) -> io::Result<Option<rusqlite::types::Value>> {
         Ok(match self.json.len() {
             0..=2 => None,
@@ -139,7 +141,7 @@ impl<'a> Content<'a> {
 
 impl About {
     fn of(document: &Document) -> Self {
-        // Whether a file is gone is a matter of the state.
+        // The state records whether a file is gone, not the content.
         let mut flags: Vec<Flag> = document.flags.iter().copied().filter(|f| *f != Flag::Gone).collect();
         flags.sort_unstable();
         flags.dedup();
@@ -147,7 +149,7 @@ impl About {
         let kept = WithheldJson { count: *count, reasons: reasons.clone(), keys: keys.clone() };
         let json = |value: &Value| match value {
             Value::Text(text) => Some(Json::Text(text.clone())),
-            // What cannot be written down is no number. There is one zero.
+            // JSON has no infinity and no NaN. Adding 0.0 turns -0.0 into 0.0.
             Value::Number(number) => number.is_finite().then_some(Json::Number(number + 0.0)),
             Value::Time(ns) => Some(Json::Time { ns: *ns }),
         };
@@ -171,11 +173,11 @@ impl About {
     }
 
     fn json(&self) -> String {
-        // Only maps whose keys are no strings cannot be written.
+        // Serialization cannot fail: it fails only for maps whose keys are not strings.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads the column.
+    /// Decodes the column `about`.
     pub(super) fn read(column: ValueRef<'_>) -> io::Result<Self> {
         let mut plain = String::new();
         let json = match column {
@@ -190,7 +192,7 @@ impl About {
         serde_json::from_str(json).map_err(io::Error::other)
     }
 
-    /// Puts it into a document. A flag of a later version is left out.
+    /// Moves the contents into a document. Ignores flags that only a later version knows.
     pub(super) fn into_document(self, document: &mut Document) {
         let value = |json| match json {
             Json::Text(text) => Value::Text(text),
@@ -209,7 +211,7 @@ impl About {
             .collect::<Facts>();
     }
 
-    /// What the table `fact` has of it; one may come twice.
+    /// Calls `take` for each row of the table `fact`. Duplicates are possible.
     pub(super) fn each_fact<E>(&self, mut take: impl FnMut(Fact<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut word = |name: &str, word: &str| {
             if indexed(word) { take(Fact { name, value: FactValue::Word(word) }) } else { Ok(()) }
@@ -240,20 +242,20 @@ impl About {
     }
 }
 
-/// Whether a keyword is in an index: its length is counted as a cluster does it, in units of UTF-16.
+/// Whether a keyword is short enough for the index. Like a cluster, counts UTF-16 units.
 fn indexed(word: &str) -> bool {
     word.len() <= KEYWORD_MAX || (word.len() <= 4 * KEYWORD_MAX && word.encode_utf16().count() <= KEYWORD_MAX)
 }
 
-/// Bytes of a dictionary that is trained on texts.
+/// Size of a trained dictionary in bytes.
 const DICTIONARY_BYTES: usize = 64 << 10;
-/// Texts that it takes, and as many of a batch as are looked at.
+/// How many sample texts the training needs, and how many it uses at most.
 pub(super) const SAMPLES_MIN: usize = 100;
 pub(super) const SAMPLES_MAX: usize = 2_000;
-/// Longer texts have enough in common with themselves.
+/// Longer texts compress well without a dictionary.
 pub(super) const SAMPLE_BYTES_MAX: usize = 16 << 10;
 
-/// A dictionary of some texts; `None` if they are too few or share nothing.
+/// Trains a dictionary. `None` if there are too few texts or they share nothing.
 pub(super) fn train(texts: &[String]) -> Option<Vec<u8>> {
     let samples: Vec<&String> =
         texts.iter().filter(|text| text.len() <= SAMPLE_BYTES_MAX).take(SAMPLES_MAX).collect();
@@ -262,9 +264,9 @@ pub(super) fn train(texts: &[String]) -> Option<Vec<u8>> {
         .flatten()
 }
 
-/// Compresses texts.
+/// Compresses texts with one dictionary.
 pub(super) struct Packer {
-    /// The id of the dictionary that it was made with.
+    /// The id of its dictionary.
     pub dictionary: Option<i64>,
     compressor: Compressor<'static>,
 }
@@ -285,32 +287,32 @@ pub(super) fn pack_with(text: &str, other: &str) -> io::Result<Vec<u8>> {
     Compressor::with_dictionary(LEVEL, other.as_bytes())?.compress(text.as_bytes())
 }
 
-/// A text as it is stored.
+/// A stored text.
 #[derive(Clone, Copy)]
 pub(super) struct Packed<'a> {
     pub text: &'a [u8],
-    /// Its bytes, uncompressed.
+    /// The uncompressed size in bytes.
     pub bytes: i64,
-    /// The dictionary that it was compressed with.
+    /// The dictionary with which it was compressed.
     pub dictionary: Option<i64>,
 }
 
-/// Reads texts. Reuses its buffers.
+/// Decompresses texts and reuses its buffers.
 #[derive(Default)]
 pub(super) struct Texts {
     dictionaries: HashMap<i64, DecoderDictionary<'static>>,
     reader: Option<DCtx<'static>>,
-    /// A text that another one is based on.
+    /// A buffer for the base text.
     base: String,
 }
 
 impl Texts {
-    /// Knows a dictionary from now on.
+    /// Loads a dictionary.
     pub(super) fn know(&mut self, id: i64, bytes: &[u8]) {
         self.dictionaries.insert(id, DecoderDictionary::copy(bytes));
     }
 
-    /// Reads a text, and before it the one that it is based on.
+    /// Decompresses a text, and before that its base, if it has one.
     pub(super) fn read(
         &mut self,
         text: Packed<'_>,

@@ -1,4 +1,4 @@
-//! The file of an index: opened, checked, bounded.
+//! Opens, checks and limits the file of an index.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,28 +8,29 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::{At, Error};
 use crate::lock;
 
-/// The name of the file in its folder.
+/// The name of the file in the index directory.
 pub(super) const FILE: &str = "index.sqlite";
-/// What the system calls a database of this kind: "Mitr".
+/// SQLite's `application_id` of an index: "Mitr".
 const APPLICATION: i32 = 0x4d69_7472;
-/// Of the tables; another one is refused.
+/// The version of the tables. Any other version is refused.
 const VERSION: i32 = 1;
-/// Page cache of a connection, in KiB: bounds the memory, whatever the size of the file.
+/// Page cache of a connection in KiB. It limits the memory, regardless of the file's size.
 const CACHE_KB: i32 = 16 << 10;
-/// How long a reader waits for a writer that recovers or checkpoints the log.
+/// How long a reader waits for a writer that recovers or checkpoints the WAL.
 const WAIT: Duration = Duration::from_secs(10);
-/// Pages after which the log is checkpointed, and bytes that it keeps afterwards.
+/// The WAL is checkpointed after this many pages, and truncated to this many bytes.
 const LOG_PAGES: i32 = 128;
 const LOG_BYTES: i32 = 1 << 20;
 const TABLES: &str = include_str!("schema.sql");
 
-/// The printable characters of ASCII that are no letters and no digits, quoted for the declaration of a table in a table.
+/// All printable ASCII characters except letters and digits, escaped for the nested quotes of
+/// `tokenize` in the schema.
 fn token_characters() -> String {
     let all: String = ('!'..='~').filter(|c| !c.is_ascii_alphanumeric()).collect();
     all.replace('\'', "''").replace('"', "\"\"")
 }
 
-/// Opens an index for queries. A folder without one is an error.
+/// Opens an index for queries. A missing index is an error.
 pub(super) fn open_to_read(dir: &Path) -> Result<Connection, Error> {
     let path = dir.join(FILE);
     if !path.exists() {
@@ -40,7 +41,8 @@ pub(super) fn open_to_read(dir: &Path) -> Result<Connection, Error> {
     let opened =
         Connection::open_with_flags(&path, flags).and_then(|db| read_version(&db).map(|found| (db, found)));
     let (db, found) = match opened {
-        // Who may not write cannot make the file by which readers and a writer agree. Where it is missing there is no writer.
+        // A reader without write permission cannot create the missing `-shm` file. If it is
+        // missing, there is no writer, so the file can be opened as immutable.
         Err(e) if matches!(e.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)) => {
             let uri = format!("file:{}?immutable=1", escaped(&path));
             let db = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI).of(&path)?;
@@ -54,7 +56,7 @@ pub(super) fn open_to_read(dir: &Path) -> Result<Connection, Error> {
     Ok(db)
 }
 
-/// Opens an index for writing, and creates it if it is missing. A damaged one is renamed, with a note.
+/// Opens an index for writing, and creates a missing one. Renames a damaged one and adds a note.
 pub(super) fn open_to_write(dir: &Path, notes: &mut Vec<String>) -> Result<Connection, Error> {
     let path = dir.join(FILE);
     match try_to_write(&path) {
@@ -72,7 +74,7 @@ pub(super) fn open_to_write(dir: &Path, notes: &mut Vec<String>) -> Result<Conne
 }
 
 fn try_to_write(path: &Path) -> Result<Connection, Error> {
-    // With the mode that it shall have; the files beside it get the same.
+    // Creates the file with the right mode. SQLite gives its WAL the same mode.
     drop(lock::open(path).at(path)?);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
@@ -92,7 +94,7 @@ fn try_to_write(path: &Path) -> Result<Connection, Error> {
 }
 
 fn create(db: &Connection) -> rusqlite::Result<()> {
-    // Before the first table, or it does nothing.
+    // These pragmas have no effect after the first table is created.
     db.execute_batch("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL")?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     let tables = TABLES.replace("$TOKENCHARS", &token_characters());
@@ -101,7 +103,7 @@ fn create(db: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// Sets limits, and distrusts the schema of a file that somebody else made.
+/// Sets limits, and distrusts the schema, because the file may come from elsewhere.
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(WAIT)?;
     db.execute_batch(&format!(
@@ -127,7 +129,7 @@ fn check_version(path: &Path, found: (i32, i32)) -> Result<(), Error> {
     Err(Error::Cannot(format!("{} {what}", path.display())))
 }
 
-/// Renames a damaged index with its log.
+/// Renames a damaged index together with its WAL.
 fn put_aside(path: &Path) -> Result<PathBuf, Error> {
     let free = |n: &u32| !path.with_extension(format!("damaged-{n}")).exists();
     let number = (1..1_000).find(free).unwrap_or(1_000);
@@ -143,12 +145,12 @@ fn put_aside(path: &Path) -> Result<PathBuf, Error> {
     Ok(aside)
 }
 
-/// A path in a URI.
+/// Escapes a path for a URI.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
 
-/// Every word and every fact of an index, as bytes.
+/// Calls `take` with every token, fact and dictionary of an index, as bytes.
 pub fn each_term(dir: &Path, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
     let db = open_to_read(dir)?;
     let path = dir.join(FILE);
@@ -162,7 +164,7 @@ pub fn each_term(dir: &Path, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
     Ok(())
 }
 
-/// Turns an error of SQLite into an [`Error`] with the path.
+/// Converts a SQLite error to an [`Error`] with the path.
 pub(super) trait Of<T> {
     fn of(self, path: &Path) -> Result<T, Error>;
 }

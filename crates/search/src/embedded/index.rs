@@ -1,4 +1,4 @@
-//! Queries of an index.
+//! Queries on an index.
 
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::RangeInclusive;
@@ -22,35 +22,36 @@ use crate::error::Error;
 use crate::query::{Query, Set};
 use crate::scope::Scope;
 
-/// Changes of one query. Each holds two whole documents.
+/// Maximum number of changes per query. Each holds two whole documents.
 const CHANGES_MAX: usize = 100_000;
 
-/// An index, open for queries. A [`super::Writer`] may write at the same time; a query sees what was written before it.
+/// An index, open for queries. A [`super::Writer`] may write at the same time. A query sees what
+/// was committed before it.
 pub struct Index {
     path: PathBuf,
     reader: Mutex<Reader>,
 }
 
-/// A state that was found, on a day, in the order of answers.
+/// A matching state on one day. Its order is the order of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct StateHit {
-    /// The places of the names of host and file in the order of names.
+    /// The ranks of the host's and the file's name.
     host: u32,
     file: u32,
     day: i32,
     state: i64,
 }
 
-/// The rows of a query.
+/// The `FROM` and `WHERE` clauses of a query.
 pub(super) struct FromClause {
     pub text: String,
     pub values: Vec<Value>,
-    /// The expression of the day.
+    /// The SQL expression for the day.
     pub day: &'static str,
 }
 
 impl Index {
-    /// Opens an index for queries. A folder without one is an error.
+    /// Opens an index for queries. A missing index is an error.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let reader = Mutex::new(Reader::new(database::open_to_read(dir)?));
         Ok(Self { path: dir.join(database::FILE), reader })
@@ -116,7 +117,7 @@ impl Index {
         scope: Scope,
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // SQLite sorts, on disk if it must: there may be more documents than fit into memory.
+        // SQLite sorts, on disk if necessary, because the documents may not fit into memory.
         let each = |reader: &Reader| {
             let from = from(reader, &query.set, scope)?;
             let sql = format!(
@@ -182,7 +183,7 @@ impl Index {
         Error::Broken { path: self.path.clone(), what }
     }
 
-    /// Runs a query in one transaction, so that all of its statements see one state.
+    /// Runs a query in one transaction, so that all of its statements see the same data.
     fn ask<T>(&self, question: impl FnOnce(&Reader) -> rusqlite::Result<T>) -> Result<T, Error> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = || {
@@ -194,14 +195,14 @@ impl Index {
 }
 
 impl FromClause {
-    /// Adds a value; gives how the statement calls it.
+    /// Binds a value. Returns its placeholder.
     pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
     }
 }
 
-/// The rows of a query and a scope.
+/// The clauses for a query and a scope.
 pub(super) fn from(reader: &Reader, set: &Set, scope: Scope) -> rusqlite::Result<FromClause> {
     let mut values: Vec<Value> = Vec::new();
     let mut value = |value: Value| {
@@ -218,7 +219,7 @@ pub(super) fn from(reader: &Reader, set: &Set, scope: Scope) -> rusqlite::Result
             );
             (text, "d.day")
         }
-        // Before a host was looked at on a day, and when it was not, the day before answers.
+        // On a day on which the host was not read yet, or not at all, the day before counts.
         Scope::At { ns } => {
             let day = Day::of(ns);
             let (ns, day, before) = (value(ns.into()), value(day.0.into()), value(day.before().0.into()));
@@ -229,7 +230,7 @@ pub(super) fn from(reader: &Reader, set: &Set, scope: Scope) -> rusqlite::Result
             );
             (text, "d.day")
         }
-        // Of one day the last state, if it still was in that time.
+        // The last state of each day within the time.
         Scope::Changed { since_ns, until_ns } => {
             let (since, until) = (value(since_ns.into()), value(until_ns.into()));
             let text = format!(
@@ -245,19 +246,21 @@ pub(super) fn from(reader: &Reader, set: &Set, scope: Scope) -> rusqlite::Result
     Ok(FromClause { text: format!("{text} AND {asked}"), values, day })
 }
 
-/// The first states of a host are no change: what was before is unknown.
+/// The SQL condition for a change. The first states of a host are not changes, because what was
+/// there before is unknown.
 fn is_change() -> &'static str {
     "(s.known_before_ns IS NOT NULL OR EXISTS \
      (SELECT 1 FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns))"
 }
 
-/// What is found on some days.
+/// The matching states on some days.
 struct Found {
     days: RangeInclusive<i32>,
     states: Bits,
 }
 
-/// The states of a set, for all days at once unless it asks for them, of those `within` some days.
+/// The states within `within` that a query matches. Evaluates the query once for all days, or once
+/// per day if it depends on the day.
 fn find(
     reader: &Reader,
     states: &States,
@@ -283,7 +286,8 @@ fn find(
     each.into_iter().map(one).collect()
 }
 
-/// The expression that the state `s` is in a set on a day. It holds until the next one is made.
+/// The SQL condition that the state `s` matches a query on a day. It is valid until the next call,
+/// which replaces the function `found`.
 fn found(reader: &Reader, set: &Set, day: &str) -> rusqlite::Result<String> {
     if matches!(set, Set::All) {
         return Ok("TRUE".to_owned());
@@ -305,7 +309,8 @@ fn found(reader: &Reader, set: &Set, day: &str) -> rusqlite::Result<String> {
     Ok(format!("found(s.id, {day})"))
 }
 
-/// How many states are found, and the first of them, ordered by host, file name and day. No more than these are in memory.
+/// The number of matches, and the first `limit` of them, ordered by host, file name and day. Only
+/// these are kept in memory.
 fn first(reader: &Reader, set: &Set, scope: Scope, limit: usize) -> rusqlite::Result<(u64, Vec<StateHit>)> {
     let (hosts, files) = (ranks(&reader.db, "host")?, ranks(&reader.db, "file")?);
     let rank = |ranks: &[u32], id: i64| by_id(ranks, id).copied().unwrap_or(0);
@@ -345,7 +350,7 @@ fn first(reader: &Reader, set: &Set, scope: Scope, limit: usize) -> rusqlite::Re
     Ok((total, first.into_sorted_vec()))
 }
 
-/// The days on which each host was looked at, ascending, by its id.
+/// The days on which each host was read, ascending, indexed by host id.
 fn days_of_hosts(db: &Connection) -> rusqlite::Result<Vec<Vec<i32>>> {
     let mut statement = db.prepare_cached("SELECT host, day FROM day ORDER BY host, day")?;
     let mut rows = statement.query([])?;
@@ -366,7 +371,7 @@ fn by_id<T>(list: &[T], id: i64) -> Option<&T> {
     usize::try_from(id).ok().and_then(|id| list.get(id))
 }
 
-/// The place of each name in the order of names, by id.
+/// The rank of each name in sorted order, indexed by id.
 fn ranks(db: &Connection, table: &str) -> rusqlite::Result<Vec<u32>> {
     let mut statement = db.prepare_cached(&format!("SELECT id FROM {table} ORDER BY name"))?;
     let mut ranks = Vec::new();
@@ -400,13 +405,14 @@ fn hit(db: &Connection, found: StateHit) -> rusqlite::Result<Hit> {
     })
 }
 
-/// A change that was found.
+/// The state after a change.
 struct At {
     state: i64,
     known_before_ns: Option<i64>,
 }
 
-/// Changes within a time whose state before or after matches, with the state before. Reads one more than the limit.
+/// Changes within a time whose state before or after matches, each with the id of the state before.
+/// Reads one more than the limit.
 fn changed(
     reader: &Reader,
     host: Option<&str>,
@@ -421,7 +427,7 @@ fn changed(
     });
     let after = found(reader, set, "s.first_day")?;
     let before = after.replace("s.id", "p.id");
-    // What was gone was not there before.
+    // A tombstone does not count as a state before.
     let sql = format!(
         "SELECT p.id, s.id, s.known_before_ns FROM state s LEFT JOIN state p ON p.id = \
          (SELECT o.id FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns \
@@ -438,19 +444,20 @@ fn changed(
     statement.query_map(params_from_iter(&values), read)?.collect()
 }
 
-/// Reads a state; see [`document`].
+/// Reads the document of a state, see [`document`].
 fn read(reader: &Reader, state: i64) -> rusqlite::Result<Result<Document, String>> {
     let mut texts = reader.texts.borrow_mut();
     let read = document(&reader.db, &mut texts, state)?;
     if read.is_ok() {
         return Ok(read);
     }
-    // A dictionary may have been written since.
+    // The writer may have added a dictionary since.
     know_all(&reader.db, &mut texts)?;
     document(&reader.db, &mut texts, state)
 }
 
-/// A state of a document, whole, with the flag `gone` if it is gone; or a description of the damage.
+/// Reads the document of a state, with the flag `gone` for a tombstone. The inner error describes
+/// damage.
 fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<Result<Document, String>> {
     const DOCUMENT: &str = "SELECT h.name, f.name, s.since_ns, s.gone, c.kind, c.about, \
          c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary, \
@@ -484,7 +491,7 @@ fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<
     })
 }
 
-/// The text of a row of [`document`].
+/// The text in a row of [`document`].
 fn text(row: &Row<'_>, texts: &mut Texts) -> std::io::Result<Option<String>> {
     let Some(own) = packed(row, 6).map_err(std::io::Error::other)? else { return Ok(None) };
     let base = packed(row, 9).map_err(std::io::Error::other)?;

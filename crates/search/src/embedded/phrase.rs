@@ -1,23 +1,24 @@
-//! Whether words stand beside each other: phrases.
+//! Matches phrases: tokens that follow one another in a text.
 //!
-//! A phrase has slots: `"to be or not to be"~2` has six, two of which want the word `to`. Each slot takes one position of its
-//! word; shifted by the slot's place in the phrase they must lie within `slop` of each other. Two slots of one word take two
-//! positions. This is what Lucene's phrases mean.
+//! A phrase has slots: `"to be or not to be"~2` has six, two of which want the token `to`. Each
+//! slot takes one position of its token. Minus the slot's place in the phrase, these positions must
+//! lie within `slop` of each other. Two slots of one token take two different positions. Lucene
+//! matches phrases in the same way.
 
 use std::cell::RefCell;
 
 use crate::analysis;
 
-/// A phrase: words and their places, each word once.
+/// A phrase: its distinct tokens and their places.
 #[derive(Debug)]
 pub(super) struct Phrase {
     words: Vec<String>,
-    /// Place and number of the word, ordered by word and then by place.
+    /// The place, and the index of the token, ordered by token and then by place.
     slots: Vec<(u32, usize)>,
     slop: u32,
-    /// Two words of ASCII, the second of which follows the first at once.
+    /// Two ASCII tokens that follow each other directly.
     beside: Option<(String, String)>,
-    /// The positions of each word in a text. Reused between texts.
+    /// The positions of each token in a text. Reused between texts.
     positions: RefCell<Vec<Vec<u32>>>,
 }
 
@@ -37,15 +38,15 @@ impl Phrase {
         Self { positions: RefCell::new(vec![Vec::new(); each.len()]), words: each, slots, slop, beside }
     }
 
-    /// Its words, each once.
+    /// The distinct tokens.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.words.iter().map(String::as_str)
     }
 
-    /// Whether a text has it. The text is put into lower case.
+    /// Whether a text has the phrase. Lowercases the text in place.
     pub(super) fn is_in(&self, text: &mut str) -> bool {
         text.make_ascii_lowercase();
-        // Most texts in which the words stand apart are seen to be none without cutting them into words.
+        // Rules out most texts that lack the adjacent pair, without tokenizing them.
         if let Some((first, second)) = &self.beside
             && text.is_ascii()
         {
@@ -55,7 +56,7 @@ impl Phrase {
                 if self.slots.len() > 2 {
                     break;
                 }
-                // Two words stand here or not, whatever is beyond the blanks around them.
+                // Whether the pair is here depends only on the text between the surrounding blanks.
                 let is_blank = |c: char| c.is_ascii_whitespace();
                 let start = text.get(..at).and_then(|before| before.rfind(is_blank)).unwrap_or(0);
                 let end = text
@@ -71,7 +72,7 @@ impl Phrase {
         self.stands_in(text)
     }
 
-    /// The same of a text that is in lower case, by all of its words.
+    /// Like [`Phrase::is_in`], for a text in lower case. Tokenizes all of it.
     fn stands_in(&self, text: &str) -> bool {
         let mut positions = self.positions.borrow_mut();
         positions.iter_mut().for_each(Vec::clear);
@@ -85,7 +86,7 @@ impl Phrase {
         self.fits(&positions)
     }
 
-    /// Whether a text has it in which the words stand at these positions.
+    /// Whether a text with these token positions has the phrase.
     fn fits(&self, positions: &[Vec<u32>]) -> bool {
         let mut slots = Vec::with_capacity(self.slots.len());
         for (place, word) in &self.slots {
@@ -96,7 +97,7 @@ impl Phrase {
     }
 }
 
-/// The longest two words of which one follows the other at once.
+/// The longest pair of tokens that follow each other directly.
 fn beside(words: &[(u32, String)]) -> Option<(String, String)> {
     let mut longest: Option<(&str, &str)> = None;
     for (place, first) in words {
@@ -110,8 +111,8 @@ fn beside(words: &[(u32, String)]) -> Option<(String, String)> {
     longest.map(|(first, second)| (first.to_owned(), second.to_owned()))
 }
 
-/// The first place of a text of ASCII that may have two words beside each other, between them no letter and no digit: where the
-/// first begins, and where the second does.
+/// The first place from `from` on in an ASCII text where the pair may be, with no letter and no
+/// digit between. Returns where the first and the second token begin.
 fn beside_from(text: &str, first: &str, second: &str, mut from: usize) -> Option<(usize, usize)> {
     let second = second.trim_start_matches('_').as_bytes();
     loop {
@@ -125,35 +126,36 @@ fn beside_from(text: &str, first: &str, second: &str, mut from: usize) -> Option
     }
 }
 
-/// One word of a phrase.
+/// One slot of a phrase.
 #[derive(Debug, Clone, Copy)]
 struct Slot<'a> {
-    /// Its place in the phrase.
+    /// The place in the phrase.
     place: u32,
-    /// Which word: equal for slots of the same one.
+    /// The index of the token; equal for slots of the same token.
     word: usize,
-    /// Where the word stands in a text, ascending.
+    /// The positions of the token in a text, ascending.
     positions: &'a [u32],
 }
 
-/// Whether a text has the phrase. The slots are sorted by word and then by place.
+/// Whether a text has the phrase. The slots are sorted by token and then by place.
 fn fits(slots: &[Slot<'_>], slop: u32) -> bool {
     if slop == 0 {
-        // Whatever fits begins where the rarest word says.
+        // Every match has to include the rarest token.
         let Some(rarest) = slots.iter().min_by_key(|s| s.positions.len()) else { return false };
         return starts(rarest).any(|start| within(slots, start, 0));
     }
     slots.iter().any(|slot| starts(slot).any(|start| within(slots, start, slop)))
 }
 
-/// Where the phrase would begin, were this slot where its word is.
+/// The possible starts of the phrase, from the positions of one slot.
 fn starts<'a>(slot: &Slot<'a>) -> impl Iterator<Item = i64> + 'a {
     let place = i64::from(slot.place);
     slot.positions.iter().map(move |p| i64::from(*p) - place)
 }
 
-/// Whether every slot finds a position between its place after `start` and `slop` behind that. Slots of one word take the
-/// first that is free, in the order of their places: as their stretches are equally long, no other choice does better.
+/// Whether every slot finds a position between `start` plus its place and `slop` positions behind
+/// that. Slots of one token take the first free position, in the order of their places. All
+/// intervals have the same length, so no other assignment does better.
 fn within(slots: &[Slot<'_>], start: i64, slop: u32) -> bool {
     let mut taken: Option<(usize, i64)> = None;
     for slot in slots {
@@ -206,7 +208,7 @@ mod tests {
             ("a b c", "a b", 0, true),
             ("a b c", "b a", 0, false),
             ("a b c", "b a", 1, false),
-            // Turning two words round takes two moves.
+            // Swapping two tokens takes two moves.
             ("a b c", "b a", 2, true),
             ("a x b", "a b", 0, false),
             ("a x b", "a b", 1, true),
@@ -223,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Every way to give each slot a position.
+    /// Tries every assignment of positions to slots.
     fn any_way(
         slots: &[Slot<'_>],
         slop: u32,
@@ -276,7 +278,7 @@ mod tests {
             }
             let stands = !words.is_empty();
             prop_assert_eq!(Phrase::new(&words, slop).is_in(&mut text.clone()), stands);
-            // And with another word in it, what the positions say.
+            // With another token in the phrase, the result must agree with the positions.
             if let Some((_, word)) = words.get_mut(at) {
                 *word = other;
             }

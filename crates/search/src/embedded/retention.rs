@@ -9,29 +9,31 @@ use super::content::About;
 use crate::backend::Deleted;
 use crate::day::Day;
 
-/// Days before today that have to be there before anything is deleted, of twice as many; fewer where fewer are kept.
+/// Before anything is deleted, this many of the last 2 × this many days must be stored; fewer if
+/// fewer days are kept.
 const DAYS_WANTED: usize = 3;
 
 /// A planned deletion.
 pub(super) struct Plan {
-    /// The first day that stays; `None` if nothing is deleted.
+    /// The first day that is kept; `None` if nothing is deleted.
     pub from: Option<Day>,
-    /// The outcome to report.
+    /// The reported outcome.
     pub said: Deleted,
 }
 
-/// The days on which any host was looked at.
+/// The days on which any host was read.
 pub(super) fn days(db: &Connection) -> rusqlite::Result<BTreeSet<Day>> {
     let mut statement = db.prepare("SELECT DISTINCT day FROM day")?;
     statement.query_map([], |row| row.get(0).map(Day))?.collect()
 }
 
-/// Which of the days before `day` may be deleted, at most the oldest `most`.
+/// Which of the days before `day` may be deleted, at most the `most` oldest.
 pub(super) fn plan(days: &BTreeSet<Day>, day: Day, today: Day, most: usize) -> Plan {
     let old = days.range(..day).count();
     let keep = usize::try_from(today.0.saturating_sub(day.0)).unwrap_or(0);
     let doubt = doubt(days, keep, today);
-    // Beyond as many as are to be kept, the oldest go whatever the clock says: the disk has a bound.
+    // More days than are to be kept are deleted regardless of the clock, so that disk usage is
+    // bounded.
     let surplus = days.len().saturating_sub(keep.saturating_add(1));
     let may = if doubt.is_some() { surplus } else { usize::MAX }.min(most).min(old);
     let from = (may > 0).then(|| days.iter().nth(may).map_or(day, |first| day.min(*first)));
@@ -43,7 +45,7 @@ pub(super) fn plan(days: &BTreeSet<Day>, day: Day, today: Day, most: usize) -> P
     Plan { from, said }
 }
 
-/// Why the clock may be wrong: too few of the days before it are stored.
+/// The reason to doubt the clock: too few of the days before `today` are stored.
 fn doubt(days: &BTreeSet<Day>, keep: usize, today: Day) -> Option<String> {
     let wanted = keep.clamp(1, DAYS_WANTED);
     let since = Day(today.0.saturating_sub(2 * wanted as i32 + 1));
@@ -69,7 +71,7 @@ pub(super) fn delete_before(db: &Connection, from: Day) -> rusqlite::Result<()> 
     forget(db, contents)
 }
 
-/// Deletes all but the last state per day of volatile documents, of the days before one.
+/// Deletes all but the last state per day of volatile documents, on days before `before`.
 pub(super) fn tidy(db: &Connection, before: Day) -> rusqlite::Result<()> {
     let contents = deleted(
         db,
@@ -79,11 +81,15 @@ pub(super) fn tidy(db: &Connection, before: Day) -> rusqlite::Result<()> {
     forget(db, contents)
 }
 
-/// Merges the index of words and returns free pages to the file system.
+/// Merges the token index and returns free pages to the file system.
 pub(super) fn compact(db: &Connection) -> rusqlite::Result<()> {
     db.execute("INSERT INTO word (word) VALUES ('optimize')", [])?;
-    db.execute_batch("PRAGMA incremental_vacuum")?;
-    // A reader that reads for long keeps the log; the next day takes it in.
+    // Each row stands for a page that was freed. `execute_batch` would read the first one only.
+    let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
+    let mut pages = vacuum.query([])?;
+    while pages.next()?.is_some() {}
+    // A long-running reader prevents the truncation. The checkpoint of the next day makes up for
+    // it.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
@@ -92,17 +98,17 @@ fn deleted(db: &Connection, sql: &str, params: impl rusqlite::Params) -> rusqlit
     statement.query_map(params, |row| row.get(0))?.collect()
 }
 
-/// Deletes contents that no state and no other text refers to.
+/// Deletes contents that no state refers to and that are not the base of another text.
 fn forget(db: &Connection, mut contents: Vec<i64>) -> rusqlite::Result<()> {
     const NEEDED: &str = "SELECT EXISTS (SELECT 1 FROM state WHERE content = ?1) \
                           OR EXISTS (SELECT 1 FROM content WHERE base = ?1)";
-    // A base may go with the last text that was based on it.
+    // A base is deleted with the last text that uses it.
     while let Some(content) = contents.pop() {
         if db.prepare_cached(NEEDED)?.query_row([content], |row| row.get(0))? {
             continue;
         }
         let read = |row: &rusqlite::Row<'_>| {
-            // What cannot be read any more leaves its facts behind, which point nowhere.
+            // The facts of unreadable contents stay, without a content to point to.
             Ok((About::read(row.get_ref(0)?).unwrap_or_default(), row.get::<_, Option<i64>>(1)?))
         };
         let known = db
@@ -149,9 +155,23 @@ mod tests {
         assert_eq!(planned(3, 6, 9), (Some(3), Deleted::All));
         assert_eq!(planned(3, 6, 1), (Some(2), Deleted::Some));
         assert_eq!(planned(1, 6, 9), (None, Deleted::All));
-        // A year ahead: three days are kept, so that two of five are more than there shall be, less today.
+        // The clock is a year ahead. Three days and today are to be kept, so one of the five days
+        // is surplus.
         let (from, said) = planned(397, 400, 9);
         assert_eq!(from, Some(2));
         assert!(matches!(said, Deleted::Doubted(_)), "{said:?}");
+    }
+
+    #[test]
+    fn all_pages_that_a_deletion_frees_are_given_back() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; CREATE VIRTUAL TABLE word USING fts5 (word)")
+            .unwrap();
+        db.execute_batch("CREATE TABLE text (bytes); INSERT INTO text VALUES (randomblob(1000000))").unwrap();
+        db.execute("DELETE FROM text", []).unwrap();
+        let free = || db.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0)).unwrap();
+        assert!(free() > 100);
+        compact(&db).unwrap();
+        assert_eq!(free(), 0);
     }
 }

@@ -1,6 +1,6 @@
-//! All states of an index in memory, in the order of their contents, and sets of them.
+//! All states of an index in memory, ordered by content, and sets of states.
 //!
-//! One takes 40 bytes. A question reads them once, and those after it only when something was written.
+//! A state takes 40 bytes. The first query reads them all, later ones only after a write.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rusqlite::{Connection, Result};
 
 use super::content::Texts;
 
-/// An index that is open for questions.
+/// An index, open for queries.
 pub(super) struct Reader {
     pub db: Connection,
     pub texts: RefCell<Texts>,
@@ -29,7 +29,7 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct States {
     pub list: Vec<State>,
-    /// The content of each: ascending, and the states of one content by id.
+    /// The content of each state, ascending. States of the same content are ordered by id.
     contents: Vec<i64>,
 }
 
@@ -38,14 +38,14 @@ impl Reader {
         Self { db, texts: RefCell::default(), states: RefCell::default() }
     }
 
-    /// All states, as the transaction sees them.
+    /// All states that the current transaction sees.
     pub(super) fn states(&self) -> Result<Arc<States>> {
         let version = self.db.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         let mut known = self.states.borrow_mut();
         match &*known {
             Some((of, states)) if *of == version => Ok(Arc::clone(states)),
             _ => {
-                // Never both, the old ones and the new.
+                // Frees the old list first, so that both are never in memory.
                 *known = None;
                 let states = Arc::new(States::read(&self.db)?);
                 *known = Some((version, Arc::clone(&states)));
@@ -57,7 +57,7 @@ impl Reader {
 
 impl States {
     fn read(db: &Connection) -> Result<Self> {
-        // All of it is in the index.
+        // The index covers all these columns.
         const ALL: &str = "SELECT content, id, host, file, first_day, last_day FROM state INDEXED BY state_of_content ORDER BY content";
         let mut statement = db.prepare_cached(ALL)?;
         let mut rows = statement.query([])?;
@@ -81,12 +81,12 @@ impl States {
         Ok(states)
     }
 
-    /// Those that are the document of a day between two.
+    /// The states that are the document of a day in this range.
     pub(super) fn between(&self, first: i32, last: i32) -> Bits {
         self.those(|state| state.first_day <= last && state.last_day >= first)
     }
 
-    /// Those that pass a test.
+    /// The states that pass a test.
     pub(super) fn those(&self, passes: impl Fn(&State) -> bool) -> Bits {
         let words = self.list.chunks(64).map(|some| {
             some.iter().enumerate().fold(0, |word, (bit, state)| word | u64::from(passes(state)) << bit)
@@ -98,11 +98,12 @@ impl States {
         Bits(vec![0; self.list.len().div_ceil(64)])
     }
 
-    /// Moves a place to the first state of a content, or where it would be. Contents mostly come in order.
+    /// Moves `place` to the first state of a content, or to where it would be. Fast if contents
+    /// come in ascending order.
     fn seek(&self, content: i64, place: &mut usize) {
         let before = |at: usize| self.contents.get(at).is_some_and(|c| *c < content);
         let mut from = if before(*place) { *place } else { 0 };
-        // In steps that double, then within the last one.
+        // Gallops ahead, then searches within the last step.
         let mut step = 1;
         while before(from + step) {
             from += step;
@@ -112,7 +113,7 @@ impl States {
         *place = from + self.contents.get(from..until).unwrap_or_default().partition_point(|c| *c < content);
     }
 
-    /// Adds the states of a content.
+    /// Adds all states of a content.
     pub(super) fn add(&self, content: i64, place: &mut usize, to: &mut Bits) {
         self.seek(content, place);
         let is_of = |at: &usize| self.contents.get(*at) == Some(&content);
@@ -129,7 +130,7 @@ impl States {
         }
     }
 
-    /// The contents of some.
+    /// The distinct contents of some states.
     pub(super) fn contents_of(&self, bits: &Bits) -> Vec<i64> {
         let mut contents: Vec<i64> = bits.ones().filter_map(|at| self.contents.get(at).copied()).collect();
         contents.dedup();
@@ -141,7 +142,7 @@ impl States {
     }
 }
 
-/// A set of states, by their places. Sets of different lists are never put together.
+/// A set of states, as a bitmap of their places. Only sets over the same list may be combined.
 #[derive(Debug, Clone)]
 pub(super) struct Bits(Vec<u64>);
 
@@ -174,7 +175,7 @@ impl Bits {
         rest
     }
 
-    /// The places, ascending.
+    /// The places in the set, ascending.
     pub(super) fn ones(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(at, word)| {
             let mut left = *word;

@@ -1,4 +1,4 @@
-//! The values of a field among what was found, and which hosts have them.
+//! The values of a field in the matching documents, and the hosts that have them.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
@@ -10,7 +10,8 @@ use crate::document::{Flag, Value};
 use crate::error::Error;
 use crate::fields::{self, Type};
 
-/// The stored name of a field; `None` if no document has the field. A dot in the name of a package is stored as `_`.
+/// The stored name of a field; `None` if no document can have the field. A dot in a package name is
+/// stored as `_`.
 pub(super) fn field(name: &str) -> Result<Option<String>, Error> {
     let name = fields::resolve(name);
     let name = match name.strip_prefix("package.") {
@@ -24,7 +25,7 @@ pub(super) fn field(name: &str) -> Result<Option<String>, Error> {
     }
 }
 
-/// The values of a field in the documents that match, ordered by value, each with its hosts in order.
+/// The values of a field in the matching documents, ordered by value, each with its sorted hosts.
 pub(super) fn values(
     db: &Connection,
     field: &str,
@@ -75,7 +76,7 @@ pub(super) fn values(
     Ok(held)
 }
 
-/// The hosts and the values of contents that were found.
+/// The SQL for the hosts and values of the matching contents.
 fn of_contents(from: &str, contents: &str) -> String {
     format!(
         "SELECT DISTINCT f.host, v.value FROM (SELECT DISTINCT s.host, s.content {from}) f \

@@ -1,36 +1,42 @@
-//! The words of the index and the contents that have each, read from the pages of FTS5.
+//! The tokens of the index and their posting lists, read from the pages of FTS5.
 //!
-//! FTS5 itself takes ten times as long: it goes through SQL for each word and for each content. What a page looks like is a part of
-//! the format of the file (`fts5_index.c` describes it); with `detail = none` it is simple:
+//! Through its tables FTS5 takes ten times as long, because it runs SQL for each token and each
+//! content. The page layout is part of the file format (described in `fts5_index.c`). With
+//! `detail = none` it is simple:
 //!
 //! ```text
-//! page      0, 0, where `places` begins (2 bytes); rows of the last word of the page before; words; places
-//! word      bytes that it shares with the word before (not the first of a page), bytes of the rest, the rest; rows
-//! rows      each as the difference to the one before, the first of a page whole
-//! places    where each word begins, as the difference to the one before
+//! page      0, 0, offset of `places` (2 bytes); rows of the last word of the page before;
+//!           words; places
+//! word      bytes shared with the word before (not in a page's first), bytes of the rest,
+//!           the rest; rows
+//! rows      row ids, each as the difference to the one before; the first of a page in full
+//! places    the offset of each word, as the difference to the one before
 //! ```
 //!
-//! Rows that are deleted are in it until pages are merged: no state has such a content.
+//! Pages keep deleted rows until they are merged. No state refers to such a content.
 
 use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, Error, Result, ffi};
 
-/// What every word begins with: other indexes of FTS5 have other letters.
+/// The prefix of every token in the main index. Other indexes of FTS5 have other prefixes.
 const MAIN: u8 = b'0';
 
-/// The segment behind another one.
+/// The next segment.
 const SEGMENT: &str = "SELECT min(segid) FROM word_idx WHERE segid > ?";
-/// The pages of a segment that may have words from `?2` to `?3`. `word_idx` has what pages begin with: words from `?2` on are from
-/// the last page on that does not begin behind it. The rows of the last word may end in the page that does begin behind `?3`. Pages that
-/// were merged away are still listed, those that only have rows are not. Above 36 bits of the number of a page is that of its segment.
+/// The pages of a segment that may have tokens from `?2` to `?3`. `word_idx` has the first token of
+/// each page. Tokens from `?2` on begin in the last page whose first token is not greater. The rows
+/// of the last token may end in the first page whose first token is greater than `?3`. `word_idx`
+/// also lists pages that were merged away, and omits pages with rows only. In the id of a page, the
+/// bits from 37 on are the segment.
 const PAGES: &str = "SELECT block FROM word_data WHERE id BETWEEN (?1 << 37) + \
        (SELECT pgno >> 1 FROM word_idx WHERE segid = ?1 AND term <= ?2 ORDER BY term DESC LIMIT 1) \
      AND (?1 << 37) + ifnull( \
        (SELECT pgno >> 1 FROM word_idx WHERE segid = ?1 AND term > ?3 ORDER BY term LIMIT 1), (1 << 36) - 1) \
      ORDER BY id";
 
-/// Calls `take` with every content that has a word of a range that passes a test, in order for each word and segment.
+/// Calls `take` with every content of each token in `range` that passes a test. The order is
+/// ascending for each token and segment.
 pub(super) fn having(
     db: &Connection,
     range: RangeInclusive<&str>,
@@ -64,7 +70,7 @@ fn damaged() -> Error {
     Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(what))
 }
 
-/// Reads a page. `passed` says whether the last word before passed.
+/// Reads one page. `passed` says whether the last token of the page before passed.
 fn read(
     page: &[u8],
     key: &mut Vec<u8>,
@@ -100,7 +106,7 @@ fn rows(mut from: &[u8], take: &mut impl FnMut(i64)) -> Option<()> {
     let mut row = 0_u64;
     while !from.is_empty() {
         let more = varint(&mut from)?;
-        // A zero says something of the row before that does not happen here.
+        // A zero marks the row before as deleted, which does not occur here.
         if more > 0 {
             row = row.checked_add(more)?;
             take(row.cast_signed());
@@ -109,7 +115,8 @@ fn rows(mut from: &[u8], take: &mut impl FnMut(i64)) -> Option<()> {
     Some(())
 }
 
-/// A number as SQLite writes it: seven bits in a byte, the first ones first. One of nine bytes is larger than any here.
+/// Decodes a SQLite varint: seven bits per byte, most significant first. Rejects nine bytes,
+/// because no number here is that large.
 fn varint(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for _ in 0..8 {
@@ -165,7 +172,7 @@ mod tests {
                 assert!(found == wanted, "{low} {high}: {} {}", found.len(), wanted.len());
             }
         };
-        // As many as have the word `common` on several pages.
+        // Enough that the rows of the token `common` take several pages.
         db.execute_batch("BEGIN").unwrap();
         for content in 1..6_000_i64 {
             let text: Vec<String> = (0..if content < 300 { 60 } else { 2 })

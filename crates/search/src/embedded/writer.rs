@@ -1,6 +1,7 @@
-//! Writing: a batch is one transaction, on disk before [`Sink::put`] returns.
+//! Writes batches. A batch is one transaction, and is on disk when [`Sink::put`] returns.
 //!
-//! A document is compared with its last state; what says the same costs nothing. A batch that the disk refused has not happened.
+//! A document that equals its last state costs nothing. If the disk refuses a batch, none of it is
+//! stored.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -20,19 +21,19 @@ use crate::document::{Flag, Kind, Stat};
 use crate::error::Error;
 use crate::lock::Lock;
 
-/// Notes that wait for [`Sink::messages`].
+/// Maximum number of notes waiting for [`Sink::messages`].
 const NOTES_MAX: usize = 100;
-/// Before any day.
+/// Earlier than any real day.
 const FIRST: Day = Day(i32::MIN);
-/// Prepared statements that are kept.
+/// Maximum number of cached prepared statements.
 const STATEMENTS: usize = 64;
 
-/// The writer of an index. It holds the lock; a second writer is refused.
+/// The writer of an index. It holds the lock, so a second writer is refused.
 pub struct Writer {
     dir: PathBuf,
     path: PathBuf,
     db: Connection,
-    /// The file is damaged: it is renamed before the next batch.
+    /// The file is damaged and is renamed before the next batch.
     damaged: bool,
     day: Day,
     notes: Vec<String>,
@@ -40,15 +41,16 @@ pub struct Writer {
     _lock: Lock,
 }
 
-/// Compressors and buffers for writing texts.
+/// Compressors and buffers for storing texts.
 #[derive(Default)]
 struct Writing {
-    /// Made when it is first needed, and again after an error: what it was made with may not have been written.
+    /// Created on first use, and again after an error, because its dictionary may have been rolled
+    /// back.
     packer: Option<Packer>,
-    /// So many texts were too few for a dictionary, or had nothing in common.
+    /// The number of texts in the last attempt to train a dictionary.
     tried: usize,
     texts: Texts,
-    /// Words of a text, with blanks between them.
+    /// The tokens of a text, separated by blanks.
     words: String,
 }
 
@@ -63,7 +65,7 @@ struct LastState {
     stat: Option<Stat>,
 }
 
-/// A state that is added.
+/// A new state.
 struct State<'a> {
     content: i64,
     gone: bool,
@@ -80,7 +82,7 @@ struct BatchHost {
 }
 
 impl Writer {
-    /// Opens an index for writing, and creates it if it is missing.
+    /// Opens an index for writing, and creates a missing one.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let lock = Lock::take(dir)?;
         let mut notes = Vec::new();
@@ -94,7 +96,7 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), path, db, damaged: false, day, notes, texts, _lock: lock })
     }
 
-    /// Compacts the file, as every first batch of a day does.
+    /// Compacts the file. The first batch of every day does so as well.
     pub fn tidy(&mut self) -> Result<(), Error> {
         self.write(|db, _| retention::tidy(db, Day(i32::MAX)))?;
         retention::compact(&self.db).of(&self.path)
@@ -177,7 +179,7 @@ fn put(db: &Transaction<'_>, texts: &mut Writing, batch: &Batch<'_>) -> rusqlite
     let look = look(db, batch)?;
     texts.ready(db, batch)?;
     let mut seen = HashSet::new();
-    // Of two that say they are the same file, the later one is right.
+    // Of two documents with the same file name the later one counts.
     for document in batch.documents.iter().rev() {
         if !seen.insert(&*document.filename) {
             continue;
@@ -201,7 +203,7 @@ fn put(db: &Transaction<'_>, texts: &mut Writing, batch: &Batch<'_>) -> rusqlite
     }
     for name in batch.gone {
         let Some(file) = known_file(db, name)? else { continue };
-        // What happened once does not go.
+        // An event does not disappear.
         let Some(last) = last(db, look.host, file)?.filter(|last| !last.gone && !last.event) else {
             continue;
         };
@@ -238,7 +240,7 @@ fn look(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<BatchHost> {
             let next_before = if at_ns > looked_ns { Some(looked_ns) } else { before_ns };
             db.prepare_cached("UPDATE host SET looked_ns = ?, before_ns = ? WHERE id = ?")?
                 .execute(params![at_ns, next_before, host])?;
-            // A second batch of the same look.
+            // Handles a second batch of the same pass.
             (host, if at_ns == looked_ns { before_ns } else { Some(looked_ns.min(at_ns)) })
         }
     };
@@ -275,7 +277,8 @@ fn last(db: &Connection, host: i64, file: i64) -> rusqlite::Result<Option<LastSt
     db.prepare_cached(LAST)?.query_row([host, file], read).optional()
 }
 
-/// Reads what the file system said, from nine columns on. Sizes and inodes are 64 bits without a sign.
+/// Reads a file's status from nine columns. SQLite's integers are signed, but sizes and inodes are
+/// not.
 pub(super) fn stat(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Stat>> {
     let Some(size) = row.get::<_, Option<i64>>(first)? else { return Ok(None) };
     Ok(Some(Stat {
@@ -300,7 +303,7 @@ fn failed(e: io::Error) -> rusqlite::Error {
 }
 
 impl Writing {
-    /// Makes a dictionary as soon as there are texts enough for one.
+    /// Trains a dictionary as soon as there are enough texts.
     fn ready(&mut self, db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
         if self.packer.as_ref().is_some_and(|packer| packer.dictionary.is_some()) {
             return Ok(());
@@ -322,7 +325,7 @@ impl Writing {
             "SELECT count(*) FROM (SELECT 1 FROM content WHERE base IS NULL AND text IS NOT NULL LIMIT ?)";
         let stored: u32 = db.prepare_cached(STORED)?.query_row([SAMPLES_MAX as u32], |row| row.get(0))?;
         let stored = stored as usize;
-        // Where they have nothing in common, it is tried again when there are twice as many.
+        // After a failed training, waits until there are twice as many texts.
         if stored + batch.documents.len() < 2 * self.tried.max(SAMPLES_MIN / 2) {
             return Ok(());
         }
@@ -344,7 +347,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Texts that are stored, as samples.
+    /// Stored texts as samples for the training.
     fn stored(&mut self, db: &Connection) -> rusqlite::Result<Vec<String>> {
         const TEXTS: &str = "SELECT text, bytes FROM content \
              WHERE base IS NULL AND dictionary IS NULL AND text IS NOT NULL AND bytes <= ? ORDER BY id DESC LIMIT ?";
@@ -361,13 +364,14 @@ impl Writing {
         Ok(samples)
     }
 
-    /// Stores a content, compressed with that of the state before where this is worth it.
+    /// Stores a content. Compresses its text with that of the state before, if that is worthwhile.
     fn add(&mut self, db: &Connection, content: &Content<'_>, before: Option<i64>) -> rusqlite::Result<i64> {
         let (mut base, mut dictionary, mut packed) = (None, None, None);
         if let Some(text) = content.text {
             if let Some(root) = before.map(|before| self.root(db, before)).transpose()?.flatten() {
                 let with = pack_with(text, &root.text).map_err(failed)?;
-                // More than half of what the other text takes: they have little in common, and the next may be based on this one.
+                // At half the size or more the two have little in common, and the new text becomes
+                // a base itself.
                 if with.len() * 2 < root.packed {
                     (base, packed) = (Some(root.id), Some(with));
                 }
@@ -397,7 +401,8 @@ impl Writing {
         Ok(id)
     }
 
-    /// The text that a content is based on, or its own where it has none. One that cannot be read is nothing to build on.
+    /// The base of a content's text, or the text itself if it has no base. An unreadable text is
+    /// never a base.
     fn root(&mut self, db: &Connection, content: i64) -> rusqlite::Result<Option<Root>> {
         const ROOT: &str = "SELECT r.id, r.bytes, r.dictionary, r.text FROM content c \
              JOIN content r ON r.id = coalesce(c.base, c.id) WHERE c.id = ? AND r.text IS NOT NULL";
@@ -411,7 +416,7 @@ impl Writing {
     }
 }
 
-/// A text that others may be based on.
+/// A text that can be the base of others.
 struct Root {
     id: i64,
     packed: usize,
@@ -436,7 +441,7 @@ fn add_fact(db: &Connection, fact: &Fact<'_>, content: i64) -> rusqlite::Result<
         .map(|_| ())
 }
 
-/// The id of a name, a new one where it is not known.
+/// The id of a name, which is added if it is new.
 fn named(db: &Connection, find: &str, add: &str, name: &str) -> rusqlite::Result<i64> {
     match db.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()? {
         Some(id) => Ok(id),
@@ -444,7 +449,7 @@ fn named(db: &Connection, find: &str, add: &str, name: &str) -> rusqlite::Result
     }
 }
 
-/// Adds a state; the one before ends with it.
+/// Adds a state, and ends the one before.
 fn add_state(
     db: &Connection,
     look: &BatchHost,
@@ -452,7 +457,7 @@ fn add_state(
     last: Option<&LastState>,
     state: &State<'_>,
 ) -> rusqlite::Result<()> {
-    // Time never goes backwards, whatever clocks say.
+    // Keeps the times of a document ascending, even if the clock was set back.
     let since_ns = last.map_or(look.at_ns, |last| look.at_ns.max(last.since_ns.saturating_add(1)));
     let day = Day::of(since_ns);
     if let Some(last) = last {

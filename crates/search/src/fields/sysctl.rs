@@ -1,6 +1,6 @@
-//! Settings of the kernel whose values are words. All others are numbers, or lists of numbers.
+//! Kernel settings whose values are text. All others are numbers or lists of numbers.
 
-/// Names without the leading `sysctl.`; a `*` stands for one part between dots.
+/// Names without the leading `sysctl.`. A `*` matches one part between dots.
 pub const WORDS: &[&str] = &[
     "kernel.core_pattern",
     "kernel.domainname",
@@ -39,7 +39,7 @@ pub const WORDS: &[&str] = &[
     "sunrpc.transports",
 ];
 
-/// Whether the values of `sysctl.NAME` are words.
+/// Whether the values of `sysctl.NAME` are text.
 #[must_use]
 pub fn is_words(field: &str) -> bool {
     let Some(name) = field.strip_prefix("sysctl.") else { return false };

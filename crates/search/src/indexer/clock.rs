@@ -1,4 +1,4 @@
-//! Where the indexer's time comes from: the machine's clock, or one that a test sets.
+//! The indexer's clock: that of the machine, or a fake one for tests.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// A second in nanoseconds.
 pub const SECOND_NS: i64 = 1_000_000_000;
 
-/// Where time comes from.
+/// A source of time.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
-    /// The kernel's clock.
+    /// The kernel's clocks.
     #[default]
     Real,
-    /// A clock that stands still until somebody waits on it or moves it.
+    /// A clock that stands still until someone waits on it or moves it.
     Fake(FakeClock),
 }
 
@@ -33,7 +33,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds since the machine was started, which nobody sets.
+    /// Nanoseconds since boot. Setting the clock does not affect it.
     #[must_use]
     pub fn boot_ns(&self) -> i64 {
         match self {
@@ -45,7 +45,7 @@ impl Clock {
         }
     }
 
-    /// Waits for so long, or until something can be read from `fd`, or a signal arrives.
+    /// Waits for this long, until `fd` is readable, or until a signal arrives.
     pub fn wait(&self, ns: i64, fd: Option<BorrowedFd<'_>>) {
         let ns = ns.max(0);
         match self {
@@ -53,7 +53,7 @@ impl Clock {
                 let timeout = Timespec { tv_sec: ns / SECOND_NS, tv_nsec: ns % SECOND_NS };
                 let mut fds: Vec<PollFd<'_>> =
                     fd.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-                // Interrupted or not: whoever waits looks at everything again.
+                // Callers check all conditions again, so the reason for returning does not matter.
                 let _either = poll(&mut fds, Some(&timeout));
             }
             Self::Fake(fake) => fake.advance(ns),
@@ -75,19 +75,19 @@ impl FakeClock {
         Self { now: Arc::new(AtomicI64::new(now_ns)), boot: Arc::default() }
     }
 
-    /// What it shows.
+    /// The time shown.
     #[must_use]
     pub fn now_ns(&self) -> i64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn advance(&self, ns: i64) {
         self.now.fetch_add(ns, Ordering::Relaxed);
         self.boot.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Somebody sets it forward, or back.
+    /// Sets the clock forward or back. The time since boot stays.
     pub fn set(&self, ns: i64) {
         self.now.fetch_add(ns, Ordering::Relaxed);
     }

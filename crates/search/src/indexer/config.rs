@@ -17,9 +17,10 @@
 //!   frequency: 300
 //! ```
 //!
-//! What stands under `indexer` may stand at the top as well: older files have `files` and `frequency` there. Said in both
-//! places, lists are joined, and of a single value the one under `indexer` holds. A key that nobody knows is a mistake, with
-//! its line and column: a misspelt `exclude` must not go unnoticed.
+//! Keys of `indexer` are also accepted at the top level, because older files have `files` and
+//! `frequency` there. If both places have a key, lists are joined and the single value under
+//! `indexer` wins. An unknown key is an error with line and column, so that a misspelt `exclude`
+//! does not go unnoticed.
 
 mod read;
 
@@ -29,65 +30,66 @@ use std::path::{Path, PathBuf};
 use super::yaml::{self, Mistake};
 use crate::error::{At, Error};
 
-/// Bytes of a megabyte, of `maxsize`.
+/// Bytes per megabyte of `maxsize`.
 pub const MEGABYTE: u64 = 1 << 20;
-/// Seconds between two looks, where the configuration says nothing.
+/// The default number of seconds between two passes.
 pub const FREQUENCY_S: u64 = 300;
-/// There is an index for each day, and each host is in each.
+/// The upper limit: each day has its own index, and every host has to be in it.
 pub const FREQUENCY_S_MAX: u64 = 86_400;
-/// The port of a cluster.
+/// The default port of a cluster.
 const PORT: u16 = 9_200;
 
 /// The configuration of the indexer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The name of this host in the index; nothing is what the kernel calls it.
+    /// The name of this host in the index. `None` means the kernel's host name.
     pub host: Option<String>,
-    /// Where the indexer says what it does.
+    /// The indexer's log.
     pub log: LogConfig,
-    /// Paths and patterns of what is read; a directory stands for everything below it.
+    /// Paths and patterns of files to read. A directory includes everything below it.
     pub files: Vec<String>,
-    /// Paths and patterns of what is not.
+    /// Paths and patterns of files to leave out.
     pub exclude: Vec<String>,
-    /// Larger files are skipped.
+    /// Files above this size are skipped.
     pub max_bytes: Option<u64>,
-    /// Seconds between two looks.
+    /// Seconds between two passes.
     pub frequency_s: u64,
-    /// The names of the collectors; nothing is all of them.
+    /// The names of the collectors. `None` means all of them.
     pub collectors: Option<Vec<String>>,
-    /// The folder of the index; with a cluster, where documents wait while it is away.
+    /// The directory of the embedded index. With a cluster, the directory where documents are
+    /// spooled while it is unreachable.
     pub store: Option<PathBuf>,
-    /// What the names of a cluster's indices begin with.
+    /// The prefix of the cluster's index names.
     pub prefix: String,
-    /// The cluster, where there is one.
+    /// The cluster, if one is configured.
     pub opensearch: Option<OpenSearchConfig>,
-    /// Days that are kept; nothing is all of them.
+    /// How many days to keep. `None` means all of them.
     pub retention_days: Option<u32>,
-    /// What is withheld beyond what always is, and what is not.
+    /// Changes to the rules for withholding secrets.
     pub secrets: SecretsConfig,
 }
 
-/// Where the indexer says what it does.
+/// The log configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
-    /// The file; nothing is the standard error output.
+    /// The log file. `None` means standard error.
     pub file: Option<PathBuf>,
-    /// The file is rotated before it grows larger.
+    /// The log is rotated before it exceeds this size.
     pub max_bytes: Option<u64>,
-    /// What is said.
+    /// The lowest level that is logged.
     pub level: Level,
 }
 
-/// How much is said.
+/// Log levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What was to be done and was not.
+    /// Failures.
     Error,
-    /// What somebody should look at.
+    /// Conditions that need attention.
     Warning,
-    /// What changed.
+    /// Changes.
     Info,
-    /// Every look.
+    /// Every pass.
     Debug,
 }
 
@@ -96,24 +98,24 @@ pub enum Level {
 pub struct OpenSearchConfig {
     /// The addresses of its nodes: `http://ubuntu02:9200`.
     pub nodes: Vec<String>,
-    /// The user.
+    /// The user name.
     pub user: Option<String>,
     /// The file with the user's password.
     pub password_file: Option<PathBuf>,
     /// The file with an API key.
     pub api_key_file: Option<PathBuf>,
-    /// The certificates that are trusted, in place of the system's.
+    /// Trusted certificates instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether a password or a key may go to another machine without TLS.
+    /// Whether a password or key may be sent to another machine without TLS.
     pub insecure: bool,
 }
 
-/// Changes to what is withheld.
+/// Changes to the rules for withholding secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretsConfig {
-    /// Patterns of files that nobody may see either.
+    /// Patterns of additional files to withhold.
     pub deny: Vec<String>,
-    /// Patterns of files that may be seen although they would be withheld.
+    /// Patterns of files to index although the rules withhold them.
     pub allow: Vec<String>,
 }
 
@@ -143,7 +145,7 @@ impl Default for LogConfig {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let file = std::fs::File::open(path).at(path)?;
         let mut bytes = Vec::new();
@@ -157,7 +159,7 @@ impl Config {
         Self::parse(path, &text)
     }
 
-    /// Reads a text; the path is only for messages.
+    /// Parses a configuration. The path is used in messages only.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let read = || -> Result<Self, Mistake> { read::config(&yaml::parse(text)?) };
         read().map_err(|Mistake { line, column, message }| Error::Config {
@@ -328,7 +330,7 @@ secrets:
     fn the_shipped_example_works() {
         let text = include_str!("../../../../packaging/index.yaml");
         assert!(!config(text).files.is_empty());
-        // What is commented out has to be right as well.
+        // The commented-out settings have to be valid as well.
         let all: String = text
             .lines()
             .map(|line| line.strip_prefix("#: ").unwrap_or(line))

@@ -1,7 +1,8 @@
-//! Resolves paths, patterns and directories of the configuration to the names of files.
+//! Resolves the paths, patterns and directories of the configuration to file names.
 //!
-//! A file that is named itself is read even if it is a link; links that a directory or a pattern finds are never followed.
-//! Each directory is given to the watcher before it is listed, so that nothing that appears in between is missed.
+//! A file that the configuration names is read even if it is a symbolic link. Links found through a
+//! directory or a pattern are never followed. Each directory is passed to the watcher before it is
+//! listed, so that no new file is missed in between.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -11,17 +12,17 @@ use rustix::io::Errno;
 use super::glob::{Pattern, Reached};
 use super::open::{Kind, Root, Stamp, join, list, parent};
 
-/// Most files that are read; no host has as many configuration files.
+/// Maximum number of files. No host has this many configuration files.
 pub const FILES_MAX: usize = 50_000;
-/// Most directories of one pass.
+/// Maximum number of directories per pass.
 const DIRS_MAX: usize = 20_000;
-/// Deepest level of a walk.
+/// Maximum depth of a walk.
 const DEPTH_MAX: usize = 16;
 
-/// Braces in one pattern stand for no more patterns.
+/// Maximum number of patterns that the braces of one pattern expand to.
 const BRACES_MAX: usize = 256;
 
-/// Links of distributions that lead out of what was asked for: from, to.
+/// Links of distributions that lead out of the configured paths: from, to.
 const KNOWN_LINKS: &[(&str, &str)] = &[
     ("/etc/resolv.conf", "/run/**"),
     ("/etc/resolv.conf", "/usr/lib/systemd/resolv.conf"),
@@ -64,9 +65,9 @@ const VOLATILE: &[&str] = &[
 /// How a file was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// A directory or a pattern has it.
+    /// A directory or a pattern includes it.
     Found,
-    /// It stands in the configuration itself.
+    /// The configuration names it.
     Named,
 }
 
@@ -81,31 +82,31 @@ pub struct Selection {
 
 #[derive(Debug)]
 struct SelectedPath {
-    /// The path, where it has no wildcard.
+    /// The path, if it has no wildcards.
     literal: Option<String>,
-    /// The pattern; of a path, everything below it.
+    /// The pattern. For a path without wildcards it matches everything below it.
     pattern: Pattern,
 }
 
-/// The names that are selected now.
+/// The files that are selected now.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Files and links, and what was named although it may not be there.
+    /// Files, links, and configured paths that may not exist.
     pub names: BTreeMap<String, How>,
     /// Directories that could not be listed, with the reason.
     pub unlisted: Vec<(String, String)>,
-    /// Names that are no UTF-8.
+    /// Names that are not UTF-8.
     pub unreadable: Vec<String>,
-    /// A bound was reached: there is more than the names.
+    /// A limit was reached, so the names are incomplete.
     pub was_cut: bool,
     dirs: usize,
 }
 
-/// Takes directories before they are listed.
+/// Receives each directory before it is listed.
 pub type OnDir<'a> = &'a mut dyn FnMut(&str, &OwnedFd);
 
 impl Selection {
-    /// Of paths and patterns, without those that are excluded.
+    /// Selects files by paths and patterns, without the excluded ones.
     pub fn new(files: &[String], exclude: &[String]) -> Result<Self, String> {
         let mut all = Vec::new();
         let parse = |text: &str| Pattern::parse(text).map_err(|m| format!("{text}: {m}"));
@@ -131,20 +132,20 @@ impl Selection {
         Ok(Self { all, exclude, known_links, volatile })
     }
 
-    /// Leaves out one more file or directory: the indexer's own.
+    /// Excludes one more file or directory of the indexer itself.
     pub fn leave_out(&mut self, path: &str) {
         if let Ok(pattern) = Pattern::parse(path) {
             self.exclude.push(pattern);
         }
     }
 
-    /// Whether a path or something above it is excluded.
+    /// Whether a path or one of its parents is excluded.
     #[must_use]
     pub fn excludes(&self, path: &str) -> bool {
         self.exclude.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// How a path is meant, if it is.
+    /// How a path is selected; `None` if it is not.
     #[must_use]
     pub fn how(&self, path: &str) -> Option<How> {
         let one = |one: &SelectedPath| {
@@ -158,13 +159,13 @@ impl Selection {
         (!self.excludes(path)).then_some(how)
     }
 
-    /// Whether a directory lies on the way to something that is meant.
+    /// Whether a directory may lead to selected files.
     #[must_use]
     pub fn leads_to(&self, dir: &str) -> bool {
         self.all.iter().any(|one| !one.pattern.walk(dir).is_dead()) && !self.excludes(dir)
     }
 
-    /// Whether a link that was named may be followed to a path.
+    /// Whether a configured link may be followed to this target.
     #[must_use]
     pub fn may_follow(&self, from: &str, to: &str) -> bool {
         let is_known = || self.known_links.iter().any(|(a, b)| a.matches(from) && b.matches(to));
@@ -177,7 +178,8 @@ impl Selection {
         self.volatile.iter().any(|pattern| pattern.matches(path))
     }
 
-    /// What is meant now. Directories that it looks into, or that something is to appear in, go to `on_dir` first.
+    /// The files selected now. Calls `on_dir` with each directory before listing it, and with the
+    /// nearest existing parent of a missing path.
     pub fn list(&self, root: &Root, on_dir: OnDir<'_>) -> Listing {
         let mut listing = Listing::default();
         for one in &self.all {
@@ -201,7 +203,7 @@ struct Walk<'a> {
     on_dir: OnDir<'a>,
 }
 
-/// A directory of a walk.
+/// A directory during a walk.
 struct WalkedDir<'a> {
     path: &'a str,
     depth: usize,
@@ -217,12 +219,13 @@ impl Walk<'_> {
         if self.root.look(path).is_ok_and(|stamp| stamp.kind() == Kind::Dir) {
             return self.begin(path);
         }
-        // Not there yet, or a file: the directory says when it appears, changes or becomes a directory.
+        // The path is missing or a file. Its directory reports when it appears, changes or becomes
+        // a directory.
         self.nearest(parent(path));
         self.listing.names.insert(path.to_owned(), How::Named);
     }
 
-    /// Where a walk begins may itself be reached by a link of the distribution: `/lib/systemd`.
+    /// The start may be below a link of the distribution: `/lib/systemd`.
     fn begin(&mut self, start: &str) {
         let reached = self.pattern.walk(start);
         let (start, dir) = match self.root.dir(start) {
@@ -291,7 +294,7 @@ impl Walk<'_> {
     fn descend(&mut self, path: &str, above: &WalkedDir<'_>, reached: Reached) {
         let dir = match self.root.dir(path) {
             Ok(dir) => dir,
-            // It went, or became something else, since it was listed.
+            // It was removed or replaced after it was listed.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
             Err(error) => {
                 self.listing.unlisted.push((path.to_owned(), reason(error)));
@@ -299,17 +302,16 @@ impl Walk<'_> {
             }
         };
         let device = Stamp::of_open(&dir).map(|stamp| stamp.dev).unwrap_or_default();
-        // Whoever asks for / does not mean /proc.
+        // A configured `/` does not include `/proc`.
         if device != above.device && is_made_up(&dir) {
             return;
         }
         self.walk(&WalkedDir { path, depth: above.depth + 1, device, reached }, &dir);
     }
 
-    /// The nearest directory that is there, at or above a path.
+    /// Passes the nearest existing directory at or above a path to `on_dir`.
     fn nearest(&mut self, path: &str) {
         let mut path = path;
-        // Bounded by the length of the path.
         loop {
             if let Ok(dir) = self.root.dir(path) {
                 (self.on_dir)(path, &dir);
@@ -323,7 +325,7 @@ impl Walk<'_> {
     }
 }
 
-/// What the system said, without the number.
+/// The error text without the error number.
 #[must_use]
 pub fn reason(error: Errno) -> String {
     let text = std::io::Error::from(error).to_string();
@@ -331,7 +333,7 @@ pub fn reason(error: Errno) -> String {
     text.to_lowercase()
 }
 
-/// File systems whose files the kernel makes up when they are read.
+/// Pseudo file systems, whose files the kernel generates on read.
 const MADE_UP: &[u64] = &[
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -347,7 +349,7 @@ const MADE_UP: &[u64] = &[
     0x6165_676c, // pstore
 ];
 
-/// File systems that others change without this kernel knowing.
+/// File systems that other machines or processes change without the kernel's knowledge.
 const REMOTE: &[u64] = &[
     0x6969,      // nfs
     0xff53_4d42, // cifs
@@ -364,20 +366,21 @@ fn file_system(fd: &OwnedFd) -> u64 {
     rustix::fs::fstatfs(fd).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff)
 }
 
-/// Whether the kernel makes up a file when it is read: its size and times mean nothing.
+/// Whether the kernel generates a file on read, so that its size and times mean nothing.
 #[must_use]
 pub fn is_made_up(fd: &OwnedFd) -> bool {
     MADE_UP.contains(&file_system(fd))
 }
 
-/// Whether inotify tells of every change.
+/// Whether inotify reports every change.
 #[must_use]
 pub fn tells_changes(fd: &OwnedFd) -> bool {
     let kind = file_system(fd);
     !MADE_UP.contains(&kind) && !REMOTE.contains(&kind)
 }
 
-/// `a{b,c}d` → `abd`, `acd`. Braces without a comma stand for themselves, and so does what is beyond the bound.
+/// Expands `a{b,c}d` to `abd` and `acd`. Braces without a comma are literal. So are braces beyond
+/// [`BRACES_MAX`] patterns.
 fn braces(text: &str) -> Vec<String> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];

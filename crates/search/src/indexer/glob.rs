@@ -1,22 +1,23 @@
-//! Patterns of paths.
+//! Path patterns.
 //!
 //! ```text
-//! /etc/hosts            this file; a directory stands for everything below it
-//! /etc/*.conf           * and ? do not reach over a /
-//! /etc/[a-m]*/**        ** is any number of directories
-//! /etc/{a,b}.conf       both, in the configuration
-//! *.bak                 without a / at the beginning: at any depth (only in `exclude`)
+//! /etc/hosts            this file; a directory includes everything below it
+//! /etc/*.conf           * and ? do not match a /
+//! /etc/[a-m]*/**        ** matches any number of directories
+//! /etc/{a,b}.conf       both files, in the configuration only
+//! *.bak                 without a leading / at any depth, in `exclude` only
 //! ```
 //!
-//! A pattern is a row of names. While a path is walked the set of reached positions is a mask of bits, so that whole trees
-//! that cannot match are never opened, and no pattern takes exponential time.
+//! A pattern is a sequence of names. While a path is walked, a bit mask holds the set of positions
+//! reached. So directories that cannot match are never opened, and no pattern takes exponential
+//! time.
 
 use globset::{ErrorKind, GlobBuilder, GlobMatcher};
 
-/// A pattern has no more names than bits fit a mask.
+/// Maximum number of names per pattern, so that all positions fit into the mask.
 const NAMES_MAX: usize = 60;
 
-/// A pattern of paths.
+/// A path pattern.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     names: Vec<Name>,
@@ -30,12 +31,12 @@ enum Name {
     Wild(GlobMatcher),
 }
 
-/// The positions of a pattern that a path has reached.
+/// The set of positions in a pattern that a path has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached(u64);
 
 impl Reached {
-    /// Whether nothing below can match.
+    /// Whether no path below can match.
     #[must_use]
     pub fn is_dead(self) -> bool {
         self.0 == 0
@@ -43,7 +44,7 @@ impl Reached {
 }
 
 impl Pattern {
-    /// Reads a pattern. One that does not begin with `/` matches at any depth.
+    /// Parses a pattern. A pattern without a leading `/` matches at any depth.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (absolute, rest) = match text.strip_prefix('/') {
             Some(rest) => (true, rest),
@@ -63,7 +64,7 @@ impl Pattern {
         Ok(Self { names })
     }
 
-    /// Everything below a directory.
+    /// A pattern for everything below a directory.
     #[must_use]
     pub fn below(dir: &str) -> Self {
         let mut names: Vec<Name> = parts(dir).map(|part| Name::Literal(part.to_owned())).collect();
@@ -72,7 +73,7 @@ impl Pattern {
         Self { names }
     }
 
-    /// The path itself, where nothing in it is a wildcard.
+    /// The path, if the pattern has no wildcards.
     #[must_use]
     pub fn literal(&self) -> Option<String> {
         let all = self.literal_names();
@@ -96,13 +97,13 @@ impl Pattern {
         all
     }
 
-    /// Where a walk begins.
+    /// The positions at the root.
     #[must_use]
     pub fn begin(&self) -> Reached {
         self.close(1)
     }
 
-    /// One name further.
+    /// The positions after one more name.
     #[must_use]
     pub fn step(&self, from: Reached, name: &str) -> Reached {
         let mut next = 0;
@@ -120,19 +121,19 @@ impl Pattern {
         self.close(next)
     }
 
-    /// Whether what was reached is a match.
+    /// Whether the path matches.
     #[must_use]
     pub fn accepts(&self, reached: Reached) -> bool {
         reached.0 & (1 << self.names.len()) != 0
     }
 
-    /// Whether something below what was reached can be a match.
+    /// Whether a path below may match.
     #[must_use]
     pub fn goes_on(&self, reached: Reached) -> bool {
         reached.0 & !(1 << self.names.len()) != 0
     }
 
-    /// `**` is also no directory at all.
+    /// `**` also matches zero directories.
     fn close(&self, mut mask: u64) -> Reached {
         for (i, name) in self.names.iter().enumerate() {
             if matches!(name, Name::Any) && mask & (1 << i) != 0 {
@@ -142,7 +143,7 @@ impl Pattern {
         Reached(mask)
     }
 
-    /// The positions after a whole path.
+    /// The positions after a path.
     #[must_use]
     pub fn walk(&self, path: &str) -> Reached {
         let mut reached = self.begin();
@@ -161,7 +162,7 @@ impl Pattern {
         self.accepts(self.walk(path))
     }
 
-    /// Whether a path or one of the directories above it matches.
+    /// Whether a path or one of its parents matches.
     #[must_use]
     pub fn covers(&self, path: &str) -> bool {
         let mut reached = self.begin();
@@ -178,7 +179,7 @@ impl Pattern {
     }
 }
 
-/// The names of a path.
+/// The components of a path.
 pub fn parts(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use super::open::Stamp;
 
-/// Times of files have the grain of the kernel's tick, of some file systems two seconds: a file that was changed so shortly
-/// before it was read may change again without a trace.
+/// File times have the resolution of the kernel's tick, and on some file systems of two seconds. A
+/// file modified this shortly before it was read may change again with the same time stamp.
 const GRAIN_NS: i64 = 2_000_000_000;
 
 /// Where a document comes from.
@@ -13,7 +13,7 @@ const GRAIN_NS: i64 = 2_000_000_000;
 pub enum Origin {
     /// A file.
     File,
-    /// What a collector says.
+    /// A collector, by name.
     Collector(&'static str),
 }
 
@@ -22,45 +22,45 @@ pub enum Origin {
 pub struct TakenDocument {
     /// Where it comes from.
     pub origin: Origin,
-    /// What the file system said of it.
+    /// The status of the file.
     pub stamp: Option<Stamp>,
-    /// While the file system says the same, so does the file.
+    /// While the stamp is the same, so is the content.
     pub is_settled: bool,
     /// The digest of the stored state.
     pub print: [u8; 32],
-    /// Since when this state is known.
+    /// When this state was first seen.
     pub since_ns: i64,
     /// The number of the last pass that saw it.
     pub pass: u64,
-    /// Why parts of it were withheld.
+    /// The reasons for which parts were withheld.
     pub reasons: Vec<String>,
 }
 
 impl TakenDocument {
-    /// Whether there is no need to read the file.
+    /// Whether the file need not be read.
     #[must_use]
     pub fn is_unchanged(&self, stamp: &Stamp) -> bool {
         self.is_settled && self.stamp.is_some_and(|known| known.is_same_content(stamp))
     }
 }
 
-/// Whether a file that was read at a time can be trusted to change its stamp when it changes.
+/// Whether a file that was read at `read_ns` will get a new stamp with any later change.
 #[must_use]
 pub fn is_settled(stamp: &Stamp, read_ns: i64) -> bool {
     stamp.mtime_ns.max(stamp.ctime_ns).saturating_add(GRAIN_NS) < read_ns
 }
 
-/// Devices whose files the kernel makes up when they are read, as far as they were met.
+/// Whether the devices seen so far have generated files.
 #[derive(Debug, Default)]
 pub struct Devices(std::collections::BTreeMap<u64, bool>);
 
 impl Devices {
-    /// Whether a file of this device, or its directory, is one of them.
+    /// Whether the files of this device are generated. `fd` is one of them or its directory.
     pub fn is_made_up(&mut self, dev: u64, fd: &OwnedFd) -> bool {
         *self.0.entry(dev).or_insert_with(|| super::files::is_made_up(fd))
     }
 
-    /// What is known without asking.
+    /// The answer for a device, if it was seen before.
     #[must_use]
     pub fn known(&self, dev: u64) -> Option<bool> {
         self.0.get(&dev).copied()

@@ -1,4 +1,4 @@
-//! What the indexer says of itself: one line each, without secrets, in a file that is rotated.
+//! The indexer's log: one line per message, with secrets withheld, in a rotated file.
 //!
 //! ```text
 //! 2026-11-22T07:52:00Z error 12400000 bytes or more, larger than maxsize: /var/lib/big
@@ -18,12 +18,12 @@ use super::clock::Clock;
 use super::config::{Level, LogConfig};
 use crate::secrets::Policy;
 
-/// So many older files are kept: `.1` is the newest.
+/// How many rotated files are kept. `.1` is the newest.
 const KEPT: usize = 10;
-/// A line is no longer.
+/// Maximum length of a line in bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// Where lines go.
+/// Writes log lines.
 #[derive(Debug)]
 pub struct Log {
     config: LogConfig,
@@ -41,28 +41,28 @@ struct Open {
 }
 
 impl Log {
-    /// Opens the file at the first line.
+    /// A log that opens its file at the first line.
     #[must_use]
     pub fn new(config: LogConfig, clock: Clock, policy: Policy) -> Self {
         Self { config, clock, policy, file: None, has_failed: false }
     }
 
-    /// What was to be done and was not.
+    /// Logs a failure.
     pub fn error(&mut self, text: &str) {
         self.line(Level::Error, text);
     }
 
-    /// What somebody should look at.
+    /// Logs a condition that needs attention.
     pub fn warning(&mut self, text: &str) {
         self.line(Level::Warning, text);
     }
 
-    /// What changed.
+    /// Logs a change.
     pub fn info(&mut self, text: &str) {
         self.line(Level::Info, text);
     }
 
-    /// Every look.
+    /// Logs what every pass does.
     pub fn debug(&mut self, text: &str) {
         self.line(Level::Debug, text);
     }
@@ -73,14 +73,14 @@ impl Log {
         }
         let line = self.format(level, text);
         let Some(path) = self.config.file.clone() else {
-            // Nobody is there to be told that this failed.
+            // If standard error fails, there is nowhere to report it.
             let _told = io::stderr().write_all(line.as_bytes());
             return;
         };
         match self.write(&path, &line) {
             Ok(()) => self.has_failed = false,
             Err(error) => {
-                // Said once: the lines themselves still come out somewhere.
+                // Reports the failure once. The lines themselves go to standard error.
                 let why = if self.has_failed {
                     String::new()
                 } else {
@@ -107,7 +107,8 @@ impl Log {
                 line.push('…');
                 break;
             }
-            // A name of a file may hold anything; a line is one line, moves no cursor and hides nothing.
+            // A file name may contain anything. Escaping keeps it on one line and free of control
+            // sequences.
             if must_escape(c) {
                 line.extend(c.escape_default());
             } else {
@@ -140,7 +141,7 @@ impl Log {
 }
 
 impl Open {
-    /// No link is followed and no FIFO waited for: `/tmp` belongs to everybody.
+    /// Follows no symbolic link and does not block on a FIFO, because everyone may write to `/tmp`.
     fn at(path: &Path) -> io::Result<Self> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits();
         let file =
@@ -153,12 +154,12 @@ impl Open {
     }
 }
 
-/// Whether the path still leads to the open file: others rotate logs as well.
+/// Whether the path still leads to the open file. Other programs rotate logs, too.
 fn is_still(path: &Path, open: &Open) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|stat| (stat.dev(), stat.ino()) == open.inode)
 }
 
-/// `.9` becomes `.10`, …, the file itself `.1`.
+/// Renames `.9` to `.10`, …, and the file itself to `.1`.
 fn rotate(path: &Path) -> io::Result<()> {
     for n in (1..KEPT).rev() {
         match std::fs::rename(numbered(path, n), numbered(path, n + 1)) {
@@ -212,7 +213,7 @@ mod tests {
         for i in 0..40 {
             log.info(&format!("line {i:03}"));
         }
-        // 37 bytes each: two to a file.
+        // Each line has 37 bytes, so a file holds two.
         let read = |n| fs::read_to_string(if n == 0 { path.clone() } else { numbered(&path, n) });
         for n in 0..=KEPT {
             assert!(read(n).unwrap().len() <= 100);

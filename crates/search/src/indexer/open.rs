@@ -1,7 +1,8 @@
-//! Opening files below a root without following a symbolic link anywhere on the way.
+//! Opens files below a root without following a symbolic link in any component.
 //!
-//! `openat2` (Linux 5.6) refuses links by itself; before that each directory of the path is opened by its own. Where a link
-//! leads is found out by reading it, never by opening it, so that what is opened is what was judged.
+//! `openat2` (Linux 5.6) rejects links itself. Before that, each directory of the path is opened
+//! separately. The target of a link is found by reading the link, never by opening it, so that the
+//! opened file is the one that was checked.
 
 use std::cell::Cell;
 use std::io;
@@ -14,56 +15,56 @@ use rustix::io::Errno;
 
 use super::glob::parts;
 
-/// No path leads over more links; the kernel's own bound.
+/// Maximum number of links in a path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// `openat2` says "again" when something is renamed meanwhile.
+/// Maximum number of attempts. `openat2` fails with EAGAIN if something is renamed meanwhile.
 const TRIES_MAX: usize = 8;
-/// A directory has no more names; what is beyond is not looked at.
+/// Maximum number of names per directory. Further names are ignored.
 pub const ENTRIES_MAX: usize = 65_536;
 
-/// A directory in place of `/`.
+/// A directory that serves as `/`.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
     has_openat2: Cell<bool>,
 }
 
-/// What the file system says of a name.
+/// The status of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// The device.
     pub dev: u64,
-    /// The inode on it.
+    /// The inode number.
     pub ino: u64,
-    /// Type and permissions.
+    /// File type and permissions.
     pub mode: u32,
-    /// The owner.
+    /// The owner's user id.
     pub uid: u32,
-    /// The group.
+    /// The group id.
     pub gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes on disk.
+    /// Bytes allocated on disk.
     pub used: u64,
-    /// When the content was changed, in nanoseconds since 1970.
+    /// When the content was last changed, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// When anything was changed, in nanoseconds since 1970.
+    /// When anything was last changed, in nanoseconds since 1970.
     pub ctime_ns: i64,
 }
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it is, as far as the directory says.
+    /// Its type, if the directory reports it.
     pub kind: Kind,
 }
 
-/// What a name is.
+/// A file type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A file with content.
+    /// A regular file.
     File,
     /// A directory.
     Dir,
@@ -71,18 +72,18 @@ pub enum Kind {
     Link,
     /// A FIFO, a socket or a device.
     Other,
-    /// The file system does not say.
+    /// The file system does not report it.
     Unknown,
 }
 
 /// The names of a directory.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// In order.
+    /// The entries, sorted by name.
     pub entries: Vec<Entry>,
-    /// Names that are no UTF-8, as well as they can be shown.
+    /// Names that are not UTF-8, with the invalid bytes replaced.
     pub unreadable: Vec<String>,
-    /// There are more.
+    /// The directory has more names.
     pub was_cut: bool,
 }
 
@@ -116,56 +117,57 @@ impl Stamp {
         }
     }
 
-    /// What it is of.
+    /// The file type.
     #[must_use]
     pub fn kind(&self) -> Kind {
         FileType::from_raw_mode(self.mode).into()
     }
 
-    /// Whether the content may have changed from one to the other.
+    /// Whether the content is the same in both stamps.
     #[must_use]
     pub fn is_same_content(&self, other: &Self) -> bool {
         (self.dev, self.ino, self.size, self.mtime_ns, self.ctime_ns)
             == (other.dev, other.ino, other.size, other.mtime_ns, other.ctime_ns)
     }
 
-    /// Of an open file.
+    /// The stamp of an open file.
     pub fn of_open(fd: &OwnedFd) -> Result<Self, Errno> {
         rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map(|stat| Self::of(&stat))
     }
 }
 
 impl Root {
-    /// Opens the directory.
+    /// Opens the root directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self { fd: rustix::fs::open(path, flags, Mode::empty())?, has_openat2: Cell::new(true) })
     }
 
-    /// Opens a file for reading; a link anywhere on the way is `LOOP`. It never waits, whatever the file is.
+    /// Opens a file for reading. A link in any component is `LOOP`. Never blocks, regardless of the
+    /// file type.
     pub fn file(&self, path: &str) -> Result<OwnedFd, Errno> {
         self.open_plain(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
     }
 
-    /// Opens a directory for reading; a link anywhere on the way is `LOOP`.
+    /// Opens a directory for reading. A link in any component is `LOOP`.
     pub fn dir(&self, path: &str) -> Result<OwnedFd, Errno> {
         self.open_plain(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// What the file system says of a name; of a link, not of what it leads to.
+    /// The stamp of a path. Does not follow a final link.
     pub fn look(&self, path: &str) -> Result<Stamp, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         rustix::fs::statx(&self.fd, relative(path), flags, StatxFlags::BASIC_STATS)
             .map(|stat| Stamp::of(&stat))
     }
 
-    /// What a link says.
+    /// The target of a link.
     pub fn read_link(&self, path: &str) -> Result<String, Errno> {
         let text = rustix::fs::readlinkat(&self.fd, relative(path), Vec::new())?;
         Ok(text.to_string_lossy().into_owned())
     }
 
-    /// The path without links: each is read, as if the root were `/`.
+    /// Resolves all links of a path by reading them, as if the root were `/`.
     pub fn resolve(&self, path: &str) -> Result<String, Errno> {
         let mut rest: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut done: Vec<String> = Vec::new();
@@ -207,7 +209,8 @@ impl Root {
                 break;
             }
             match rustix::fs::openat2(&self.fd, relative(path), flags, Mode::empty(), resolve) {
-                // A filter of system calls says PERM for one that it does not know; the walk finds out.
+                // A seccomp filter that does not know `openat2` answers EPERM. The walk finds the
+                // real error.
                 Err(Errno::PERM) => break,
                 Err(Errno::NOSYS) => self.has_openat2.set(false),
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -217,7 +220,7 @@ impl Root {
         self.walk(path, flags)
     }
 
-    /// As `openat2` does it, one directory after the other.
+    /// Opens a path like `openat2`, one directory after the other.
     fn walk(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let names: Vec<&str> = parts(path).collect();
         let Some((last, above)) = names.split_last() else {
@@ -233,7 +236,7 @@ impl Root {
     }
 }
 
-/// A link is `LOOP`, also where a directory is wanted.
+/// Opens one component. A link is `LOOP`, even if a directory is wanted.
 fn open_one(at: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     if name == ".." {
         return Err(Errno::XDEV);
@@ -260,13 +263,13 @@ pub fn parent(path: &str) -> &str {
     }
 }
 
-/// A name in a directory, as a path.
+/// The path of a name in a directory.
 #[must_use]
 pub fn join(dir: &str, name: &str) -> String {
     format!("{}/{name}", dir.trim_end_matches('/'))
 }
 
-/// The names of an open directory, in order.
+/// The sorted names of an open directory.
 pub fn list(dir: &OwnedFd) -> Result<Names, Errno> {
     let mut space = [MaybeUninit::<u8>::uninit(); 32 << 10];
     let mut entries = RawDir::new(dir.as_fd(), &mut space);

@@ -1,4 +1,4 @@
-//! Names of users and groups, from the tables of the machine.
+//! The names of users and groups, from the machine's files.
 //!
 //! ```text
 //! root:x:0:0:root:/root:/bin/bash
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use super::open::{Root, Stamp};
 use super::text::Reader;
 
-/// Larger tables are not read: then owners are numbers.
+/// Maximum size of a file in bytes. Above it, owners have no names.
 const TABLE_BYTES_MAX: u64 = 8 << 20;
 
 /// The names of users and groups.
@@ -27,7 +27,7 @@ struct Table {
 }
 
 impl Owners {
-    /// Reads the tables again where they changed.
+    /// Reads a file again if it changed.
     pub fn refresh(&mut self, root: &Root) {
         self.users.refresh(root, "/etc/passwd");
         self.groups.refresh(root, "/etc/group");
@@ -53,7 +53,7 @@ impl Table {
             return;
         }
         self.stamp = stamp;
-        // Without the table, or while it is replaced, owners are numbers.
+        // While the file is missing or being replaced, owners have no names.
         let Ok(fd) = root.file(path) else { return self.names.clear() };
         self.names = read(&fd).map(|text| names(&text)).unwrap_or_default();
     }
@@ -63,7 +63,7 @@ fn read(fd: &OwnedFd) -> Option<String> {
     Reader::new(Some(TABLE_BYTES_MAX)).read(fd, false).ok()?.text
 }
 
-/// The first name of each number, as the C library takes it.
+/// The first name of each id, as the C library resolves it.
 fn names(text: &str) -> BTreeMap<u32, String> {
     let mut names = BTreeMap::new();
     for line in text.lines() {

@@ -1,7 +1,9 @@
-//! A pass: documents that changed since the last one go to the sink, with the names of those that are gone.
+//! A pass sends documents that changed since the last pass to the sink, and the names of those that
+//! are gone.
 //!
-//! What the sink has not stored counts as not read: after a failure it is read and written again. A sink may ask for everything, as
-//! in the first pass of a day if each day has an index of its own; unchanged documents keep their time then.
+//! A document that the sink has not stored counts as unread: after a failure it is read and written
+//! again. A sink may request all documents, as in the first pass of a day if each day has its own
+//! index. Unchanged documents keep their time then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +18,18 @@ use crate::day::Day;
 use crate::document::Document;
 use crate::error::Error;
 
-/// Documents of one batch.
+/// Maximum number of documents per batch.
 const BATCH_DOCUMENTS_MAX: usize = 1_000;
-/// Bytes of the contents of one batch, after which it is complete.
+/// A batch is sent when its contents reach this size in bytes.
 const BATCH_BYTES: usize = 4 << 20;
-/// Names of changed documents in a report.
+/// Maximum number of changed documents that a report names.
 const NAMES_MAX: usize = 20;
-/// A clock that is set back by more is believed. Otherwise time stands still until the clock catches up.
+/// A larger jump back is accepted as the new time. After a smaller one, passes count on from the
+/// last time until the clock catches up.
 const STEP_NS_MAX: i64 = 3_600_000_000_000;
-/// Settings that are no files and change in between: there is no event for them.
+/// Collectors whose settings can change without an inotify event.
 const QUICK: &[&str] = &["sysctl", "cgroups"];
-/// Documents that no pass finds.
+/// The prefix of documents that no pass collects.
 const ADDED: &str = "@incident/";
 
 /// The result of a pass.
@@ -36,33 +39,33 @@ pub struct PassReport {
     pub files: u64,
     /// Files that were read.
     pub read: u64,
-    /// Documents of collectors.
+    /// Documents from collectors.
     pub collected: u64,
-    /// Documents that are new or say something else than before.
+    /// Documents that are new or changed.
     pub changed: u64,
-    /// The first names of these.
+    /// The names of the first changed documents.
     pub names: Vec<String>,
     /// Documents that are gone.
     pub gone: u64,
-    /// The names of documents of which something was withheld, by the reason.
+    /// The names of documents with withheld parts, by reason.
     pub withheld: BTreeMap<String, Vec<String>>,
     /// Files and directories that could not be read or were skipped, each with the reason.
     pub errors: BTreeMap<String, String>,
-    /// Collectors that gave nothing, each with the reason.
+    /// Collectors that failed, each with the reason.
     pub refused: BTreeMap<String, String>,
 }
 
-/// `@mount` of `@mount/data`.
+/// Returns `@mount` for `@mount/data`.
 fn family(name: &str) -> &str {
     name.split('/').next().unwrap_or(name)
 }
 
-/// What is looked at.
+/// What a pass covers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PassScope {
     /// Everything.
     All,
-    /// The files.
+    /// All files.
     Files,
     /// Settings that change without an event.
     Quick,
@@ -74,18 +77,18 @@ pub(super) enum PassScope {
 struct Pass {
     number: u64,
     at_ns: i64,
-    /// Every document is written, changed or not.
+    /// Whether to write every document, changed or not.
     says_all: bool,
     report: PassReport,
     documents: Vec<Document>,
     bytes: usize,
     /// State to keep once the sink has stored the documents.
     pending: Vec<(String, TakenDocument)>,
-    /// Files of which nothing can be said.
+    /// Files that could not be read. They do not count as gone.
     failed: BTreeSet<String>,
-    /// Names that were looked for and are not there.
+    /// Names that do not exist.
     missing: Vec<String>,
-    /// Collectors that gave their documents.
+    /// Collectors that succeeded.
     answered: BTreeSet<&'static str>,
     listing: Option<Listing>,
 }
@@ -111,7 +114,7 @@ impl Indexer {
         if is_all && self.stored.is_none() {
             self.ask_names()?;
         }
-        // Until a look was taken as a whole it is owed.
+        // If a full write is due, it stays due until a whole pass succeeded.
         self.owes_all |= is_all && self.sink.needs_all(&self.host, at_ns);
         self.number += 1;
         let mut pass = Pass {
@@ -138,7 +141,7 @@ impl Indexer {
         }
         let gone = self.gone(&mut pass, is_all);
         pass.report.gone = gone.len() as u64;
-        // Of everything an empty batch counts too: the host was looked at.
+        // A full pass sends even an empty batch, which records that the host was read.
         if is_all || !pass.documents.is_empty() || !gone.is_empty() {
             self.put(&mut pass, &gone)?;
         }
@@ -150,7 +153,8 @@ impl Indexer {
         Ok(pass.report)
     }
 
-    /// Asks the sink for the names from before this process. If the cluster is away, the next pass asks again.
+    /// Fetches the names that the sink stored before this process started. If the cluster is
+    /// unreachable, the next pass tries again.
     fn ask_names(&mut self) -> Result<(), Error> {
         match self.sink.names(&self.host) {
             Ok(names) => self.stored = Some(names),
@@ -160,7 +164,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The time of a pass. No two passes have the same, whatever the clock does.
+    /// The time of a pass. It is unique and, except after large clock jumps, ascending.
     fn moment(&mut self) -> i64 {
         let now = self.clock.now_ns();
         let after = self.last_ns.saturating_add(1_000);
@@ -170,7 +174,7 @@ impl Indexer {
 
     fn all_files(&mut self, pass: &mut Pass) -> Result<(), Error> {
         if let Some(watcher) = &mut self.watcher {
-            // All of it is looked at anyway.
+            // The pass reads everything anyway, so the events are discarded.
             watcher.drain();
             watcher.begin();
         }
@@ -337,7 +341,7 @@ impl Indexer {
     fn put(&mut self, pass: &mut Pass, gone: &[String]) -> Result<(), Error> {
         let batch = Batch { host: &self.host, at_ns: pass.at_ns, documents: &pass.documents, gone };
         self.sink.put(&batch)?;
-        // What the sink has taken is known now; had it failed, none of it would be.
+        // If the sink had failed, none of these documents would count as stored.
         for (name, known) in pass.pending.drain(..) {
             self.known.insert(name, known);
         }
@@ -352,7 +356,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The names of documents that disappeared. What could not be read is not gone.
+    /// The names of documents that disappeared. A document that could not be read is not gone.
     fn gone(&mut self, pass: &mut Pass, is_all: bool) -> Vec<String> {
         let mut gone = BTreeSet::new();
         let is_listed = |name: &str| match &pass.listing {
@@ -380,12 +384,13 @@ impl Indexer {
             }
         }
         if let Some(stored) = &mut self.stored {
-            // What was seen is not what only the sink knows.
+            // Keeps only the names that this process has not seen.
             stored.retain(|name| !self.known.contains_key(name) && !name.starts_with(ADDED));
             for (name, _) in &pass.pending {
                 stored.remove(name);
             }
-            // Of a collector that gave nothing no document is gone, and which are its own only their names can tell.
+            // A failed collector's documents are not gone. Names stored earlier are tied to a
+            // collector by their family only.
             let told: BTreeSet<&str> = self
                 .known
                 .iter()
@@ -412,7 +417,8 @@ impl Indexer {
             report.errors.iter().map(|(n, r)| (n.clone(), r.clone())).chain(refused).collect();
         for (name, reason) in &errors {
             if self.told.get(name) != Some(reason) {
-                // The name comes last: after one that ends in `password` the reason would be taken for one.
+                // The name comes last. Otherwise the secret filter would take the text behind a
+                // name that ends in `password` for a password.
                 self.log.error(&format!("{reason}: {name}"));
             }
         }

@@ -1,37 +1,39 @@
-//! Days that are too old are deleted, a few at a time, and only while there is no doubt what day it is.
+//! Deletes old days, a few at a time, and only while the date is certain.
 //!
-//! A clock that is set months ahead makes everything too old. So a clock that was set is not believed for hours, the sink is asked
-//! whether what it has agrees that today is today, and what is deleted in an hour has a bound, which leaves time to notice.
+//! A clock that jumps months ahead makes every day look old. Three things protect the data: a clock
+//! that was set is not trusted for hours, the sink checks the date against its stored days, and the
+//! number of days deleted per hour is limited, which leaves time to notice.
 
 use super::Indexer;
 use super::clock::{Clock, SECOND_NS};
 use crate::backend::Deleted;
 use crate::day::Day;
 
-/// Days that are deleted at a time.
+/// Maximum number of days deleted per attempt.
 const DAYS_MAX: usize = 2;
-/// Between one time and the next.
+/// Minimum time between two attempts.
 const PAUSE_NS: i64 = 3_600 * SECOND_NS;
-/// How long a clock has to go on beside the time since boot, undisturbed, before a service goes by it.
+/// How long a service's clock has to run in step with the time since boot before it is trusted.
 const STEADY_NS: i64 = 2 * 3_600 * SECOND_NS;
-/// More than what a clock is corrected by while it runs.
+/// A larger deviation means that the clock was set. Gradual corrections are smaller.
 const STEP_NS: i64 = 60 * SECOND_NS;
 
-/// What is known of it.
+/// The state of the deletion of old days.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
-    /// The day on which nothing was left to delete.
+    /// The day on which everything old was deleted.
     done: Option<Day>,
-    /// When it was tried last, since boot.
+    /// The time since boot of the last attempt.
     tried_ns: Option<i64>,
-    /// How far the clock is ahead of the time since boot, and since when, in the latter.
+    /// How far the clock is ahead of the time since boot, and the time since boot when this was
+    /// first measured.
     offset: Option<(i64, i64)>,
-    /// The doubt that was told, so that it is told once.
+    /// The last logged doubt, so that it is logged only once.
     doubt: Option<String>,
 }
 
 impl Retention {
-    /// For how long the clock was not set. Asked at every look.
+    /// How long the clock has not been set. Has to be called in every full pass.
     fn steady_ns(&mut self, clock: &Clock) -> i64 {
         let boot_ns = clock.boot_ns();
         let now = clock.now_ns().saturating_sub(boot_ns);
@@ -48,7 +50,7 @@ impl Retention {
 }
 
 impl Indexer {
-    /// Deletes what is older than it is to be kept.
+    /// Deletes days beyond the retention time.
     pub(super) fn retain(&mut self, today: Day) {
         let Some(days) = self.config.retention_days else { return };
         let steady_ns = self.retention.steady_ns(&self.clock);
@@ -94,7 +96,7 @@ mod tests {
     const FIRST: Day = Day(20_700);
     const KEPT: i32 = 7;
 
-    /// A machine that is indexed every hour by a service and keeps a week.
+    /// A machine on which a service runs a pass every hour and keeps a week.
     struct Machine {
         dir: tempfile::TempDir,
         clock: FakeClock,
@@ -136,7 +138,7 @@ mod tests {
             Day::of(self.clock.now_ns() - HOUR_NS)
         }
 
-        /// The days of which there is something, from the first day on.
+        /// The days that have documents, counted from the first day.
         fn days(&self) -> Vec<i32> {
             let index = Index::open(&self.dir.path().join("index")).unwrap();
             let scope = |day: Day| Scope::Days { first: day, last: day };
@@ -163,10 +165,10 @@ mod tests {
         m.hours(24);
         let week: Vec<i32> = (29 - KEPT..=29).collect();
         let left = |m: &Machine| m.days().into_iter().filter(|day| *day < 100).collect::<Vec<_>>();
-        // One goes, as on every new day.
+        // One day is deleted, as on every new day.
         assert_eq!(left(&m), week[1..], "{:?}", m.days());
-        // The same for a service that is started after that: the days before are not there.
-        // Only one may write at a time.
+        // The same holds for a service started afterwards, because the days before its date are not
+        // stored. The old one has to end first, because an index has only one writer.
         m.indexer = None;
         m.indexer = Some(start(&m.dir, &m.clock));
         m.hours(24);

@@ -1,4 +1,5 @@
-//! When to look: at a frequency, at a moment that is this host's own; and after a change, once it is over.
+//! The times of passes: periodically, at an offset specific to the host, and after a change, once
+//! the file is quiet.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +7,16 @@ use ring::digest;
 
 use super::clock::SECOND_NS;
 
-/// A name that changed is looked at once it was quiet for so long: nobody wants half of a file.
+/// Debounce: a changed file is read after this long without another event, so that it is complete.
 pub const SETTLE_NS: i64 = SECOND_NS;
-/// One that is never quiet is looked at after so long all the same, and not more often.
+/// A file that never gets quiet is read after this many settle times, and at most that often.
 const SETTLE_TIMES_MAX: i64 = 10;
-/// With more names that changed, everything is looked at.
+/// If more names have changed, everything is read.
 const NAMES_MAX: usize = 4_096;
-/// A cluster is not asked by all hosts in the second in which they were all started.
+/// Spreads the first passes of hosts that start at the same time, to protect the cluster.
 const START_SPREAD_NS: i64 = 30 * SECOND_NS;
 
-/// The moments at which a host looks.
+/// The times of a host's periodic passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
     every_ns: i64,
@@ -23,7 +24,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Of a host: the hash of its name says at which moment of the time between two looks.
+    /// The schedule of a host. A hash of its name is the offset within the period.
     #[must_use]
     pub fn new(host: &str, frequency_s: u64) -> Self {
         let every_ns =
@@ -31,38 +32,38 @@ impl Schedule {
         let hash = digest::digest(&digest::SHA256, host.as_bytes());
         let mut first = [0; 8];
         first.copy_from_slice(hash.as_ref().get(..8).unwrap_or(&[0; 8]));
-        // Half of the range, so that it is a positive number.
+        // Drops one bit, so that the number is not negative.
         let number = (u64::from_be_bytes(first) >> 1) as i64;
         Self { every_ns, offset_ns: number % every_ns }
     }
 
-    /// The next moment after a time.
+    /// The next pass after a time.
     #[must_use]
     pub fn next(&self, after_ns: i64) -> i64 {
         let since = (after_ns - self.offset_ns).rem_euclid(self.every_ns);
         after_ns + self.every_ns - since
     }
 
-    /// Between two looks.
+    /// The period.
     #[must_use]
     pub fn every_ns(&self) -> i64 {
         self.every_ns
     }
 
-    /// How long to wait before the first look where many hosts ask one cluster.
+    /// The delay before the first pass, if many hosts share a cluster.
     #[must_use]
     pub fn start_ns(&self) -> i64 {
         self.offset_ns % START_SPREAD_NS.min(self.every_ns)
     }
 }
 
-/// Names that changed, until they are quiet.
+/// Debounces changed names.
 #[derive(Debug)]
 pub struct Settling {
     settle_ns: i64,
     names: BTreeMap<String, Since>,
     all: Option<Since>,
-    /// When a name was looked at last.
+    /// When each name was last read.
     looked: BTreeMap<String, i64>,
 }
 
@@ -72,23 +73,23 @@ struct Since {
     last_ns: i64,
 }
 
-/// What is quiet now.
+/// Names that are quiet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SettledNames {
-    /// Everything has to be looked at.
+    /// Everything has to be read.
     All,
     /// These names.
     Names(Vec<String>),
 }
 
 impl Settling {
-    /// Nothing changed yet.
+    /// No changes yet.
     #[must_use]
     pub fn new(settle_ns: i64) -> Self {
         Self { settle_ns, names: BTreeMap::new(), all: None, looked: BTreeMap::new() }
     }
 
-    /// A name changed.
+    /// Records a change of a name.
     pub fn name(&mut self, name: &str, now_ns: i64) {
         if self.names.len() >= NAMES_MAX {
             self.names.clear();
@@ -103,19 +104,19 @@ impl Settling {
         }
     }
 
-    /// Anything may have changed.
+    /// Records that anything may have changed.
     pub fn everything(&mut self, now_ns: i64) {
         note(self.all.get_or_insert(Since { first_ns: now_ns, last_ns: now_ns }), now_ns);
     }
 
-    /// Everything was looked at just now.
+    /// Everything was just read.
     pub fn clear(&mut self) {
         self.names.clear();
         self.all = None;
         self.looked.clear();
     }
 
-    /// When something will be quiet.
+    /// When the next name will be quiet.
     #[must_use]
     pub fn next_ns(&self) -> Option<i64> {
         let all = self.all.iter().map(|since| self.due(since, None));
@@ -123,7 +124,7 @@ impl Settling {
         all.chain(names).min()
     }
 
-    /// What is quiet now; it is taken as looked at.
+    /// Takes the names that are quiet now. They count as read.
     pub fn ready(&mut self, now_ns: i64) -> Option<SettledNames> {
         if let Some(since) = self.all {
             if !self.is_due(&since, None, now_ns) {
@@ -154,7 +155,7 @@ impl Settling {
     }
 
     fn is_due(&self, since: &Since, looked: Option<&i64>, now_ns: i64) -> bool {
-        // A clock that was set back would make it wait.
+        // If the clock was set back, the name would otherwise be delayed.
         now_ns >= self.due(since, looked) || now_ns < since.first_ns
     }
 }

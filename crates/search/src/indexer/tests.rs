@@ -1,4 +1,5 @@
-//! The indexer as a whole: files with every kind of trouble, a sink that fails, changes that the kernel tells.
+//! The whole indexer: files with all kinds of problems, a sink that fails, changes reported by
+//! inotify.
 
 mod running;
 
@@ -18,20 +19,20 @@ use crate::backend::Deleted;
 use crate::day::Day;
 use crate::document::{Flag, Kind};
 
-/// What a sink was given.
+/// The batches that a sink received.
 #[derive(Debug, Default)]
 struct SinkRecord {
     documents: Vec<Document>,
     gone: Vec<String>,
     batches: usize,
-    /// What was there before.
+    /// The documents stored before.
     names: BTreeSet<String>,
-    /// After so many batches the next one fails.
+    /// The batch after this many batches fails.
     fails_after: Option<usize>,
     deleted: Vec<Day>,
-    /// The cluster cannot be asked what was there.
+    /// The cluster cannot be asked for its documents.
     is_away: bool,
-    /// The day of the last batch, where there is one index for each day.
+    /// The day of the last batch, if each day has its own index.
     day: Option<Option<Day>>,
 }
 
@@ -43,7 +44,7 @@ impl Fake {
         self.0.lock().unwrap()
     }
 
-    /// The names that were said since the last call, and those that are gone.
+    /// The names sent since the last call, and those reported as gone.
     fn said(&self) -> (Vec<String>, Vec<String>) {
         let mut taken = self.lock();
         let mut names: Vec<String> = taken.documents.drain(..).map(|d| d.filename).collect();
@@ -106,7 +107,7 @@ fn config(files: &[&str]) -> Config {
     }
 }
 
-/// Some files below a root; the clock is so far ahead that they are old.
+/// Creates files below a root. The clock is far enough ahead that they are settled.
 fn setup(files: &[&str]) -> Setup {
     let tmp = tempfile::tempdir().unwrap();
     for (path, text) in
@@ -197,7 +198,8 @@ fn the_same_size_and_a_mode_alone_are_changes() {
 #[test]
 fn a_file_that_was_just_changed_is_read_again() {
     let mut s = setup(&["/etc/hosts"]);
-    // The clock says what the files say: a change within the grain of the time would leave no trace.
+    // Sets the clock to the files' time: a change within the time stamp's resolution would go
+    // unnoticed.
     s.clock.set(-310 * SECOND_NS);
     assert_eq!(s.pass().read, 1);
     assert_eq!(s.pass().read, 1);
@@ -247,7 +249,7 @@ fn trouble_with_a_file_is_its_own() {
     assert!(s.sink.document("/etc/none").is_none() && s.sink.document("/etc/large").is_none());
     assert!(s.log().contains("error 70000 bytes or more, larger than maxsize: /etc/large"), "{}", s.log());
 
-    // Said once, and again when it comes back.
+    // Logged once, and again after it was resolved in between.
     let lines = |s: &Setup| s.log().matches("maxsize: /etc/large").count();
     s.pass();
     assert_eq!(lines(&s), 1);
@@ -259,7 +261,7 @@ fn trouble_with_a_file_is_its_own() {
     s.pass();
     assert_eq!(s.sink.said().1, ["/etc/large"], "what is skipped is not in the index any more");
     assert!(lines(&s) == 2);
-    // The target of a link that is followed is watched over as the link.
+    // A change to the target of a followed link is reported under the link's name.
     write(&root, "usr/lib/os-release", "ID=ubuntu\n");
     s.pass();
     assert_eq!(s.sink.said().0, ["/etc/os-release"]);
@@ -296,7 +298,7 @@ fn of_many_batches_only_those_that_failed_are_said_again() {
     assert_eq!(taken.len(), 2_000);
     s.sink.lock().fails_after = None;
     assert_eq!(s.pass().changed, 500);
-    // The day was never said as a whole, so all of it is said, although a part of it arrived.
+    // No pass of the new day was complete, so all documents are sent again, although some arrived.
     assert_eq!(s.sink.said().0.len(), 2_500);
 }
 
@@ -349,7 +351,7 @@ fn its_own_password_is_not_read() {
     assert_eq!((d.content.as_deref(), d.flags.as_slice(), d.withheld.count), (None, &[Flag::Refused][..], 1));
     assert!(!format!("{:?}", s.sink.lock()).contains("tr0ub4dor") && !s.log().contains("tr0ub4dor"));
     assert!(s.log().contains("withheld (path): /etc/mitra/password"), "{}", s.log());
-    // It is still withheld when nothing changes.
+    // The report lists withheld files even if nothing changed.
     assert_eq!(s.pass().withheld.values().flatten().count(), 2);
 }
 

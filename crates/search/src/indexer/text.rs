@@ -1,9 +1,11 @@
-//! The text of a file, whatever is in it.
+//! Reads the text of a file, whatever the file contains.
 //!
-//! Binary files have none, UTF-16 is read, bytes that are no UTF-8 become U+FFFD, holes are left out. A file that is larger
-//! than wanted, or grows larger while it is read, is refused; one that changes while it is read is read again.
+//! Binary files have no text. UTF-16 is decoded, invalid UTF-8 becomes U+FFFD, and holes are
+//! skipped. A file that is too large, or becomes so during the read, is refused. A file that
+//! changes during the read is read again.
 //!
-//! Reading comes first, then secrets are withheld, and only then long lines are cut: half of a secret looks like none.
+//! The order matters: read, withhold secrets, then cut long lines. Half a secret would not be
+//! recognized.
 
 use std::os::fd::OwnedFd;
 
@@ -14,38 +16,38 @@ use rustix::io::Errno;
 use super::open::Stamp;
 use crate::document::{Document, Flag};
 
-/// Of a larger file that may be read the beginning is kept.
+/// Of a larger file only the beginning is kept.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
-/// Of a longer line the beginning is kept.
+/// Of a longer line only the beginning is kept.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// So much of the beginning tells whether a file is text.
+/// The part of the file that decides whether it is text.
 const HEAD_BYTES: usize = 8 << 10;
-/// Smaller holes are nothing special.
+/// Smaller holes are ignored.
 const HOLE_BYTES_MIN: u64 = 1 << 20;
-/// A file that changes while it is read is read so often.
+/// Maximum number of attempts for a file that changes during the read.
 const TRIES_MAX: usize = 3;
-/// What is read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// A larger buffer is given back after the file.
+/// A larger buffer is freed after the file.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 
-/// What was read.
+/// The result of reading a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FileText {
-    /// The text; nothing where it is none.
+    /// The text; `None` if the file is not text.
     pub text: Option<String>,
-    /// What is special about it.
+    /// Special properties.
     pub flags: Vec<Flag>,
-    /// What the file system said after it was read.
+    /// The status after the read.
     pub stamp: Stamp,
 }
 
-/// Why a file was not read.
+/// The reason for not reading a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has at least so many bytes.
+    /// It has at least this many bytes.
     TooLarge(u64),
-    /// What the system said.
+    /// The error of the system.
     System(Errno),
 }
 
@@ -55,7 +57,7 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// Reads files, one after the other.
+/// Reads files one after the other, into the same buffer.
 #[derive(Debug)]
 pub struct Reader {
     max: Option<u64>,
@@ -63,13 +65,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Refuses files that are larger.
+    /// A reader that refuses files larger than `max`.
     #[must_use]
     pub fn new(max: Option<u64>) -> Self {
         Self { max, buffer: Vec::new() }
     }
 
-    /// Reads an open file from its beginning. Of a file that the kernel makes up neither size nor times mean anything.
+    /// Reads an open file from the beginning. Ignores size and times of a generated file, because
+    /// they mean nothing.
     pub fn read(&mut self, fd: &OwnedFd, is_made_up: bool) -> Result<FileText, Refusal> {
         let mut before = Stamp::of_open(fd)?;
         let mut flags = Vec::new();
@@ -131,7 +134,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Appends what is read at once; nothing at the end of the file.
+    /// Appends the next chunk. Returns 0 at the end of the file.
     fn chunk(&mut self, fd: &OwnedFd) -> Result<usize, Refusal> {
         self.buffer.reserve(CHUNK_BYTES);
         loop {
@@ -142,14 +145,15 @@ impl Reader {
         }
     }
 
-    /// Reads what lies between holes. False where there are none, or the file system does not tell.
+    /// Reads the data between holes. Returns false if there are no holes or the file system does
+    /// not report them.
     fn fill_around_holes(&mut self, fd: &OwnedFd, size: u64, flags: &mut Vec<Flag>) -> Result<bool, Refusal> {
         let mut at = 0;
         let mut is_sparse = false;
         while at < size && self.buffer.len() <= TEXT_BYTES_MAX {
             let data = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
                 Ok(data) => data,
-                // Nothing but a hole up to the end.
+                // The rest of the file is a hole.
                 Err(Errno::NXIO) => size,
                 Err(_) => break,
             };
@@ -166,7 +170,7 @@ impl Reader {
                     break;
                 }
             }
-            // A read may go on into the hole.
+            // The last read may extend into the hole.
             self.buffer.truncate(begin.saturating_add(length));
             strip_zeros(&mut self.buffer, begin);
             at = hole.max(data + 1);
@@ -181,7 +185,7 @@ impl Reader {
     }
 }
 
-/// Blocks next to a hole are filled up with zeros.
+/// Removes the zeros that fill up blocks next to a hole.
 fn strip_zeros(buffer: &mut Vec<u8>, begin: usize) {
     while buffer.len() > begin && buffer.last() == Some(&0) {
         buffer.pop();
@@ -190,7 +194,7 @@ fn strip_zeros(buffer: &mut Vec<u8>, begin: usize) {
     buffer.drain(begin..begin + zeros);
 }
 
-/// Leaves whole lines, so that no half of a secret is left that looks like none.
+/// Cuts at the end of a line, because half a secret would not be recognized.
 fn cut(buffer: &mut Vec<u8>) {
     buffer.truncate(TEXT_BYTES_MAX);
     let from = buffer.len().saturating_sub(LINE_BYTES_MAX);
@@ -198,7 +202,7 @@ fn cut(buffer: &mut Vec<u8>) {
     buffer.truncate(end.max(from));
 }
 
-/// The text of bytes; nothing where they are none.
+/// The text of a file's bytes; `None` if they are not text.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Option<String> {
     match bytes {
@@ -218,11 +222,11 @@ pub fn decode(bytes: &[u8]) -> Option<String> {
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
     let units = bytes.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
     let text: String = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
-    // Two zero bytes are no letter of a text.
+    // A NUL character means that this is not text.
     (!text.contains('\0')).then_some(text)
 }
 
-/// Cuts lines that are too long for people and for an index. Comes after secrets were withheld.
+/// Cuts lines that are too long to read and to index. Must run after secrets were withheld.
 pub fn bound(document: &mut Document) {
     let Some(text) = &document.content else { return };
     if !text.split('\n').any(|line| line.len() > LINE_BYTES_MAX) {
@@ -295,7 +299,7 @@ mod tests {
         assert_eq!(read(file.path(), Some(999)), Err(Refusal::TooLarge(1000)));
         assert!(read(file.path(), Some(1000)).is_ok());
         assert!(read(file.path(), None).is_ok());
-        // The kernel says 0 for files that it makes up, so they are measured while they are read.
+        // Generated files report size 0, so the limit applies to the bytes read.
         let fd = OwnedFd::from(File::open("/proc/cpuinfo").unwrap());
         assert!(matches!(Reader::new(Some(10)).read(&fd, true), Err(Refusal::TooLarge(11..))));
         let fd = OwnedFd::from(File::open("/proc/meminfo").unwrap());
@@ -319,7 +323,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut file = File::create(&path).unwrap();
-        // A log that was truncated while its writer went on where it was.
+        // A log that was truncated while its writer kept its offset.
         file.seek(std::io::SeekFrom::Start(8 << 20)).unwrap();
         file.write_all(b"first line\nsecond line\n").unwrap();
         file.sync_all().unwrap();
@@ -352,7 +356,7 @@ mod tests {
             for _ in 0..200 {
                 let t = read(&path, Some(1 << 20)).unwrap();
                 let text = t.text.unwrap();
-                // What is said to hold still is of one piece.
+                // Without the flag `moving`, the text has to be consistent.
                 if t.flags.is_empty() {
                     let first = text.lines().next().unwrap_or_default();
                     assert!(text.lines().all(|line| line == first), "{text}");

@@ -1,4 +1,4 @@
-//! One file becomes a document, or the reason why not.
+//! Turns one file into a document, or into the reason for skipping it.
 
 use rustix::io::Errno;
 
@@ -14,36 +14,36 @@ use crate::document::{self, Document, Flag, Stat, Withheld};
 pub enum VisitOutcome {
     /// Unchanged, so it was not read.
     Same,
-    /// It is not there.
+    /// It does not exist.
     Missing,
-    /// It exists and is not wanted, with the reason.
+    /// It exists, but is not indexed, with the reason.
     Skipped(String),
-    /// It could not be read, with the reason. Its last state stays.
+    /// It could not be read, with the reason. Its last state remains.
     Failed(String),
-    /// What it is.
+    /// It was read.
     Taken(Box<Visit>),
 }
 
 /// A file that was read.
 #[derive(Debug)]
 pub struct Visit {
-    /// The document, with its secrets.
+    /// The document, with its secrets not withheld yet.
     pub document: Document,
-    /// What the file system said.
+    /// The status of the file.
     pub stamp: Stamp,
-    /// While the file system says the same, so does the file.
+    /// While the stamp is the same, so is the content.
     pub is_settled: bool,
 }
 
 impl Indexer {
-    /// Reads a file if it may have changed; with `again` in any case.
+    /// Reads a file if it may have changed, or in any case if `again` is set.
     pub(super) fn see(&mut self, name: &str, how: How, again: bool) -> VisitOutcome {
         let stamp = match self.root.look(name) {
             Ok(stamp) => stamp,
             Err(Errno::NOENT | Errno::NOTDIR) => return VisitOutcome::Missing,
             Err(error) => return VisitOutcome::Failed(reason(error)),
         };
-        // First, because it costs least; of a link what it leads to counts.
+        // The cheapest check comes first. For a link the status of its target counts.
         if stamp.kind() != Kind::Link && self.is_unchanged(name, &stamp, again) {
             return VisitOutcome::Same;
         }
@@ -60,7 +60,8 @@ impl Indexer {
         }
     }
 
-    /// Why a file may not be read, if so. The indexer's own password is a line without a key that would say what it is.
+    /// Why a file must not be read; `None` if it may. The indexer's own password file is always
+    /// denied, because the secret filter cannot recognize a password without a key.
     fn denies(&self, path: &str) -> Option<&'static str> {
         if self.own_secrets.iter().any(|own| own == path) { Some("path") } else { self.policy.denies(path) }
     }
@@ -69,7 +70,7 @@ impl Indexer {
         !again && self.known.get(name).is_some_and(|known| known.is_unchanged(stamp))
     }
 
-    /// A file that may not be read: what the file system says of it, and no more.
+    /// The document of a denied file: its status only.
     fn denied(&mut self, name: &str, stamp: Stamp, why: &str, again: bool) -> VisitOutcome {
         if self.is_unchanged(name, &stamp, again) {
             return VisitOutcome::Same;
@@ -107,7 +108,7 @@ impl Indexer {
         self.taken(document, stamp)
     }
 
-    /// What happens to the file that a link leads to is what happens to the link.
+    /// Watches the target of a link, and reports its changes under the link's name.
     fn follow(&mut self, name: &str, target: &str) {
         self.aliases.insert(target.to_owned(), name.to_owned());
         let above = parent(target);
@@ -133,11 +134,11 @@ impl Indexer {
         let fd = match self.root.file(path) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR) => return VisitOutcome::Missing,
-            // A directory on the way is a link.
+            // A parent directory is a link.
             Err(Errno::LOOP) if path == name => return self.link(name, how, stamp, again),
             Err(error) => return VisitOutcome::Failed(reason(error)),
         };
-        // It may have become something else since it was looked at.
+        // It may have been replaced since its status was read.
         match Stamp::of_open(&fd) {
             Ok(opened) if opened.kind() == Kind::File => {}
             Ok(_) => return VisitOutcome::Missing,
@@ -149,7 +150,7 @@ impl Indexer {
             Err(Refusal::TooLarge(bytes)) => {
                 return VisitOutcome::Skipped(format!("{bytes} bytes or more, larger than maxsize"));
             }
-            // A process that ended takes its files along.
+            // A file in `/proc` disappears with its process.
             Err(Refusal::System(Errno::SRCH | Errno::NOENT)) => return VisitOutcome::Missing,
             Err(Refusal::System(error)) => return VisitOutcome::Failed(reason(error)),
         };
@@ -173,7 +174,7 @@ impl Indexer {
             let dir = self.root.dir(parent(&document.filename));
             dir.is_ok_and(|dir| self.devices.is_made_up(stamp.dev, &dir))
         });
-        // Of such a file times, size and inode say nothing, and what says nothing is left out.
+        // Times, size and inode of generated files mean nothing, so they are left out.
         document.stat = (!is_made_up).then(|| Stat {
             size: stamp.size,
             mode: stamp.mode & 0o7777,

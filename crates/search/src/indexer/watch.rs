@@ -1,8 +1,9 @@
-//! Told by the kernel when something in a directory changes, so that it is seen within seconds.
+//! Watches directories with inotify, so that changes are noticed within seconds.
 //!
-//! Directories are watched, not files: a file that is replaced by a rename, truncated or written again is one case then, a
-//! name in a directory. Nothing depends on it: every look at the frequency takes everything into account, so what inotify
-//! cannot tell (network file systems, `/proc`, more directories than may be watched, a queue that ran over) is seen then.
+//! Directories are watched instead of files, so that a file that is replaced by rename, truncated
+//! or rewritten is one case: an event for a name in a directory. Correctness does not depend on
+//! inotify. Every periodic pass checks everything, including what inotify misses: network file
+//! systems, `/proc`, directories above the limit, a queue overflow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,11 +16,12 @@ use rustix::io::Errno;
 use super::files::tells_changes;
 use super::open::join;
 
-/// As many directories are watched; each costs the kernel about a kilobyte. Half of what a user may have, if that is less.
+/// Maximum number of watched directories. Each costs the kernel about a kilobyte. At most half of
+/// the user's inotify limit is used.
 const WATCHES_MAX: usize = 8_192;
-/// As many events are taken at once; what is left is taken the next time.
+/// Maximum number of events per call. The rest waits for the next call.
 const EVENTS_MAX: usize = 65_536;
-/// A directory that told of so many writes at once is only told of when a file is closed.
+/// After this many writes in one call, a directory reports only the closing of files.
 const NOISY_MIN: u32 = 256;
 
 const CHANGES: WatchFlags = WatchFlags::CREATE
@@ -33,7 +35,7 @@ const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ONLYDIR)
     .union(WatchFlags::EXCL_UNLINK);
 
-/// Directories that are watched.
+/// The watched directories.
 #[derive(Debug)]
 pub struct Watcher {
     fd: OwnedFd,
@@ -52,19 +54,19 @@ struct Dir {
     is_noisy: bool,
 }
 
-/// What changed.
+/// Changes reported by inotify.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Names of files and links, as paths.
+    /// The paths of changed files and links.
     pub names: BTreeSet<String>,
-    /// Directories that came, went or were renamed.
+    /// Directories that were created, removed or renamed.
     pub dirs: BTreeSet<String>,
-    /// Events were lost: anything may have changed.
+    /// Events were lost, so anything may have changed.
     pub is_lost: bool,
 }
 
 impl Watcher {
-    /// Watches nothing yet.
+    /// A watcher without directories.
     pub fn new() -> io::Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap_or_default();
@@ -81,38 +83,39 @@ impl Watcher {
         })
     }
 
-    /// Something to wait on.
+    /// The inotify descriptor, for polling.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// How many directories are watched.
+    /// The number of watched directories.
     #[must_use]
     pub fn watched(&self) -> usize {
         self.dirs.len()
     }
 
-    /// How many of the last round could not be: they are only looked at.
+    /// How many directories of the last round could not be watched. Only the periodic pass checks
+    /// them.
     #[must_use]
     pub fn refused(&self) -> usize {
         self.refused
     }
 
-    /// Whether there were more directories in the last round than may be watched.
+    /// Whether the last round had more directories than may be watched.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Begins a round: every directory is asked for again, and what is not is let go at its end.
+    /// Begins a round. Directories that are not requested again are dropped at its end.
     pub fn begin(&mut self) {
         self.round += 1;
         self.refused = 0;
         self.is_full = false;
     }
 
-    /// Watches an open directory, which is what the path leads to now.
+    /// Watches an open directory, which the path currently leads to.
     pub fn watch(&mut self, path: &str, dir: &OwnedFd) {
         let old = self.by_path.get(path).copied();
         if let Some(known) = old.and_then(|wd| self.dirs.get_mut(&wd))
@@ -129,13 +132,13 @@ impl Watcher {
         }
         let is_noisy = old.and_then(|wd| self.dirs.get(&wd)).is_some_and(|dir| dir.is_noisy);
         let flags = if is_noisy { CHANGES } else { CHANGES | WatchFlags::MODIFY };
-        // By the open directory and not by its path: another directory may have that by now.
+        // Uses the descriptor instead of the path, which may lead to another directory by now.
         match inotify::add_watch(&self.fd, format!("/proc/self/fd/{}", dir.as_raw_fd()), flags) {
             Ok(wd) => {
                 if let Some(old) = old.filter(|old| *old != wd) {
                     self.forget(old);
                 }
-                // The same directory may have had another path.
+                // The directory may already be watched under another path.
                 if let Some(other) = self.dirs.get(&wd).filter(|other| other.path != path) {
                     let other = other.path.clone();
                     self.by_path.remove(&other);
@@ -145,13 +148,13 @@ impl Watcher {
             }
             Err(error) => {
                 self.refused += 1;
-                // The user has no more of them.
+                // The user's limit of watches is reached.
                 self.is_full |= error == Errno::NOSPC;
             }
         }
     }
 
-    /// Lets go what was not asked for in this round.
+    /// Drops the directories that were not requested in this round.
     pub fn end(&mut self) {
         let old: Vec<i32> =
             self.dirs.iter().filter(|(_, dir)| dir.round != self.round).map(|(wd, _)| *wd).collect();
@@ -165,12 +168,12 @@ impl Watcher {
             if self.by_path.get(&dir.path) == Some(&wd) {
                 self.by_path.remove(&dir.path);
             }
-            // It fails where the directory is gone, and then there is nothing to let go.
+            // Fails if the directory is gone, and then the watch is gone, too.
             let _gone = inotify::remove_watch(&self.fd, wd);
         }
     }
 
-    /// What changed since the last call. It never waits.
+    /// Returns the changes since the last call. Never blocks.
     pub fn drain(&mut self) -> Changes {
         let mut changes = Changes::default();
         let mut writes: BTreeMap<i32, u32> = BTreeMap::new();
@@ -178,7 +181,7 @@ impl Watcher {
         let mut space = [MaybeUninit::<u8>::uninit(); 16 << 10];
         let mut events = inotify::Reader::new(&self.fd, &mut space);
         let mut taken = 0;
-        // What was read from the kernel and not looked at would be lost.
+        // Events that are already read into the buffer would be lost.
         while taken < EVENTS_MAX || !events.is_buffer_empty() {
             let event = match events.next() {
                 Ok(event) => event,
@@ -204,11 +207,11 @@ impl Watcher {
                 changes.dirs.insert(dir.path.clone());
                 continue;
             }
-            // Names that are no UTF-8 are in no index.
+            // Names that are not UTF-8 are not indexed.
             let Some(Ok(name)) = event.file_name().map(|name| name.to_str()) else { continue };
             let path = join(&dir.path, name);
             if what.contains(ReadFlags::ISDIR) {
-                // Its owner or its mode is of no interest.
+                // A directory's owner and mode do not matter.
                 if !what.contains(ReadFlags::ATTRIB) {
                     changes.dirs.insert(path);
                 }
@@ -225,11 +228,12 @@ impl Watcher {
         changes
     }
 
-    /// Whoever writes all the time is heard when the file is closed, or at the next look.
+    /// Stops reporting writes in a directory with constant writes. The closing of a file and the
+    /// periodic pass still catch them.
     fn quieten(&mut self, wd: i32) {
         if let Some(dir) = self.dirs.get_mut(&wd) {
             dir.is_noisy = true;
-            // Asked for again in the next round, without writes.
+            // Has the next request add the watch again, without writes.
             dir.round = dir.round.wrapping_sub(1);
         }
     }
@@ -306,7 +310,7 @@ mod tests {
         fs::rename(at("etc"), at("etc.old")).unwrap();
         let dirs = watcher.drain().dirs;
         assert!(dirs.contains("/etc") && dirs.contains("/etc.old"), "{dirs:?}");
-        // What is at the path now is watched, and what was there is not any more.
+        // The new directory at this path is watched, and the old one is not.
         fs::create_dir(at("etc")).unwrap();
         watch(&mut watcher, &root, &["/", "/etc"]);
         assert_eq!(watcher.watched(), 2);
@@ -344,7 +348,7 @@ mod tests {
         let mut a = fs::File::create(tmp.path().join("etc/a")).unwrap();
         let mut b = fs::File::create(tmp.path().join("etc/b")).unwrap();
         watcher.drain();
-        // Taking turns, because the kernel joins events that are the same.
+        // Alternates between the files, because the kernel merges identical events.
         for _ in 0..NOISY_MIN {
             a.write_all(b"x").unwrap();
             b.write_all(b"x").unwrap();

@@ -1,4 +1,5 @@
-//! YAML as far as a configuration needs it: maps, lists and single values, each with the line and column where it stands.
+//! The subset of YAML that a configuration needs: maps, lists and single values, each with its line
+//! and column.
 //!
 //! ```yaml
 //! log:
@@ -6,42 +7,43 @@
 //! files: [/etc/hosts, "/etc/fstab"]
 //! ```
 //!
-//! The parser underneath gives events with positions; here they become a small tree. Anchors, aliases, several documents and
-//! keys that stand twice are mistakes: a configuration that means two things is worse than none.
+//! The underlying parser returns events with positions, which are turned into a small tree.
+//! Anchors, aliases, multiple documents and duplicate keys are errors, so that a configuration is
+//! never ambiguous.
 
 use std::collections::BTreeSet;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-/// A larger text is no configuration.
+/// Maximum size of a configuration in bytes.
 pub const BYTES_MAX: usize = 1 << 20;
-/// As many values are read.
+/// Maximum number of values.
 const NODES_MAX: usize = 100_000;
-/// Maps and lists are nested no deeper.
+/// Maximum nesting depth.
 const DEPTH_MAX: usize = 16;
 
-/// What is wrong, and where.
+/// An error and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1.
+    /// The column, from 1.
     pub column: usize,
-    /// What is wrong and what was wanted.
+    /// What is wrong, and what was expected.
     pub message: String,
 }
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Position {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1.
+    /// The column, from 1.
     pub column: usize,
 }
 
 impl Position {
-    /// A mistake at this place.
+    /// An error at this position.
     #[must_use]
     pub fn mistake(self, message: impl Into<String>) -> Mistake {
         Mistake { line: self.line, column: self.column, message: message.into() }
@@ -52,39 +54,39 @@ impl Position {
     }
 }
 
-/// A value with its place.
+/// A value and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
+    /// Where the value begins.
     pub at: Position,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing, `~` or `null`.
+    /// Empty, `~` or `null`.
     Nothing,
-    /// A single value, as it is written.
+    /// A single value, uninterpreted.
     Scalar(String),
     /// A list.
     List(Vec<Node>),
-    /// Names with values, in the order of the text.
+    /// Keys and values, in the order of the text.
     Map(Vec<(Key, Node)>),
 }
 
-/// A name in a map.
+/// A key of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// The name.
+    /// The key.
     pub name: String,
-    /// Where it stands.
+    /// Its position.
     pub at: Position,
 }
 
 impl Value {
-    /// What it is, for people.
+    /// A description for messages.
     #[must_use]
     pub fn what(&self) -> &'static str {
         match self {
@@ -96,7 +98,7 @@ impl Value {
     }
 }
 
-/// Reads a text. An empty one is nothing.
+/// Parses a text. An empty text gives [`Value::Nothing`].
 pub fn parse(text: &str) -> Result<Node, Mistake> {
     let begin = Position { line: 1, column: 1 };
     if text.len() > BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Hosts and values: every bucket of a composite aggregation, which comes sorted and page by page.
+//! Hosts and values: reads all buckets of a composite aggregation, which come sorted and in pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::request::{self, SearchReply, SearchTarget};
 use super::search::Walk;
 use super::{Cluster, time};
 
-/// Buckets of one request.
+/// Buckets per request.
 const BUCKETS_MAX: usize = 1_000;
 
 impl Cluster {
@@ -25,7 +25,7 @@ impl Cluster {
     }
 }
 
-/// The hosts that have anything in an index.
+/// The hosts that have documents in an index.
 pub(super) fn hosts_in(cluster: &Cluster, index: &str) -> Result<BTreeSet<String>, Error> {
     hosts_of(cluster, &SearchTarget { indices: vec![index.to_owned()], filter: Vec::new() }, &Query::all())
 }
@@ -59,7 +59,8 @@ impl Cluster {
             };
             let Some(value) = read(kind, value) else { return };
             match all.last_mut() {
-                // One host has a value in many documents, and a field may be `host` itself: the keys come in order.
+                // A host may have a value in many documents, and the field may be `host` itself.
+                // The keys are sorted, so comparing with the last one is enough.
                 Some(held) if held.value == value => {
                     if held.hosts.last().is_none_or(|h| h != host) {
                         held.hosts.push(host.to_owned());
@@ -72,7 +73,8 @@ impl Cluster {
     }
 }
 
-/// The values of a date, which an aggregation has to the millisecond only: read from the documents.
+/// The values of a date. They come from the documents, because an aggregation has only
+/// milliseconds.
 fn moments(
     cluster: &Cluster,
     place: &SearchTarget,
@@ -102,7 +104,8 @@ fn moments(
     Ok(all.into_iter().map(held).collect())
 }
 
-/// The name under which a field is kept: a dot in the name of a package would make an object of another package.
+/// The stored name of a field. Dots are replaced in package names, because a dot would nest one
+/// package in another.
 fn written(field: &str) -> String {
     match field.strip_prefix("package.") {
         Some(package) => format!("package.{}", package.replace('.', "_")),
@@ -110,9 +113,9 @@ fn written(field: &str) -> String {
     }
 }
 
-/// A key of an aggregation.
+/// Converts a key of an aggregation.
 fn read(kind: Type, key: &Json) -> Option<Value> {
-    /// A day in milliseconds.
+    /// Keys of dates and days are in milliseconds.
     const NS_PER_MS: i64 = 1_000_000;
     match kind {
         Type::Keyword | Type::Text => key.as_str().map(|t| Value::Text(t.to_owned())),
@@ -121,7 +124,7 @@ fn read(kind: Type, key: &Json) -> Option<Value> {
     }
 }
 
-/// Every combination of the values of some fields, in order.
+/// Every combination of the values of some fields, sorted.
 fn each(
     cluster: &Cluster,
     place: &SearchTarget,
@@ -129,7 +132,8 @@ fn each(
     names: &[&str],
     take: &mut dyn FnMut(&Map<String, Json>),
 ) -> Result<(), Error> {
-    // A field may be asked for twice (`host` by `host`); a source may not.
+    // The same field may be requested twice (`host` by `host`), but a composite source must be
+    // unique.
     let order =
         names.iter().enumerate().filter(|(at, name)| names.iter().position(|n| n == *name) == Some(*at));
     let sources: Vec<Json> = order.map(|(_, name)| json!({*name: {"terms": {"field": name}}})).collect();

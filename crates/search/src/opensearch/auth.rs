@@ -1,4 +1,4 @@
-//! The header that says who asks. What stands in it is in no message and in no debug output.
+//! The `Authorization` header. Its value never appears in messages or debug output.
 
 use std::fmt;
 use std::fs::File;
@@ -13,17 +13,17 @@ use crate::error::{At, Error};
 
 use super::Settings;
 
-/// Bytes of a file with a password or a key.
+/// Maximum size of a file with a password or key, in bytes.
 const SECRET_MAX: u64 = 4_096;
-/// Whoever is not the owner: their bits of the mode.
+/// The permission bits of everyone except the owner.
 const OTHERS: u32 = 0o077;
 
-/// The value of `Authorization`, where one is wanted.
+/// The value of `Authorization`, if one is configured.
 #[derive(Clone, Default)]
 pub(super) struct Credentials(Option<String>);
 
 impl Credentials {
-    /// Reads what the settings name.
+    /// Reads the files that the settings name.
     pub fn read(settings: &Settings) -> Result<Self, Error> {
         let header = match (&settings.api_key_file, &settings.user, &settings.password_file) {
             (Some(file), None, None) => Some(format!("ApiKey {}", secret(file)?)),
@@ -50,12 +50,12 @@ impl Credentials {
         Ok(Self(header))
     }
 
-    /// Whether nothing is sent that has to stay secret.
+    /// Whether requests carry no secret.
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What is sent.
+    /// The header's value.
     pub fn header(&self) -> Option<&str> {
         self.0.as_deref()
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The one line of a file that only its owner may read.
+/// The single line of a file that only its owner may access.
 fn secret(path: &Path) -> Result<String, Error> {
     let broken = |what: String| Error::Broken { path: path.to_owned(), what };
     let file = File::open(path).at(path)?;

@@ -1,7 +1,9 @@
-//! Many documents in one request, as many as the cluster takes: less after every "too much", more again while it goes well.
+//! Bulk requests. The request size adapts to the cluster: it halves after each rejection and grows
+//! while all goes well.
 //!
-//! Every document comes with a version that only grows (since when its state is known), so that one that arrives twice, or late,
-//! changes nothing: the cluster answers 409 to what is older than what it has, and that counts as done.
+//! Every document has a version that only grows: the start time of its state. So a document that
+//! arrives twice or late changes nothing: the cluster answers 409 if it has a newer one, and that
+//! counts as done.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,21 +16,21 @@ use super::http::{Body, Reply, Request, reason};
 use super::nodes::{Nodes, Outcome, error};
 use super::{retry, wire};
 
-/// Bytes of a request, before they are compressed. One document may be larger.
+/// Maximum size of a request before compression, in bytes. A single document may be larger.
 const BYTES_MAX: usize = 5 << 20;
-/// Documents of a request.
+/// Maximum documents per request.
 const COUNT_MAX: usize = 1_000;
-/// Bytes below which a request is not made smaller.
+/// Minimum for the adaptive request size in bytes.
 const BYTES_MIN: usize = 64 << 10;
-/// The first wait after "too much".
+/// The first wait after a rejection.
 const WAIT_FIRST: Duration = Duration::from_millis(500);
-/// The longest.
+/// The longest wait after a rejection.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// The server gives up waiting for a shard before we give up waiting for the server.
+/// The server's timeout for a shard is shorter than our timeout for the server.
 const PATH: &str =
     "/_bulk?timeout=10s&filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason";
 
-/// One document on its way.
+/// One document to send.
 #[derive(Debug, Clone)]
 pub(super) struct Op {
     pub index: String,
@@ -37,7 +39,7 @@ pub(super) struct Op {
     pub source: Map<String, Value>,
 }
 
-/// A document that the cluster does not take.
+/// A document that the cluster refused for good.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Refused {
     pub index: String,
@@ -46,16 +48,16 @@ pub(super) struct Refused {
     pub source: Map<String, Value>,
 }
 
-/// What did not go as it should, though everything else did.
+/// Documents that could not be stored as intended.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Documents that are in no index.
+    /// Documents that were not stored.
     pub refused: Vec<Refused>,
-    /// Documents whose families of fields cannot be asked for, by name.
+    /// Documents stored without searchable field families, by name.
     pub thinned: Vec<String>,
 }
 
-/// How much the cluster takes at once. It is learned and kept from one call to the next.
+/// The adaptive request size, which is kept between calls.
 #[derive(Debug)]
 pub(super) struct Pace {
     bytes: usize,
@@ -77,7 +79,8 @@ impl Pace {
     }
 }
 
-/// Sends documents until each is in its index, or refused. When the cluster cannot take them within `patience`, it is away.
+/// Sends documents until each is stored or refused. Returns [`Error::Away`] if the cluster cannot
+/// take them within `patience`.
 pub(super) fn send(
     nodes: &Nodes,
     pace: &mut Pace,
@@ -104,7 +107,7 @@ pub(super) fn send(
     Ok(run.report)
 }
 
-/// A document with its two lines.
+/// A document and its two lines of the request.
 struct Line {
     op: Op,
     bytes: Vec<u8>,
@@ -115,7 +118,7 @@ impl Line {
     fn new(op: Op) -> Self {
         let action = json!({"index": {"_index": op.index, "_id": op.id, "version": op.version.max(0),
                                       "version_type": "external_gte"}});
-        // A map of values that came from JSON, or go there, always has a text.
+        // Serialization cannot fail: the map holds JSON values only.
         let source = serde_json::to_string(&op.source).unwrap_or_default();
         Self { bytes: format!("{action}\n{source}\n").into_bytes(), op, thinned: false }
     }
@@ -124,13 +127,13 @@ impl Line {
 struct Run {
     queue: VecDeque<Line>,
     report: Report,
-    /// Turns in a row of which something has to be sent again.
+    /// The number of requests in a row after which documents had to be sent again.
     failures: u32,
     why: String,
 }
 
 impl Run {
-    /// One request.
+    /// Sends one request.
     fn turn(&mut self, nodes: &Nodes, pace: &mut Pace) -> Result<(), Error> {
         let mut sent = Vec::new();
         let mut body = Vec::new();
@@ -155,7 +158,7 @@ impl Run {
         }
     }
 
-    /// Puts documents back to the front, to be sent again after a wait.
+    /// Puts documents back to the front of the queue, to be sent again after a wait.
     fn again(&mut self, why: String, lines: Vec<Line>) {
         self.why = why;
         self.failures = self.failures.saturating_add(1);
@@ -171,7 +174,8 @@ impl Run {
             self.refuse(line, reply.reason());
             return Ok(());
         }
-        // By half of what it was, so that it ends even where documents are larger than a request should be.
+        // Halves the request actually sent. That terminates even if single documents exceed the
+        // request size.
         pace.less();
         self.failures = self.failures.saturating_add(1);
         self.why = reply.reason();
@@ -186,7 +190,7 @@ impl Run {
         Ok(())
     }
 
-    /// What became of each document.
+    /// Handles the result of each document.
     fn sort(&mut self, sent: Vec<Line>, reply: &Reply, pace: &mut Pace) -> Result<(), Error> {
         if reply.body.get("errors") == Some(&Value::Bool(false)) {
             self.failures = 0;
@@ -222,7 +226,8 @@ impl Run {
         Ok(())
     }
 
-    /// An index that has all the fields that it takes may take the document without its families of fields.
+    /// If the index has reached its field limit, the document may still fit without its field
+    /// families.
     fn thin_or_refuse(&mut self, line: Line, why: String) {
         let thin = if line.thinned { None } else { wire::without_families(&line.op.source) };
         match thin {
@@ -253,10 +258,10 @@ enum Fate {
     Never,
 }
 
-/// What to do with a document that got this answer.
+/// What to do with a document, given its status and error type.
 fn fate(status: u64, error_type: &str) -> Fate {
     match (status, error_type) {
-        // It has something newer already.
+        // 409: the cluster already has a newer version.
         (200..300 | 409, _) => Fate::Done,
         (429 | 500..600, _) | (_, "cluster_block_exception") => Fate::Again,
         _ => Fate::Never,

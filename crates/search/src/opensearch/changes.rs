@@ -1,9 +1,9 @@
-//! What changed: what began on a day, beside what ended at the same moment.
+//! Changes: states that began on a day, each with the state that ended at the same moment.
 //!
 //! ```text
-//! began on the day      mitra_2026-11-21          time 03:37:12 …            with when the host was seen before
-//!                       mitra_history_2026-11-21  time 03:37:12 … until …    (changed once more on the same day)
-//! ended on the day      mitra_history_2026-11-21  until 03:37:12
+//! began on the day   mitra_2026-11-21          time 03:37:12 …          with the pass before
+//!                    mitra_history_2026-11-21  time 03:37:12 … until …  (changed again that day)
+//! ended on the day   mitra_history_2026-11-21  until 03:37:12
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +20,17 @@ use super::Cluster;
 use super::request::{self, SearchTarget};
 use super::search::{Walk, flags, read_whole};
 
-/// Moments of one request.
+/// Hits per request, when searching for changes.
 const PAGE_MAX: usize = 1_000;
-/// Whole documents of one request.
+/// Whole documents per request.
 const WHOLE_MAX: usize = 200;
-/// Hosts and file names that are asked for at once.
+/// How many changes are looked up at once.
 const NAMES_AT_ONCE: usize = 200;
 
-/// Changes of one answer.
+/// Maximum number of changes per query.
 const CHANGES_MAX: usize = 100_000;
 
-/// A change: host, file name, and when.
+/// A change: host, file name and time.
 type Key = (String, String, i64);
 
 impl Cluster {
@@ -67,7 +67,7 @@ impl Cluster {
     }
 }
 
-/// Time first, then host and file name.
+/// The sort key: time, then host and file name.
 fn key_of(change: &Changed) -> (i64, &str, &str) {
     let document = change.after.as_ref().or(change.before.as_ref());
     let (host, filename) = document.map_or(("", ""), |d| (d.host.as_str(), d.filename.as_str()));
@@ -90,7 +90,7 @@ fn keys(
             let text = |name: &str| source.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             let moment = |at: &str| source.pointer(at).and_then(Value::as_i64);
             let began = moment("/mitra/since").filter(|_| moment("/mitra/before").is_some());
-            // What was gone was not there before.
+            // A tombstone does not count as a state before.
             let was_gone = flags(source).contains(&Flag::Gone.name());
             let ended = moment("/mitra/until").filter(|_| !was_gone);
             for at in [began, ended].into_iter().flatten() {
@@ -103,7 +103,7 @@ fn keys(
     Ok(keys)
 }
 
-/// The states before and after of some changes of one day.
+/// Adds the states before and after the changes of one day.
 fn of_day(
     cluster: &Cluster,
     place: &SearchTarget,
@@ -134,7 +134,7 @@ fn of_day(
             }
         }
         for key in some {
-            // What ended without anything that began is the last day of an incident, and no change.
+            // A state that ended without a successor is the last day of an incident, not a change.
             let Some((after, before_ns)) = began.remove(*key) else { continue };
             let there = |d: Document| (!d.is(Flag::Gone)).then_some(d);
             let (before, after) = (ended.remove(*key).and_then(there), there(after));

@@ -1,5 +1,5 @@
-//! One batch into the indices: first the states that are replaced, then those that replace them, last that the host was looked
-//! at. Whatever is interrupted is begun again from what the cluster has.
+//! Delivers a batch to the indices. The order is: replaced states, their replacements, and last the
+//! time of the pass. If it is interrupted, delivery starts again from what the cluster has.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use super::search::{Walk, escape, flags};
 use super::wire::{self, About};
 use super::work::Work;
 
-/// Documents that are fetched at once; fewer where they are large.
+/// Documents fetched per request; fewer if they are large.
 const FETCH_MAX: usize = 100;
-/// Documents that are made ready to be sent at once.
+/// Documents prepared per bulk request.
 const OPS_MAX: usize = 500;
-/// States of one request.
+/// States per request.
 const STATES_MAX: usize = 1_000;
 
-/// What the cluster has of a host.
+/// Loads what the cluster has of a host.
 pub(super) fn load(cluster: &Cluster, host: &str) -> Result<HostState, Error> {
     let mut known = HostState::default();
     let path = format!("/{}/_doc/{}", escape(&cluster.names.hosts()), sha256(host.as_bytes()));
@@ -47,8 +47,8 @@ pub(super) fn load(cluster: &Cluster, host: &str) -> Result<HostState, Error> {
     known.last = Some(LastVisit { ns, before_ns, day });
     let run = source.pointer("/mitra/run").and_then(Value::as_str).unwrap_or_default().to_owned();
     known.spooled = (run, source.pointer("/mitra/seq").and_then(Value::as_u64).unwrap_or(0));
-    // A first look of a later day that was interrupted has left some documents there: they are newer. What happened once is
-    // in the index of its day.
+    // An interrupted first pass of a later day may have left newer documents in that day's index.
+    // Events are in the index of their day.
     let which = json!({"bool": {"minimum_should_match": 1, "should": [
         {"range": {"day": {"gte": day.to_string()}}},
         {"term": {"kind": Kind::Incident.name()}},
@@ -85,7 +85,7 @@ fn read_state(hit: &Value) -> Option<(String, State)> {
     Some((source.get("filename")?.as_str()?.to_owned(), state))
 }
 
-/// Delivers a batch and notes it in what is known.
+/// Delivers a batch, and updates `known`.
 pub(super) fn batch(
     cluster: &Cluster,
     pace: &mut Pace,
@@ -100,7 +100,8 @@ pub(super) fn batch(
     let gone = run.gone()?;
     run.write()?;
     run.carry()?;
-    // An ordinary look that found nothing new leaves nothing behind; the next one does.
+    // A pass of the same day without changes writes nothing. The next one with changes records the
+    // time.
     let found = !plan.written.is_empty() || !plan.gone.is_empty();
     if plan.first || found || work.seq > 0 {
         run.looked_at(known)?;
@@ -109,7 +110,7 @@ pub(super) fn batch(
     Ok(())
 }
 
-/// A batch under way.
+/// A batch during delivery.
 struct Run<'a> {
     cluster: &'a Cluster,
     pace: &'a mut Pace,
@@ -120,7 +121,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Puts what is replaced into the history.
+    /// Copies replaced states to the history.
     fn replace(&mut self) -> Result<(), Error> {
         for some in self.plan.replaced.chunks(FETCH_MAX) {
             let wanted: Vec<(Day, &str)> = some.iter().map(|r| (r.from, r.filename.as_str())).collect();
@@ -145,7 +146,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Marks what is gone, and gives the digests of that.
+    /// Writes tombstones, and returns their digests.
     fn gone(&mut self) -> Result<Vec<(String, String)>, Error> {
         let mut digests = Vec::new();
         for some in self.plan.gone.chunks(FETCH_MAX) {
@@ -170,7 +171,7 @@ impl Run<'_> {
         Ok(digests)
     }
 
-    /// Writes what the batch says.
+    /// Writes the batch's documents.
     fn write(&mut self) -> Result<(), Error> {
         let mut ops = Vec::new();
         for written in &self.plan.written {
@@ -179,7 +180,7 @@ impl Run<'_> {
             else {
                 continue;
             };
-            // Where a state began on an earlier day, that day's index says that it was a change.
+            // For a state that began on an earlier day, that day's index records the change.
             let before_ns = self.plan.before_ns.filter(|_| written.change);
             let about = About { day: self.plan.day, until_ns: None, before_ns, state: state.clone() };
             let mut op = self.op(document, &about);
@@ -193,7 +194,7 @@ impl Run<'_> {
         self.send(ops)
     }
 
-    /// Copies what nobody spoke of into the index of a new day.
+    /// Copies the documents that the batch does not mention to the index of a new day.
     fn carry(&mut self) -> Result<(), Error> {
         for some in self.plan.carried.chunks(FETCH_MAX) {
             let wanted: Vec<(Day, &str)> = some.iter().map(|c| (c.from, c.filename.as_str())).collect();
@@ -207,7 +208,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes down that the host was looked at: everything of it is in its indices now.
+    /// Records the pass over the host, after all of its documents are in the indices.
     fn looked_at(&mut self, known: &HostState) -> Result<(), Error> {
         let spooled = (self.work.run.clone(), self.work.seq);
         let (run, seq) = if self.work.seq > 0 { &spooled } else { &known.spooled };
@@ -237,7 +238,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Documents as the indices of some days have them, by file name. One that is not there is left out.
+    /// Fetches documents from the indices of some days, by file name. Missing ones are left out.
     fn fetch(&self, wanted: &[(Day, &str)]) -> Result<HashMap<String, (Document, About)>, Error> {
         let mut found = HashMap::with_capacity(wanted.len());
         let mut pieces = vec![wanted];
@@ -283,7 +284,7 @@ impl Run<'_> {
     }
 }
 
-/// Deletes one index, by its whole name.
+/// Deletes one index by its full name.
 pub(super) fn delete(cluster: &Cluster, index: &str) -> Result<(), Error> {
     let path = format!("/{}?ignore_unavailable=true", escape(index));
     match cluster.nodes.ask(Request { method: "DELETE", path: &path, body: Body::None })? {

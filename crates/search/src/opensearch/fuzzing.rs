@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: what a cluster answers to whoever delivers, and what lies in the spool.
+//! Entry points for fuzzing: the cluster's answers during delivery, and the contents of the spool.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Cluster, deliver as delivery, wire};
 use crate::document::{Document, Kind};
 use crate::spool;
 
-/// Delivers a batch of a host as a writer does, without waiting for a cluster that wants that.
+/// Delivers a batch as a writer does, but without waiting when the cluster asks for it.
 pub fn deliver(cluster: &Cluster, at_ns: i64) {
     let Ok(mut known) = delivery::load(cluster, "web1") else { return };
     let document = |filename: &str| Document {
@@ -31,14 +31,14 @@ pub fn deliver(cluster: &Cluster, at_ns: i64) {
     _ = delivery::batch(cluster, &mut Pace::default(), &mut known, &work, Duration::ZERO, &mut report);
 }
 
-/// Reads a file of the spool, or where the first byte is odd a batch as it lies in one, unpacked.
+/// Reads a spool file or, if the first byte is odd, an unpacked batch.
 pub fn spool(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
     if which % 2 == 0 {
         return spool::fuzz(bytes);
     }
     let Ok(work) = work::read(bytes) else { return };
-    // What was read is kept in turn, and is the same again.
+    // Packing and unpacking returns the same batch.
     let packed = work::pack(&work).unwrap_or_default();
     let again = work::unpack(&packed).and_then(|work| work::pack(&work));
     assert!(again.is_ok_and(|again| again == packed));

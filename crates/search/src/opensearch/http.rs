@@ -1,4 +1,4 @@
-//! One request to one node over HTTP or HTTPS.
+//! Sends one request to one node over HTTP or HTTPS.
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -15,52 +15,53 @@ use crate::error::Error;
 use super::auth::Credentials;
 use super::{Settings, roots};
 
-/// Bytes of an answer that are read.
+/// Maximum size of an answer in bytes.
 pub(super) const ANSWER_MAX: u64 = 64 << 20;
-/// Bodies from this size on are compressed; below it is not worth the work.
+/// Bodies from this size on are compressed. Below it the gain is too small.
 const COMPRESS_FROM: usize = 4_096;
-/// Characters of an answer that is no JSON which are quoted.
+/// Maximum number of characters quoted from an answer that is not JSON.
 const QUOTE_MAX: usize = 200;
 
-/// What is sent.
+/// A request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request<'a> {
     pub method: &'static str,
-    /// Begins with a slash.
+    /// The path, with a leading slash.
     pub path: &'a str,
     pub body: Body<'a>,
 }
 
-/// What goes with it.
+/// The body of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body<'a> {
     None,
     Json(&'a [u8]),
-    /// One JSON value a line.
+    /// NDJSON: one JSON value per line.
     Lines(&'a [u8]),
 }
 
-/// What came back, whatever its status.
+/// An answer with any status.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub status: u16,
     pub body: Value,
 }
 
-/// Why nothing came back.
+/// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The connection was given up by the other side, perhaps because it was kept too long: once more is worth it.
+    /// The other side closed the connection, possibly because it was idle for too long. One retry
+    /// is worthwhile.
     Stale(String),
-    /// The node does not answer.
+    /// The node is unreachable.
     Away(String),
     /// The answer is larger than [`ANSWER_MAX`].
     TooLarge,
-    /// It cannot be sent to any node.
+    /// No node could receive this request.
     Never(String),
 }
 
-/// Sends requests.
+/// An HTTP client.
 pub(super) struct Client {
     agent: Agent,
     credentials: Credentials,
@@ -78,7 +79,8 @@ impl Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            // Where a password may go is what the configuration says, not what the environment does.
+            // The configuration alone decides where a password goes, so the environment's proxy is
+            // ignored.
             .proxy(None)
             .user_agent(concat!("mitra/", env!("CARGO_PKG_VERSION")))
             .timeout_connect(Some(settings.connect_timeout))
@@ -88,7 +90,7 @@ impl Client {
         Ok(Self { agent: Agent::new_with_config(config), credentials: Credentials::read(settings)? })
     }
 
-    /// Whether a password or a key goes along with each request.
+    /// Whether requests carry a password or key.
     pub fn has_credentials(&self) -> bool {
         !self.credentials.is_none()
     }
@@ -121,19 +123,20 @@ impl Client {
 }
 
 impl Reply {
-    /// Whether it was done.
+    /// Whether the status is a success.
     pub fn is_ok(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// The type of the error in it: `index_not_found_exception`.
+    /// The type of the error: `index_not_found_exception`.
     pub fn error_type(&self) -> &str {
         self.body.pointer("/error/type").and_then(Value::as_str).unwrap_or("")
     }
 
-    /// What it says is wrong, in one line.
+    /// The reason of the error, in one line.
     pub fn reason(&self) -> String {
-        // Who may not come in is not told more, and what was sent along does not come back.
+        // For authentication errors the answer's text is not used, because it may repeat the
+        // credentials.
         let text = match self.status {
             401 => "it wants a user with a password, or an API key, and got none that it knows".to_owned(),
             403 if self.error_type() != "cluster_block_exception" => {
@@ -163,7 +166,7 @@ fn parse(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;
     }
-    // A proxy's page is quoted, not understood.
+    // An answer that is not JSON, such as a proxy's error page, becomes a quoted text.
     serde_json::from_slice(bytes).unwrap_or_else(|_| {
         Value::String(
             String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).take(QUOTE_MAX).collect(),

@@ -1,15 +1,15 @@
-//! What a cluster has of one host, and what a look at the host changes of it.
+//! What a cluster has of one host, and how a pass over the host changes it.
 //!
 //! ```text
-//! known       /etc/fstab since 11-01, /etc/motd since 11-20; looked at on 11-20
-//! seen        11-21 03:37: /etc/fstab otherwise, /etc/hosts for the first time
-//! replaced    /etc/fstab as it was → history of 11-21, until 03:37
+//! known       /etc/fstab since 11-01, /etc/motd since 11-20; last pass on 11-20
+//! seen        11-21 03:37: /etc/fstab changed, /etc/hosts is new
+//! replaced    the old /etc/fstab → history of 11-21, until 03:37
 //! written     /etc/fstab, /etc/hosts → 11-21, since 03:37
 //! carried     /etc/motd → 11-21, since 11-20
 //! ```
 //!
-//! The plan follows from what is known and what was seen, and from nothing else. A batch that is delivered again after a crash
-//! makes the same documents with the same ids and versions.
+//! The plan depends only on what is known and what was seen. So a batch that is delivered again
+//! after a crash produces the same documents with the same ids and versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,49 +21,49 @@ use super::work::Work;
 /// The last state of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct State {
-    /// Of what it says; see [`super::wire::state`].
+    /// The digest of the state, see [`super::wire::state`].
     pub digest: String,
-    /// Since when.
+    /// When the state began.
     pub since_ns: i64,
-    /// It is gone: there until the end of its day.
+    /// A tombstone, which is kept until the end of its day.
     pub gone: bool,
-    /// It changes by itself.
+    /// The document changes by itself.
     pub volatile: bool,
-    /// It happened once, on one day.
+    /// The document is an event, which belongs to one day.
     pub event: bool,
-    /// The day in whose index it is.
+    /// The day whose index has it.
     pub at: Day,
 }
 
-/// A host.
+/// What a cluster has of a host.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct HostState {
-    /// When it was looked at last; nothing for a new one.
+    /// The last pass; `None` for a new host.
     pub last: Option<LastVisit>,
-    /// The run of the spool and the number of the last batch that came through it.
+    /// The spool run of the last batch that came through the spool, and its number.
     pub spooled: (String, u64),
     /// Its documents by file name.
     pub states: BTreeMap<String, State>,
 }
 
-/// When a host was looked at last.
+/// The last pass over a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastVisit {
     pub ns: i64,
-    /// When it was looked at before that; nothing where that was the first time.
+    /// The time of the pass before; `None` if there was none.
     pub before_ns: Option<i64>,
-    /// The last day of which all documents are in its index.
+    /// The last day whose index has all documents.
     pub day: Day,
 }
 
-/// What is to be done for one batch.
+/// The steps for delivering one batch.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
     pub day: Day,
     pub at_ns: i64,
-    /// When the host was looked at before; nothing where it is new, and then nothing of it is a change.
+    /// The time of the pass before. `None` for a new host, whose documents are not changes.
     pub before_ns: Option<i64>,
-    /// Whether it is the first look of a day.
+    /// Whether this is the first pass of a day.
     pub first: bool,
     pub replaced: Vec<Replaced>,
     pub gone: Vec<Gone>,
@@ -71,16 +71,16 @@ pub(super) struct Plan {
     pub carried: Vec<Carried>,
 }
 
-/// A state that goes into the history.
+/// A state that moves to the history.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Replaced {
     pub filename: String,
-    /// The day in whose index it is.
+    /// The day whose index has it.
     pub from: Day,
     pub until_ns: i64,
 }
 
-/// A file that is not there any more.
+/// A document that disappeared.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gone {
     pub filename: String,
@@ -88,17 +88,17 @@ pub(super) struct Gone {
     pub since_ns: i64,
 }
 
-/// A document of the batch that is written.
+/// A document of the batch to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Written {
-    /// Its place in the batch.
+    /// Its position in the batch.
     pub place: usize,
     pub since_ns: i64,
-    /// Whether it is new or says something new.
+    /// Whether the document is new or changed.
     pub change: bool,
 }
 
-/// A document that nobody spoke of, on a new day.
+/// A document that the batch does not mention, to be copied to a new day.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Carried {
     pub filename: String,
@@ -106,26 +106,26 @@ pub(super) struct Carried {
 }
 
 impl HostState {
-    /// Whether this batch has been delivered already.
+    /// Whether this batch was already delivered.
     pub fn has(&self, work: &Work) -> bool {
         work.seq > 0 && self.spooled.0 == work.run && work.seq <= self.spooled.1
     }
 
-    /// When the host was looked at before a batch. Several batches of one look have one time.
+    /// The time of the pass before that of a batch. All batches of one pass have the same time.
     fn before(&self, work: &Work, at_ns: i64) -> Option<i64> {
         let last = self.last.and_then(|last| if last.ns == at_ns { last.before_ns } else { Some(last.ns) });
         last.max(work.seen_ns)
     }
 
-    /// What a batch changes.
+    /// Plans the delivery of a batch.
     pub fn plan(&self, work: &Work) -> Plan {
-        // Whatever clocks say, time does not go backwards.
+        // Keeps the times ascending, even if the clock was set back.
         let at_ns = self.last.map_or(work.at_ns, |last| work.at_ns.max(last.ns));
         let day = Day::of(at_ns);
         let first = self.last.is_none_or(|last| last.day < day);
         let before_ns = self.before(work, at_ns);
         let mut plan = Plan { day, at_ns, before_ns, first, ..Plan::default() };
-        // Of a document that is there twice the last counts.
+        // If a document occurs twice, the last one counts.
         let places: BTreeMap<&str, usize> =
             work.documents.iter().enumerate().map(|(place, d)| (d.filename.as_str(), place)).collect();
         for (filename, place) in &places {
@@ -166,11 +166,12 @@ impl HostState {
         plan.written.push(Written { place, since_ns, change: plan.before_ns.is_some() });
     }
 
-    /// The present state of a document goes into the history of the day, if it belongs there.
+    /// Moves the current state of a document to the day's history, if it belongs there.
     fn replace(&self, plan: &mut Plan, filename: &str, until_ns: i64) {
         let Some(state) = self.states.get(filename) else { return };
         let of_that_day = state.since_ns >= plan.day.start_ns();
-        // What was gone, or happened, before that day ended with its own. What changes by itself has one state a day.
+        // A tombstone or an event ended with its own day. A volatile document has one state per
+        // day.
         let ended = (state.gone || state.event) && state.at < plan.day;
         if ended || (state.volatile && of_that_day) {
             return;
@@ -178,7 +179,8 @@ impl HostState {
         plan.replaced.push(Replaced { filename: filename.to_owned(), from: state.at, until_ns });
     }
 
-    /// Notes that a plan was carried out; `gone` are the digests of what is gone now, in the order of the plan.
+    /// Records that a plan was carried out. `gone` has the digests of the tombstones, in the order
+    /// of the plan.
     pub fn done(&mut self, work: &Work, plan: &Plan, gone: Vec<(String, String)>) {
         for written in &plan.written {
             let (Some(document), Some(digest)) =
@@ -210,7 +212,7 @@ impl HostState {
             }
         }
         if plan.first {
-            // What happened stays known, so that it is not told again as new.
+            // Events stay known, so that they are not written again.
             self.states.retain(|_, state| state.at >= plan.day || state.event);
         }
         let day = self.last.map_or(plan.day, |last| last.day.max(plan.day));
@@ -255,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Plans, notes it as done and gives the plan.
+    /// Plans a batch, records it as delivered and returns the plan.
     fn step(known: &mut HostState, work: &Work) -> Plan {
         let plan = known.plan(work);
         let gone = plan.gone.iter().map(|g| (g.filename.clone(), "gone".to_owned())).collect();
@@ -313,7 +315,7 @@ mod tests {
         assert!(step(&mut known, &work(at(0, 300), Vec::new(), &["a"])).gone.is_empty(), "it goes once");
         let plan = step(&mut known, &work(at(1, 50), Vec::new(), &[]));
         assert_eq!(plan.carried, [Carried { filename: "b".into(), from: day(0) }]);
-        // It comes back on a later day: a new document, whose absence is no state.
+        // It returns on a later day, as a new document. The absence is not a state.
         let t = at(1, 60);
         let plan = step(&mut known, &work(t, vec![document("a", "1", t)], &[]));
         assert!(plan.replaced.is_empty() && plan.written[0].change);

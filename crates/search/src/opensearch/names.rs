@@ -1,29 +1,29 @@
-//! The names of indices: `mitra_2026-11-21`, `mitra_history_2026-11-21`, `mitra_hosts`.
+//! Index names: `mitra_2026-11-21`, `mitra_history_2026-11-21`, `mitra_hosts`.
 
 use crate::day::Day;
 use crate::error::Error;
 
-/// Bytes of a prefix; with a day behind it a name must stay below 255.
+/// Maximum length of a prefix in bytes. With a day appended, a name must stay below 255.
 const PREFIX_MAX: usize = 200;
 const HISTORY: &str = "history_";
 
-/// The names below one prefix.
+/// The index names with one prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
     prefix: String,
 }
 
-/// What an index holds.
+/// The kind of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IndexKind {
-    /// The last states of a day.
+    /// The last states of one day.
     Day(Day),
-    /// The states that were replaced on a day.
+    /// The states replaced on one day.
     History(Day),
 }
 
 impl Names {
-    /// Names below this prefix, if it can begin the name of an index.
+    /// The names with this prefix. An error if no index name can begin with it.
     pub fn new(prefix: &str) -> Result<Self, Error> {
         let first = prefix.chars().next();
         let well =
@@ -42,27 +42,27 @@ impl Names {
         format!("{}{day}", self.prefix)
     }
 
-    /// The index of what was replaced on a day.
+    /// The history index of a day.
     pub fn history(&self, day: Day) -> String {
         format!("{}{HISTORY}{day}", self.prefix)
     }
 
-    /// The index that has one entry for each host: when it was last looked at.
+    /// The index with one entry per host: the time of its last pass.
     pub fn hosts(&self) -> String {
         format!("{}hosts", self.prefix)
     }
 
-    /// What takes all of them, and perhaps others.
+    /// A pattern that matches all of them, and possibly indices of others.
     pub fn pattern(&self) -> String {
         format!("{}*", self.prefix)
     }
 
-    /// The name of the template.
+    /// The name of the index template.
     pub fn template(&self) -> String {
         self.prefix.trim_end_matches(['_', '-', '.']).to_owned()
     }
 
-    /// What an index holds, if it is one of ours.
+    /// The kind of an index; `None` if it is not ours.
     pub fn read(&self, index: &str) -> Option<IndexKind> {
         let rest = index.strip_prefix(&self.prefix)?;
         match rest.strip_prefix(HISTORY) {
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(names.history(day), "mitra_history_2026-11-21");
         assert_eq!(names.read("mitra_2026-11-21"), Some(IndexKind::Day(day)));
         assert_eq!(names.read("mitra_history_2026-11-21"), Some(IndexKind::History(day)));
-        // Somebody else's indices may begin alike: they are never read and never deleted.
+        // Indices of others with the same prefix are never read or deleted.
         for other in [
             "mitra_",
             "mitra_hosts",

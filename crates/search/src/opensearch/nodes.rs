@@ -1,4 +1,5 @@
-//! The nodes of a cluster, in turns. One that fails rests, twice as long each time; the request goes to the next.
+//! The nodes of a cluster, used in turn. A failed node is avoided, twice as long after each
+//! failure, and the request goes to the next one.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -13,9 +14,9 @@ use super::Settings;
 use super::http::{Body, Client, Failure, Reply, Request};
 use super::retry;
 
-/// Nodes of a list.
+/// Maximum number of nodes.
 const NODES_MAX: usize = 256;
-/// How long a node rests that failed once.
+/// How long a node is avoided after its first failure.
 const REST_FIRST: Duration = Duration::from_secs(1);
 
 /// The nodes of a cluster.
@@ -31,24 +32,24 @@ struct Node {
     rest: Mutex<Rest>,
 }
 
-/// How it went lately.
+/// The recent failures of a node.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rest {
     failures: u32,
     until: Option<Instant>,
 }
 
-/// How a request ended that no node could answer.
+/// The outcome of a request that reached a node.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// An answer, whatever it says.
+    /// An answer with any status.
     Reply(Reply),
-    /// The answer is larger than is read.
+    /// The answer exceeds the limit.
     TooLarge,
 }
 
 impl Nodes {
-    /// The nodes of the settings.
+    /// The nodes in the settings.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         if settings.nodes.is_empty() || settings.nodes.len() > NODES_MAX {
             return Err(Error::Cannot(format!(
@@ -68,13 +69,13 @@ impl Nodes {
                 node.base
             )));
         }
-        // Where a fleet begins is left to chance, so that its first node does not get everything.
+        // Each process starts with a random node, so that a fleet does not overload the first one.
         let next =
             AtomicUsize::new(retry::full_jitter(Duration::from_nanos(1 << 20)).subsec_nanos() as usize);
         Ok(Self { client, list, next, rest_max: settings.rest_max })
     }
 
-    /// Sends a request to the nodes, one after the other, until one answers.
+    /// Sends a request to one node after the other, until one answers.
     pub fn ask(&self, request: Request<'_>) -> Result<Outcome, Error> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let mut last = None;
@@ -104,7 +105,7 @@ impl Nodes {
 
     fn once(&self, node: &Node, request: Request<'_>) -> Result<Outcome, Failure> {
         let reply = match self.client.send(&node.base, request) {
-            // The connection may have been kept for too long. Whatever is asked may be asked twice.
+            // The connection may have been idle for too long. Every request can safely be repeated.
             Err(Failure::Stale(_)) => self.client.send(&node.base, request)?,
             other => other?,
         };
@@ -114,7 +115,7 @@ impl Nodes {
         }
     }
 
-    /// An answer that has to be well.
+    /// Returns the body of a successful answer. Any other answer is an error.
     pub fn json(&self, request: Request<'_>) -> Result<Value, Error> {
         match self.ask(request)? {
             Outcome::Reply(reply) if reply.is_ok() => Ok(reply.body),
@@ -123,12 +124,12 @@ impl Nodes {
         }
     }
 
-    /// Asks without a body.
+    /// Sends a GET request.
     pub fn get(&self, path: &str) -> Result<Value, Error> {
         self.json(Request { method: "GET", path, body: Body::None })
     }
 
-    /// When the first node that rests has rested enough, if all of them do.
+    /// The time until the first node is tried again; `None` unless all nodes are being avoided.
     pub fn all_rest(&self) -> Option<Duration> {
         let now = Instant::now();
         let mut least: Option<Duration> = None;
@@ -141,10 +142,10 @@ impl Nodes {
     }
 }
 
-/// The error of an answer that is none.
+/// Converts an unsuccessful answer to an error.
 pub(super) fn error(reply: &Reply) -> Error {
     match (reply.status, reply.error_type()) {
-        // Too much at once, or a disk that is nearly full: later it may be otherwise.
+        // Too many requests, or a nearly full disk: a later retry may succeed.
         (429 | 502..=504, _) | (_, "cluster_block_exception") => Error::Away(reply.reason()),
         _ => Error::Refused(reply.reason()),
     }
@@ -177,11 +178,11 @@ impl Node {
     }
 }
 
-/// The address of a node without the slash at its end.
+/// Checks a node's address and strips the trailing slash.
 fn base(node: &str) -> Result<String, Error> {
     let wanted = |what: &str| Err(Error::Cannot(format!("{what}; wanted such as http://localhost:9200")));
     let Some(rest) = node.strip_prefix("http://").or_else(|| node.strip_prefix("https://")) else {
-        // What is quoted may hold a password.
+        // The address is not quoted, because it may contain a password.
         return wanted("the address of a node begins with http:// or https://");
     };
     if rest.contains('@') {
@@ -198,7 +199,7 @@ fn base(node: &str) -> Result<String, Error> {
     Ok(node.trim_end_matches('/').to_owned())
 }
 
-/// Whether nobody on the way can read what is sent: it is encrypted, or there is no way.
+/// Whether nobody else can read what is sent: TLS, or a loopback address.
 fn is_private(base: &str) -> bool {
     let Some(rest) = base.strip_prefix("http://") else { return true };
     let authority = rest.split('/').next().unwrap_or_default();
@@ -206,7 +207,7 @@ fn is_private(base: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     };
-    // A name that only looks like one of these, or like a number, is somebody's.
+    // The check is strict, because a name that merely resembles these may belong to anyone.
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
@@ -288,7 +289,7 @@ mod tests {
         ] {
             assert!(Nodes::new(&by_key(near)).is_ok(), "{near}");
         }
-        // One that is far is enough.
+        // One remote node is enough to refuse.
         let mixed = Settings { nodes: vec!["http://[::1]:1".into(), "http://es:9200".into()], ..by_key("") };
         assert!(Nodes::new(&mixed).is_err());
         assert!(is_private("https://es:9200"));
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_node_that_failed_rests() {
-        // Port 9 of this machine: refused at once.
+        // Nothing listens on port 9, so the connection is refused immediately.
         let nodes = Nodes::new(&settings(&["http://127.0.0.1:9", "http://[::1]:9"])).unwrap();
         assert_eq!(nodes.all_rest(), None);
         assert!(matches!(nodes.get("/"), Err(Error::Away(_))));

@@ -1,4 +1,5 @@
-//! What is asked: the query as it was written, with every default of `query_string` pinned, in the indices of a scope.
+//! Search requests: the query text with all defaults of `query_string` fixed, in the indices of a
+//! scope.
 
 use serde_json::{Value, json};
 
@@ -14,25 +15,26 @@ use super::names::{IndexKind, Names};
 use super::nodes::{self, Outcome};
 use super::{Cluster, aggregate};
 
-/// Days of a scope that are named one by one; of more the cluster is asked which ones it has.
+/// If a scope has more days, the cluster is asked which of them exist.
 const DAYS_NAMED_MAX: i32 = 62;
-/// Indices of one request.
+/// Maximum number of indices per request.
 const INDICES_MAX: usize = 4_096;
-/// Hosts that are named in one request; a cluster takes 65,536.
+/// Maximum number of hosts in one request. A cluster accepts 65,536.
 const HOSTS_MAX: usize = 60_000;
-/// Terms that a fuzzy word stands for; the default of 50 leaves documents out without a word.
+/// Maximum number of terms that a fuzzy word expands to. The default of 50 would silently drop
+/// documents.
 const FUZZY_MAX: u32 = 1_000;
-/// As in Lucene.
+/// The default of Lucene.
 const DETERMINIZED_MAX: u32 = 10_000;
 
-/// Where a scope looks.
+/// The indices of a scope, and a filter on their documents.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SearchTarget {
     pub indices: Vec<String>,
     pub filter: Vec<Value>,
 }
 
-/// Where a scope looks.
+/// The indices and the filter of a scope.
 pub(super) fn place(cluster: &Cluster, scope: Scope) -> Result<SearchTarget, Error> {
     let names = &cluster.names;
     match scope {
@@ -44,19 +46,19 @@ pub(super) fn place(cluster: &Cluster, scope: Scope) -> Result<SearchTarget, Err
         Scope::Changed { since_ns, until_ns } => {
             let (first, last) = scope.days();
             let indices = days(cluster, first, last)?.into_iter().flat_map(|day| both(names, day)).collect();
-            // Of several states of one day only the last counts.
+            // Of several states on one day only the last one counts.
             let last_of_day = json!({"bool": {"must_not": [{"range": {"mitra.until": {"lt": until_ns}}}]}});
             Ok(SearchTarget { indices, filter: vec![changed(since_ns, until_ns), last_of_day] })
         }
     }
 }
 
-/// The index of a day and that of its history.
+/// The index of a day and its history.
 pub(super) fn both(names: &Names, day: Day) -> Vec<String> {
     vec![names.day(day), names.history(day)]
 }
 
-/// The states that held at a moment. For a host that was not looked at on that day, the day before answers.
+/// The states at a moment. For a host without a pass on that day, the states of the day before.
 fn at(cluster: &Cluster, ns: i64) -> Result<SearchTarget, Error> {
     let names = &cluster.names;
     let day = Day::of(ns);
@@ -86,7 +88,7 @@ fn at(cluster: &Cluster, ns: i64) -> Result<SearchTarget, Error> {
     Ok(SearchTarget { indices, filter: vec![json!({"bool": {"should": held, "minimum_should_match": 1}})] })
 }
 
-/// States that began within a span and are known to be changes.
+/// Matches states that began within a time span and are changes.
 pub(super) fn changed(since_ns: i64, until_ns: i64) -> Value {
     json!({"bool": {"filter": [
         {"range": {"mitra.since": {"gte": since_ns, "lt": until_ns}}},
@@ -94,7 +96,7 @@ pub(super) fn changed(since_ns: i64, until_ns: i64) -> Value {
     ]}})
 }
 
-/// The days from one to another; of many only those that the cluster has.
+/// The days of a range. If there are many, only those that the cluster has.
 pub(super) fn days(cluster: &Cluster, first: Day, last: Day) -> Result<Vec<Day>, Error> {
     if last < first {
         return Ok(Vec::new());
@@ -110,7 +112,7 @@ pub(super) fn days(cluster: &Cluster, first: Day, last: Day) -> Result<Vec<Day>,
     Ok(all)
 }
 
-/// The days that the cluster has, in order.
+/// The days that the cluster has, ascending.
 pub(super) fn kept(cluster: &Cluster) -> Result<Vec<Day>, Error> {
     let mut days = Vec::new();
     for index in indices(cluster)? {
@@ -122,21 +124,21 @@ pub(super) fn kept(cluster: &Cluster) -> Result<Vec<Day>, Error> {
     Ok(days)
 }
 
-/// The indices below the prefix, other people's among them.
+/// All indices with the prefix, including those of others.
 pub(super) fn indices(cluster: &Cluster) -> Result<Vec<String>, Error> {
     let path = format!("/{}/_alias?ignore_unavailable=true&allow_no_indices=true", cluster.names.pattern());
     let body = cluster.nodes.get(&path)?;
     Ok(body.as_object().map(|o| o.keys().cloned().collect()).unwrap_or_default())
 }
 
-/// A query in a filter, beside others.
+/// Combines a query with other filters.
 pub(super) fn filter(query: &Query, with: &[Value]) -> Value {
     let mut all = vec![query_string(query)];
     all.extend_from_slice(with);
     json!({"bool": {"filter": all}})
 }
 
-/// A query as the cluster reads it.
+/// The query clause for the cluster.
 fn query_string(query: &Query) -> Value {
     if query.text.trim().is_empty() {
         return json!({"match_all": {}});
@@ -158,13 +160,14 @@ fn query_string(query: &Query) -> Value {
     }})
 }
 
-/// An answer that may be too large to be read.
+/// An answer, unless it exceeds the limit.
 pub(super) enum SearchReply {
     Answer(Value),
     TooLarge,
 }
 
-/// Searches some indices; one that is not there has nothing. The names go into the body, because a path has a bound.
+/// Searches some indices. Missing ones count as empty. The index names are in the body, because the
+/// length of a URL is limited.
 pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Result<SearchReply, Error> {
     if indices.is_empty() {
         return Ok(SearchReply::Answer(json!({})));
@@ -184,7 +187,7 @@ pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Res
     if !reply.is_ok() {
         return Err(nodes::error(&reply));
     }
-    // Some shards without the others would be a wrong answer.
+    // A result from only some of the shards would be wrong.
     if reply.body.pointer("/_shards/failed").and_then(Value::as_u64) != Some(0) {
         let why = reply.body.pointer("/_shards/failures/0/reason/reason").and_then(Value::as_str);
         return Err(Error::Away(format!(

@@ -1,4 +1,4 @@
-//! What day it is, by others than this host: a cluster forgets by that.
+//! Checks today's date against other sources before a cluster's old days are deleted.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use super::nodes::Outcome;
 use super::request::{self, SearchReply};
 use super::{Cluster, nodes};
 
-/// What a cluster says of its own clock, in seconds since 1970. It takes the privilege to monitor.
+/// Returns the cluster's clock, in seconds since 1970. Needs the privilege `monitor`.
 const CLOCK: &str = "/_cat/health?h=epoch&format=json";
 
-/// Why it may not be the day that the clock of this host says. The cluster's own clock decides; where it may not be asked for, that
-/// another host was looked at within a day.
+/// The reason to doubt this host's date. The cluster's clock decides. If it is not accessible,
+/// another host must have had a pass within a day of today.
 pub(super) fn doubt<'a>(
     cluster: &Cluster,
     own: impl Iterator<Item = &'a String>,
@@ -41,7 +41,7 @@ pub(super) fn doubt<'a>(
     }))
 }
 
-/// The day by the cluster's clock, if it may be asked for.
+/// The day by the cluster's clock; `None` if it is not accessible.
 fn day_of(cluster: &Cluster) -> Result<Option<Day>, Error> {
     let reply = match cluster.nodes.ask(Request { method: "GET", path: CLOCK, body: Body::None })? {
         Outcome::Reply(reply) => reply,
@@ -70,7 +70,8 @@ mod tests {
 
     const TODAY: Day = Day(20_700);
 
-    /// A cluster of one node that has so many days up to one, and says of its clock and of other hosts what it is told.
+    /// A fake cluster with one node. It has `days` days up to `last`, and answers with the given
+    /// clock and number of other hosts.
     struct Node {
         settings: Settings,
         deleted: Arc<Mutex<Vec<String>>>,
@@ -142,7 +143,7 @@ mod tests {
     }
 
     impl Node {
-        /// What a host does whose clock says that today is `today`, and that keeps thirty days.
+        /// Runs the retention of a host whose clock says `today` and that keeps thirty days.
         fn retain(&self, today: Day) -> (Deleted, Vec<String>) {
             let cluster = Cluster::connect(self.settings.clone()).unwrap();
             let mut writer = Writer::open(cluster, self.dir.path()).unwrap();
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_months_ahead_deletes_nothing_of_a_fleet() {
         let ahead = Day(TODAY.0 + 200);
-        // The host with the wrong clock may have written its wrong day already.
+        // The host with the wrong clock may already have written an index for its wrong day.
         for (last, clock, others) in
             [(TODAY, Some(TODAY), 9), (ahead, Some(TODAY), 0), (ahead, None, 0), (TODAY, None, 0)]
         {

@@ -1,31 +1,32 @@
-//! How long to wait before trying again: twice as long each time, and by chance, so that a fleet does not come back at once.
+//! Waits between retries: they double each time and are randomized, so that a fleet does not return
+//! all at once.
 
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Doublings that are counted; the bound of the wait is reached long before.
+/// Maximum number of doublings. The limit of the wait is reached long before.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// `first` doubled for every failure before this one, at most `most`.
+/// `first` doubled for every earlier failure, at most `most`.
 pub(super) fn doubled(first: Duration, failures: u32, most: Duration) -> Duration {
     first.saturating_mul(1 << failures.min(DOUBLINGS_MAX)).min(most)
 }
 
-/// Something between nothing and `wait`: those who were refused together come back apart.
+/// A random time up to `wait`, so that clients refused together do not return together.
 pub(super) fn full_jitter(wait: Duration) -> Duration {
     wait.mul_f64(chance())
 }
 
-/// Something between half of it and half as much again.
+/// A random time between half and one and a half times `wait`.
 pub(super) fn half_jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.5 + chance())
 }
 
-/// A number from 0 to below 1.
+/// A random number in [0, 1).
 fn chance() -> f64 {
     let mut bytes = [0; 4];
-    // Without random numbers nothing breaks: everybody waits half the time.
+    // Without random numbers everyone waits half the time, which does no harm.
     if SystemRandom::new().fill(&mut bytes).is_err() {
         return 0.5;
     }

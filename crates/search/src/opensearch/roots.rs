@@ -1,4 +1,4 @@
-//! The certificates that are trusted: those of the system, or of one file. None are built in.
+//! The trusted certificates: those of the system, or those of one file. None are built in.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use ureq::tls::{Certificate, PemItem, parse_pem};
 
 use crate::error::{At, Error};
 
-/// Where distributions keep theirs: Debian and Alpine, Red Hat, SUSE, others.
+/// Where distributions store certificates: Debian and Alpine, Red Hat, SUSE, others.
 const SYSTEM: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -14,7 +14,7 @@ const SYSTEM: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
-/// The certificates of a file, or of the first of the system's that is there.
+/// The certificates in `file`, or in the first of the system's files that exists.
 pub(super) fn read(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, Error> {
     let Some(path) = file.or_else(|| SYSTEM.iter().map(Path::new).find(|p| p.exists())) else {
         return Err(Error::Cannot(format!(
@@ -23,7 +23,7 @@ pub(super) fn read(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, Err
         )));
     };
     let text = std::fs::read(path).at(path)?;
-    // A bundle of a system may have an item that is no certificate, or is not understood; the others count.
+    // Skips items of a bundle that are not certificates or cannot be parsed.
     let found: Vec<_> = parse_pem(&text)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),

@@ -1,4 +1,4 @@
-//! Documents that match, page by page, and one document by its name.
+//! Fetches matching documents page by page, and single documents by name.
 
 use serde_json::{Value, json};
 
@@ -14,17 +14,18 @@ use super::nodes::{Outcome, error};
 use super::request::{self, SearchReply, SearchTarget};
 use super::{Cluster, time, wire};
 
-/// Hits of one request.
+/// Hits per request.
 const PAGE_MAX: usize = 1_000;
-/// Whole documents of one request; fewer where the answer would be too large.
+/// Whole documents per request; fewer if the answer would be too large.
 const WHOLE_MAX: usize = 200;
-/// What a hit shows.
+/// The fields returned for each hit.
 const SHOWN: &[&str] = &["host", "filename", "day", "size", "mtime", "mitra.since", "mitra.size"];
-/// Days whose documents are looked for at once.
+/// How many days are searched for a document at once.
 const DAYS_AT_ONCE: usize = 64;
 
 impl Cluster {
-    /// Makes what was written until now visible to questions. Without it that happens by itself within seconds.
+    /// Makes all written documents visible to searches. Without this the cluster does it within
+    /// seconds.
     pub fn refresh(&self) -> Result<(), Error> {
         let path =
             format!("/{}/_refresh?ignore_unavailable=true&allow_no_indices=true", self.names.pattern());
@@ -91,7 +92,7 @@ impl Cluster {
     }
 }
 
-/// The names of the flags of a document.
+/// The flags of a document.
 pub(super) fn flags(source: &Value) -> Vec<&str> {
     match source.get("flags") {
         Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
@@ -99,7 +100,7 @@ pub(super) fn flags(source: &Value) -> Vec<&str> {
     }
 }
 
-/// The document of a hit that was asked for whole.
+/// The document of a hit with its full source.
 pub(super) fn read_whole(hit: &Value) -> Result<(Document, wire::About), Error> {
     wire::read(hit.get("_source").unwrap_or(&Value::Null)).map_err(Error::Refused)
 }
@@ -123,7 +124,8 @@ impl Cluster {
                     Some(document) if document.since_ns <= ns => {
                         Ok((!document.is(Flag::Gone)).then_some(document))
                     }
-                    // It was otherwise at that time, or the host was not looked at on that day.
+                    // The document had another state at that moment, or the host had no pass on
+                    // that day.
                     _ => last_of(self, host, filename, scope),
                 }
             }
@@ -132,7 +134,7 @@ impl Cluster {
     }
 }
 
-/// The index of the newest of these days that has a document.
+/// The newest of these days' indices that has a document.
 fn newest(cluster: &Cluster, days: &[Day], id: &str) -> Result<Option<String>, Error> {
     let wanted: Vec<Value> = days
         .iter()
@@ -157,7 +159,7 @@ fn by_id(cluster: &Cluster, index: &str, id: &str) -> Result<Option<Document>, E
     }
 }
 
-/// A name as a part of a path.
+/// Percent-encodes a path segment.
 pub(super) fn escape(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for b in name.bytes() {
@@ -188,7 +190,7 @@ fn last_of(cluster: &Cluster, host: &str, filename: &str, scope: Scope) -> Resul
     Ok(last)
 }
 
-/// Every hit, in order, page by page.
+/// Iterates over all hits in order, page by page.
 pub(super) struct Walk<'a> {
     cluster: &'a Cluster,
     indices: &'a [String],
@@ -197,9 +199,9 @@ pub(super) struct Walk<'a> {
     size: usize,
     after: Option<Value>,
     done: bool,
-    /// Whether all hits are to be counted.
+    /// Whether to count all hits.
     pub count: bool,
-    /// How many there are, if they were.
+    /// The number of all hits, if `count` was set.
     pub total: u64,
 }
 
@@ -216,7 +218,7 @@ impl<'a> Walk<'a> {
         Self { cluster, indices, query, source, size, after: None, done: false, count: false, total: 0 }
     }
 
-    /// The next page; nothing after the last.
+    /// The next page; `None` after the last.
     pub fn next(&mut self) -> Result<Option<Vec<Value>>, Error> {
         while !self.done {
             let found = request::search(self.cluster, self.indices, &self.body())?;

@@ -1,4 +1,5 @@
-//! The template of the indices, made of the table of fields, so that a cluster types a value by its name as Mitra does.
+//! The index template, generated from the table of fields, so that the cluster types a value by its
+//! field's name, as Mitra does.
 
 use serde_json::{Map, Value, json};
 
@@ -11,14 +12,15 @@ use super::Cluster;
 use super::http::{Body, Request};
 use super::nodes::{Outcome, error};
 
-/// Raised when a template of an older Mitra would harm: an older Mitra leaves a newer template alone.
+/// Incremented when an older template would do harm. An older Mitra leaves a newer template alone.
 const VERSION: u64 = 1;
-/// Fields of one index; the settings of the kernel and the packages of a fleet are thousands.
+/// Maximum number of fields per index. The sysctl settings and packages of a fleet are thousands of
+/// fields.
 const FIELDS_MAX: u32 = 20_000;
-/// Above the templates that come with a cluster.
+/// Higher than that of the templates that come with a cluster.
 const PRIORITY: u32 = 200;
 
-/// The template for indices whose names match a pattern (`mitra_*`).
+/// The template for index names that match a pattern (`mitra_*`).
 #[must_use]
 pub fn template(pattern: &str) -> Value {
     let mut made = unsigned(pattern);
@@ -45,7 +47,7 @@ fn unsigned(pattern: &str) -> Value {
                     "mapping": {"total_fields": {"limit": FIELDS_MAX}},
                     "query": {"default_field": [fields::DEFAULT]},
                 },
-                // Words are cut as Mitra cuts them, whatever the cluster's defaults are.
+                // Tokenizes like Mitra, regardless of the cluster's defaults.
                 "analysis": {
                     "tokenizer": {"mitra": {"type": "standard", "max_token_length": WORD_MAX}},
                     "analyzer": {"mitra_text": {"type": "custom", "tokenizer": "mitra", "filter": ["lowercase"]}},
@@ -62,7 +64,7 @@ fn unsigned(pattern: &str) -> Value {
     })
 }
 
-/// The mapping of a type.
+/// The mapping of a field type.
 fn mapping(kind: Type) -> Value {
     match kind {
         Type::Text => json!({"type": "text", "analyzer": "mitra_text"}),
@@ -73,7 +75,7 @@ fn mapping(kind: Type) -> Value {
     }
 }
 
-/// Every field with a name of its own; a dot makes an object of what stands before it.
+/// Every field with a fixed name. A dot in a name nests it in an object.
 fn properties() -> Value {
     let mut all = Map::new();
     for field in FIELDS.iter().filter(|f| !f.name.ends_with(".*")) {
@@ -108,7 +110,8 @@ fn set(to: &mut Map<String, Value>, name: &str, what: Value) {
     }
 }
 
-/// Families of fields. The kind of the JSON value is asked for too: without it the objects on the way to a value would match.
+/// Dynamic templates for field families. They also check the JSON type, because otherwise the
+/// objects on the way to a value would match.
 fn families() -> Vec<Value> {
     let mut all = Vec::new();
     let mut add = |name: String, path: &str, json_type: &str, kind: Type| {
@@ -131,7 +134,7 @@ fn families() -> Vec<Value> {
     all
 }
 
-/// Gives the cluster the template, if it has none or one that is not newer.
+/// Installs the template, unless the cluster has the same or a newer one.
 pub(super) fn install(cluster: &Cluster) -> Result<(), Error> {
     let path = format!("/_index_template/{}", cluster.names.template());
     let wanted = template(&cluster.names.pattern());
@@ -139,7 +142,7 @@ pub(super) fn install(cluster: &Cluster) -> Result<(), Error> {
         Outcome::Reply(reply) if reply.is_ok() => {
             reply.body.pointer("/index_templates/0/index_template/_meta").cloned()
         }
-        // None there, or not allowed to look.
+        // There is no template, or reading it is not allowed.
         Outcome::Reply(reply) if reply.status == 404 || reply.status == 403 => None,
         Outcome::Reply(reply) => return Err(error(&reply)),
         Outcome::TooLarge => None,
@@ -183,7 +186,7 @@ mod tests {
         for field in FIELDS.iter().filter(|f| f.name.ends_with(".*")) {
             assert!(families.iter().any(|f| path(f) == Some(json!(field.name))), "{}", field.name);
         }
-        // The exceptions come before their family: the first that matches counts.
+        // The exceptions precede their family, because the first match counts.
         let place = |name: &str| families.iter().position(|f| path(f) == Some(json!(name)));
         assert!(place("sysctl.kernel.core_pattern") < place("sysctl.*"));
     }

@@ -1,15 +1,15 @@
-//! Moments as a cluster has them: `2026-11-21T03:42:07.123456789Z`. It compares them to the millisecond and gives the text back
-//! as it was, to the nanosecond.
+//! Times in the cluster's form: `2026-11-21T03:42:07.123456789Z`. The cluster compares
+//! milliseconds, and returns the text unchanged to the nanosecond.
 
 use jiff::Timestamp;
 
-/// A moment as text. Every one is between 1677 and 2262, so there always is one.
+/// Formats a time. Every i64 of nanoseconds lies between 1677 and 2262, so this always succeeds.
 pub(super) fn write(ns: i64) -> String {
     Timestamp::from_nanosecond(i128::from(ns))
         .map_or_else(|_| "1970-01-01T00:00:00Z".to_owned(), |t| t.to_string())
 }
 
-/// A moment from text.
+/// Parses a time.
 pub(super) fn read(text: &str) -> Option<i64> {
     let at: Timestamp = text.parse().ok()?;
     i64::try_from(at.as_nanosecond()).ok()

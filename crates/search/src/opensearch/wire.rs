@@ -1,13 +1,15 @@
-//! A document as a cluster has it, and back.
+//! Converts documents to the cluster's JSON and back.
 //!
 //! ```json
-//! {"host": "web1", "filename": "@sysctl", "kind": "sysctl", "content": "vm.swappiness = 60\n", "hash": "5f…",
+//! {"host": "web1", "filename": "@sysctl", "kind": "sysctl",
+//!  "content": "vm.swappiness = 60\n", "hash": "5f…",
 //!  "sysctl.vm.swappiness": 60, "time": "2026-11-21T03:37:12.5Z", "day": "2026-11-21",
 //!  "mitra": {"since": 1795232232500000000, "before": 1795232230000000000, "state": "9c…"}}
 //! ```
 //!
-//! What stands under `mitra` is for Mitra itself: times to the nanosecond, which the type `date` has not, a digest of the
-//! state, and under `mitra.facts` the values that do not fit the type of their name: they are kept and cannot be asked for.
+//! The object `mitra` is for Mitra itself. It has the times in nanoseconds, which the type `date`
+//! lacks, and a digest of the state. `mitra.facts` keeps the values that do not fit the type of
+//! their field. They are not searchable.
 
 use serde_json::{Map, Number, Value as Json, json};
 
@@ -17,35 +19,37 @@ use crate::fields::{self, KEYWORD_MAX, Type};
 
 use super::time;
 
-/// Parts between the dots of a name; a cluster has a bound too (`index.mapping.depth.limit`).
+/// Maximum number of parts of a field name. The cluster has a limit as well
+/// (`index.mapping.depth.limit`).
 const DEPTH_MAX: usize = 16;
 
-/// What is known of a state beside the document.
+/// What is stored with a state besides the document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct About {
     /// The day of the index.
     pub day: Day,
-    /// When it was replaced, in the history.
+    /// In the history: when the state was replaced.
     pub until_ns: Option<i64>,
-    /// When its host was looked at before, so that it is known to be a change; only on the day on which it was one.
+    /// The time of the host's pass before. It marks the state as a change, and is set only on the
+    /// day of the change.
     pub before_ns: Option<i64>,
-    /// A digest of what it says; see [`state`].
+    /// The digest of the state, see [`state`].
     pub state: String,
 }
 
-/// The digest of a state, in hexadecimal.
+/// The digest of a document's state, in hexadecimal.
 pub(super) fn state(document: &Document) -> String {
     hex(&document.state_digest())
 }
 
 impl Document {
-    /// All of it under the names of its fields, with its id: what programs get.
+    /// The document as JSON under its field names, with its id, for programs.
     #[must_use]
     pub fn to_json(&self) -> Json {
         let about =
             About { day: Day::of(self.since_ns), until_ns: None, before_ns: None, state: String::new() };
         let mut all = write(self, &about);
-        // Those are of an index and not of the document.
+        // These belong to an index and not to the document.
         all.remove("day");
         all.remove("mitra");
         all.insert("id".to_owned(), json!(self.id()));
@@ -53,7 +57,7 @@ impl Document {
     }
 }
 
-/// A document and what is known of it, as a cluster gets it.
+/// The cluster's JSON for a document and its state.
 pub(super) fn write(document: &Document, about: &About) -> Map<String, Json> {
     let mut to = Map::new();
     let mut put = |name: &str, value: Json| {
@@ -96,7 +100,7 @@ pub(super) fn write(document: &Document, about: &About) -> Map<String, Json> {
     to
 }
 
-/// Sets since when a state is known.
+/// Sets when the state began.
 pub(super) fn set_since(source: &mut Map<String, Json>, since_ns: i64) {
     source.insert("time".to_owned(), json!(time::write(since_ns)));
     if let Some(own) = source.get_mut("mitra").and_then(Json::as_object_mut) {
@@ -106,7 +110,7 @@ pub(super) fn set_since(source: &mut Map<String, Json>, since_ns: i64) {
 
 fn write_stat(stat: &Stat, to: &mut Map<String, Json>, own: &mut Map<String, Json>) {
     for (name, n) in [("size", stat.size), ("inode", stat.inode)] {
-        // The type `long` ends at half of what some file systems use for inodes.
+        // The type `long` is signed, but some file systems use all 64 bits of an inode number.
         to.insert(name.to_owned(), json!(i64::try_from(n).unwrap_or(i64::MAX)));
         if i64::try_from(n).is_err() {
             own.insert(name.to_owned(), json!(n.to_string()));
@@ -129,7 +133,7 @@ fn write_facts(facts: &Facts, to: &mut Map<String, Json>, own: &mut Map<String, 
     for (name, values) in facts {
         let kind = kind_of(name);
         let fitting: Vec<Json> = values.iter().filter_map(|v| kind.and_then(|k| plain(k, v))).collect();
-        // A fraction may lose its last bit on the way through a decimal number.
+        // A fraction may lose its last bit in decimal form, so its exact bits are stored as well.
         let whole = |v: &Value| !matches!(v, Value::Number(n) if !is_whole(*n));
         if fitting.len() != values.len() || values.is_empty() || !values.iter().all(whole) {
             odd.insert(name.clone(), values.iter().map(typed).collect());
@@ -149,8 +153,8 @@ fn write_facts(facts: &Facts, to: &mut Map<String, Json>, own: &mut Map<String, 
     }
 }
 
-/// Moves what families of fields say (`sysctl.*`, `package.*`) to where it is kept and cannot be asked for: for an index that
-/// has as many fields as it takes. Nothing where there is nothing to move.
+/// Makes the values of field families (`sysctl.*`, `package.*`) unsearchable, for an index that has
+/// reached its field limit. They are kept under `mitra.facts`. `None` if there are none.
 pub(super) fn without_families(source: &Map<String, Json>) -> Option<Map<String, Json>> {
     let (document, _) = read(&Json::Object(source.clone())).ok()?;
     let (mut to, mut odd) = (source.clone(), Map::new());
@@ -173,16 +177,16 @@ pub(super) fn without_families(source: &Map<String, Json>) -> Option<Map<String,
     Some(to)
 }
 
-/// The type of a fact, if its name can be that of a field.
+/// The type of a fact; `None` if its name cannot be that of a field.
 fn kind_of(name: &str) -> Option<Type> {
     let parts = name.split('.');
     let well = parts.clone().count() <= DEPTH_MAX && parts.clone().all(|p| !p.trim().is_empty());
-    // What the document itself says is no fact.
+    // These are fields of the document itself, not facts.
     let own = ["mitra", "withheld", "until"].contains(&fields::family(name)) || !name.contains('.');
     if well && !own { fields::field(name).map(|f| f.kind) } else { None }
 }
 
-/// A value that fits its type, as the cluster has it.
+/// The cluster's JSON for a value; `None` if the value does not fit the type.
 fn plain(kind: Type, value: &Value) -> Option<Json> {
     match (kind, value) {
         (Type::Keyword, Value::Text(text)) if text.len() <= KEYWORD_MAX => Some(json!(text)),
@@ -195,7 +199,7 @@ fn plain(kind: Type, value: &Value) -> Option<Json> {
     }
 }
 
-/// Whole numbers without a point, so that they read as they were.
+/// A number as JSON. Integers get no decimal point, so that they are read back unchanged.
 fn number(n: f64) -> Option<Json> {
     if is_whole(n) {
         return Some(json!(n as i64));
@@ -203,7 +207,7 @@ fn number(n: f64) -> Option<Json> {
     Number::from_f64(n).map(Json::Number)
 }
 
-/// Whether a number is a whole one, up to where every whole number is one of its own.
+/// Whether a number is an integer in the range in which f64 represents every integer.
 fn is_whole(n: f64) -> bool {
     const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
     n.fract() == 0.0 && n.abs() <= WHOLE_MAX && !is_minus_zero(n)
@@ -213,7 +217,7 @@ fn is_minus_zero(n: f64) -> bool {
     n == 0.0 && n.is_sign_negative()
 }
 
-/// A value with its type, whatever it is.
+/// A value together with its type.
 fn typed(value: &Value) -> Json {
     match value {
         Value::Text(text) => json!({"text": text}),
@@ -222,7 +226,7 @@ fn typed(value: &Value) -> Json {
     }
 }
 
-/// What a cluster has, as a document.
+/// Parses the cluster's JSON.
 pub(super) fn read(source: &Json) -> Result<(Document, About), String> {
     let from = source.as_object().ok_or("a document that is no object")?;
     let own = from.get("mitra").and_then(Json::as_object).ok_or("a document that Mitra did not write")?;
@@ -241,7 +245,7 @@ pub(super) fn read(source: &Json) -> Result<(Document, About), String> {
         content: text("content"),
         stat: from.contains_key("mode").then(|| read_stat(from, own)).flatten(),
         facts: read_facts(from, own),
-        // A flag that a newer Mitra knows is left out.
+        // Ignores flags that only a newer Mitra knows.
         flags: list("flags").iter().filter_map(|f| f.parse().ok()).collect(),
         link: text("link"),
         withheld: withheld.unwrap_or_default(),
@@ -304,7 +308,7 @@ fn read_facts(from: &Map<String, Json>, own: &Map<String, Json>) -> Facts {
     facts
 }
 
-/// A value of a field, as its type has it.
+/// Parses a value of a field of this type.
 fn read_plain(kind: Type, value: &Json) -> Option<Value> {
     match kind {
         Type::Keyword | Type::Text => value.as_str().map(|t| Value::Text(t.to_owned())),

@@ -1,4 +1,4 @@
-//! A batch on its way, and how it lies in the spool: JSON, compressed.
+//! A batch to be delivered, and its format in the spool: compressed JSON.
 //!
 //! ```json
 //! {"host": "web1", "at": 1795232232500000000, "seen": 1795231932500000000, "run": "b7…", "seq": 4,
@@ -14,29 +14,29 @@ use crate::document::Document;
 
 use super::wire::{self, About};
 
-/// Level of the compression: the spool is written while the machine has other things to do.
+/// Compression level. It is low, because the spool must not take much CPU time.
 const LEVEL: i32 = 1;
-/// Bytes of a batch that is unpacked.
+/// Maximum size of an unpacked batch in bytes.
 const PLAIN_MAX: u64 = 512 << 20;
 
-/// A batch on its way.
+/// A batch to be delivered.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Work {
     pub host: String,
     pub at_ns: i64,
-    /// When the host was looked at before, where whoever made the batch knew.
+    /// The time of the host's pass before, if the process that made the batch knew it.
     pub seen_ns: Option<i64>,
-    /// The run of the spool that it went through.
+    /// The spool run of the batch.
     pub run: String,
-    /// Its number in that run, from 1; 0 for one that was never in the spool.
+    /// Its number in that run, from 1; 0 for a batch that was never in the spool.
     pub seq: u64,
     pub documents: Vec<Document>,
-    /// Of each document; see [`wire::state`].
+    /// The digest of each document's state, see [`wire::state`].
     pub digests: Vec<String>,
     pub gone: Vec<String>,
 }
 
-/// A batch as it lies in the spool.
+/// Packs a batch for the spool.
 pub(super) fn pack(work: &Work) -> Result<Vec<u8>, String> {
     let documents: Vec<Value> = work
         .documents
@@ -54,7 +54,7 @@ pub(super) fn pack(work: &Work) -> Result<Vec<u8>, String> {
     zstd::bulk::compress(&plain, LEVEL).map_err(|e| e.to_string())
 }
 
-/// A batch of the spool.
+/// Unpacks a batch from the spool.
 pub(super) fn unpack(bytes: &[u8]) -> Result<Work, String> {
     let mut plain = Vec::new();
     let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|e| e.to_string())?;
@@ -65,7 +65,7 @@ pub(super) fn unpack(bytes: &[u8]) -> Result<Work, String> {
     read(&plain)
 }
 
-/// A batch, unpacked.
+/// Parses an unpacked batch.
 pub(super) fn read(plain: &[u8]) -> Result<Work, String> {
     let all: Value = serde_json::from_slice(plain).map_err(|e| e.to_string())?;
     let text =

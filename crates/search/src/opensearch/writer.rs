@@ -1,8 +1,10 @@
-//! The indexer's way into a cluster: at once where it answers, by way of the spool where it does not.
+//! Writes the indexer's batches to a cluster: directly while it answers, through the spool
+//! otherwise.
 //!
-//! Nothing is doubled because ids and versions follow from what was seen: whatever is sent again meets itself. Nothing is lost
-//! because a batch counts as taken when the cluster said so of every document, or when it is on the disk. Batches of one host
-//! are delivered in the order in which they were taken.
+//! Nothing is duplicated, because ids and versions depend only on what was seen, so that a repeated
+//! document replaces itself. Nothing is lost, because a batch is accepted only after the cluster
+//! confirmed every document or the batch is on disk. Batches of one host are delivered in the order
+//! in which they were accepted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{DirBuilder, OpenOptions};
@@ -27,15 +29,15 @@ use super::names::IndexKind;
 use super::work::{Work, pack, unpack};
 use super::{Cluster, deliver, request, retention, retry, template, wire};
 
-/// How long a batch waits for a cluster that takes no more before it goes into the spool.
+/// How long a batch waits for a busy cluster before it goes to the spool.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one batch spends on delivering the spool before it goes there itself.
+/// How long a batch may spend on draining the spool before it goes to the spool itself.
 const DRAIN_PER_BATCH: Duration = Duration::from_secs(20);
-/// Bytes of documents of one frame of the spool; one document may be larger.
+/// Maximum size of the documents in one spool frame in bytes. A single document may be larger.
 const FRAME_BYTES: usize = 8 << 20;
-/// Bytes of documents that the cluster refused which are kept for somebody to look at.
+/// Maximum size of the file with refused documents in bytes. It is for manual inspection.
 const REFUSED_MAX: u64 = 16 << 20;
-/// Lines for the log that wait to be fetched.
+/// Maximum number of log lines waiting to be fetched.
 const MESSAGES_MAX: usize = 1_000;
 /// The longest pause of [`Writer::flush`] between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -48,28 +50,28 @@ pub struct Writer {
     run: String,
     seq: u64,
     pace: Pace,
-    /// Hosts as the cluster has them.
+    /// The state of each host in the cluster.
     known: HashMap<String, HostState>,
-    /// Hosts as they were taken, be it into the spool.
+    /// The state of each host as accepted, including the spool.
     taken: HashMap<String, TakenHost>,
-    /// The template is there, and what was written before is visible.
+    /// The template is installed, and earlier writes are visible.
     ready: bool,
     away: bool,
     messages: Vec<String>,
 }
 
-/// What was taken of a host.
+/// What was accepted of a host.
 #[derive(Debug, Default)]
 struct TakenHost {
     last_ns: Option<i64>,
-    /// When the host was looked at before that.
+    /// The time of the pass before `last_ns`.
     before_ns: Option<i64>,
-    /// Digests by file name, of what this process has seen.
+    /// The digests of the documents that this process accepted, by file name.
     states: HashMap<String, String>,
 }
 
 impl Writer {
-    /// Writes into a cluster, with a spool in a folder. Nothing is sent yet.
+    /// Opens a writer with its spool in `dir`. Sends nothing yet.
     pub fn open(cluster: Cluster, dir: &Path) -> Result<Self, Error> {
         let mut run = [0; 8];
         let no_chance = |_| Error::Cannot("the system gives no random numbers".to_owned());
@@ -89,19 +91,19 @@ impl Writer {
         })
     }
 
-    /// The cluster, to be asked.
+    /// The cluster, for queries.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Bytes that wait on the disk to be delivered.
+    /// The size of the spool in bytes.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.spool.bytes()
     }
 
-    /// Delivers what waits in the spool, trying again until it is done or the time is over.
+    /// Delivers the spool, retrying until it is empty or `patience` is over.
     pub fn flush(&mut self, patience: Duration) -> Result<(), Error> {
         let until = Instant::now() + patience;
         for attempt in 0.. {
@@ -132,7 +134,7 @@ impl Writer {
         }
     }
 
-    /// Delivers the spool until it is empty, or the time is over.
+    /// Delivers the spool until it is empty or the time is over. Returns whether it is empty.
     fn drain(&mut self, until: Instant) -> Result<bool, Error> {
         let skipped = self.spool.skipped();
         let mut count = 0_u64;
@@ -159,7 +161,8 @@ impl Writer {
         Ok(done)
     }
 
-    /// Delivers one batch. What is not known to be done is looked up again before anything else is.
+    /// Delivers one batch. After a failure the host's state is loaded again before the next
+    /// delivery.
     fn deliver(&mut self, work: &Work, patience: Duration) -> Result<(), Error> {
         let result = self.try_deliver(work, patience);
         match &result {
@@ -201,7 +204,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Names what the cluster did not take, and keeps it for somebody to look at.
+    /// Logs what the cluster refused, and stores it for manual inspection.
     fn report(&mut self, report: Report) {
         for line in report.thinned {
             self.say(format!(
@@ -239,7 +242,7 @@ impl Writer {
         file.write_all(format!("{line}\n").as_bytes()).at(&path)
     }
 
-    /// Puts a batch on the disk, without what it says for the second time.
+    /// Writes a batch to the spool, without documents that are there already.
     fn keep(&mut self, work: Work) -> Result<(), Error> {
         let known = self.taken.get(&work.host);
         let is_new_day = known.and_then(|t| t.last_ns).is_none_or(|last| Day::of(last) < Day::of(work.at_ns));
@@ -287,7 +290,7 @@ impl Writer {
     }
 }
 
-/// A batch as it is delivered.
+/// The batch in the form for delivery.
 fn work_of(batch: &Batch<'_>) -> Work {
     Work {
         host: batch.host.to_owned(),
@@ -325,7 +328,7 @@ impl Sink for Writer {
             ));
         }
         let mut work = work_of(batch);
-        // Whatever clocks say, time does not go backwards.
+        // Keeps the times ascending, even if the clock was set back.
         if let Some(last) = self.taken.get(batch.host).and_then(|t| t.last_ns) {
             work.at_ns = work.at_ns.max(last);
         }
@@ -385,8 +388,8 @@ impl Sink for Writer {
         Ok(there.map(|(name, _)| name.clone()).collect())
     }
 
-    /// Deletes the indices of days before this one: those whose names say so, one by one by their names, and no others. A cluster
-    /// belongs to many hosts, so it is not the clock of one of them by which it forgets.
+    /// Deletes the indices of days before `day`, each by its full name. A cluster is shared by many
+    /// hosts, so the clock of a single host does not decide.
     fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error> {
         let mut old: BTreeMap<Day, Vec<String>> = BTreeMap::new();
         let mut is_written = false;

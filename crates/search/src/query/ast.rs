@@ -1,32 +1,33 @@
-//! A query as it is written: groups of clauses beside each other, without a word of what they mean.
+//! The syntax tree of a query: groups of adjacent clauses, without their meaning.
 //!
-//! `a OR +host:(b c) NOT "d e"~2` is a group of three: `a`; joined by `OR`, with a plus, a group for the field `host`, which
-//! has one run of words in it; without a joint, with a `NOT`, a text in quotes.
+//! `a OR +host:(b c) NOT "d e"~2` is a group of three clauses: `a`; joined by `OR` and with a plus,
+//! a group for the field `host`, which has one run of words; without a joint but with a `NOT`, a
+//! quoted text.
 
 use std::ops::Range;
 
-/// What stands in brackets, and the whole query.
+/// The contents of a bracket, or the whole query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// At least one.
+    /// Never empty.
     pub clauses: Vec<Clause>,
 }
 
-/// One part of a group.
+/// One clause of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clause {
-    /// What stands between it and the one before.
+    /// The operator between this clause and the one before.
     pub joint: Joint,
-    /// What stands before it.
+    /// The modifier before the clause.
     pub sign: Sign,
-    /// The part itself.
+    /// The clause itself.
     pub node: Node,
 }
 
-/// What stands between two clauses.
+/// The operator between two clauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Joint {
-    /// Nothing, or it is the first.
+    /// None, or this is the first clause.
     Beside,
     /// `AND`.
     And,
@@ -34,10 +35,10 @@ pub enum Joint {
     Or,
 }
 
-/// What stands before a clause.
+/// The modifier before a clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
-    /// Nothing.
+    /// None.
     Plain,
     /// `+`.
     Must,
@@ -45,77 +46,78 @@ pub enum Sign {
     Not,
 }
 
-/// A field, where one is named, and what is asked of it.
+/// An optional field and the test on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// The field that is named right before it. A group hands its own down to parts that name none.
+    /// The field directly before this part. Parts of a group without a field inherit that of the
+    /// group.
     pub field: Option<Name>,
-    /// What is asked.
+    /// The test.
     pub part: Part,
-    /// All of it, without `^2` and `~2`.
+    /// The bytes of the whole node, without `^2` and `~2`.
     pub at: Range<usize>,
-    /// Without the field.
+    /// The bytes without the field.
     pub part_at: Range<usize>,
-    /// The name that was asked for, where another field answers.
+    /// The field that the query names, if the rewrite replaced it by another one.
     pub asked: Option<String>,
 }
 
 /// The name of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// Without backslashes; a `*` stands for any characters.
+    /// Without backslashes. A `*` matches any characters.
     pub text: String,
-    /// Where it is.
+    /// Its bytes.
     pub at: Range<usize>,
 }
 
-/// What is asked of a field. Texts have no backslashes any more where nothing says otherwise.
+/// A test on a field. Texts are without backslashes unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
-    /// Two or more words beside each other, with one space between them. They go through analysis as one text.
+    /// Two or more adjacent words, separated by single spaces. They are analysed as one text.
     Words(String),
     /// One word.
     Term(String),
-    /// A text in quotes.
+    /// A quoted text.
     Quoted {
         /// The text.
         text: String,
-        /// Moves that are allowed.
+        /// How many moves are allowed.
         slop: i32,
     },
-    /// A word with `*` and `?`, with its backslashes.
+    /// A word with `*` and `?`, including backslashes.
     Wildcard(String),
-    /// What words begin with.
+    /// A prefix.
     Prefix(String),
-    /// A regular expression, without its slashes and with its backslashes.
+    /// A regular expression without its slashes, but with its backslashes.
     Regex(String),
-    /// A word and what is written behind its tilde.
+    /// A word and the text behind its tilde.
     Fuzzy {
         /// The word.
         text: String,
-        /// A number, `AUTO` or nothing.
+        /// A number, `AUTO`, or empty.
         like: String,
-        /// Where the tilde is.
+        /// The bytes of the tilde.
         like_at: Range<usize>,
     },
-    /// From one value to another.
+    /// A range of values.
     Range {
         /// The lower end.
         low: End,
         /// The upper end.
         high: End,
     },
-    /// Brackets.
+    /// A group in brackets.
     Group(Group),
 }
 
 /// One end of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// The value; nothing for an open end.
+    /// The value; `None` for an open end.
     pub value: Option<String>,
-    /// Whether the value belongs to the range.
+    /// Whether the end is inclusive.
     pub with: bool,
-    /// Where it is.
+    /// Its bytes.
     pub at: Range<usize>,
 }

@@ -1,13 +1,14 @@
-//! Dates in queries, as OpenSearch reads them.
+//! Parses dates in queries as OpenSearch does.
 //!
 //! ```text
-//! 2026-11-21T10:30:05.250Z     and any beginning of it from the year on; other offsets than Z as +01:00, +0100, +01
-//! 1795257005250                milliseconds since 1970 (four digits are a year)
+//! 2026-11-21T10:30:05.250Z     and any prefix of it from the year on; also +01:00, +0100, +01
+//! 1795257005250                milliseconds since 1970 (but four digits are a year)
 //! now  now-1d/d  2026-11-21||+1M/d      moved by, or rounded to, y M w d h m s
 //! ```
 //!
-//! What is missing of a date is filled up: at a lower end with the beginning (`01-01T00:00:00.000`), at an upper end with
-//! `01-01T23:59:59.999`. So a day is a whole day, and a month alone is its first day.
+//! Missing parts of a date are filled up: at a lower end with `01-01T00:00:00.000`, at an upper end
+//! with `01-01T23:59:59.999`. So a date without a time is a whole day, but a month without a day is
+//! only its first day.
 
 use jiff::Span;
 use jiff::civil::Date;
@@ -16,24 +17,24 @@ const SECOND_MS: i64 = 1_000;
 const MINUTE_MS: i64 = 60 * SECOND_MS;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// Digits of a year behind a sign.
+/// Maximum number of digits in a year with a sign.
 const YEAR_DIGITS_MAX: usize = 9;
-/// The last year of the calendar.
+/// The last year that the calendar supports.
 const YEAR_MAX: i64 = 9_999;
 const EPOCH: Date = Date::constant(1970, 1, 1);
-/// Hours of the largest offset from UTC.
+/// The largest offset from UTC in hours.
 const OFFSET_HOURS_MAX: i64 = 18;
 
-/// How dates are read.
+/// How to parse a date.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
-    /// What `now` is, in milliseconds since 1970.
+    /// The time of `now`, in milliseconds since 1970.
     pub now_ms: i64,
-    /// What is missing is filled up to the end of it.
+    /// Whether this is an upper end, so that missing parts are filled up to the end.
     pub up: bool,
 }
 
-/// A date in milliseconds since 1970.
+/// Parses a date into milliseconds since 1970.
 pub fn parse(text: &str, reading: Reading) -> Result<i64, String> {
     if let Some(moves) = text.strip_prefix("now") {
         return moved(reading.now_ms, moves, reading.up);
@@ -44,7 +45,7 @@ pub fn parse(text: &str, reading: Reading) -> Result<i64, String> {
     }
 }
 
-/// Whether a text is a year or a month without a day, which means its first day.
+/// Whether a text is a year or a month without a day, which means only its first day.
 #[must_use]
 pub fn is_partial(text: &str) -> bool {
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
@@ -57,7 +58,7 @@ fn fixed(text: &str, up: bool) -> Result<i64, String> {
         .ok_or_else(|| format!("'{text}' is not a date such as 2026-11-21 or 2026-11-21T10:30:00"))
 }
 
-/// `-1d/d`: each one after the other.
+/// Applies the moves in `-1d/d`, one after the other.
 fn moved(from_ms: i64, moves: &str, up: bool) -> Result<i64, String> {
     let wrong = || format!("'{moves}' does not move a date; wanted such as -1d or /d");
     let mut ms = from_ms;
@@ -102,7 +103,7 @@ fn add(ms: i64, unit: &str, count: i64) -> Option<i64> {
         "M" => Span::new().try_months(count).ok()?,
         _ => return None,
     };
-    // Of a month that is too short the last day is taken, as in Java.
+    // As in Java, a day beyond the end of the month becomes its last day.
     let date = day_of(ms)?.checked_add(span).ok()?;
     start_of(date)?.checked_add(ms.rem_euclid(DAY_MS))
 }
@@ -133,7 +134,7 @@ fn start_of(date: Date) -> Option<i64> {
     Some(i64::from(days) * DAY_MS)
 }
 
-/// A date and time of ISO 8601, from which parts may be missing at the end.
+/// Parses an ISO 8601 date and time, of which trailing parts may be missing.
 fn civil(text: &str, up: bool) -> Option<i64> {
     let mut rest = text;
     let year = year(&mut rest)?;
@@ -145,14 +146,14 @@ fn civil(text: &str, up: bool) -> Option<i64> {
         None => (None, 0),
     };
     if time.is_some() && month.is_none() && !up {
-        // OpenSearch forgets the year of a time that has neither month nor day.
+        // OpenSearch drops the year if a time follows without month and day.
         date = EPOCH;
     }
     let time = time.or_else(|| time_of([None; 4], up))?;
     rest.is_empty().then_some(start_of(date)? + time - offset)
 }
 
-/// Four digits, or up to nine behind a sign. Years that are out of reach are the first or the last one within it.
+/// Parses a year: four digits, or up to nine after a sign. Years beyond ±9999 become ±9999.
 fn year(rest: &mut &str) -> Option<i64> {
     let sign = [('+', 1), ('-', -1)].into_iter().find(|(sign, _)| rest.starts_with(*sign));
     let Some((sign, factor)) = sign else { return digits(rest, 4) };
@@ -164,7 +165,7 @@ fn year(rest: &mut &str) -> Option<i64> {
     Some(factor * year.min(YEAR_MAX))
 }
 
-/// The milliseconds behind a `T`, and those of the offset.
+/// Parses what follows a `T`: the time in milliseconds, and the offset.
 fn time(rest: &mut &str, up: bool) -> Option<(Option<i64>, i64)> {
     let Some(hour) = digits(rest, 2) else { return Some((None, 0)) };
     let minute = follows(rest, ':', 2);
@@ -175,7 +176,7 @@ fn time(rest: &mut &str, up: bool) -> Option<(Option<i64>, i64)> {
 }
 
 fn time_of(parts: [Option<i64>; 4], up: bool) -> Option<i64> {
-    // The end of a day may be written so; the beginning of the next may not.
+    // 24:00 is accepted only as an upper end.
     if up && parts == [Some(24), Some(0), Some(0), Some(0)] {
         return Some(DAY_MS);
     }
@@ -192,7 +193,7 @@ fn time_of(parts: [Option<i64>; 4], up: bool) -> Option<i64> {
     Some(ms)
 }
 
-/// A day that exists; at an upper end the last one of its month will do.
+/// A valid date. At an upper end a day beyond the end of the month becomes its last day.
 fn date(year: i64, month: i64, day: i64, up: bool) -> Option<Date> {
     let (year, month) = (i16::try_from(year).ok()?, i8::try_from(month).ok()?);
     let first = Date::new(year, month, 1).ok()?;
@@ -201,7 +202,7 @@ fn date(year: i64, month: i64, day: i64, up: bool) -> Option<Date> {
     Date::new(year, month, i8::try_from(day).ok()?).ok()
 }
 
-/// Milliseconds of `.25`: between one and nine digits.
+/// Parses `.25` to milliseconds. Takes one to nine digits.
 fn fraction(rest: &mut &str, point: char) -> Option<i64> {
     let behind = rest.strip_prefix(point)?;
     let count = behind.bytes().take_while(u8::is_ascii_digit).take(9).count();
@@ -210,7 +211,7 @@ fn fraction(rest: &mut &str, point: char) -> Option<i64> {
     number.chars().chain("00".chars()).take(3).collect::<String>().parse().ok()
 }
 
-/// The milliseconds of `Z`, `+01:00`, `-0130`, `+01`, or of none.
+/// Parses `Z`, `+01:00`, `-0130`, `+01` or nothing to milliseconds.
 fn offset(rest: &mut &str) -> Option<i64> {
     for name in ["Z", "UTC", "GMT", "UT"] {
         if *rest == name {
@@ -233,7 +234,8 @@ fn offset(rest: &mut &str) -> Option<i64> {
     (minutes < 60 && seconds < 60 && ms <= OFFSET_HOURS_MAX * HOUR_MS).then_some(sign * ms)
 }
 
-/// Milliseconds since 1970, of which parts are left out: before 1970 towards the past, there also at an upper end.
+/// Parses milliseconds since 1970, and drops a fraction. Before 1970 it rounds down, and at an
+/// upper end subtracts one even without a fraction, as OpenSearch does.
 fn milliseconds(text: &str, up: bool) -> Option<i64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let unsigned = whole.strip_prefix('-').unwrap_or(whole);
@@ -260,7 +262,7 @@ fn digits(rest: &mut &str, count: usize) -> Option<i64> {
     number.parse().ok()
 }
 
-/// A character and so many digits; without them the character is not taken either.
+/// Takes a character followed by `count` digits. Takes nothing if the digits are missing.
 fn follows(rest: &mut &str, before: char, count: usize) -> Option<i64> {
     let mut behind = rest.strip_prefix(before)?;
     let number = digits(&mut behind, count)?;
@@ -295,7 +297,7 @@ mod tests {
             ("2026-11-21T10:30:05.2", "2026-11-21T10:30:05.2Z", "2026-11-21T10:30:05.2Z"),
             ("2026-11-21T10:30:05,123456789Z", "2026-11-21T10:30:05.123Z", "2026-11-21T10:30:05.123Z"),
             ("2026-11-21T", "2026-11-21T00:00:00Z", "2026-11-21T23:59:59.999Z"),
-            // A year and a month are their first day, not all of them.
+            // A year or a month alone is its first day.
             ("2026", "2026-01-01T00:00:00Z", "2026-01-01T23:59:59.999Z"),
             ("2026-11", "2026-11-01T00:00:00Z", "2026-11-01T23:59:59.999Z"),
             ("2026T10", "1970-01-01T10:00:00Z", "2026-01-01T10:59:59.999Z"),
@@ -317,7 +319,8 @@ mod tests {
             ("2026-11-21T10:00UTC", "2026-11-21T10:00:00Z", "2026-11-21T10:00:59.999Z"),
             ("1795257005250", "2026-11-21T10:30:05.25Z", "2026-11-21T10:30:05.25Z"),
             ("0", "1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
-            // Days that do not exist: refused at a lower end, the last of the month at an upper one.
+            // A day beyond the end of the month: refused at a lower end, the month's last day at an
+            // upper one.
             ("2026-02-30", "-", "2026-02-28T23:59:59.999Z"),
             ("2026-02-32", "-", "-"),
             ("2026-13-01", "-", "-"),

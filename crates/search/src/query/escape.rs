@@ -1,21 +1,21 @@
-//! Backslashes in a query: taken away when it is read, put in where it is rewritten.
+//! Backslash escapes in queries: removed on parsing, added on rewriting.
 //!
-//! A backslash takes the special meaning of the character behind it: `\*`, `\:`, `\ `. `\u0041` is the character of that
-//! number, in four hexadecimal digits of UTF-16.
+//! A backslash removes the special meaning of the next character: `\*`, `\:`, `\ `. `\u0041` is the
+//! UTF-16 unit with that hexadecimal number.
 
 use std::str::CharIndices;
 
 use crate::error::QueryError;
 
-/// Hexadecimal digits behind `\u`.
+/// Number of hexadecimal digits after `\u`.
 const DIGITS: u32 = 4;
 
-/// A text without its backslashes. `at` is where it begins in the query.
+/// Removes the backslashes from a text that begins at byte `at` of the query.
 pub fn unescape(image: &str, at: usize) -> Result<String, QueryError> {
     if !image.contains('\\') {
         return Ok(image.to_owned());
     }
-    // In units of UTF-16, because two of `\uD83D\uDE00` make one character.
+    // UTF-16 units, because a pair like `\uD83D\uDE00` is one character.
     let mut units: Vec<u16> = Vec::with_capacity(image.len());
     let mut chars = image.char_indices();
     while let Some((i, c)) = chars.next() {
@@ -49,7 +49,7 @@ fn number(chars: &mut CharIndices<'_>) -> Option<u16> {
     Some(value)
 }
 
-/// A text with backslashes before everything that means something in a query.
+/// Escapes every character that has a meaning in queries.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -73,7 +73,7 @@ pub fn escape(text: &str) -> String {
                 | '&'
                 | '|'
         );
-        // Inside of a word these two are nothing special.
+        // Inside a word these two have no meaning.
         let sign = i == 0 && matches!(c, '+' | '-');
         if special || sign || c.is_whitespace() {
             out.push('\\');

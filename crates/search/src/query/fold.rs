@@ -1,14 +1,17 @@
-//! What a query means, by the rules of Lucene's classic parser, which knows no precedence of operators.
+//! The meaning of a query by the rules of Lucene's classic parser, which has no operator
+//! precedence.
 //!
-//! Every clause of a group is required, forbidden or neither. `AND` requires its own clause and the one before, unless that
-//! is forbidden; `OR` does nothing, unless all words are required: then it makes both neither. A group then is what all
-//! required clauses have in common, or, where there are none, what any of the others has, without what is forbidden.
+//! Every clause of a group is required, prohibited or optional. `AND` makes its own clause and the
+//! previous one required, unless the latter is prohibited. `OR` has no effect, except with the
+//! default operator AND, where it makes both clauses optional. A group matches the intersection of
+//! its required clauses or, if there are none, the union of the optional ones, without the
+//! prohibited ones.
 //!
 //! ```text
-//! a OR b AND c            b and c; a does not matter
-//! a AND b OR c            a and b; c does not matter
+//! a OR b AND c            b and c; a has no effect
+//! a AND b OR c            a and b; c has no effect
 //! NOT a                   everything but a
-//! a b AND "…"             a or b, because nothing is left of a text without words, and b is required all the same
+//! a b AND "…"             a or b: the text has no token, but still makes b required
 //! ```
 
 use super::ast::{Group, Joint, Node, Part, Sign};
@@ -20,18 +23,18 @@ use super::{Settings, leaves};
 use crate::error::QueryError;
 use crate::fields::{self, DEFAULT};
 
-/// What a query means.
+/// The meaning of a query.
 #[derive(Debug)]
 pub struct Folded {
-    /// The documents.
+    /// The matching documents.
     pub set: Set,
-    /// What is no mistake and probably not meant.
+    /// Probable mistakes that are valid queries.
     pub warnings: Vec<QueryError>,
-    /// The fields that it names, each once, in order.
+    /// The fields that the query names, without duplicates, in the order of the text.
     pub fields: Vec<String>,
 }
 
-/// Finds out what a query means.
+/// Evaluates the meaning of a query.
 pub fn fold(group: &Group, settings: Settings) -> Result<Folded, QueryError> {
     let mut fold = Fold { leaves: Leaves::new(settings), all_words: settings.all_words, fields: Vec::new() };
     let set = fold.group(group, DEFAULT)?;
@@ -58,13 +61,13 @@ enum Occur {
 }
 
 impl Fold {
-    /// The documents of a group; nothing where analysis left no clause of it.
+    /// The set of a group; `None` if none of its clauses has a token.
     fn group(&mut self, group: &Group, field: &str) -> Result<Option<Set>, QueryError> {
         let mut clauses: Vec<(Occur, Set)> = Vec::new();
         for clause in &group.clauses {
             let found = self.node(&clause.node, field)?;
             if matches!(clause.node.part, Part::Words(_)) {
-                // A run of words is as many clauses as analysis makes of it.
+                // A run of words becomes one clause per token.
                 let occur = if self.all_words { Occur::Must } else { Occur::Should };
                 clauses.extend(found.into_iter().map(|set| (occur, set)));
                 continue;
@@ -92,7 +95,7 @@ impl Fold {
         Ok(if clauses.is_empty() { None } else { Some(combined(clauses)) })
     }
 
-    /// What one text stands for: nothing, one set, or one for each of its words.
+    /// The sets of one node: none, one, or one per token.
     fn node(&mut self, node: &Node, inherited: &str) -> Result<Vec<Set>, QueryError> {
         let field = node.field.as_ref().map_or(inherited, |name| &name.text);
         if let Some(asked) = &node.asked {
@@ -136,7 +139,7 @@ impl Fold {
         }
     }
 
-    /// The words of one text, of which one is enough, or all are needed.
+    /// Combines the tokens of one text with the default operator.
     fn together(&self, mut sets: Vec<Set>) -> Option<Set> {
         match sets.len() {
             0 | 1 => sets.pop(),
@@ -164,7 +167,7 @@ fn combined(clauses: Vec<(Occur, Set)>) -> Set {
     and(all)
 }
 
-/// What all have in common.
+/// The intersection.
 pub fn and(sets: Vec<Set>) -> Set {
     let mut parts = Vec::new();
     for set in sets {
@@ -182,7 +185,7 @@ pub fn and(sets: Vec<Set>) -> Set {
     }
 }
 
-/// What any of them has.
+/// The union.
 pub fn or(sets: Vec<Set>) -> Set {
     let mut parts = Vec::new();
     for set in sets {

@@ -1,12 +1,13 @@
-//! What is asked of one field, by the type of the field.
+//! Tests on one field, by the type of the field.
 //!
-//! | asked | text | keyword | number | date |
+//! | test | text | keyword | number | date |
 //! |---|---|---|---|---|
-//! | a word, a text in quotes | its words after analysis; in quotes as a phrase | the whole of it | the number | the span that it names |
-//! | prefix, wildcard, regular expression, fuzzy | of a word, in lower case | of the whole | nothing | nothing |
-//! | range | of words, in lower case, by bytes | by bytes | by size | by time, ends filled up |
+//! | word, quoted text | its tokens, as a phrase if quoted | whole value | equal | the time span |
+//! | prefix, wildcard, regular expression, fuzzy | one token, lower case | whole value | - | - |
+//! | range | tokens, lower case, by bytes | by bytes | by size | by time, ends filled up |
 //!
-//! What does not fit the type matches nothing and is warned of, as OpenSearch has it with `lenient`.
+//! A test that does not fit the type matches nothing and gives a warning, as in OpenSearch with
+//! `lenient`.
 
 use std::ops::Range;
 
@@ -22,14 +23,14 @@ use crate::analysis;
 use crate::error::QueryError;
 use crate::fields::Type;
 
-/// Units of UTF-16 of a regular expression (`index.max_regex_length`).
+/// Maximum length of a regular expression in UTF-16 units (`index.max_regex_length`).
 const REGEX_MAX: usize = 1_000;
-/// Most edits that a fuzzy word may have.
+/// Maximum number of edits of a fuzzy word.
 const EDITS_MAX: i32 = 2;
-/// Words from these lengths on may have one edit, and two.
+/// From these lengths on, a fuzzy word may have one edit and two.
 const AUTO_LENGTHS: [usize; 2] = [3, 6];
 const NS_PER_MS: i64 = 1_000_000;
-/// Fields that a cluster adds to every document; some of them cannot even be asked for.
+/// Metadata fields that a cluster adds to every document. Some of them cannot even be searched.
 const OWN: &[&str] = &[
     "_doc_count",
     "_feature",
@@ -44,26 +45,26 @@ const OWN: &[&str] = &[
     "_version",
 ];
 
-/// What is asked of a field.
+/// A test on a field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test<'a> {
-    /// Some text.
+    /// A text.
     Text(&'a str),
-    /// A text in quotes, and moves that are allowed.
+    /// A quoted text, and how many moves are allowed.
     Phrase(&'a str, i32),
-    /// A beginning.
+    /// A prefix.
     Prefix(&'a str),
     /// A pattern with `*` and `?`.
     Wildcard(&'a str),
     /// A regular expression.
     Regex(&'a str),
-    /// A word with so many edits.
+    /// A word, and how many edits are allowed.
     Fuzzy(&'a str, i32),
-    /// From one value to another.
+    /// A range of values.
     Range(Bound<&'a str>, Bound<&'a str>),
 }
 
-/// What is asked, whatever the field. `at` is where.
+/// The test of a part that is at these bytes, for any field.
 pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Test<'a>, QueryError> {
     Ok(match part {
         Part::Words(text) | Part::Term(text) => {
@@ -89,7 +90,7 @@ pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Test<'a>, QueryError
             Test::Fuzzy(text, edits(text, like).ok_or_else(wanted)?)
         }
         Part::Range { low, high } => Test::Range(end(low), end(high)),
-        // Brackets are no question; who folds has opened them.
+        // Groups were handled by the caller.
         Part::Group(_) => Test::Text(""),
     })
 }
@@ -98,7 +99,7 @@ fn end(end: &End) -> Bound<&str> {
     end.value.as_deref().map_or(Bound::Unbounded, |value| bound(value, end.with))
 }
 
-/// A star is an open end even in quotes or behind a backslash, as in OpenSearch.
+/// As in OpenSearch, `*` is an open end even if it is quoted or escaped.
 fn bound(value: &str, with: bool) -> Bound<&str> {
     match (value, with) {
         ("*", _) => Bound::Unbounded,
@@ -107,27 +108,27 @@ fn bound(value: &str, with: bool) -> Bound<&str> {
     }
 }
 
-/// How many edits `~like` allows.
+/// The number of edits in `~like`.
 fn edits(text: &str, like: &str) -> Option<i32> {
     if like.is_empty() || like.eq_ignore_ascii_case("AUTO") {
         let length = text.chars().count();
         return i32::try_from(AUTO_LENGTHS.iter().filter(|from| length >= **from).count()).ok();
     }
-    // OpenSearch puts it in capitals first, in which these two are no numbers.
+    // OpenSearch converts the text to upper case first, so these two are not numbers.
     let number = numbers::double(like).filter(|_| !like.contains("NaN") && !like.contains("Infinity"))?;
     Some((number as i32).min(EDITS_MAX))
 }
 
-/// Tests of fields that were made so far, and what was odd about them.
+/// Creates the tests of a query, and collects warnings.
 #[derive(Debug)]
 pub struct Leaves {
-    /// What is no mistake and probably not meant.
+    /// Probable mistakes that are valid queries.
     pub warnings: Vec<QueryError>,
     now_ms: i64,
     count: usize,
 }
 
-/// Where something is asked, and whether it is asked of one field only, so that it is worth a warning.
+/// The place of a test. A test on several fields is `quiet` and gives no warnings.
 #[derive(Clone, Copy)]
 struct QuerySpan<'a> {
     at: &'a Range<usize>,
@@ -135,13 +136,14 @@ struct QuerySpan<'a> {
 }
 
 impl Leaves {
-    /// None so far.
+    /// No tests yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self { warnings: Vec::new(), now_ms: settings.now_ns.div_euclid(NS_PER_MS), count: 0 }
     }
 
-    /// What is asked of a field: one set, one for each word of a text, or nothing where analysis left no word.
+    /// The sets of a test on a field: one, or one per token of a text, or none if the text has no
+    /// token.
     pub fn of(
         &mut self,
         target: &Target,
@@ -158,7 +160,7 @@ impl Leaves {
         }
     }
 
-    /// Whether a field, or any field of a family, has a value.
+    /// Documents in which a field, or any field of a family, has a value.
     pub fn exists(&mut self, name: &str, at: &Range<usize>) -> Result<Vec<Set>, QueryError> {
         if let Some(own) = OWN.iter().find(|own| name.contains('*') && names::fits(name, own)) {
             let wrong = QueryError::new(
@@ -172,7 +174,7 @@ impl Leaves {
         if fields.is_empty() {
             fields = names::below(name).into_iter().map(str::to_owned).collect();
         } else if name.starts_with("sysctl.") && !name.contains('*') {
-            // Whether it is a setting or a folder of settings is not to be seen.
+            // The name may be that of a setting or of a directory of settings.
             fields.push(format!("{name}.*"));
         }
         if fields.is_empty() {
@@ -185,8 +187,8 @@ impl Leaves {
         Ok(vec![or(sets)])
     }
 
-    /// Nothing, because nobody has the field. Where a cluster has one of its own, or falls over its name, it is a mistake, so
-    /// that both answer alike.
+    /// The empty set, because no document has the field. If the cluster has a metadata field of
+    /// that name, or rejects the name, it is an error, so that both back ends agree.
     pub fn unknown(&mut self, name: &str, at: &Range<usize>) -> Result<Vec<Set>, QueryError> {
         if name.starts_with('_') && name != EXISTS {
             let wrong =
@@ -242,7 +244,7 @@ impl Leaves {
         }
     }
 
-    /// What is asked of words and keywords alike, with the case that they have in the index.
+    /// Tests that are the same for text and keywords, except for the case.
     fn pattern(
         &mut self,
         field: &str,
@@ -333,7 +335,7 @@ impl Leaves {
         }
     }
 
-    /// `written` is the pattern as it stands in the query, between slashes.
+    /// `written` is the pattern in the query, without its slashes.
     fn regex(
         &mut self,
         field: &str,
@@ -345,7 +347,8 @@ impl Leaves {
             Ok(matcher) => return self.one(field, Leaf::Terms(matcher), place),
             Err(wrong) => wrong,
         };
-        // In lower case a character may have another number of bytes.
+        // Lowercasing may change the number of bytes, so the position is converted through
+        // characters.
         let nth = pattern.get(..offset).map_or(0, |head| head.chars().count());
         let (skipped, length) =
             written.char_indices().nth(nth).map_or((written.len(), 1), |(i, c)| (i, c.len_utf8()));
@@ -406,7 +409,7 @@ fn words(text: &str) -> Vec<(u32, String)> {
     found
 }
 
-/// A pattern in lower case, but for what stands behind a backslash.
+/// Lowercases a pattern, except escaped characters.
 fn lower_wildcard(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut escaped = false;
@@ -421,7 +424,7 @@ fn lower_wildcard(pattern: &str) -> String {
     out
 }
 
-/// The ends of what is asked, where it is a value or a range.
+/// The ends of a range, or of a single value; `None` for other tests.
 fn ends<'a>(ask: &Test<'a>) -> Option<(Bound<&'a str>, Bound<&'a str>)> {
     match ask {
         Test::Text(text) | Test::Phrase(text, _) => Some((Bound::Included(*text), Bound::Included(*text))),

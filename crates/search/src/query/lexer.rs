@@ -1,26 +1,27 @@
-//! Text to tokens, as the token manager of Lucene's classic parser cuts them.
+//! Splits a query into tokens, like the token manager of Lucene's classic parser.
 //!
-//! Of all tokens that fit at a place the longest is taken, and of two as long the one that stands first in this list:
+//! At each place the longest match wins, and among equally long ones the first in this list:
 //!
 //! ```text
 //! AND &&   OR ||   NOT !   + - followed by white space: a word   + - ( ) : *
-//! "…"      a quoted text; a backslash takes the next character with it
-//! term     a character that is none of  white space + - ! ( ) : ^ [ ] " { } ~ * ? \ /  or one behind a backslash,
-//!          and after it the same, + and -
-//! ~…       a tilde and characters of terms
+//! "…"      a quoted text; a backslash escapes the next character
+//! term     a character other than white space + - ! ( ) : ^ [ ] " { } ~ * ? \ /
+//!          or an escaped one; after it the same, and + and -
+//! ~…       a tilde, followed by characters of terms
 //! term*    a prefix       te*m?  a wildcard       /…/  a regular expression
-//! ^        and then nothing but a number
-//! [ {      and then, up to ] or }:  TO   "…"   anything without space, ] and }
+//! ^        must be followed by a number
+//! [ {      followed, up to ] or }, by  TO   "…"   or anything without space, ] and }
 //! ```
 //!
-//! So `&&&` and `ANDY` are terms, `foo!bar` is `foo NOT bar`, and `/etc/fstab` is the regular expression `etc` and a term.
+//! So `&&&` and `ANDY` are terms, `foo!bar` is `foo NOT bar`, and `/etc/fstab` is the regular
+//! expression `etc` followed by a term.
 
 use std::ops::Range;
 
 use super::path;
 use crate::error::QueryError;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `AND`, `&&`.
@@ -33,7 +34,7 @@ pub enum Kind {
     Plus,
     /// `-`.
     Minus,
-    /// `+`, `-` or `!` and a white space: a word of that one character.
+    /// `+`, `-` or `!` followed by white space: a word of that one character.
     Lone,
     /// `(`.
     Open,
@@ -41,23 +42,23 @@ pub enum Kind {
     Close,
     /// `:`.
     Colon,
-    /// `*` alone.
+    /// `*` on its own.
     Star,
     /// `^`.
     Caret,
-    /// The number of a `^`.
+    /// The number after a `^`.
     Number,
-    /// A text in quotes.
+    /// A quoted text.
     Quoted,
     /// A word.
     Term,
-    /// A tilde, and what is written without a space behind it.
+    /// A tilde and the term characters directly behind it.
     Tilde,
-    /// A word with a star at its end.
+    /// A word ending in `*`.
     Prefix,
-    /// A word with stars and question marks.
+    /// A word with `*` or `?`.
     Wildcard,
-    /// A regular expression with its slashes.
+    /// A regular expression including its slashes.
     Regex,
     /// `[`.
     From,
@@ -65,7 +66,7 @@ pub enum Kind {
     After,
     /// `TO` in a range.
     To,
-    /// An end of a range in quotes.
+    /// A quoted end of a range.
     QuotedEnd,
     /// An end of a range.
     WordEnd,
@@ -73,37 +74,37 @@ pub enum Kind {
     Until,
     /// `}`.
     Before,
-    /// Nothing that could be here: see [`Tokens::mistake`].
+    /// No token matches here, see [`Tokens::mistake`].
     Mistake,
     /// The end of the query.
     End,
 }
 
-/// A token and its bytes.
+/// A token and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its first byte.
     pub start: usize,
-    /// The byte behind it.
+    /// The byte after its last one.
     pub end: usize,
 }
 
 impl Token {
-    /// Its bytes.
+    /// Its byte range.
     #[must_use]
     pub fn at(self) -> Range<usize> {
         self.start..self.end
     }
 }
 
-/// A query in tokens.
+/// The tokens of a query.
 #[derive(Debug)]
 pub struct Tokens {
-    /// All of them; the last is [`Kind::End`], behind a [`Kind::Mistake`] where there is one.
+    /// All tokens. The last one is [`Kind::End`], after a [`Kind::Mistake`] if there is one.
     pub list: Vec<Token>,
-    /// What is wrong where the list has a [`Kind::Mistake`].
+    /// The error that belongs to [`Kind::Mistake`].
     pub mistake: Option<QueryError>,
 }
 
@@ -114,7 +115,7 @@ enum Mode {
     Range,
 }
 
-/// Cuts a query into tokens, up to the first place where none fits.
+/// Splits a query into tokens, up to the first place where none matches.
 #[must_use]
 pub fn tokens(text: &str) -> Tokens {
     let mut list = Vec::new();
@@ -198,7 +199,7 @@ fn word(rest: &str) -> Next {
     }
 }
 
-/// What a run of characters of terms, stars and question marks is.
+/// The kind of a run of term characters, stars and question marks.
 fn kind_of(image: &str) -> Kind {
     match image {
         "AND" | "&&" => return Kind::And,
@@ -237,7 +238,7 @@ fn end_of_range(rest: &str) -> Next {
     match first {
         ']' => Next::Token(Kind::Until, 1),
         '}' => Next::Token(Kind::Before, 1),
-        // A tab can begin a longer end: only the space never belongs to one.
+        // A tab may begin a longer end of a range. Only a space never belongs to one.
         c if is_space(c) && goop <= c.len_utf8() => Next::Skip(c.len_utf8()),
         '"' if rest.as_bytes().get(1) != Some(&b'"') => match delimited(rest, b'"') {
             Some(length) if length >= goop => Next::Token(Kind::QuotedEnd, length),
@@ -248,7 +249,7 @@ fn end_of_range(rest: &str) -> Next {
     }
 }
 
-/// The white space of the grammar; other characters of Unicode that are blank belong to words.
+/// The white space of the grammar. Other Unicode white space belongs to words.
 pub fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{3000}')
 }
@@ -263,7 +264,7 @@ fn in_term(c: char) -> bool {
     !special && !is_space(c)
 }
 
-/// Bytes of the characters that are taken, and of those behind a backslash.
+/// Length in bytes of the leading characters that `takes` accepts, and of escaped ones.
 fn run(text: &str, takes: fn(char) -> bool) -> usize {
     let mut length = 0;
     let mut chars = text.chars();
@@ -281,7 +282,7 @@ fn run(text: &str, takes: fn(char) -> bool) -> usize {
     length
 }
 
-/// Bytes of a text in quotes.
+/// Length in bytes of a quoted text.
 fn quoted(text: &str) -> Option<usize> {
     let mut escaped = false;
     for (i, byte) in text.bytes().enumerate().skip(1) {
@@ -295,8 +296,8 @@ fn quoted(text: &str) -> Option<usize> {
     None
 }
 
-/// Bytes of a text between two delimiters. One behind a backslash ends it only if no later one does, and it does not matter
-/// whether the backslash itself is escaped.
+/// Length in bytes of a delimited text. A delimiter behind a backslash ends it only if no later one
+/// does, even if the backslash itself is escaped.
 fn delimited(text: &str, delimiter: u8) -> Option<usize> {
     let mut end = None;
     let mut before = 0;
@@ -343,7 +344,7 @@ fn explain(wrong: Wrong, text: &str, at: usize) -> QueryError {
 mod tests {
     use super::*;
 
-    /// Kinds and texts, in a line.
+    /// Kinds and texts of all tokens in one line.
     fn cut(text: &str) -> String {
         let read = tokens(text);
         let mut out: Vec<String> = Vec::new();

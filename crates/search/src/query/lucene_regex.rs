@@ -1,40 +1,44 @@
-//! Regular expressions in the dialect of Lucene, with all that it can switch on, as OpenSearch's `query_string` does.
+//! Regular expressions in Lucene's dialect with all optional operators, as in OpenSearch's
+//! `query_string`.
 //!
-//! A pattern takes the whole of a term, so there are no anchors: `^` and `$` are characters. From loose to tight:
+//! A pattern matches a whole term. So there are no anchors, and `^` and `$` are literal. From
+//! lowest to highest precedence:
 //!
 //! ```text
-//! a|b   a&b                  either, both
-//! ab                         one after the other
+//! a|b   a&b                  union, intersection
+//! ab                         concatenation
 //! a?  a*  a+  a{2}  a{2,}  a{2,5}
-//! ~a                         whatever a does not take (of any length)
+//! ~a                         everything that a does not match (of any length)
 //! .  @  #                    any character, any text, nothing at all
-//! (a|b)  ()                  group, the empty text
-//! "a.b"                      these characters
-//! [a-f_]  [^0-9]             one of these, one of the others
-//! <8-12>  <08-12>            a number, with any zeros before it; of just so many digits if both ends have as many
-//! \d \D \w \W \s \S          classes, of ASCII
-//! \.                         the character itself; a letter cannot be escaped
+//! (a|b)  ()                  group, empty text
+//! "a.b"                      literal text
+//! [a-f_]  [^0-9]             character class, negated class
+//! <8-12>  <08-12>            a number with any leading zeros; with a fixed number of digits
+//!                            if both ends have the same number of digits
+//! \d \D \w \W \s \S          ASCII classes
+//! \.                         an escaped character; a letter cannot be escaped
 //! ```
 //!
-//! Its peculiarities are kept. An operator where an operand has to stand is a character: `*a`, `|a`, `)`. In brackets only
-//! `\`, a `-` between two and a closing `]` that is not the first mean something, and an escaped backslash begins no range.
-//! `#*` takes nothing, `#?` the empty text.
+//! Its peculiarities are kept. An operator in place of an operand is literal: `*a`, `|a`, `)`. In
+//! brackets only `\`, a `-` between two characters and a closing `]` that is not the first
+//! character are special, and an escaped backslash cannot begin a range. `#*` matches nothing, `#?`
+//! matches the empty text.
 
 use regex_syntax::hir::ClassUnicode;
 
 use super::matcher::automaton::{Expr, set};
 
-/// Characters of a pattern, as OpenSearch has it (`index.max_regex_length`).
+/// Maximum length of a pattern, as in OpenSearch (`index.max_regex_length`).
 pub const PATTERN_MAX: usize = 1_000;
-/// Groups within groups.
+/// Maximum nesting of groups.
 const DEPTH_MAX: usize = 100;
-/// Digits of an end of a number range: Lucene reads 32 bits.
+/// The largest number in a pattern: Lucene reads a Java `int`.
 const NUMBER_MAX: u32 = i32::MAX as u32;
 
-/// What is wrong, and where, in bytes.
+/// The byte position of an error, and the message.
 pub(super) type Mistake = (usize, String);
 
-/// The expression of a pattern.
+/// Parses a pattern.
 pub(super) fn parse(pattern: &str) -> Result<Expr, Mistake> {
     let length = pattern.encode_utf16().count();
     if length > PATTERN_MAX {
@@ -53,7 +57,7 @@ pub(super) fn parse(pattern: &str) -> Result<Expr, Mistake> {
 
 struct Parser<'a> {
     text: &'a str,
-    /// Where the next character is, in bytes.
+    /// The byte position of the next character.
     at: usize,
     depth: usize,
 }
@@ -127,7 +131,7 @@ impl Parser<'_> {
         Ok(one)
     }
 
-    /// What follows the brace of a repetition: `2}`, `2,}`, `2,5}`.
+    /// Parses what follows the `{` of a repetition: `2}`, `2,}`, `2,5}`.
     fn counts(&mut self) -> Result<(u32, Option<u32>), Mistake> {
         let Some(min) = self.number()? else {
             return Err((
@@ -184,7 +188,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A character that stands for an expression.
+    /// Skips a one-character operator, and returns its expression.
     fn simple(&mut self, expr: Expr) -> Result<Expr, Mistake> {
         self.at += 1;
         Ok(expr)
@@ -245,7 +249,8 @@ impl Parser<'_> {
         Ok(set(&[(from, to)]))
     }
 
-    /// What a backslash and a letter, or two backslashes, stand for. Of any other escape only the backslash is read.
+    /// Parses a class (`\d`), or an escaped backslash. Before any other escaped character it takes
+    /// only the backslash.
     fn class_of_escape(&mut self) -> Result<Option<ClassUnicode>, Mistake> {
         let place = self.at;
         if !self.eats('\\') {
@@ -269,7 +274,7 @@ impl Parser<'_> {
         Ok(Some(class))
     }
 
-    /// A character, or one after a backslash.
+    /// Takes the next character, and a backslash before it.
     fn character(&mut self) -> Result<char, Mistake> {
         self.eats('\\');
         self.next("a character")
@@ -291,7 +296,7 @@ impl Parser<'_> {
     }
 }
 
-/// Digits as a number that fits into 31 bits.
+/// Parses digits into a number of at most 31 bits.
 fn number(digits: &str) -> Option<u32> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -299,7 +304,7 @@ fn number(digits: &str) -> Option<u32> {
     digits.parse().ok().filter(|n| *n <= NUMBER_MAX)
 }
 
-/// The numbers between two, with so many digits, or with any zeros before them.
+/// The numbers from `min` to `max`, with exactly this many digits or with any leading zeros.
 fn interval(min: u32, max: u32, digits: Option<usize>) -> Expr {
     if let Some(width) = digits {
         return between(format!("{min:0width$}").as_bytes(), format!("{max:0width$}").as_bytes());
@@ -313,7 +318,7 @@ fn interval(min: u32, max: u32, digits: Option<usize>) -> Expr {
     Expr::concat(vec![Expr::char('0').repeat(0, None), Expr::or(lengths.collect())])
 }
 
-/// The texts of digits between two of the same length.
+/// The digit strings between two of the same length.
 fn between(low: &[u8], high: &[u8]) -> Expr {
     let (Some((l, low_rest)), Some((h, high_rest))) = (low.split_first(), high.split_first()) else {
         return Expr::Empty;

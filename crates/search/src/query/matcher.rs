@@ -1,9 +1,9 @@
-//! Patterns over terms: prefix, wildcard, regular expression, fuzzy, as automata.
+//! Term patterns as automata: prefix, wildcard, regular expression, fuzzy.
 //!
 //! ```text
 //! prefix     vm.swap
-//! wildcard   vm.*ness   lin?x   \*        * any characters, ? one, \ before a character that means itself
-//! regex      4\.(4|9)\..*                 the whole term, in the dialect of Lucene (see lucene_regex)
+//! wildcard   vm.*ness   lin?x   \*        * any characters, ? one character, \ escapes
+//! regex      4\.(4|9)\..*                 the whole term, in Lucene's dialect (see lucene_regex)
 //! fuzzy      swapiness~1                  edits: insert, delete, replace, or swap two neighbours
 //! ```
 
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use self::automaton::{Automaton, Expr, STATES_MAX};
 use super::lucene_regex;
 
-/// Edits that can be asked for, as in Lucene.
+/// Maximum number of edits, as in Lucene.
 const EDITS_MAX: u8 = 2;
 
-/// A pattern that takes some terms and not others.
+/// A pattern that accepts terms.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     how: Arc<How>,
@@ -27,19 +27,19 @@ pub struct Matcher {
 enum How {
     Prefix(String),
     Pattern(Box<Automaton>),
-    /// At most so many edits from a text.
+    /// A text, and the maximum number of edits from it.
     Near(String, usize),
 }
 
 impl Matcher {
-    /// Terms that begin with a text.
+    /// Matches terms that begin with a text.
     #[must_use]
     pub fn prefix(text: &str) -> Self {
         Self { how: Arc::new(How::Prefix(text.to_owned())) }
     }
 
-    /// Terms that a pattern with `*` and `?` takes as a whole; a backslash makes the next character mean itself. As in Lucene, a
-    /// backslash at the very end is a backslash, and no pattern at all takes nothing at all.
+    /// Matches whole terms by a pattern with `*`, `?` and escapes. As in Lucene, a trailing
+    /// backslash is literal, and an empty pattern matches nothing.
     pub fn wildcard(pattern: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut chars = pattern.chars();
@@ -54,18 +54,19 @@ impl Matcher {
         Self::pattern(&if pattern.is_empty() { Expr::Nothing } else { Expr::concat(parts) })
     }
 
-    /// Terms that a regular expression takes as a whole, in Lucene's dialect. An error has its place in bytes.
+    /// Matches whole terms by a regular expression in Lucene's dialect. An error has its byte
+    /// position.
     pub fn regex(pattern: &str) -> Result<Self, (usize, String)> {
         Self::pattern(&lucene_regex::parse(pattern)?).map_err(|why| (0, why))
     }
 
-    /// Terms that a text becomes with at most so many edits (2 at most): a character inserted, deleted or replaced, or two
-    /// neighbours swapped.
+    /// Matches terms at most `distance` edits (at most 2) from a text. An edit inserts, deletes or
+    /// replaces a character, or swaps two adjacent ones.
     pub fn fuzzy(text: &str, distance: u8) -> Result<Self, String> {
         if distance > EDITS_MAX {
             return Err(format!("{distance} edits: a fuzzy term has at most {EDITS_MAX}"));
         }
-        // Near the empty text is, as in Lucene, only itself.
+        // As in Lucene, only the empty term is near the empty text.
         let distance = if text.is_empty() { 0 } else { distance };
         Ok(Self { how: Arc::new(How::Near(text.to_owned(), usize::from(distance))) })
     }
@@ -76,14 +77,15 @@ impl Matcher {
         Ok(Self { how: Arc::new(How::Pattern(Box::new(automaton))) })
     }
 
-    /// Whether it takes a term.
+    /// Whether the pattern accepts a term.
     #[must_use]
     pub fn takes(&self, term: &str) -> bool {
         match &*self.how {
             How::Prefix(text) => term.starts_with(text),
             How::Pattern(automaton) => automaton.takes(term),
             How::Near(text, edits) => {
-                // A character has at most four bytes. Most terms are too short or too long, or have too many other bytes.
+                // A character has at most four bytes. Most terms differ too much in length or in
+                // their set of bytes, and need no distance.
                 let most = if text.is_ascii() && term.is_ascii() { *edits } else { 4 * edits };
                 let (ours, theirs) = (kinds(text), kinds(term));
                 text.len().abs_diff(term.len()) <= most
@@ -94,13 +96,13 @@ impl Matcher {
         }
     }
 
-    /// The beginning, where that is all that is asked.
+    /// The prefix, if the pattern is nothing else.
     #[must_use]
     pub fn prefix_only(&self) -> Option<&str> {
         if let How::Prefix(text) = &*self.how { Some(text) } else { None }
     }
 
-    /// What every term that it takes begins with, so that only a range of a dictionary has to be walked.
+    /// A prefix of all accepted terms, so that only a range of the dictionary needs to be scanned.
     #[must_use]
     pub fn literal(&self) -> &str {
         match &*self.how {
@@ -111,7 +113,8 @@ impl Matcher {
     }
 }
 
-/// A bit for each kind of bytes that a text has. An edit of a byte adds one at most, and takes one away.
+/// The set of byte values (modulo 128) in a text. Editing one byte adds at most one value and
+/// removes at most one.
 fn kinds(text: &str) -> u128 {
     text.bytes().fold(0, |kinds, byte| kinds | 1 << (byte & 127))
 }

@@ -1,24 +1,25 @@
-//! Which fields a name of a query stands for, and what somebody may have meant by one that stands for none.
+//! Resolves field names of a query to fields, and suggests names for unknown ones.
 
 use strsim::levenshtein;
 
 use crate::fields::{self, ALIASES, FIELDS, Type};
 
-/// Names that are offered at most.
+/// Maximum number of suggested names.
 const OFFERED_MAX: usize = 3;
-/// A longer name is like none.
+/// Longer names get no suggestions.
 const LENGTH_MAX: usize = 64;
 
-/// A field that is asked, and how its values are compared.
+/// A field to test, and the type of its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its name; with a `*` it is all facts whose names fit, of the families whose names only the documents know.
+    /// The name. With a `*` it means all facts with matching names in the families that only the
+    /// documents define.
     pub name: String,
     /// Its type.
     pub kind: Type,
 }
 
-/// The fields that a name stands for: one, none, or with a `*` all that fit.
+/// The fields that a name denotes: one or none, or all that match a `*`.
 #[must_use]
 pub fn targets(name: &str) -> Vec<Target> {
     if !name.contains('*') {
@@ -35,7 +36,7 @@ pub fn targets(name: &str) -> Vec<Target> {
             None if is_asked(field.name) => {
                 found.push(Target { name: field.name.to_owned(), kind: field.kind })
             }
-            // Which names it has is not known here, only whether they could fit.
+            // The names in a family are unknown here, only whether they could match.
             Some(head) if may_fit(name, head) => {
                 words = true;
                 numbers |= field.kind == Type::Double;
@@ -49,14 +50,14 @@ pub fn targets(name: &str) -> Vec<Target> {
     found
 }
 
-/// The fields below a name that is none itself: those of `kernel`. Families among them have their star.
+/// The fields below a name that is not a field itself, such as `kernel`. Families keep their `*`.
 #[must_use]
 pub fn below(name: &str) -> Vec<&'static str> {
     let inside = |field: &str| field.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
     FIELDS.iter().map(|f| f.name).filter(|f| inside(f)).collect()
 }
 
-/// Whether a name fits a pattern, in which each `*` stands for any characters.
+/// Whether a name matches a pattern, in which each `*` stands for any characters.
 #[must_use]
 pub fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
@@ -70,13 +71,13 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether a name that begins with `head` could fit a pattern.
+/// Whether a name that begins with `head` could match a pattern.
 fn may_fit(pattern: &str, head: &str) -> bool {
     let start = pattern.split('*').next().unwrap_or_default();
     start.starts_with(head) || head.starts_with(start)
 }
 
-/// A sentence with the fields whose names are most like this one, where there are any.
+/// A sentence with the most similar field names; `None` if there are none.
 #[must_use]
 pub fn suggestion(name: &str) -> Option<String> {
     let inside = below(name);
@@ -88,7 +89,8 @@ pub fn suggestion(name: &str) -> Option<String> {
 }
 
 fn like(name: &str) -> Vec<&'static str> {
-    // A third of the letters wrong is another word; the end of a longer name counts as well.
+    // With more than a third of the letters different it is another word. The last part of a
+    // field's name counts as well.
     let limit = (name.chars().count() / 3).max(1);
     if name.len() > LENGTH_MAX {
         return Vec::new();

@@ -1,9 +1,11 @@
-//! Numbers as a cluster reads them, which is as Java does, and sizes such as `4k`, which only Mitra reads.
+//! Parses numbers as a cluster does, which means as Java does, and sizes such as `4k`, which only
+//! Mitra understands.
 
-/// The first number that no `i64` is as large as.
+/// The smallest double above the range of `i64`.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// A number as `Double.parseDouble` takes it, also `NaN` and `Infinity`. Those in hexadecimal are not read.
+/// Parses a number like `Double.parseDouble`, including `NaN` and `Infinity`, but without
+/// hexadecimal numbers.
 #[must_use]
 pub fn double(text: &str) -> Option<f64> {
     let text = text.trim_matches(|c: char| c <= ' ');
@@ -16,10 +18,11 @@ pub fn double(text: &str) -> Option<f64> {
     decimal(text.strip_suffix(|c: char| matches!(c, 'f' | 'F' | 'd' | 'D')).unwrap_or(text))
 }
 
-/// A number for a field of whole numbers: with or without decimals, within what a `long` holds.
+/// Parses a number for an integer field. It may have decimals, and has to be in the range of
+/// `long`.
 #[must_use]
 pub fn long(text: &str) -> Option<f64> {
-    // A double of 2^63 stands for the largest whole number too.
+    // `i64::MAX` becomes the double 2^63 and is still in range.
     let fits = |n: &f64| (-TWO_TO_63..TWO_TO_63).contains(n) || text.parse::<i64>().is_ok();
     decimal(text).filter(fits)
 }
@@ -29,7 +32,7 @@ fn decimal(text: &str) -> Option<f64> {
     if plain { text.parse().ok() } else { None }
 }
 
-/// The bytes of `4k`, `1.5M`, `2GiB` as digits; nothing where there is no unit.
+/// Converts `4k`, `1.5M` or `2GiB` to bytes, as digits. `None` if there is no unit.
 #[must_use]
 pub fn bytes(text: &str) -> Option<String> {
     let short = text.strip_suffix("iB").or_else(|| text.strip_suffix(['b', 'B'])).unwrap_or(text);

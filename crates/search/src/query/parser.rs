@@ -1,14 +1,15 @@
-//! Tokens to a tree, by the grammar of Lucene's classic parser.
+//! Parses tokens into a syntax tree, by the grammar of Lucene's classic parser.
 //!
 //! ```text
-//! query  = [ "+" | "-" | "NOT" ] clause { [ "AND" | "OR" ] [ "+" | "-" | "NOT" ] clause | words }
-//! words  = TERM TERM { TERM }                 each but the first not before  : * ~ ^ AND OR
+//! query  = [ "+" | "-" | "NOT" ] clause
+//!          { [ "AND" | "OR" ] [ "+" | "-" | "NOT" ] clause | words }
+//! words  = TERM TERM { TERM }      all but the first are not followed by  : * ~ ^ AND OR
 //! clause = [ ( TERM | "*" ) ":" ] ( part | "(" query ")" [ "^" NUMBER ] )
 //! part   = ( TERM | PREFIX | WILDCARD | REGEX | QUOTED | "*" | LONE ) [ "~…" ] [ "^" NUMBER ]
 //!        | ( "[" | "{" ) END "TO" END ( "]" | "}" ) [ "^" NUMBER ]
 //! ```
 //!
-//! `words` come first where both fit: `a b c AND d` is the words `a b`, then `c AND d`.
+//! `words` takes precedence: `a b c AND d` is the words `a b`, then `c AND d`.
 
 use std::ops::Range;
 
@@ -18,10 +19,10 @@ use super::lexer::{Kind, Token, tokens};
 use super::{DEPTH_MAX, numbers, path};
 use crate::error::QueryError;
 
-/// A query that was read, and what is no mistake in it but probably not meant.
+/// The syntax tree, and warnings about probable mistakes.
 pub type Parsed = (Group, Vec<QueryError>);
 
-/// Reads a query.
+/// Parses a query.
 pub fn parse(text: &str) -> Result<Parsed, QueryError> {
     let read = tokens(text);
     let mut parser = Parser {
@@ -44,7 +45,7 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     mistake: Option<QueryError>,
     at: usize,
-    /// The brackets that are open.
+    /// The open brackets.
     open: Vec<Range<usize>>,
     warnings: Vec<QueryError>,
 }
@@ -63,7 +64,7 @@ impl<'a> Parser<'a> {
         self.text.get(token.at()).unwrap_or_default()
     }
 
-    /// Takes the next token if it is of a kind.
+    /// Takes the next token if it is of this kind.
     fn take(&mut self, kind: Kind) -> Option<Token> {
         let token = self.token(0);
         if token.kind != kind {
@@ -116,7 +117,7 @@ impl<'a> Parser<'a> {
         Ok(Group { clauses })
     }
 
-    /// Whether a group has more clauses.
+    /// Whether the group has another clause.
     fn goes_on(&self) -> bool {
         use Kind::{
             After, And, From, Lone, Minus, Not, Open, Or, Plus, Prefix, Quoted, Regex, Star, Term, Wildcard,
@@ -126,7 +127,7 @@ impl<'a> Parser<'a> {
         starts_clause || matches!(self.kind(0), And | Or | Not | Plus | Minus | From | After)
     }
 
-    /// Whether the next token is a word, and the one behind it another that stands for itself.
+    /// Whether the next token is a word, and the one after it another word without an operator.
     fn starts_words(&self) -> bool {
         self.kind(0) == Kind::Term && self.goes_on_with_word(1)
     }
@@ -155,7 +156,7 @@ impl<'a> Parser<'a> {
         Ok(Node { field: None, part: Part::Words(text), at: at.clone(), part_at: at, asked: None })
     }
 
-    /// A bare word.
+    /// Unescapes a bare word. Warns of lower-case operators.
     fn word(&mut self, token: Token) -> Result<String, QueryError> {
         let image = self.image(token).to_owned();
         if matches!(image.as_str(), "and" | "or" | "not") {
@@ -227,7 +228,7 @@ impl<'a> Parser<'a> {
             let text = unescape(inside, token.start + 1)?;
             return Ok(Part::Quoted { text, slop: tilde.map_or(0, |t| self.slop(t)) });
         }
-        // Even of a pattern, which keeps them, the backslashes have to be right.
+        // Wildcards and regular expressions keep their backslashes, but they are checked as well.
         let text = if token.kind == Kind::Term && !of_field {
             self.word(token)?
         } else {
@@ -241,7 +242,7 @@ impl<'a> Parser<'a> {
                 Part::Regex(image.get(1..image.len().saturating_sub(1)).unwrap_or_default().to_owned())
             }
             kind => {
-                // Of `- ` and the like only the sign is the word.
+                // A lone token includes the white space, but only the sign is the word.
                 let text = if kind == Kind::Lone { text.chars().take(1).collect() } else { text };
                 match tilde {
                     Some(tilde) => {
@@ -254,7 +255,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A regular expression that touches a word was meant to be a path.
+    /// Warns if a regular expression is adjacent to a word, because it is probably a path.
     fn warn_of_path(&mut self, token: Token) {
         use Kind::{Prefix, Regex, Term, Wildcard};
         let is_word = |t: &Token| matches!(t.kind, Term | Prefix | Wildcard | Regex);
@@ -273,7 +274,7 @@ impl<'a> Parser<'a> {
 
     fn slop(&self, tilde: Token) -> i32 {
         let number = self.image(tilde).get(1..).and_then(numbers::double).unwrap_or(0.0);
-        // Cut off at both ends, and 0 for what is no number: as Java casts.
+        // The cast saturates, and turns NaN into 0, as in Java.
         number as i32
     }
 
@@ -336,7 +337,7 @@ impl<'a> Parser<'a> {
             .hint("A range is written [1 TO 5], {1 TO 5} without its ends, [1 TO *] without an upper end.")
     }
 
-    /// What is wrong with the next token.
+    /// The error for the next token.
     fn unexpected(&mut self, wanted: &str) -> QueryError {
         let token = self.token(0);
         let before = self.at.checked_sub(1).and_then(|i| self.tokens.get(i)).copied();

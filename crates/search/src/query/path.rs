@@ -1,10 +1,10 @@
-//! Paths that were written without quotes: `/etc/fstab` is a regular expression and a word.
+//! Paths without quotes: `/etc/fstab` is a regular expression followed by a word.
 
 use std::ops::Range;
 
 use super::lexer::is_space;
 
-/// The word around some bytes of a query, from a white space, colon, bracket or quote to the next.
+/// The word around some bytes of a query, delimited by white space, colons, brackets or quotes.
 #[must_use]
 pub fn around(text: &str, at: Range<usize>) -> Range<usize> {
     let ends = |c: char| is_space(c) || matches!(c, ':' | '(' | ')' | '"');

@@ -1,4 +1,4 @@
-//! What a query means, in one line that a person can read: `mitra search --explain-query`.
+//! Displays the meaning of a query in one line: `mitra search --explain-query`.
 //!
 //! ```text
 //! a OR b AND c            content:"b" AND content:"c"

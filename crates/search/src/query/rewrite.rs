@@ -1,16 +1,16 @@
-//! What only Mitra reads, put into words that OpenSearch reads too.
+//! Replaces what only Mitra understands by something that OpenSearch understands as well.
 //!
 //! ```text
 //! hostname:web1            host:web1                  older names of fields
-//! package.python3.11:*     package.python3_11:*       a dot in the name of a package is no level of fields
+//! package.python3.11:*     package.python3_11:*       dots in a package name, which nest no fields
 //! size:>4k                 size:>4096                 sizes with a unit
-//! package:*                kind:"package"             thousands of fields at once, which a cluster refuses
+//! package:*                kind:"package"             too many fields for a cluster
 //! _exists_:sysctl          kind:"sysctl"
-//! _exists_:\*              *:*                        any field at all: some of a cluster's own cannot be asked
+//! _exists_:\*              *:*                        some cluster fields are not searchable
 //! ```
 //!
-//! Only these places are replaced in the text; everything else reaches the cluster as it was written. The tree is changed in
-//! the same places, so that both mean the same.
+//! Only these places of the text are replaced. The cluster gets the rest unchanged. The same
+//! changes are made to the tree, so that both mean the same.
 
 use std::ops::Range;
 
@@ -19,20 +19,21 @@ use super::escape::escape;
 use super::numbers;
 use crate::fields::{self, DEFAULT};
 
-/// Fields that are sizes in bytes.
+/// The fields whose values are sizes in bytes.
 const SIZES: &[&str] =
     &["size", "fs.size", "fs.block_size", "disk.size", "disk.logical_block_size", "disk.physical_block_size"];
 
-/// Families whose names only the documents know, and the kind of the documents that have any of them.
+/// Families whose field names only the documents define, and the kind of documents that have these
+/// fields.
 const WHOLE: &[(&str, &str)] =
     &[("sysctl", "sysctl"), ("package", "package"), ("cmdline", "cmdline"), ("cpu", "cpu")];
 
-/// The field that asks whether another one has a value.
+/// The field that tests whether another field has a value.
 pub const EXISTS: &str = "_exists_";
 
 type Splice = (Range<usize>, String);
 
-/// Changes a tree, and gives the text that means the same.
+/// Rewrites a tree, and returns the equivalent text.
 pub fn rewrite(text: &str, group: &mut Group) -> String {
     let mut splices = Vec::new();
     of_group(group, DEFAULT, &mut splices);
@@ -57,7 +58,7 @@ fn of_group(group: &mut Group, field: &str, splices: &mut Vec<Splice>) {
 fn of_node(node: &mut Node, inherited: &str, splices: &mut Vec<Splice>) {
     let field = node.field.as_ref().map_or(inherited, |name| &name.text).to_owned();
     if let Some((asked, kind)) = whole(&field, &node.part) {
-        // In quotes, so that a tilde behind it means as little as it did.
+        // The quotes keep a tilde behind it without effect.
         splices.push((node.at.clone(), format!("kind:\"{kind}\"")));
         node.field = Some(Name { text: "kind".to_owned(), at: node.at.clone() });
         node.part = Part::Term(kind.to_owned());
@@ -99,7 +100,7 @@ fn of_node(node: &mut Node, inherited: &str, splices: &mut Vec<Splice>) {
     }
 }
 
-/// Whether it is asked if there is any field.
+/// Whether a part tests for any field at all.
 fn is_any(field: &str, part: &Part) -> bool {
     match part {
         Part::Term(text) | Part::Quoted { text, .. } => {
@@ -109,7 +110,7 @@ fn is_any(field: &str, part: &Part) -> bool {
     }
 }
 
-/// The kind that stands for all fields of a family, and the family, where it is asked whether there is any of them.
+/// If a part tests for any field of a family: the family, and the kind that replaces the test.
 fn whole(field: &str, part: &Part) -> Option<(String, &'static str)> {
     let asked = match part {
         Part::Term(text) | Part::Quoted { text, .. } if field == EXISTS => text,
@@ -120,7 +121,7 @@ fn whole(field: &str, part: &Part) -> Option<(String, &'static str)> {
     WHOLE.iter().find(|(name, _)| *name == family).map(|(_, kind)| (family.to_owned(), *kind))
 }
 
-/// What a field is called now, if that is something else.
+/// The current name of a field; `None` if it is the same.
 fn present(name: &str) -> Option<String> {
     if name.contains('*') {
         return None;
@@ -160,7 +161,7 @@ fn of_size(part: &mut Part, at: &Range<usize>, splices: &mut Vec<Splice>) {
     }
 }
 
-/// `>`, `>=`, `<`, `<=` and what is behind it; the first is empty where there is none.
+/// Splits off a leading `>`, `>=`, `<` or `<=`. The first part is empty without one.
 #[must_use]
 pub fn comparison(text: &str) -> (&str, &str) {
     let length = match text.as_bytes() {

@@ -1,4 +1,4 @@
-//! What a query means: sets of documents.
+//! The meaning of a query: sets of documents.
 
 pub use std::ops::Bound;
 
@@ -7,62 +7,62 @@ use super::matcher::Matcher;
 /// A set of documents.
 #[derive(Debug, Clone)]
 pub enum Set {
-    /// All.
+    /// All documents.
     All,
-    /// None.
+    /// No documents.
     Nothing,
-    /// Those in all of these.
+    /// The intersection.
     And(Vec<Set>),
-    /// Those in one of these.
+    /// The union.
     Or(Vec<Set>),
-    /// All others.
+    /// The complement.
     Not(Box<Set>),
-    /// Those whose field passes a test.
+    /// The documents whose field passes a test.
     Leaf {
-        /// The field, by its present name. With a `*`, which stands for any characters: all facts whose names fit, of the
-        /// families whose names only the documents know (`package.*`).
+        /// The field's current name. A `*` stands for any characters, and means all facts with
+        /// matching names in the families that only the documents define (`package.*`).
         field: String,
         /// The test.
         leaf: Leaf,
     },
 }
 
-/// A test of one field. Which ones occur depends on the type of the field: words and terms on text and keywords, `Number` on
-/// numbers, `Time` on dates and days.
+/// A test of one field. The field's type decides which tests occur: terms and phrases for text and
+/// keywords, `Number` for numbers, `Time` for dates and days.
 #[derive(Debug, Clone)]
 pub enum Leaf {
-    /// This term: a word of a text, lowercased; the whole of a keyword.
+    /// Equals a term: a lower-case token of a text, or a whole keyword.
     Term(String),
-    /// These words of a text, at these positions relative to each other, with so many moves.
+    /// Has these tokens at these relative positions, give or take some moves.
     Phrase {
-        /// Position and word, by position.
+        /// Position and token, ordered by position.
         words: Vec<(u32, String)>,
-        /// Moves that are allowed.
+        /// How many moves are allowed.
         slop: u32,
     },
-    /// Any term that a pattern takes: prefix, wildcard, regular expression, fuzzy.
+    /// A pattern accepts the term: prefix, wildcard, regular expression, fuzzy.
     Terms(Matcher),
-    /// Any term between two, by bytes.
+    /// The term lies in a range, compared by bytes.
     Between {
-        /// From.
+        /// The lower end.
         low: Bound<String>,
-        /// To.
+        /// The upper end.
         high: Bound<String>,
     },
-    /// Any number between two.
+    /// The number lies in a range.
     Number {
-        /// From.
+        /// The lower end.
         low: Bound<f64>,
-        /// To.
+        /// The upper end.
         high: Bound<f64>,
     },
-    /// Any moment between two, in milliseconds since 1970, both of which belong to it.
+    /// The time lies in a range, in milliseconds since 1970, both ends inclusive.
     Time {
-        /// From.
+        /// The lower end.
         low_ms: i64,
-        /// To.
+        /// The upper end.
         high_ms: i64,
     },
-    /// Any value.
+    /// The field has a value.
     Exists,
 }

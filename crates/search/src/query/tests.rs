@@ -1,4 +1,4 @@
-//! Queries and what they mean, as one table; the default field is left out of what is shown.
+//! Queries and their meaning, as one table. The default field is not shown.
 
 mod meaning;
 mod wrong;
@@ -22,12 +22,12 @@ fn shown(set: &Set) -> String {
     set.to_string().replace("content:", "")
 }
 
-/// Whether bytes lie in a text and cut no character.
+/// Whether a byte range lies in a text, at character boundaries.
 fn lies_in(at: &std::ops::Range<usize>, text: &str) -> bool {
     text.get(at.clone()).is_some()
 }
 
-/// What queries are made of, so that random ones have a meaning now and then.
+/// Fragments of queries, so that some of the random queries are meaningful.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a",

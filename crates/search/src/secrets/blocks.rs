@@ -1,4 +1,4 @@
-//! What a line leaves to the lines behind it: a value that begins on one line and stands on others.
+//! Values that continue after the line with their key.
 //!
 //! ```text
 //! private_key: |            <password>             - name: DB_PASSWORD      "passwords": [
@@ -12,31 +12,32 @@ use super::report::{Reason, Span, Stage};
 use super::values;
 use super::words;
 
-/// Lines after which a value is given up: an end that does not come must not swallow the file.
+/// A value is given up after this many lines, because a missing end must not withhold the whole
+/// file.
 const LINES_MAX: u32 = 400;
-/// Lines between a name and its value.
+/// Maximum number of lines between a name and its value.
 const NAME_LINES: u32 = 3;
-/// Lines of the text of an element.
+/// Maximum number of lines in the text of an element.
 const ELEMENT_LINES: u32 = 8;
 
-/// What is awaited.
+/// What the next lines may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A block scalar of YAML: all lines that are indented deeper.
+    /// A YAML block scalar: all lines with a deeper indentation.
     Block { indent: usize },
-    /// The value, or a list of values, stands on deeper lines.
+    /// A value or a list of values on lines with a deeper indentation.
     Deeper { indent: usize },
-    /// The rest of a quoted text, up to so many of this quote.
+    /// The rest of a quoted text, up to `count` of this quote.
     Quote { quote: u8, count: usize },
     /// The text of an element, up to the next tag.
     Element,
-    /// The items of a list, up to the bracket.
+    /// The items of a list, up to the closing bracket.
     List,
-    /// The value of something named: `value: …`.
+    /// The value of a named thing: `value: …`.
     Named,
-    /// The line goes on: the first word, or all of it.
+    /// A continuation line: its first word, or all of it.
     Next { all: bool },
-    /// The next item of a list is the argument of this one.
+    /// The next item of a list, which is the argument of this one.
     Item,
     /// The rest of a PEM block.
     Pem,
@@ -44,7 +45,7 @@ pub(super) enum Kind {
     Entries { indent: usize },
 }
 
-/// What is awaited, for how many lines, and what it would be.
+/// What the next lines may contain, for how many lines, and the reason for withholding it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pending {
     pub(super) kind: Kind,
@@ -63,7 +64,8 @@ impl Pending {
         Self { kind, reason, left }
     }
 
-    /// Looks at the next line. Whether the line is done (nothing else is to be looked for on it), and what is still awaited.
+    /// Handles the next line. Returns whether the line is finished, so that no other rule has to
+    /// check it, and what is still pending.
     pub(super) fn line(mut self, line: &Line, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
         if self.left == 0 {
             return (false, None);
@@ -71,7 +73,7 @@ impl Pending {
         self.left -= 1;
         let empty = line.rest(line.indent).is_empty();
         match self.kind {
-            // What it was encrypted with is no secret.
+            // An encrypted text is not a secret.
             Kind::Block { .. } if line.rest(line.indent).starts_with(b"$ANSIBLE_VAULT;") => {
                 (true, Some(self))
             }
@@ -126,7 +128,7 @@ impl Pending {
         if is_entry(line, from) || matches!(line.at(from), b'{' | b'[' | b'}' | b']' | b'<' | b'-') {
             return (false, None);
         }
-        // `secrets:` is followed by names too: `- db_password`.
+        // `secrets:` may also be followed by names: `- db_password`.
         let name = line.rest(from).trim_ascii();
         let named = item
             && name.iter().any(|b| matches!(b, b'_' | b'-'))
@@ -165,7 +167,8 @@ impl Pending {
         (!closed, (!closed).then_some(self))
     }
 
-    /// `value: …`, `"Value": "…"`, `<value>…</value>`, `default = …` on one of the next lines.
+    /// Finds `value: …`, `"Value": "…"`, `<value>…</value>` or `default = …` on one of the next
+    /// lines.
     fn named(mut self, line: &Line, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
         if let Some(from) = value_of_named(line, line.indent) {
             self.value(line, from, spans);
@@ -195,7 +198,8 @@ impl Pending {
         let colon = line.until(line.indent, |b| b == b':');
         let from = line.skip_blanks(colon + 1);
         if matches!(line.at(from), b'|' | b'>') || colon >= line.bytes.len() {
-            // Lines of a block scalar lie deeper than the entries, so they come here again, and have no colon.
+            // Lines of a block scalar are indented deeper than the entries, so they arrive here as
+            // well, and have no colon.
             if colon >= line.bytes.len() {
                 self.take(line.indent, line.trimmed_end(), spans);
             }
@@ -205,7 +209,7 @@ impl Pending {
         (true, Some(self))
     }
 
-    /// The value that begins at a place, in whatever notation.
+    /// Withholds the value that begins at a position, in any notation.
     fn value(&mut self, line: &Line, from: usize, spans: &mut Vec<Span>) {
         let found = extent::of(line, from, from, true);
         let end = if line.before(from) == b'>' && !found.quoted {
@@ -226,7 +230,7 @@ impl Pending {
     }
 }
 
-/// `name: value`, `name = value`: an entry of its own and no text.
+/// Whether `name: value` or `name = value` begins here, which is an entry of its own.
 fn is_entry(line: &Line, from: usize) -> bool {
     let end =
         line.until(from, |b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'"' | b'\'')));
@@ -242,7 +246,7 @@ fn is_entry(line: &Line, from: usize) -> bool {
         }
 }
 
-/// Where the value of something named begins, from a place on: behind `value` and what separates it.
+/// The position of the value after the word `value` and its separator, searched from a position on.
 pub(super) fn value_of_named(line: &Line, from: usize) -> Option<usize> {
     let mut at = from;
     let mut steps = 0;

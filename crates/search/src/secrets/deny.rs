@@ -1,18 +1,19 @@
-//! Files that are not read at all, by their path: what they are for is to hold secrets.
+//! Files that are never read, by their path, because their purpose is to hold secrets.
 //!
-//! Copies that editors, packages and people leave (`id_rsa.bak`, `shadow-`, `server.key~`) count as the file itself.
+//! Copies by editors, packages and people (`id_rsa.bak`, `shadow-`, `server.key~`) are treated like
+//! the file itself.
 
 use std::sync::LazyLock;
 
 use super::globs::Globs;
 use super::words;
 
-/// Why, and the pattern, in each line.
+/// Each line has the reason and the pattern.
 const PATHS: &str = include_str!("paths.txt");
-/// Paths that look like the others and hold nothing secret.
+/// Paths that match other patterns but contain no secrets.
 const ALLOWED: &str = "allowed";
 
-/// The patterns of some lines of the list, and why.
+/// The patterns of some lines, with their reasons.
 struct Paths {
     why: Vec<&'static str>,
     globs: Globs,
@@ -28,12 +29,13 @@ impl Paths {
     }
 }
 
-/// A test builds them; what no list can tell is withheld.
+/// If the list does not compile, every file is withheld. A test makes sure that it does.
 static DENIED: LazyLock<Option<Paths>> = LazyLock::new(|| Paths::new(|why| why != ALLOWED));
 static HARMLESS: LazyLock<Option<Paths>> = LazyLock::new(|| Paths::new(|why| why == ALLOWED));
 static COPIES: LazyLock<Vec<&str>> = LazyLock::new(|| words::list("copy"));
 
-/// Why a file may not be read; nothing where it may. The path as [`plain`] makes it.
+/// The reason why a file must not be read; `None` if it may. The path has to be normalized by
+/// [`plain`].
 pub(super) fn why(path: &str) -> Option<&'static str> {
     if let Some(why) = exactly(path) {
         return Some(why);
@@ -41,7 +43,7 @@ pub(super) fn why(path: &str) -> Option<&'static str> {
     let name_at = path.rfind('/').map_or(0, |i| i + 1);
     let name = path.get(name_at..)?;
     let original = COPIES.iter().find_map(|suffix| name.strip_suffix(suffix)).filter(|n| !n.is_empty())?;
-    // `.name.swp` is what vim writes beside `name`.
+    // vim writes `.name.swp` for `name`.
     let original = if name.ends_with(".swp") { original.trim_start_matches('.') } else { original };
     exactly(&format!("{}{original}", path.get(..name_at)?))
 }
@@ -54,7 +56,7 @@ fn exactly(path: &str) -> Option<&'static str> {
     denied.why.get(denied.globs.first(path)?).copied()
 }
 
-/// A path in lower case, without `//`, `/./` and `/../`.
+/// Normalizes a path: lower case, without `//`, `/./` and `/../`.
 pub(super) fn plain(path: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in path.split('/') {
@@ -131,7 +133,8 @@ mod tests {
         }
     }
 
-    /// What the lists of files of gitleaks, trufflehog, ggshield, detect-secrets and gitrob have, where it may lie on a server.
+    /// The file lists of gitleaks, trufflehog, ggshield, detect-secrets and gitrob, as far as the
+    /// files may exist on a server.
     #[test]
     fn what_scanners_look_for_is_denied() {
         for path in [

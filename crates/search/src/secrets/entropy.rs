@@ -1,4 +1,4 @@
-//! The last resort: something long and random on a line that speaks of secrets, though nothing else said where.
+//! The last resort: long random text on a line with a hint, if no other rule found the secret.
 
 use super::line::Line;
 use super::random;
@@ -6,16 +6,16 @@ use super::report::{Reason, Span, Stage};
 use super::values;
 use super::words;
 
-/// Shorter texts are not random enough to tell.
+/// Shorter texts are not distinguishable from ordinary ones.
 const BASE64_MIN: usize = 24;
 const HEX_MIN: usize = 32;
-/// Bits per byte of base64 of so few bytes.
+/// Minimum entropy in bits per byte. For short base64 texts it is lower than 6.
 const BITS_MIN: f64 = 3.8;
 /// Longer texts are data: certificates, images.
 const LENGTH_MAX: usize = 512;
 
-/// Looks for it on a line that has hints: the places after the first and the last one. A hint that lies in the random text itself
-/// is chance.
+/// Checks a line with hints. `first` and `last` are the ends of the first and the last hint. A hint
+/// inside the random text itself is coincidence.
 pub(super) fn look(line: &Line, (first, last): (usize, usize), spans: &mut Vec<Span>) {
     let mut at = line.head;
     while at < line.bytes.len() {
@@ -25,7 +25,7 @@ pub(super) fn look(line: &Line, (first, last): (usize, usize), spans: &mut Vec<S
             end -= 1;
         }
         at = end.max(start) + 1;
-        // `name=value`: the name is none of it.
+        // In `name=value` only the value counts.
         let text = line.get(start, end);
         let skip = text
             .iter()
@@ -51,7 +51,7 @@ fn is_secret(line: &Line, start: usize, text: &[u8]) -> bool {
     {
         return false;
     }
-    // Part of a path, a variable or an address of mail.
+    // Parts of a path, a variable or an e-mail address.
     if matches!(line.before(start), b'$' | b'{' | b'@' | b'%' | b'~' | b'*') || values::contains(text, b"://")
     {
         return false;

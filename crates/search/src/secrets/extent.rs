@@ -1,4 +1,5 @@
-//! Where a value begins and ends, by its notation: quoted, in a URL or a list of options, or to the end of the line.
+//! Where a value begins and ends, by its notation: quoted, in a URL or an option list, or to the
+//! end of the line.
 
 use super::line::Line;
 
@@ -7,7 +8,7 @@ use super::line::Line;
 pub(super) struct Extent {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The quote that is still open at the end of the line, and how many of it close it.
+    /// The quote that is still open at the end of the line, and how many of them close it.
     pub(super) open: Option<(u8, usize)>,
     pub(super) quoted: bool,
 }
@@ -18,8 +19,8 @@ impl Extent {
     }
 }
 
-/// The value at `from` of a key that begins at `key`. `whole`: the key is the first word of the line, so that the value may
-/// have blanks.
+/// The value at `from`, whose key begins at `key`. `whole` means that the key is the first word of
+/// the line, so that the value may contain blanks.
 pub(super) fn of(line: &Line, key: usize, from: usize, whole: bool) -> Extent {
     if let Some(found) = quoted(line, from) {
         return found;
@@ -30,7 +31,7 @@ pub(super) fn of(line: &Line, key: usize, from: usize, whole: bool) -> Extent {
     }
     match line.before(key) {
         b'"' | b'\'' if line.is_open(line.before(key), key) && !closes_key(line, key, from) => {
-            // `Environment="PASS=a b"`: the quote around all of it ends it.
+            // `Environment="PASS=a b"`: the surrounding quote ends the value.
             let quote = line.before(key);
             Extent::plain(from, line.until(from, |b| b == quote))
         }
@@ -45,13 +46,14 @@ pub(super) fn of(line: &Line, key: usize, from: usize, whole: bool) -> Extent {
     }
 }
 
-/// Whether a quote stands between the key and the value: then it was the key that was quoted.
+/// Whether a quote lies between key and value, which means that the key was quoted.
 fn closes_key(line: &Line, key: usize, from: usize) -> bool {
     let quote = line.before(key);
     line.get(key, from).contains(&quote)
 }
 
-/// `"…"`, `'…'`, `` `…` ``, `"""…"""`, `\"…\"`, and with a letter before it: `r"…"`, `$'…'`.
+/// A value in `"…"`, `'…'`, `` `…` ``, `"""…"""` or `\"…\"`, optionally with a prefix: `r"…"`,
+/// `$'…'`.
 pub(super) fn quoted(line: &Line, from: usize) -> Option<Extent> {
     let mut at = from;
     if matches!(line.at(at), b'r' | b'b' | b'u' | b'f' | b'L' | b'$' | b'@' | b'N')
@@ -69,7 +71,7 @@ pub(super) fn quoted(line: &Line, from: usize) -> Option<Extent> {
     }
     let run = line.rest(at).iter().take_while(|b| **b == quote).count();
     if !escaped && run == 1 && line.is_open(quote, at) && closes_here(line, at) {
-        // It is the end of what is around: nothing follows the key.
+        // This quote ends the surrounding text, so the value is empty.
         return Some(Extent { start: at, end: at, open: None, quoted: true });
     }
     let count = if run >= 3 { 3 } else { 1 };
@@ -83,7 +85,8 @@ pub(super) fn quoted(line: &Line, from: usize) -> Option<Extent> {
         if escaped && byte == b'\\' && line.at(i + 1) == quote {
             return Some(Extent { start, end: i, open: None, quoted: true });
         }
-        // A single quote is escaped only in languages that end the text later.
+        // Only some languages allow escaping a single quote, and in those another one follows
+        // later.
         let later = count == 1 && line.at(i + 1) == b'\'' && line.rest(i + 2).contains(&b'\'');
         if byte == b'\\' && (quote != b'\'' || later) {
             i += 2;
@@ -104,12 +107,12 @@ pub(super) fn quoted(line: &Line, from: usize) -> Option<Extent> {
     Some(Extent { start, end: line.trimmed_end().max(start), open, quoted: true })
 }
 
-/// Whether the quote is followed by what follows the end of a quoted text.
+/// Whether the quote is followed by a character that may follow a closing quote.
 fn closes_here(line: &Line, at: usize) -> bool {
     matches!(line.at(at + 1), 0 | b' ' | b'\t' | b',' | b';' | b')' | b']' | b'}' | b'>' | b':' | b'/')
 }
 
-/// To the end of the line, without a comment behind it and without what belongs to the notation.
+/// A value up to the end of the line, without a trailing comment and closing punctuation.
 fn to_the_end(line: &Line, key: usize, from: usize) -> Extent {
     let mut end = line.trimmed_end();
     let value = line.get(from, end);
@@ -141,7 +144,8 @@ fn to_the_end(line: &Line, key: usize, from: usize) -> Extent {
     Extent::plain(from, end)
 }
 
-/// `name=` begins here: the next setting of the same line. Not the padding of base64.
+/// Whether `name=` begins here, which is the next setting on the line. Base64 padding does not
+/// count.
 fn begins_pair(line: &Line, at: usize) -> bool {
     let at = line.skip_blanks(at);
     let end = line.until(at, |b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.')));
@@ -151,7 +155,7 @@ fn begins_pair(line: &Line, at: usize) -> bool {
         && !matches!(line.at(end + 1), 0 | b'=')
 }
 
-/// Among other things on a line: up to a blank, the quote around it, or what separates the things.
+/// A value among others on a line, up to a blank, the surrounding quote, or a separator.
 fn inline(line: &Line, key: usize, from: usize, before: u8) -> Extent {
     let double = line.is_open(b'"', key);
     let single = line.is_open(b'\'', key);

@@ -1,27 +1,29 @@
-//! Texts out of the memory of a process: pieces, without the line that said what they are.
+//! Text fragments from a process's memory, without the line that would tell what they are.
 //!
-//! A token in memory has no key beside it, a line of a private key no `-----BEGIN`, and a text that was cut has half a token at its
-//! end, of a form that no service has. What is left is that tokens are random and what people write is not: pairs of neighbouring
-//! characters of one are rare in the other.
+//! A token in memory has no key next to it, a line of a private key has no `-----BEGIN`, and a
+//! truncated text may end in half a token, which has no known shape. What remains is that tokens
+//! are random and human text is not: frequent character pairs of one are rare in the other.
 
 use std::borrow::Cow;
 
 use super::Policy;
 use super::report::Reason;
 
-/// Shorter runs are not random enough to tell: base64 of 18 bytes, hexadecimal of twelve.
+/// Shorter runs are not distinguishable: 18 bytes in base64, twelve in hexadecimal.
 const RUN_MIN: usize = 24;
-/// Of a cut text a last word of so many bytes is not shown: it may be the beginning of anything.
+/// A last word of this length in a truncated text is not shown, because it may be the beginning of
+/// anything.
 const CUT_MIN: usize = 16;
-/// In place of it.
+/// The replacement for such a word.
 const CUT: &str = "…";
-/// Bits of evidence that part of a run is random. Measured on 220,000 runs of 24 bytes and more in the standard library of Python
-/// 3.12, documentation and libraries of Debian, and on random ones: 99 of 100 of the former stay, those that do not being hashes and
-/// base64 mostly; found are 97 of 100 of base64 of 24 bytes, 99 of 40, 99 of hexadecimal of 24, and all of the parts of JWTs.
+/// Minimum evidence in bits that part of a run is random. Measured on 220,000 runs of at least 24
+/// bytes from the standard library of Python 3.12, documentation and libraries of Debian, and on
+/// random runs. Of the former 99 % stay; most of the others are hashes and base64. Detected are 97
+/// % of base64 with 24 bytes, 99 % with 40, 99 % of hexadecimal with 24, and all parts of JWTs.
 const BITS_MIN: i32 = 12;
 
-/// For each small letter those that follow it in words, the first bit for `a`: the 275 pairs that are 97 % of all in the same texts.
-/// Of random pairs they are 41 %.
+/// For each lower-case letter, the letters that follow it in words; bit 0 is `a`. These 275 pairs
+/// are 97 % of all pairs in the same texts, but 41 % of random ones.
 const FOLLOWS: [u32; 26] = [
     0x1bebd6e, 0x1164b15, 0x01e4d95, 0x1164919, 0x1efb97f, 0x01e4931, 0x0166991, 0x00a4111, 0x2aef87f,
     0x0004010, 0x0042110, 0x11cc939, 0x014d113, 0x13c6d7d, 0x07efd7f, 0x11ec911, 0x0100000, 0x13e7d7d,
@@ -29,7 +31,8 @@ const FOLLOWS: [u32; 26] = [
 ];
 
 impl Policy {
-    /// A text of the memory of a process without secrets. `is_cut` says that it may go on behind its end.
+    /// Withholds secrets in a text from a process's memory. `is_cut` means that the text may
+    /// continue beyond its end.
     #[must_use]
     pub fn clean_memory(&self, text: &str, is_cut: bool) -> String {
         let whole = if is_cut { without_last(text) } else { Cow::Borrowed(text) };
@@ -38,7 +41,7 @@ impl Policy {
     }
 }
 
-/// Without what may be half a token.
+/// Removes what may be half a token.
 fn without_last(text: &str) -> Cow<'_, str> {
     let ends = |char: char| char.is_whitespace() || "\"'`<>()[]{},;&?=|".contains(char);
     let start = text.rfind(ends).map_or(0, |at| at + text[at..].chars().next().map_or(0, char::len_utf8));
@@ -46,7 +49,7 @@ fn without_last(text: &str) -> Cow<'_, str> {
     if last.len() < CUT_MIN {
         return Cow::Borrowed(text);
     }
-    // Of a path or an address, the folders whose names are words.
+    // Keeps the leading directories of a path or URL that are words.
     let mut keep = 0;
     if last.starts_with('/') || last.contains("://") {
         for (at, _) in last.match_indices('/') {
@@ -60,7 +63,7 @@ fn without_last(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{before}{}{CUT}", last.get(..keep).unwrap_or_default()))
 }
 
-/// With each random run replaced.
+/// Replaces each random run.
 fn without_random(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -76,17 +79,18 @@ fn without_random(text: &str) -> String {
     out
 }
 
-/// Letters, digits and signs of base64, JWTs, paths and percent signs in URLs; `#` stands for a number in patterns.
+/// Characters of base64, JWTs and paths, and percent signs in URLs. `#` stands for a number in
+/// patterns.
 fn is_of_run(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=-_.~%$#".contains(&byte)
 }
 
 fn is_random(run: &[u8]) -> bool {
-    // Names of functions in C++ and Rust as the linker knows them: with a number before each word.
+    // Mangled function names of C++ and Rust have a number before each word.
     run.len() >= RUN_MIN && !run.starts_with(b"_Z") && bits(run) >= BITS_MIN
 }
 
-/// The evidence of the part with the most.
+/// The evidence of the part with the most evidence.
 fn bits(run: &[u8]) -> i32 {
     let (mut most, mut here) = (0, 0_i32);
     for pair in run.array_windows() {
@@ -96,14 +100,14 @@ fn bits(run: &[u8]) -> i32 {
     most
 }
 
-/// By how many bits a pair speaks for random base64 and against what people write: the logarithm of how often it is in the one by how
-/// often in the other, in the texts of [`BITS_MIN`].
+/// The bits by which a pair suggests random base64 instead of human text: the logarithm of the
+/// ratio of its frequencies in the texts of [`BITS_MIN`].
 fn weight(pair: [u8; 2]) -> i32 {
     let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'#';
     let [one, other] = pair;
     let is_either = |is: fn(&u8) -> bool| (is(&one), is(&other));
     match (is_digit(one), is_digit(other)) {
-        // As often in numbers.
+        // Numbers are as frequent in both.
         (true, true) => return 0,
         (true, false) if other.is_ascii_alphabetic() => return 3,
         (false, true) if one.is_ascii_alphabetic() => return 3,
@@ -130,7 +134,7 @@ mod tests {
         Policy::default().clean_memory(text, false)
     }
 
-    /// What is in the memory of real programs.
+    /// Texts from the memory of real programs.
     const ORDINARY: &[&str] = &[
         "GET /api/v1/orders/00000017?customer=000017 HTTP/1.1",
         "orders-client/2.4 (libcurl; retries=3)",
@@ -182,9 +186,9 @@ mod tests {
         assert!(ORDINARY.len() >= 30 && changed.is_empty(), "{changed:#?}");
     }
 
-    /// Made up, and of the form of real ones; none has a word beside it that says so.
+    /// Made-up secrets in the form of real ones, without a telling word next to them.
     const SECRET: &[&str] = &[
-        // The parts of a JWT.
+        // Parts of a JWT.
         "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9",
         "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2",
         "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
@@ -198,21 +202,21 @@ mod tests {
         "AKIAIOSFODNN7EXAMPLE",
         "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
         "FwoGZXIvYXdzEBYaDKr3mQ7tJ0VnX2hLpSLBASxT5uGdYq9",
-        // GitHub and its like.
+        // GitHub and similar.
         "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
         "github_pat_11ABCDEFG0aBcDeFgHiJkL_mNoPqRsTuVwXyZ0123456789",
         "glpat-Zk3vQ9xL2mWp7RtY8sBn",
-        // Sessions.
+        // Session ids.
         "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
         "D41D8CD98F00B204E9800998ECF8427E",
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "s%3AZk3vQ9xL2mWp7RtY8sBnCc4D.hV5jT0uKqE6oXrGfI1yMwA",
         "/sessions/Zk3vQ9xL2mWp7RtY8sBnCc4D/renewed",
         "{\"sid\":\"hV5jT0uKqE6oXrGfI1yMwAzN\"}",
-        // Behind a word.
+        // After a word.
         "Bearer Zk3vQ9xL2mWp7RtY8sBnCc4DhV5jT0uK",
         "Bearer 7d1b6a0c9e8f4a2b3c5d6e7f8091a2b3",
-        // What a pattern leaves of it.
+        // The rest of a token in a pattern.
         "ab#Cd#/Ef#gH#/Jk#Lm#+Np#Qr#",
     ];
 
@@ -243,7 +247,7 @@ mod tests {
         ] {
             assert_eq!(Policy::default().clean_memory(text, true), expected);
         }
-        // Cut anywhere, none of it is shown but for the few bytes that say nothing.
+        // Wherever the token is cut, at most its first few bytes are shown.
         let token = "hV5jT0uKqE6oXrGfI1yMwAzNZk3vQ9xL2mWp7RtY8sBnCc4D";
         for length in CUT_MIN..token.len() {
             let cut = format!("Set-Header: {}", &token[..length]);

@@ -1,8 +1,8 @@
-//! Patterns of paths: `*` within one name, `**` across names, `?`, `[abc]`, `{a,b}`. Letters of either case are alike.
+//! Path patterns, case-insensitive: `*` within one name, `**` across names, `?`, `[abc]`, `{a,b}`.
 
 use globset::{Candidate, Error, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Patterns that are tested at once.
+/// A set of patterns that are matched together.
 #[derive(Debug, Clone)]
 pub(super) struct Globs(GlobSet);
 
@@ -23,12 +23,12 @@ impl Globs {
         set.build().map(Self)
     }
 
-    /// Whether any of them matches.
+    /// Whether any pattern matches.
     pub(super) fn matches(&self, path: &str) -> bool {
         self.0.is_match(path)
     }
 
-    /// The place of the first that matches, in the list.
+    /// The index of the first matching pattern.
     pub(super) fn first(&self, path: &str) -> Option<usize> {
         self.0.matches_candidate(&Candidate::new(path)).first().copied()
     }

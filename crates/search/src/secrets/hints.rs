@@ -1,4 +1,5 @@
-//! The words at which a line is worth a look. Lines without one, most of all lines, are passed over at the speed of memory.
+//! Finds the words that make a line worth checking. Lines without one, which are most, are skipped
+//! at memory speed.
 
 use std::sync::LazyLock;
 
@@ -6,26 +7,26 @@ use aho_corasick::{AhoCorasick, Input};
 
 use super::{shapes, words};
 
-/// What to do where a word ends.
+/// The check to run where a word ends.
 #[derive(Clone, Copy)]
 pub(super) enum Hint {
-    /// The word is part of the name of a setting.
+    /// The word is part of a setting's name.
     Key,
-    /// As [`Hint::Key`], where the line itself says nothing of secrets: `url`, `cookie`.
+    /// Like [`Hint::Key`], but the word alone does not make the line suspicious: `url`, `cookie`.
     Quiet,
-    /// A URL: credentials may follow.
+    /// A URL, in which credentials may follow.
     Url,
     /// `user:password@tcp(host)`.
     Dsn,
-    /// The beginning of a kind that is known by its form: which, and the bytes of the beginning.
+    /// The beginning of a known shape: its index, and the length of the beginning in bytes.
     Shape(usize, usize),
-    /// The line is a statement or a command whose arguments have a meaning by their place.
+    /// A statement or a command with positional arguments.
     Statement,
-    /// The beginning of a PEM block that is private.
+    /// The beginning of a private PEM block.
     Pem,
-    /// The beginning of a text that was encrypted with a password.
+    /// The beginning of a text encrypted with a password.
     Vault,
-    /// The entries of a manifest, which may be one of secrets.
+    /// The entries of a manifest, which may be a Kubernetes `Secret`.
     Entries,
 }
 
@@ -54,16 +55,16 @@ static HINTS: LazyLock<Hints> = LazyLock::new(|| {
     shapes::beginnings()
         .iter()
         .for_each(|(word, which)| add(&[word.as_str()], Hint::Shape(*which, word.len())));
-    // Only more words than a machine has memory for cannot be looked for; a test looks for each.
+    // Building fails only for a list beyond any memory size. A test searches for each word.
     Hints { words: AhoCorasick::builder().ascii_case_insensitive(true).build(&words).ok(), meanings }
 });
 
-/// Where the first word that ends after `from` ends.
+/// The end of the first word that ends after `from`.
 pub(super) fn first(text: &[u8], from: usize) -> Option<usize> {
     HINTS.words.as_ref()?.find(Input::new(text).span(from.min(text.len())..text.len())).map(|word| word.end())
 }
 
-/// All words on a line with the places after their ends, in order.
+/// Calls `found` with each word on a line and its end, in order.
 pub(super) fn each(line: &[u8], mut found: impl FnMut(Hint, usize)) {
     let hints = &*HINTS;
     for word in hints.words.iter().flat_map(|words| words.find_overlapping_iter(line)) {

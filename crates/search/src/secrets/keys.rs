@@ -1,17 +1,18 @@
-//! Whether the name of a setting says that its value is secret: `db.password`, `apiKey`, `AWS_SECRET_ACCESS_KEY`.
+//! Decides by a setting's name whether its value is secret: `db.password`, `apiKey`,
+//! `AWS_SECRET_ACCESS_KEY`.
 //!
-//! The name is split into words (`_`, `-`, `.`, changes of case) and the last ones decide: `token_ttl` is a time,
-//! `password_file` a path, `secretName` a name.
+//! The name is split into words (at `_`, `-`, `.`, changes of case), and the last ones decide:
+//! `token_ttl` is a duration, `password_file` a path, `secretName` a name.
 
 use super::report::Reason;
 use super::words;
 
-/// How sure the name is.
+/// How certain the name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
-    /// The value is secret whatever it looks like, unless it says that there is none.
+    /// The value is secret in any form, unless it says that there is none.
     Sure(Reason),
-    /// The value is secret if it looks like it: `key`, `auth`, `cookie`.
+    /// The value is secret if it looks secret: `key`, `auth`, `cookie`.
     Maybe(Reason),
 }
 
@@ -23,10 +24,10 @@ impl Key {
     }
 }
 
-/// Letters of a word that are looked at, from its end.
+/// Only this many letters of a word are compared, from its end.
 const WORD_MAX: usize = 24;
 
-/// What the name of a setting says of its value.
+/// Classifies a setting by its name.
 pub(super) fn classify(name: &[u8]) -> Option<Key> {
     let mut words = Words { rest: name };
     let mut last = words.next_back_word()?;
@@ -91,7 +92,7 @@ fn maybe(last: &[u8], before: &[u8], stripped: usize) -> Option<Reason> {
     }
 }
 
-/// One word in lower case, its end if it is long, without digits at its end.
+/// The end of a word, in lower case, without trailing digits.
 struct Word {
     letters: [u8; WORD_MAX],
     len: usize,
@@ -118,7 +119,7 @@ impl Word {
     }
 }
 
-/// The words of a name from its end.
+/// Iterates over the words of a name, last first.
 struct Words<'a> {
     rest: &'a [u8],
 }
@@ -143,7 +144,7 @@ impl Words<'_> {
     }
 }
 
-/// `dbPassword` has a bound before `P`, and so has `DBPassword`.
+/// Whether a word begins at `here`: before the `P` in `dbPassword` and in `DBPassword`.
 fn is_bound(before: u8, here: u8, after: Option<&u8>) -> bool {
     here.is_ascii_uppercase()
         && (before.is_ascii_lowercase()

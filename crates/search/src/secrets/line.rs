@@ -1,22 +1,23 @@
-//! One line: where it begins to say something, whether it is a comment, and safe access to its bytes.
+//! One line: its first relevant word, whether it is a comment, and bounds-checked access to its
+//! bytes.
 
 use std::sync::LazyLock;
 
 use super::words;
 
-/// Bytes that are looked at backwards from a place: a bound on lines of any length.
+/// Maximum number of bytes searched backwards, so that long lines stay cheap.
 pub(super) const BACK_MAX: usize = 512;
 
-/// Words before the name of a setting that say nothing of it.
+/// Words before a setting's name that mean nothing for it.
 static LEADS: LazyLock<Vec<&str>> = LazyLock::new(|| words::list("lead"));
 
-/// A line without its end.
+/// A line without its line ending.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
     pub(super) bytes: &'a [u8],
-    /// Blanks at the beginning.
+    /// The number of leading blanks.
     pub(super) indent: usize,
-    /// Where the first word is that is neither a mark of a comment nor a lead.
+    /// The position of the first word that is neither a comment mark nor a lead.
     pub(super) head: usize,
     pub(super) comment: bool,
 }
@@ -41,7 +42,7 @@ impl<'a> Line<'a> {
             } else {
                 break;
             };
-            // `!` and `*` begin comments in some languages only when a blank follows; `%` is for macros.
+            // In some languages `!` and `*` begin a comment only before a blank. `%` begins macros.
             if rest.first().is_some_and(|b| matches!(b, b'!' | b'*' | b'%'))
                 && rest.get(mark).is_some_and(|b| *b > b' ')
             {
@@ -67,12 +68,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The byte at a place; 0 outside.
+    /// The byte at a position; 0 outside the line.
     pub(super) fn at(&self, i: usize) -> u8 {
         self.bytes.get(i).copied().unwrap_or(0)
     }
 
-    /// The byte before a place; 0 at the beginning.
+    /// The byte before a position; 0 at the beginning.
     pub(super) fn before(&self, i: usize) -> u8 {
         i.checked_sub(1).map_or(0, |i| self.at(i))
     }
@@ -89,17 +90,17 @@ impl<'a> Line<'a> {
         from + self.rest(from).iter().take_while(|b| matches!(b, b' ' | b'\t')).count()
     }
 
-    /// Where the first of some bytes is from a place on, or the end of the line.
+    /// The position of the first byte from `from` on that `stop` accepts, or the end of the line.
     pub(super) fn until(&self, from: usize, stop: impl Fn(u8) -> bool) -> usize {
         self.rest(from).iter().position(|b| stop(*b)).map_or(self.bytes.len().max(from), |i| from + i)
     }
 
-    /// The end without blanks.
+    /// The end without trailing white space.
     pub(super) fn trimmed_end(&self) -> usize {
         self.bytes.iter().rposition(|b| !b.is_ascii_whitespace()).map_or(0, |i| i + 1)
     }
 
-    /// Whether a quote is open at a place.
+    /// Whether a quote is open at a position.
     pub(super) fn is_open(&self, quote: u8, at: usize) -> bool {
         let back = self.get(at.saturating_sub(BACK_MAX), at);
         let mut open = false;
@@ -111,7 +112,7 @@ impl<'a> Line<'a> {
         open
     }
 
-    /// How many more of one bracket than of its partner stand before a place.
+    /// The number of brackets that are open at a position.
     pub(super) fn depth(&self, open: u8, close: u8, at: usize) -> i32 {
         let back = self.get(at.saturating_sub(BACK_MAX), at);
         back.iter().fold(0, |depth, b| depth + i32::from(*b == open) - i32::from(*b == close))

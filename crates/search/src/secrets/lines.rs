@@ -1,4 +1,4 @@
-//! A text without secrets: lines with a hint are looked at by all that knows something, the others are copied.
+//! Cleans a text: lines with a hint are checked by all rules, other lines are copied.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -13,27 +13,29 @@ use super::shapes;
 use super::statements;
 use super::values;
 
-/// Values of one text whose places are remembered.
+/// Maximum number of values per text whose positions are recorded.
 const VALUES_MAX: usize = 1000;
 
-/// How much is looked for.
+/// Which rules apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Everything.
+    /// All rules.
     Full,
-    /// Only what is secret by its form: in lists of names (packages, users), a name says nothing of what stands behind it.
+    /// Only rules for secrets with a known form. In lists of names (packages, users) the word
+    /// before a text means nothing.
     Forms,
 }
 
-/// A text without its secrets.
+/// A text with its secrets withheld.
 pub(super) struct Cleaned {
     pub(super) text: String,
     pub(super) report: Report,
-    /// Where the values were in the text as it was, the first [`VALUES_MAX`]. Not the values: those are not kept anywhere.
+    /// The positions of the first [`VALUES_MAX`] values in the original text. The values themselves
+    /// are not kept.
     pub(super) values: Vec<(Range<usize>, Reason)>,
 }
 
-/// The text without secrets, and what was withheld; nothing where nothing was.
+/// Withholds the secrets of a text. `None` if there are none.
 pub(super) fn clean(text: &str, depth: Depth) -> Option<Cleaned> {
     let bytes = text.as_bytes();
     let mut cleaner = Cleaner { text, depth, manifest: None, pending: None, spans: Vec::new() };
@@ -57,11 +59,11 @@ pub(super) fn clean(text: &str, depth: Depth) -> Option<Cleaned> {
     output.finish()
 }
 
-/// What is known while a text is read.
+/// The state while a text is cleaned.
 struct Cleaner<'a> {
     text: &'a str,
     depth: Depth,
-    /// Whether the text has a manifest of secrets; asked once.
+    /// Whether the text contains a Kubernetes `Secret`; determined once.
     manifest: Option<bool>,
     pending: Option<Pending>,
     spans: Vec<Span>,
@@ -113,7 +115,7 @@ impl Cleaner<'_> {
         }
     }
 
-    /// `data:` of a manifest of secrets, wherever in the text it says that it is one.
+    /// Whether `data:` begins here, in a text that contains a Kubernetes `Secret`.
     fn begins_entries(&mut self, line: &Line) -> bool {
         let rest = line.rest(line.indent).trim_ascii();
         let begins: &[&[u8]] =
@@ -132,7 +134,7 @@ impl Cleaner<'_> {
     }
 }
 
-/// The body of a PEM block from the place behind its first line, if it is one and no mention.
+/// Withholds the body of a PEM block, whose first line ends at `end`. Ignores mere mentions.
 fn pem(line: &Line, end: usize, found: &mut Findings) {
     let rest = line.rest(end);
     let escaped = rest.starts_with(b"\\n") || rest.starts_with(b"\\r") || rest.starts_with(b"\\\\n");
@@ -157,7 +159,7 @@ fn pem(line: &Line, end: usize, found: &mut Findings) {
     }
 }
 
-/// The text as it is put together.
+/// The text being assembled.
 struct Output<'a> {
     text: &'a str,
     out: String,
@@ -167,7 +169,8 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Replaces the spans of a line that begins at `start`. They are sorted and joined where they overlap.
+    /// Replaces the spans of a line that begins at `start`. Sorts them, and merges overlapping
+    /// ones.
     fn take(&mut self, start: usize, spans: &mut Vec<Span>) {
         spans.sort_unstable_by_key(|span| (span.start, Reverse(span.end)));
         let mut at = 0;

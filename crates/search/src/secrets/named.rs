@@ -1,4 +1,4 @@
-//! A name that is itself a value, with what it names beside it or on one of the next lines:
+//! A name that is itself a value. The named value is next to it or on one of the next lines:
 //!
 //! ```text
 //! - name: DB_PASSWORD        <name>password</name>      variable "password" {      --password \\
@@ -12,7 +12,8 @@ use super::line::{BACK_MAX, Line};
 use super::pairs::{self, Findings};
 use super::words;
 
-/// The name is itself a value: `name: DB_PASSWORD` with `value: …` behind it or on one of the next lines.
+/// Checks a name that is a value: `name: DB_PASSWORD`, with `value: …` behind it or on one of the
+/// next lines.
 pub(super) fn look(line: &Line, name: (usize, usize), key: Key, found: &mut Findings) {
     let Key::Sure(reason) = key else { return };
     let back = line.get(name.0.saturating_sub(32), name.0);
@@ -50,13 +51,13 @@ pub(super) fn look(line: &Line, name: (usize, usize), key: Key, found: &mut Find
     }
 }
 
-/// `--password` is all that stands here but the mark that the line goes on.
+/// Whether the line has only `--password`, and perhaps a continuation mark.
 fn flag_alone(line: &Line, name: (usize, usize)) -> bool {
     line.before(name.0) == b'-'
         && line.rest(name.1).iter().all(|b| matches!(b, b' ' | b'\t' | b'\\' | b'"' | b'\'' | b','))
 }
 
-/// `<property value="x" name="password"/>`
+/// The position of the value in `<property value="x" name="password"/>`.
 fn value_before(line: &Line, name: (usize, usize)) -> Option<usize> {
     let back = line.get(name.0.saturating_sub(BACK_MAX), name.0);
     let base = name.0 - back.len();

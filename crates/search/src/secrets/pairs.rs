@@ -1,13 +1,13 @@
-//! A name that says "secret" on a line, and the value that belongs to it, in any notation:
+//! A telling name on a line, and the value that belongs to it, in any notation:
 //!
 //! ```text
-//! password = x        password: x          "password": "x"        <password>x</password>     requirepass x
-//! --password x        A=1;Password=x;      ?token=x&a=1           <a key="password" value="x"/>
-//! define('PW', 'x')   export TOKEN=x       - name: DB_PASSWORD    X-Api-Key: x               ${TOKEN:-x}
-//!                                            value: x
+//! password = x        password: x        "password": "x"      <password>x</password>
+//! --password x        A=1;Password=x;    ?token=x&a=1         <a key="password" value="x"/>
+//! define('PW', 'x')   export TOKEN=x     - name: DB_PASSWORD  X-Api-Key: x
+//! requirepass x       ${TOKEN:-x}          value: x
 //! ```
 //!
-//! Not the notation is looked for but the name; from there on forwards.
+//! The search starts with the name, not with the notation, and continues from there.
 
 use super::blocks::{Kind, Pending};
 use super::extent::{self, Extent};
@@ -18,18 +18,18 @@ use super::report::{Reason, Span, Stage};
 use super::values;
 use super::words;
 
-/// Bytes of a name.
+/// Maximum length of a name in bytes.
 const NAME_MAX: usize = 80;
-/// Words behind the first one of a line with which it is a sentence.
+/// With more words than this behind its first word, a line is a sentence.
 const SENTENCE_WORDS: usize = 3;
 
-/// What is found goes here.
+/// Collects the findings.
 pub(super) struct Findings<'a> {
     pub(super) spans: &'a mut Vec<Span>,
     pub(super) pending: &'a mut Option<Pending>,
 }
 
-/// A name on a line.
+/// A telling name on a line.
 #[derive(Clone, Copy)]
 struct KeyName {
     start: usize,
@@ -37,7 +37,8 @@ struct KeyName {
     key: Key,
 }
 
-/// Looks at the name in which a hint ends; returns where the name ends, so that it is not looked at twice.
+/// Checks the name in which a hint ends. Returns the end of the name, so that it is checked only
+/// once.
 pub(super) fn look(line: &Line, hint_end: usize, found: &mut Findings) -> usize {
     let Some((start, end)) = word(line, hint_end) else { return hint_end };
     let Some(key) = classify(line, start, end) else { return end };
@@ -62,7 +63,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// The word around the place before a hint's end.
+/// The word that contains the byte before a hint's end.
 fn word(line: &Line, hint_end: usize) -> Option<(usize, usize)> {
     let mut at = hint_end.checked_sub(1)?;
     while !is_name_byte(line.at(at)) {
@@ -76,7 +77,7 @@ fn word(line: &Line, hint_end: usize) -> Option<(usize, usize)> {
     while end - at < NAME_MAX && is_name_byte(line.at(end)) {
         end += 1;
     }
-    // `\npassword` in a text with escapes.
+    // `\npassword` in a text with escape sequences.
     if line.before(start) == b'\\' && matches!(line.at(start), b'n' | b't' | b'r') && start < at {
         start += 1;
     }
@@ -89,7 +90,7 @@ fn word(line: &Line, hint_end: usize) -> Option<(usize, usize)> {
     (start < end).then_some((start, end))
 }
 
-/// By the word, or with the word before it: `Access Key`, `pass phrase`.
+/// Classifies the word alone, or together with the word before it: `Access Key`, `pass phrase`.
 fn classify(line: &Line, start: usize, end: usize) -> Option<Key> {
     let key = keys::classify(line.get(start, end));
     if matches!(key, Some(Key::Sure(_)))
@@ -108,7 +109,7 @@ fn classify(line: &Line, start: usize, end: usize) -> Option<Key> {
     }
 }
 
-/// Where the name is that of a variable whose value is elsewhere. A default may stand behind it: `${TOKEN:-x}`.
+/// Handles the name of a variable whose value is elsewhere. A default may follow: `${TOKEN:-x}`.
 fn reference(line: &Line, name: KeyName, found: &mut Findings) -> Option<usize> {
     let (before, further) = (line.before(name.start), line.before(name.start.saturating_sub(1)));
     match before {
@@ -138,7 +139,7 @@ fn reference(line: &Line, name: KeyName, found: &mut Findings) -> Option<usize> 
     }
 }
 
-/// Without one pair of quotes.
+/// Strips one pair of quotes.
 fn unquoted(line: &Line, start: usize, end: usize) -> (usize, usize) {
     let quote = line.at(start);
     if matches!(quote, b'"' | b'\'') && end > start + 1 && line.before(end) == quote {
@@ -148,7 +149,7 @@ fn unquoted(line: &Line, start: usize, end: usize) -> (usize, usize) {
     }
 }
 
-/// `Authorization: Basic …`, `proxy_set_header Authorization "Bearer …";`
+/// Handles `Authorization: Basic …` and `proxy_set_header Authorization "Bearer …";`
 fn authorization(line: &Line, name: KeyName, found: &mut Findings) -> bool {
     let mut from = name.end;
     while from < name.end + 12
@@ -185,9 +186,9 @@ fn authorization(line: &Line, name: KeyName, found: &mut Findings) -> bool {
 }
 
 enum Separator {
-    /// `=`, `:` and the like; the value begins here.
+    /// `=`, `:` and similar. The value begins here.
     Hard(usize),
-    /// The end of a tag; the text of the element begins here.
+    /// The end of a tag. The text of the element begins here.
     Tag(usize),
     /// The next argument of a call, or the next item of a list.
     Argument(usize),
@@ -224,7 +225,7 @@ fn separator(line: &Line, name: KeyName) -> Separator {
     }
 }
 
-/// `<password type="x">`: behind the attributes.
+/// Skips the attributes of `<password type="x">`.
 fn element_begins(line: &Line, name: KeyName) -> Separator {
     let end = line.until(name.end, |b| b == b'>');
     let element =
@@ -232,7 +233,7 @@ fn element_begins(line: &Line, name: KeyName) -> Separator {
     if element { Separator::Tag(end + 1) } else { Separator::None }
 }
 
-/// Whether a tag is open at a place: `<password type="x">`, `<add key="password" …>`.
+/// Whether a tag is open at a position: `<password type="x">`, `<add key="password" …>`.
 fn in_tag(line: &Line, at: usize) -> bool {
     let back = line.get(at.saturating_sub(super::line::BACK_MAX), at);
     let open = back.iter().rposition(|b| *b == b'<');
@@ -281,7 +282,7 @@ fn hard(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     assigned(line, name, value, found);
 }
 
-/// A value that is assigned without doubt.
+/// Handles a value that is certainly assigned.
 fn assigned(line: &Line, name: KeyName, value: Extent, found: &mut Findings) {
     let (mut start, mut end) = (value.start, value.end);
     let goes_on = !value.quoted && line.before(end) == b'\\' && end == line.trimmed_end();
@@ -307,14 +308,15 @@ fn assigned(line: &Line, name: KeyName, value: Extent, found: &mut Findings) {
     if let Some((from, to)) = default_of(text) {
         (start, end) = (start + from, start + to);
     }
-    // An assignment to several values in one: `password=x@host` stays whole, `user=x password=y` does not come here.
+    // The value may contain further separators: `password=x@host` stays whole. `user=x password=y`
+    // does not reach this point.
     push(line, name, start, end, found);
     if goes_on && matches!(name.key, Key::Sure(_)) && end > start {
         *found.pending = Some(Pending::new(Kind::Next { all: true }, name.key.reason()));
     }
 }
 
-/// Of `${NAME:-x}`, `${name:x}`, `{{ name | default('x') }}` where `x` is.
+/// The position of `x` in `${NAME:-x}`, `${name:x}` or `{{ name | default('x') }}`.
 fn default_of(text: &[u8]) -> Option<(usize, usize)> {
     let find = |needle: &[u8], from: usize| {
         text.get(from..)?.windows(needle.len()).position(|w| w == needle).map(|i| i + from)
@@ -336,19 +338,19 @@ fn default_of(text: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// In comments of stock files: what is to be put here, not what is.
+/// Whether a value in a comment is a placeholder, as in default configuration files.
 fn is_placeholder(line: &Line, name: KeyName, text: &[u8]) -> bool {
     let same = keys::classify(text).is_some_and(|key| matches!(key, Key::Sure(_))) && is_wordy(text);
     same || text.iter().all(|b| *b == b'.' || *b == b'x')
         || line.get(name.start, name.end).eq_ignore_ascii_case(text)
 }
 
-/// `!!str x`, `!!binary |`
+/// Skips a YAML type tag: `!!str x`, `!!binary |`
 fn type_tag(line: &Line, from: usize) -> usize {
     if line.rest(from).starts_with(b"!!") { line.skip_blanks(line.until(from, |b| b <= b' ')) } else { from }
 }
 
-/// `|`, `>-`, `|2` and nothing behind it.
+/// Whether a YAML block scalar begins here: `|`, `>-` or `|2` and nothing behind it.
 fn is_block_mark(rest: &[u8]) -> bool {
     let mark =
         rest.iter().take_while(|b| matches!(b, b'|' | b'>' | b'+' | b'-') || b.is_ascii_digit()).count();
@@ -356,12 +358,12 @@ fn is_block_mark(rest: &[u8]) -> bool {
     matches!(rest.first(), Some(b'|' | b'>')) && (tail.is_empty() || tail.starts_with(b"#"))
 }
 
-/// The indentation of the key: that of `b` in `- b: |`.
+/// The indentation of the key; in `- b: |` that of `b`.
 fn key_indent(line: &Line) -> usize {
     if line.rest(line.indent).starts_with(b"- ") { line.skip_blanks(line.indent + 2) } else { line.indent }
 }
 
-/// `["a", "b"]`, or the beginning of it.
+/// Handles `["a", "b"]`, or the beginning of such a list.
 fn list(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     let close = line.until(from, |b| b == b']');
     let mut at = from;
@@ -388,7 +390,7 @@ fn list(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     }
 }
 
-/// `<password>x</password>`; `<add key="password">x</add>`
+/// Handles `<password>x</password>` and `<add key="password">x</add>`.
 fn element(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     if line.rest(from).trim_ascii().is_empty() {
         if matches!(name.key, Key::Sure(_)) && !line.comment && line.at(line.indent) == b'<' {
@@ -396,7 +398,7 @@ fn element(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
         }
         return;
     }
-    // `AUTH <password> as usual` has no end of an element.
+    // `AUTH <password> as usual` is not an element.
     if line.at(line.head) != b'<' && !values::contains(line.rest(from), b"</") {
         return;
     }
@@ -411,7 +413,7 @@ fn element(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     }
 }
 
-/// `define('DB_PASSWORD', 'x')`, `["--password", "x"]`
+/// Handles `define('DB_PASSWORD', 'x')` and `["--password", "x"]`.
 fn argument(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     let flag = line.before(name.start) == b'-';
     // `define('PASSWORD', 'x')`, `define( "PASSWORD", "x")`, `{password, "x"}`
@@ -429,19 +431,19 @@ fn argument(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     }
 }
 
-/// More than a few words without anything but letters: text for people.
+/// Whether more than a few words follow that consist of letters only: prose.
 pub(super) fn is_sentence(line: &Line, from: usize) -> bool {
     let rest = line.rest(from).trim_ascii();
     let mut words = rest.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty());
     !rest.starts_with(b"\"") && words.clone().count() > SENTENCE_WORDS && words.all(is_wordy)
 }
 
-/// In a comment: `#password = two words` is text unless the words are no words.
+/// In a comment `#password = two words` is prose, unless a word does not look like one.
 fn looks_assigned(text: &[u8]) -> bool {
     text.split(|b| *b == b' ').any(|word| !is_wordy(word)) && text.iter().filter(|b| **b == b' ').count() < 3
 }
 
-/// A word as people write it: letters, perhaps a number behind them, signs at its ends.
+/// Whether a word looks human: letters, possibly a number at the end, punctuation around it.
 pub(super) fn is_wordy(word: &[u8]) -> bool {
     let word = word.trim_ascii();
     let inner =
@@ -456,7 +458,8 @@ pub(super) fn is_wordy(word: &[u8]) -> bool {
     !digit_first && !signs && word.iter().filter(|b| b.is_ascii_digit()).count() <= 4
 }
 
-/// Withholds a value if it is one: for a sure key unless it says that there is none, for another if it looks like it.
+/// Withholds a value of a sure key unless it says that there is none, and a value of another key if
+/// it looks secret.
 pub(super) fn push_if(
     key: (usize, usize),
     kind: Key,
@@ -474,7 +477,7 @@ fn push(line: &Line, name: KeyName, start: usize, end: usize, found: &mut Findin
     let (from, stage) = match name.key {
         Key::Sure(_) => ((!values::is_none(value)).then_some(start), Stage::Key),
         Key::Maybe(_) if values::looks_secret(value) => (Some(start), Stage::Entropy),
-        // `login=me:x`, `?auth=x`
+        // Handles `login=me:x` and `?auth=x`.
         Key::Maybe(_)
             if matches!(line.before(name.start), b'?' | b'&') && value.len() >= 8 && !is_wordy(value) =>
         {
@@ -488,7 +491,7 @@ fn push(line: &Line, name: KeyName, start: usize, end: usize, found: &mut Findin
     from.is_some()
 }
 
-/// Of `user:password` where the password begins.
+/// The position of the password in `user:password`.
 fn behind_name(value: &[u8]) -> Option<usize> {
     let colon = value.iter().position(|b| *b == b':')?;
     let (name, secret) = (value.get(..colon)?, value.get(colon + 1..)?);

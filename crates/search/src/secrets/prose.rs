@@ -1,4 +1,5 @@
-//! A name with only blanks behind it: a statement (`requirepass x`, `bindpw x`, `--token x`), or a sentence about passwords.
+//! A telling name followed by blanks only: a statement (`requirepass x`, `bindpw x`, `--token x`),
+//! or a sentence about passwords.
 
 use super::blocks::{Kind, Pending};
 use super::extent;
@@ -8,7 +9,7 @@ use super::pairs::{self, Findings, is_wordy};
 use super::random;
 use super::words;
 
-/// What follows the blanks at `from` may be the value of the name.
+/// Handles a name followed by blanks. Its value may begin at `from`.
 pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     if matches!(line.at(from), b'[' | b'{' | b'=' | b'(' | b'|' | b'&' | b'<' | b'>') {
         return;
@@ -22,13 +23,14 @@ pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, fo
     }
 }
 
-/// `--password x`
+/// Handles `--password x`.
 fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     if line.rest(from) == b"\\" {
         *found.pending = Some(Pending::new(Kind::Next { all: false }, key.reason()));
         return;
     }
-    // `-password optional pam_x.so` begins a line of PAM, an option of a command does not.
+    // A line of PAM may begin with `-password optional pam_x.so`. The option of a command does not
+    // begin a line.
     let value = extent::of(line, name.0, from, false);
     let text = line.get(value.start, value.end);
     let upper =
@@ -40,9 +42,9 @@ fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Fi
     pairs::push_if(name, key, line, value.start, value.end, found);
 }
 
-/// The name begins the line: `auth_pass x`.
+/// Handles a name that begins the line: `auth_pass x`.
 fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
-    // `passwd chat = …`: the name goes on.
+    // `passwd chat = …`: the name has more words.
     let on = line.until(from, |b| !(b.is_ascii_alphabetic() || b == b' '));
     if on > from
         && (line.at(on) == b'=' && line.before(on) == b' ' || line.at(on) == b':' && line.at(on + 1) == b' ')
@@ -73,7 +75,8 @@ fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &m
     pairs::push_if(name, key, line, value.start, value.end, found);
 }
 
-/// Between other words: only what is quoted, stands behind an account, or is no word.
+/// Handles a name between other words. The value counts only if it is quoted, follows an account,
+/// or is not a word.
 fn middle(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     let value = extent::of(line, name.0, from, false);
     let text = line.get(value.start, value.end);
@@ -96,7 +99,7 @@ fn middle(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut 
         Key::Maybe(_) => !line.comment && value.quoted,
     };
     if secret {
-        // `neighbor x password 7 0822455D0A16`: a number that says how the password is written.
+        // `neighbor x password 7 0822455D0A16`: the number is the encoding of the password.
         let next = line.skip_blanks(value.end);
         if account && text.len() == 1 && next < line.bytes.len() {
             pairs::push_if(name, key, line, next, line.trimmed_end(), found);

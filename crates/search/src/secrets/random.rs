@@ -1,4 +1,4 @@
-//! Whether a text is random: made by a machine and not by people.
+//! Decides whether a text is random, which means machine-made.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::values::RANDOM_MIN;
 
-/// Of either alphabet, whatever its last bits are.
+/// Accepts any trailing bits. The caller maps the URL-safe alphabet.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -14,7 +14,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Base64 of `user:password`, as in `Authorization: Basic …` and Docker's `"auth"`.
+/// Whether a value is `user:password` in base64, as in `Authorization: Basic …` and Docker's
+/// `"auth"`.
 pub(super) fn credentials_in_base64(value: &[u8]) -> bool {
     if !(8..=1024).contains(&value.len()) {
         return false;
@@ -28,12 +29,13 @@ pub(super) fn credentials_in_base64(value: &[u8]) -> bool {
     decoded.iter().skip(1).any(|byte| *byte == b':') && decoded.iter().all(|byte| (0x20..0x7f).contains(byte))
 }
 
-/// Whether letters and digits are mixed as nobody writes them.
+/// Whether letters and digits are mixed as in no human text.
 pub(super) fn is_random(value: &[u8]) -> bool {
     is_hex(value) || is_mixed(value) && entropy_of(value) >= 3.2
 }
 
-/// 32 and more digits of hexadecimal, letters and digits among them; 16 and more where a key asks for it.
+/// Whether a value is hexadecimal with at least [`RANDOM_MIN`] characters, letters and digits among
+/// them.
 pub(super) fn is_hex(value: &[u8]) -> bool {
     value.len() >= RANDOM_MIN
         && value.iter().all(u8::is_ascii_hexdigit)
@@ -41,8 +43,8 @@ pub(super) fn is_hex(value: &[u8]) -> bool {
         && value.iter().filter(|b| b.is_ascii_alphabetic()).count() >= 2
 }
 
-/// Letters and digits change places more often than in anything that people write, in most of the text: `Zk3vQ9xL2m`, but
-/// neither `aes256-gcm@openssh.com` nor `ThisIsCamelCase`.
+/// Whether letters and digits alternate more often than in human text, in most of the value:
+/// `Zk3vQ9xL2m`, but neither `aes256-gcm@openssh.com` nor `ThisIsCamelCase`.
 pub(super) fn is_mixed(value: &[u8]) -> bool {
     let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"+/=-_.~!@#$%^&*:?".contains(b);
     if !value.iter().all(allowed) || value.iter().filter(|b| b.is_ascii_digit()).count() < 2 {
@@ -51,7 +53,7 @@ pub(super) fn is_mixed(value: &[u8]) -> bool {
     let (mut mixed, mut all) = (0, 0);
     for part in value.split(|b| matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'@')) {
         all += part.len();
-        // A number at the end makes no name random.
+        // A trailing number does not make a name random.
         let inner = part.iter().rposition(|b| !b.is_ascii_digit()).map_or(0, |i| i + 1);
         let inner = part.get(..inner).unwrap_or_default();
         if changes(part) >= (part.len() / 5).max(2) && inner.iter().any(|b| !b.is_ascii_alphabetic()) {
@@ -61,8 +63,8 @@ pub(super) fn is_mixed(value: &[u8]) -> bool {
     mixed * 2 > all
 }
 
-/// How often small letters, capitals, digits and signs change places. A capital before a small letter is no change: words begin
-/// like that.
+/// Counts the changes between lower case, upper case, digits and signs. A capital before a
+/// lower-case letter does not count, because words begin like that.
 fn changes(part: &[u8]) -> usize {
     let kind = |b: &u8| match b {
         b'a'..=b'z' => 0,
@@ -74,7 +76,7 @@ fn changes(part: &[u8]) -> usize {
     part.windows(2).filter(|w| matches!(w, [a, b] if changed(a, b))).count()
 }
 
-/// Bits per byte of the frequencies of the bytes.
+/// The entropy of the byte frequencies, in bits per byte.
 pub(super) fn entropy_of(value: &[u8]) -> f64 {
     let mut counts = [0_u32; 128];
     let mut total = 0_u32;

@@ -1,13 +1,14 @@
-//! Files that are withheld as a whole by what they contain, wherever they lie: a private key, a vault, hashes of passwords.
+//! Files that are withheld completely because of their content, wherever they are: private keys,
+//! vaults, password hashes.
 
 use super::values;
 
 /// How far behind the beginning of a PEM block its base64 must begin.
 const PEM_HEADERS_MAX: usize = 512;
-/// Base64 in a row with which a PEM block is one and no mention of it.
+/// This much base64 in a row makes it a PEM block, and not a mention of one.
 const PEM_MIN: usize = 32;
 
-/// Why a text is withheld as a whole; nothing where it is not.
+/// The reason for withholding a text completely; `None` if there is none.
 pub(super) fn why(text: &str) -> Option<&'static str> {
     let bytes = text.as_bytes();
     if bytes.starts_with(b"PuTTY-User-Key-File-") {
@@ -25,9 +26,10 @@ pub(super) fn why(text: &str) -> Option<&'static str> {
     has_private_key(text).then_some("private-key")
 }
 
-/// `-----BEGIN … PRIVATE KEY-----` with a key behind it, not only in a text about keys; the private parts of other formats.
+/// Whether the text has `-----BEGIN … PRIVATE KEY-----` with a key behind it, not just a mention,
+/// or a private part in another format.
 fn has_private_key(text: &str) -> bool {
-    // One look for what all of them have in common; most texts have none of it.
+    // One search for the common beginning, which most texts do not contain.
     let mut rest = text;
     while let Some(at) = rest.find("-----BEGIN ") {
         rest = rest.get(at + 11..).unwrap_or_default();
@@ -58,7 +60,7 @@ fn base64_follows(rest: &[u8]) -> bool {
     false
 }
 
-/// Lines as in `/etc/shadow`: a name, a hash and at least three more fields.
+/// Whether the text has lines like `/etc/shadow`: a name, a hash and at least three more fields.
 fn is_hashes(bytes: &[u8]) -> bool {
     if !values::contains(bytes.get(..bytes.len().min(4096)).unwrap_or_default(), b":$") {
         return false;

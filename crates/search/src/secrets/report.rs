@@ -1,16 +1,16 @@
-//! What was withheld and why, counted, without a trace of what it was.
+//! What was withheld and why, as counts, without a trace of the values.
 
 use crate::document::Withheld;
 
-/// Keys that are named of one document; further ones are only counted.
+/// Maximum number of keys named per document. Further ones are only counted.
 const KEYS_MAX: usize = 64;
 
-/// What a value is, as it stands in its replacement: `<withheld:password>`.
+/// The kind of a value, as in its replacement: `<withheld:password>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// A password, a passphrase, the shared key of a wireless network.
     Password,
-    /// Whatever is called a secret.
+    /// A value that is called a secret.
     Secret,
     /// A token of a service.
     Token,
@@ -18,18 +18,18 @@ pub enum Reason {
     Key,
     /// The private half of a key pair.
     PrivateKey,
-    /// The hash of a password: it can be guessed against.
+    /// A password hash, against which guesses can be tested.
     Hash,
-    /// A community of SNMP.
+    /// An SNMP community.
     Community,
-    /// Credentials in a header of HTTP.
+    /// Credentials in an HTTP header.
     Authorization,
-    /// Something random on a line that speaks of secrets.
+    /// Random text on a line with a hint.
     Random,
 }
 
 impl Reason {
-    /// All of them with what stands in place of the value.
+    /// All reasons with their replacements.
     const ALL: [(Self, &'static str); 9] = [
         (Self::Password, "<withheld:password>"),
         (Self::Secret, "<withheld:secret>"),
@@ -42,18 +42,18 @@ impl Reason {
         (Self::Random, "<withheld:random>"),
     ];
 
-    /// Its name in replacements and queries.
+    /// The name in replacements and queries.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.replacement().trim_start_matches("<withheld:").trim_end_matches('>')
     }
 
-    /// The one with a name.
+    /// The reason with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().map(|(reason, _)| reason).find(|reason| reason.name() == name)
     }
 
-    /// What stands in place of the value.
+    /// The replacement of the value.
     #[must_use]
     pub fn replacement(self) -> &'static str {
         Self::ALL
@@ -63,15 +63,15 @@ impl Reason {
     }
 }
 
-/// How every replacement begins. A value that begins like this is not withheld again.
+/// The beginning of every replacement. A value that begins with it is not withheld again.
 pub(super) const MARK: &[u8] = b"<withheld:";
 
-/// Which look found a value.
+/// The check that found a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// A key that says so on the same line.
+    /// A telling key on the same line.
     Key,
-    /// A key that says so on an earlier line.
+    /// A telling key on an earlier line.
     Block,
     /// A statement of a known program: `rocommunity`, `createUser`.
     Directive,
@@ -79,33 +79,33 @@ pub enum Stage {
     Command,
     /// Credentials in a URL.
     Url,
-    /// The form of the value.
+    /// The shape of the value.
     Shape,
-    /// It looks random, and the line speaks of secrets.
+    /// Random text on a line with a hint.
     Entropy,
 }
 
 impl Stage {
-    /// All of them.
+    /// All stages.
     pub const ALL: [Self; 7] =
         [Self::Key, Self::Block, Self::Directive, Self::Command, Self::Url, Self::Shape, Self::Entropy];
 }
 
-/// A value to withhold: bytes of a line.
+/// A value to withhold, as a byte range of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) reason: Reason,
     pub(super) stage: Stage,
-    /// Where its key stands on the line; empty without one.
+    /// The position of the key on the line; empty if there is none.
     pub(super) key: (usize, usize),
 }
 
 /// What was withheld of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// For the document.
+    /// The part for the document.
     pub withheld: Withheld,
     stages: [u32; Stage::ALL.len()],
 }
@@ -125,7 +125,7 @@ impl Report {
     }
 }
 
-/// Counts one value.
+/// Counts one withheld value.
 pub(super) fn note(withheld: &mut Withheld, reason: &str, key: &str) {
     withheld.count = withheld.count.saturating_add(1);
     once(&mut withheld.reasons, reason);

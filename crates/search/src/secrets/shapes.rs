@@ -1,5 +1,5 @@
-//! Values that are secret by their form, whatever stands before them: tokens of well-known services, hashes of passwords. The
-//! forms are in `kinds.txt`, a line for each.
+//! Values that are secret by their shape, in any context: tokens of well-known services, password
+//! hashes. `kinds.txt` has one line per shape.
 
 use std::sync::LazyLock;
 
@@ -12,25 +12,25 @@ use super::random;
 use super::report::{Reason, Span, Stage};
 use super::values;
 
-/// All kinds.
 const KINDS: &str = include_str!("kinds.txt");
-/// Bytes of the tables that searches make as they go.
+/// Maximum size of the lazily built search tables in bytes.
 const CACHE_BYTES: usize = 1 << 20;
-/// Characters of a class that are taken for as many beginnings: `xox[abprs]-`.
+/// Maximum size of a character class that is expanded into separate beginnings: `xox[abprs]-`.
 const CLASS_MAX: usize = 10;
 
-/// A line of the list.
+/// One line of `kinds.txt`.
 struct Kind {
     reason: Reason,
-    /// A further test of the value: a word behind `+`.
+    /// An additional test of the value: the word behind `+`.
     test: &'static str,
     pattern: &'static str,
 }
 
-/// All kinds, their patterns in one automaton.
+/// All kinds, with their patterns in one automaton.
 struct Kinds {
     kinds: Vec<Kind>,
-    /// A test builds them all; a list that is damaged finds nothing.
+    /// `None` if the patterns do not compile, and then nothing is found. A test makes sure that
+    /// they do.
     patterns: Option<Regex>,
     beginnings: Vec<(String, usize)>,
 }
@@ -60,7 +60,7 @@ static ALL: LazyLock<Kinds> = LazyLock::new(|| {
     Kinds { beginnings: beginnings.collect(), kinds, patterns: patterns.ok() }
 });
 
-/// The texts with which a pattern begins, in lower case.
+/// The possible beginnings of a pattern, in lower case.
 fn beginnings_of(pattern: &str) -> Vec<String> {
     let plain = pattern.strip_prefix("(?i)").unwrap_or(pattern).to_ascii_lowercase();
     let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(&plain);
@@ -69,12 +69,12 @@ fn beginnings_of(pattern: &str) -> Vec<String> {
     literals.map(|literal| String::from_utf8_lossy(literal.as_bytes()).into_owned()).collect()
 }
 
-/// What each kind begins with, in lower case, and which it is.
+/// The beginnings of all kinds, in lower case, with the index of the kind.
 pub(super) fn beginnings() -> &'static [(String, usize)] {
     &ALL.beginnings
 }
 
-/// Looks at a place where so many bytes of the beginning of a kind end.
+/// Checks for a value of a kind, of whose beginning `length` bytes end at `end`.
 pub(super) fn at(line: &[u8], which: usize, length: usize, end: usize, spans: &mut Vec<Span>) {
     let all = &*ALL;
     let (Some(kind), Some(patterns), Some(start)) =
@@ -113,15 +113,17 @@ pub(super) fn at(line: &[u8], which: usize, length: usize, end: usize, spans: &m
     }
 }
 
-/// Credentials in a URL, at the place after `://`: of `https://user:password@host/` the password, of
-/// `https://0123456789abcdef0123@host/` the whole.
+/// Withholds credentials in a URL; `at` is the position behind `://`. In
+/// `https://user:password@host/` that is the password, in `https://0123456789abcdef0123@host/` the
+/// user.
 pub(super) fn url(line: &[u8], at: usize, comment: bool, spans: &mut Vec<Span>) {
     let rest = line.get(at..).unwrap_or_default();
     let end = |b: &u8| *b <= b' ' || matches!(b, b'"' | b'\'' | b'<' | b'>' | b'`' | b'\\');
     let all = rest.iter().position(end).unwrap_or(rest.len());
     let all = rest.get(..all).unwrap_or_default();
     let authority = all.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(all.len());
-    // Who did not escape a slash in the password still means it: the last `@` counts when the first part has a colon.
+    // A password may contain an unescaped slash. If the text before the slash has a colon, the `@`
+    // behind the slash ends the password.
     let inside = all.get(..authority).unwrap_or_default();
     let Some(sign) = inside.iter().rposition(|b| *b == b'@').or_else(|| unescaped(all, inside)) else {
         return;
@@ -153,7 +155,8 @@ pub(super) fn url(line: &[u8], at: usize, comment: bool, spans: &mut Vec<Span>) 
     });
 }
 
-/// `amqp://user:pa/ss@host`: the `@` behind the slash, if what stands before the slash has a colon and no number behind it.
+/// The position of the `@` in `amqp://user:pa/ss@host`, if the text before the slash has a colon
+/// that is not followed by a port.
 fn unescaped(all: &[u8], inside: &[u8]) -> Option<usize> {
     let colon = inside.iter().position(|b| *b == b':')?;
     let port = inside.get(colon + 1..)?;
@@ -163,7 +166,8 @@ fn unescaped(all: &[u8], inside: &[u8]) -> Option<usize> {
     all.iter().position(|b| *b == b'@')
 }
 
-/// `user:password@tcp(host:3306)/db`, at the place after `@tcp(`.
+/// Withholds the password in `user:password@tcp(host:3306)/db`; `end` is the position behind
+/// `@tcp(`.
 pub(super) fn dsn(line: &[u8], end: usize, spans: &mut Vec<Span>) {
     let before = line.get(..end).unwrap_or_default();
     let Some(sign) = before.iter().rposition(|b| *b == b'@') else { return };

@@ -1,8 +1,9 @@
-//! Statements of configuration languages and commands whose secrets have no name, only a place:
+//! Statements of configuration languages, and commands, in which secrets have a position instead of
+//! a name:
 //!
 //! ```text
-//! rocommunity x        com2sec n default x       createUser u MD5 "x" DES "x"      user alice on >x ~*
-//! stats auth u:x       $USER3$=x                 mysql -px                          curl -u u:x https://…
+//! rocommunity x   com2sec n default x   createUser u MD5 "x" DES "x"   user alice on >x ~*
+//! stats auth u:x  $USER3$=x             mysql -px                      curl -u u:x https://…
 //! ```
 
 use super::line::Line;
@@ -10,10 +11,10 @@ use super::random;
 use super::report::{Reason, Span, Stage};
 use super::values;
 
-/// Words of a line that are looked at.
+/// Only this many words of a line are checked.
 const WORDS_MAX: usize = 96;
 
-/// A word of a line without the quotes around it.
+/// A word of a line without surrounding quotes.
 #[derive(Clone, Copy)]
 struct Word<'a> {
     start: usize,
@@ -26,7 +27,7 @@ impl Word<'_> {
     }
 }
 
-/// How a command takes a secret.
+/// How a command receives a secret.
 enum Takes {
     /// `-a x` and `-ax`
     Either(&'static [u8]),
@@ -34,17 +35,17 @@ enum Takes {
     Next(&'static [u8]),
     /// `-ax`
     Attached(&'static [u8]),
-    /// `-a user:x`, with what stands between the two.
+    /// `-a user:x`, with the separator.
     Pair(&'static [u8], u8),
     /// The last word.
     Last,
-    /// So many words behind this one.
+    /// This many words behind the given one.
     Behind(&'static [u8], usize),
 }
 
 use Takes::{Attached, Behind, Either, Last, Next, Pair};
 
-/// Beginnings of the names of commands, and how they take secrets.
+/// The beginnings of command names, and how these commands receive secrets.
 const COMMANDS: &[(&[u8], &[Takes])] = &[
     (b"mysql", &[Attached(b"-p")]),
     (b"mariadb", &[Attached(b"-p")]),
@@ -84,7 +85,7 @@ const COMMANDS: &[(&[u8], &[Takes])] = &[
     (b"influx", &[Next(b"-t")]),
 ];
 
-/// Looks at a line on which a word of the list `statement` stands.
+/// Checks a line that contains a word of the list `statement`.
 pub(super) fn look(line: &Line, spans: &mut Vec<Span>) {
     let mut buffer = [Word { start: 0, text: b"" }; WORDS_MAX];
     let count = split(line, &mut buffer);
@@ -135,7 +136,7 @@ fn statement(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
         }
     };
     if is(b"rocommunity") || is(b"rwcommunity") || is(b"trapcommunity") || is(b"authcommunity") {
-        // `authcommunity log,execute x` has the kinds first.
+        // In `authcommunity log,execute x` the types come first.
         take(if is(b"authcommunity") { 2 } else { 1 }, Reason::Community);
     } else if is(b"com2sec") || is(b"com2secunix") {
         take(if words.get(1).is_some_and(|w| w.is(b"-Cn")) { 5 } else { 3 }, Reason::Community);
@@ -156,13 +157,14 @@ fn statement(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
     } else if first.is(b"user") && !line.comment {
         redis_user(words, first, spans);
     } else if first.is(b"rename-command") && !line.comment {
-        // Who does not know the new name cannot give the command: redis has no other use for it.
+        // Only those who know the new name can give the command, so the name serves as a password
+        // in redis.
         take(2, Reason::Secret);
     } else if first.is(b"enable") && words.get(1).is_some_and(|w| w.is(b"secret") || w.is(b"password")) {
         take(words.len() - 1, Reason::Password);
     } else if first.is(b"tacacs-server") || first.is(b"radius-server") {
         if let Some(at) = words.iter().position(|w| w.is(b"key")) {
-            // `key 7 0822455D0A16`: how it is written stands before it.
+            // `key 7 0822455D0A16`: the encoding comes first.
             let coded = words.get(at + 1).is_some_and(|w| w.text.len() == 1) && words.len() > at + 2;
             take(at + 1 + usize::from(coded), Reason::Key);
         }
@@ -171,7 +173,7 @@ fn statement(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
     } else if first.is(b"MONITOR") {
         take(4, Reason::Password);
     } else if first.is(b"allow") && words.len() == 2 && !line.comment {
-        // `allow admin:x` of monit, no `allow 10.0.0.0/8`, no address with a port.
+        // Withholds `allow admin:x` of monit, but not `allow 10.0.0.0/8` or an address with a port.
         let secret =
             words.get(1).map_or(&b""[..], |w| w.text.split(|b| *b == b':').nth(1).unwrap_or_default());
         if !secret.iter().all(|b| b.is_ascii_digit() || matches!(b, b'/' | b'.')) && secret.len() >= 4 {
@@ -182,7 +184,7 @@ fn statement(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
     nagios(line, first, spans);
 }
 
-/// `CREATE USER … IDENTIFIED [WITH plugin] BY 'x'`
+/// Handles `CREATE USER … IDENTIFIED [WITH plugin] BY 'x'`.
 fn identified(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
     let Some(at) = words.iter().position(|w| w.is(b"identified")) else { return };
     let behind = words.get(at..).unwrap_or_default();
@@ -195,7 +197,7 @@ fn identified(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
     }
 }
 
-/// `user alice on >password #hash ~* +@all`
+/// Handles `user alice on >password #hash ~* +@all`.
 fn redis_user(words: &[Word], first: &Word, spans: &mut Vec<Span>) {
     let acl = words
         .iter()
@@ -215,7 +217,7 @@ fn redis_user(words: &[Word], first: &Word, spans: &mut Vec<Span>) {
     }
 }
 
-/// `$USER3$=x` in Nagios' resource file; `$USER1$` is a path.
+/// Handles `$USER3$=x` in Nagios' resource file. `$USER1$` is a path.
 fn nagios(line: &Line, first: &Word, spans: &mut Vec<Span>) {
     let Some(rest) = first.text.strip_prefix(b"$USER") else { return };
     let Some(equals) = rest.iter().position(|b| *b == b'=') else { return };
@@ -240,7 +242,7 @@ fn commands(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
             .next()
             .unwrap_or_default();
         for (command, takes) in COMMANDS.iter().filter(|(command, _)| name.starts_with(command)) {
-            // Where the command ends, another one begins.
+            // Another command begins where this one ends.
             let behind = words.get(at + 1..).unwrap_or_default();
             let end = behind
                 .iter()
@@ -264,7 +266,7 @@ fn commands(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
 
 fn argument(line: &Line, command: &[u8], name: &Word, words: &[Word], takes: &Takes, spans: &mut Vec<Span>) {
     let key = (name.start, name.start + name.text.len());
-    // In comments people write how a command is used.
+    // Comments explain how a command is used.
     let mut take = |start: usize, text: &[u8]| {
         if !(line.comment && super::pairs::is_wordy(text)) {
             push(start, text, Reason::Password, Stage::Command, key, spans);
@@ -305,7 +307,8 @@ fn argument(line: &Line, command: &[u8], name: &Word, words: &[Word], takes: &Ta
                 let Some((start, text)) = value else { continue };
                 let Some(i) = text.iter().position(|b| b == between) else { continue };
                 let secret = text.get(i + 1..).unwrap_or_default();
-                // Of `-passin` only `pass:` is followed by the secret; `file:` and `env:` say where it is.
+                // For `-passin` only `pass:` is followed by the secret. `file:` and `env:` name its
+                // location.
                 if *command != *b"openssl" || text.starts_with(b"pass:") {
                     take(start + i + 1, secret);
                 }
@@ -327,7 +330,7 @@ fn argument(line: &Line, command: &[u8], name: &Word, words: &[Word], takes: &Ta
     }
 }
 
-/// `echo user:x | chpasswd`, `echo x | kinit`
+/// Handles `echo user:x | chpasswd` and `echo x | kinit`.
 fn piped(before: &[Word], name: &Word, spans: &mut Vec<Span>) {
     let key = (name.start, name.start + name.text.len());
     let Some(pipe) = before.iter().rposition(|w| w.text == b"|") else { return };
@@ -358,7 +361,7 @@ fn piped(before: &[Word], name: &Word, spans: &mut Vec<Span>) {
     );
 }
 
-/// `Basic dXNlcjp4` wherever it stands.
+/// Handles `Basic dXNlcjp4` anywhere on the line.
 fn basic(words: &[Word], spans: &mut Vec<Span>) {
     for pair in words.windows(2) {
         if let [scheme, value] = pair

@@ -1,4 +1,4 @@
-//! Whole texts: planted secrets must go, ordinary configuration must stay.
+//! Whole texts: planted secrets must be withheld, ordinary configuration must not.
 
 mod further;
 mod heldout;
@@ -18,7 +18,7 @@ fn document(path: &str, text: &str) -> Document {
     Document { content: Some(text.to_owned()), facts, ..Document::new("web1", path, Kind::File) }
 }
 
-/// What is wrong with a file after cleaning; nothing if its secret is gone and all else is there.
+/// Checks a file after cleaning. `Ok` means that its secret is gone and everything else is there.
 fn judge(row: &Planted, seed: u64) -> Result<Flag, String> {
     let grown = grow(row, seed);
     let mut document = document(row.path, &grown.text);
@@ -49,7 +49,8 @@ fn judge(row: &Planted, seed: u64) -> Result<Flag, String> {
     Ok(Flag::Redacted)
 }
 
-/// Of the rows of a table with several seeds: how many were refused, how many redacted, and what went wrong.
+/// Checks the rows of a table with several seeds: how many were refused, how many redacted, and
+/// what went wrong.
 fn judge_all<'a>(rows: impl Iterator<Item = &'a Planted>) -> (usize, usize, Vec<String>) {
     let (mut refused, mut redacted, mut wrong) = (0, 0, Vec::new());
     for (number, row) in rows.enumerate() {

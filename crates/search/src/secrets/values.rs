@@ -1,17 +1,18 @@
-//! What a value looks like: nothing, a word of a configuration language, a path, a reference, something random.
+//! Decides what a value looks like: nothing, a word of a configuration language, a path, a
+//! reference, random text.
 
 use super::random::{credentials_in_base64, is_mixed, is_random};
 use super::report::MARK;
 use super::words;
 
-/// Numbers with fewer digits are counts and sizes, no secrets.
+/// Numbers with fewer digits are counts and sizes, not secrets.
 const DIGITS_MIN: usize = 5;
-/// What is shorter may be random and may be a word.
+/// Shorter values may be random or words.
 pub(super) const RANDOM_MIN: usize = 16;
-/// Words are compared up to this length.
+/// Longer words are not compared.
 const WORD_MAX: usize = 32;
 
-/// Whether the value of a key that is sure to be secret may stay: because it is none.
+/// Whether the value of a sure key need not be withheld, because it is not a secret.
 pub(super) fn is_none(value: &[u8]) -> bool {
     let value = value.trim_ascii();
     value.is_empty()
@@ -31,7 +32,7 @@ fn is_number(value: &[u8]) -> bool {
     digits.len() < DIGITS_MIN && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// Words that say how, whether or where from, and not what.
+/// Whether the value is a word that says how, whether or from where, but not what.
 fn is_word_of_configuration(value: &[u8]) -> bool {
     let mut buffer = [0; WORD_MAX];
     let Some(word) = lower(value, &mut buffer) else { return false };
@@ -47,7 +48,8 @@ fn lower<'a>(value: &[u8], buffer: &'a mut [u8; WORD_MAX]) -> Option<&'a [u8]> {
     Some(out)
 }
 
-/// Something that stands for the secret and is not it: `${DB_PASS}`, `{{ vault_pass }}`, `%(pw)s`, `vault:…`, `<your password>`.
+/// Whether the value is a reference to a secret: `${DB_PASS}`, `{{ vault_pass }}`, `%(pw)s`,
+/// `vault:…`, `<your password>`.
 pub(super) fn is_reference(value: &[u8]) -> bool {
     if let Some(rest) = value.strip_prefix(b"$") {
         return variable(rest);
@@ -78,18 +80,18 @@ pub(super) fn is_reference(value: &[u8]) -> bool {
     words::begins("reference", value) || tag(value)
 }
 
-/// `!secret db_password`, `!Ref Password`: a tag of YAML that fetches it.
+/// Whether the value is a YAML tag that fetches the secret: `!secret db_password`, `!Ref Password`.
 fn tag(value: &[u8]) -> bool {
     let Some(rest) = value.strip_prefix(b"!") else { return false };
     let name = rest.iter().take_while(|b| b.is_ascii_alphabetic()).count();
     name >= 2 && (name == rest.len() && name < 8 || rest.get(name) == Some(&b' '))
 }
 
-/// What follows a `$`.
+/// Whether the text behind a `$` is the name of a variable or a command.
 fn variable(rest: &[u8]) -> bool {
     match rest.first() {
         Some(b'(') => true,
-        // A reference with a default is none: the default is looked at by itself.
+        // With a default it is not just a reference. The default is checked separately.
         Some(b'{') => {
             let Some(close) = rest.iter().position(|b| *b == b'}') else { return false };
             let inner = rest.get(1..close).unwrap_or_default();
@@ -127,8 +129,9 @@ fn has_default(inner: &[u8]) -> bool {
         .is_some_and(|at| at + 1 < inner.len() && !inner.starts_with(b"env:"))
 }
 
-/// `/etc/ssl/private/x.pem`, `./key`, `~/x`, `</etc/dovecot/key.pem`, `C:\keys\x`. A `/` also begins base64: a path has no `+`
-/// and no `=`, and none of its names looks random.
+/// Whether the value is a path: `/etc/ssl/private/x.pem`, `./key`, `~/x`, `</etc/dovecot/key.pem`,
+/// `C:\keys\x`. Base64 may begin with `/` as well, so a path must contain no `+` or `=`, and no
+/// name that looks random.
 pub(super) fn is_path(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"<").or_else(|| value.strip_prefix(b"@")).unwrap_or(value);
     let rooted = value.starts_with(b"/")
@@ -146,7 +149,7 @@ pub(super) fn is_path(value: &[u8]) -> bool {
         .any(|name| name.len() >= RANDOM_MIN && is_mixed(name))
 }
 
-/// Whether the value of a key that may be secret looks like one.
+/// Whether the value of an unsure key looks like a secret.
 pub(super) fn looks_secret(value: &[u8]) -> bool {
     let colons = value.iter().filter(|b| **b == b':').count();
     if is_none(value) || is_public(value) || value.contains(&b' ') || colons > 1 {
@@ -155,12 +158,13 @@ pub(super) fn looks_secret(value: &[u8]) -> bool {
     credentials_in_base64(value) || value.len() >= RANDOM_MIN && is_random(value)
 }
 
-/// Known forms that are long and random and no secrets: UUIDs, checksums with their algorithm, addresses, versions, times.
+/// Whether the value has a known form that is long and random but not secret: UUIDs, checksums with
+/// their algorithm, addresses, versions, times.
 pub(super) fn is_public(value: &[u8]) -> bool {
     words::begins("public", value) || is_uuid(value) || is_address(value)
 }
 
-/// `01234567-89ab-cdef-0123-456789abcdef`
+/// Whether the value is a UUID: `01234567-89ab-cdef-0123-456789abcdef`
 fn is_uuid(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"{").and_then(|v| v.strip_suffix(b"}")).unwrap_or(value);
     value.len() == 36
@@ -170,7 +174,7 @@ fn is_uuid(value: &[u8]) -> bool {
             .all(|(i, b)| if matches!(i, 8 | 13 | 18 | 23) { *b == b'-' } else { b.is_ascii_hexdigit() })
 }
 
-/// `00:11:22:33:44:55`, `fe80::1/64`, `10.0.0.0/8`
+/// Whether the value is an address: `00:11:22:33:44:55`, `fe80::1/64`, `10.0.0.0/8`
 fn is_address(value: &[u8]) -> bool {
     let separators = value.iter().filter(|b| matches!(b, b':' | b'.')).count();
     separators >= 2 && value.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.' | b'/' | b'%'))
@@ -180,7 +184,7 @@ pub(super) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len().max(1)).any(|w| w == needle)
 }
 
-/// Whether `needle` (in lower case) occurs, letters of either case alike.
+/// Whether `needle` (in lower case) occurs, ignoring case.
 pub(super) fn contains_word(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len().max(1)).any(|w| w.eq_ignore_ascii_case(needle))
 }

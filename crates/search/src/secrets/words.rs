@@ -1,4 +1,4 @@
-//! The lists of `words.txt`.
+//! The word lists in `words.txt`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -24,29 +24,29 @@ fn each(mut take: impl FnMut(&'static str, &'static str)) {
     }
 }
 
-/// The words of a list, in order.
+/// The words of a list, in the order of the file.
 pub(super) fn list(name: &str) -> Vec<&'static str> {
     let mut words = Vec::new();
     each(|list, word| words.extend((list == name).then_some(word)));
     words
 }
 
-/// Whether a list has a word.
+/// Whether a list contains a word.
 pub(super) fn has(list: &str, word: &[u8]) -> bool {
     LISTS.get(list).is_some_and(|words| words.contains(word))
 }
 
-/// Whether a test holds for any word of a list.
+/// Whether a test succeeds for any word of a list.
 pub(super) fn any(list: &str, test: impl Fn(&[u8]) -> bool) -> bool {
     LISTS.get(list).is_some_and(|words| words.iter().any(|word| test(word)))
 }
 
-/// Whether a text begins with a word of a list.
+/// Whether a text begins with any word of a list.
 pub(super) fn begins(list: &str, text: &[u8]) -> bool {
     any(list, |word| text.starts_with(word))
 }
 
-/// Whether a text ends with a word of a list.
+/// Whether a text ends with any word of a list.
 pub(super) fn ends(list: &str, text: &[u8]) -> bool {
     any(list, |word| text.ends_with(word))
 }

@@ -1,30 +1,30 @@
-//! One frame: what was kept at once, with its length and what tells whether it is still as it was.
+//! One frame: a payload with its length and checksums.
 //!
 //! ```text
 //! [len u32][crc32c of the payload u32][crc32c of these 8 bytes u32][payload]      little endian
 //! ```
 //!
-//! The header has a checksum of its own, so that a damaged payload costs itself and the frames behind it are found.
+//! The header has its own checksum, so that a corrupt payload does not hide the frames behind it.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes before the payload.
+/// Size of the header in bytes.
 pub(super) const HEADER: usize = 12;
-/// Bytes of a payload.
+/// Maximum size of a payload in bytes.
 pub(super) const PAYLOAD_MAX: usize = 64 << 20;
 
-/// What stands somewhere in a file.
+/// The result of reading a file at an offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FrameRead {
-    /// A payload, and the bytes of its frame.
+    /// A payload, and the size of its frame.
     Frame(Vec<u8>, u64),
-    /// A frame of so many bytes that is not as it was.
+    /// A corrupt payload, and the size of its frame.
     Damaged(u64),
-    /// Nothing more; `torn` where there are bytes which are no frame.
+    /// The end of the frames; `torn` if undecodable bytes follow.
     End {
-        /// Whether bytes are left over.
+        /// Whether undecodable bytes follow.
         torn: bool,
     },
 }
@@ -35,7 +35,7 @@ pub(super) fn write(payload: &[u8], to: &mut Vec<u8>) -> Result<(), String> {
         return Err(format!("{} bytes at once are more than the {PAYLOAD_MAX} that are kept", payload.len()));
     }
     let start = to.len();
-    // The bound above is below 4 GiB.
+    // [`PAYLOAD_MAX`] is below 4 GiB.
     to.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     to.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
     let check = crc32c::crc32c(to.get(start..).unwrap_or_default());
@@ -44,7 +44,7 @@ pub(super) fn write(payload: &[u8], to: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the frame at an offset of a file that has `end` bytes.
+/// Reads the frame at an offset of a file with `end` bytes.
 pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<FrameRead> {
     let left = end.saturating_sub(offset);
     if left < HEADER as u64 {
@@ -74,7 +74,7 @@ pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<FrameRead> 
     Ok(FrameRead::Frame(payload, total))
 }
 
-/// Fills a buffer; false where the file ends before.
+/// Fills a buffer. Returns false if the file ends before.
 fn whole(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
     match file.read_exact_at(buffer, offset) {
         Ok(()) => Ok(true),
@@ -83,7 +83,8 @@ fn whole(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
     }
 }
 
-/// For fuzzing: sums of headers become what they should be, so that random bytes are read as frames.
+/// Entry point for fuzzing: corrects the checksums of headers, so that random bytes are read as
+/// frames.
 pub(super) fn fit(bytes: &mut [u8]) {
     let mut rest = bytes;
     while let Some((header, behind)) = rest.split_at_mut_checked(HEADER) {

@@ -1,20 +1,21 @@
-//! Some hundred documents of three days that tell queries apart, the same for everybody.
+//! A deterministic corpus of some hundred documents on three days, made to distinguish queries.
 //!
-//! Words of many scripts, numbers and dates at the edges of ranges, names with the characters that mean something in a query,
-//! fields with no value, an empty one and several. A document stays from day to day, changes, or goes.
+//! It has words of many scripts, numbers and dates at the edges of ranges, names with special
+//! characters of the query syntax, and fields with no value, an empty value and several values.
+//! Documents stay, change or disappear from day to day.
 
 use crate::noise::Noise;
 use mitra_search::document::Flag;
 use mitra_search::{Day, Document, Facts, Kind, Stat, Value, Withheld};
 
-/// The first of the days: 2026-11-18.
+/// The first day: 2026-11-18.
 pub const FIRST: Day = Day(20_775);
-/// How many days there are.
+/// The number of days.
 pub const DAYS: i32 = 3;
 
 const HOUR: i64 = 3_600_000_000_000;
 
-/// Names of hosts.
+/// Host names.
 const HOSTS: &[&str] = &[
     "web1",
     "web2",
@@ -34,7 +35,7 @@ const HOSTS: &[&str] = &[
     "日本",
 ];
 
-/// Names of files, each with what it is.
+/// File names with their kinds.
 const FILES: &[(&str, Kind)] = &[
     ("/etc/hosts", Kind::File),
     ("/etc/fstab", Kind::File),
@@ -49,7 +50,7 @@ const FILES: &[(&str, Kind)] = &[
     ("@incident/1", Kind::Incident),
 ];
 
-/// What texts are made of: some lines of these.
+/// The lines that texts are made of.
 pub const LINES: &[&str] = &[
     "vm.swappiness = 60",
     "vm.swappiness = 10 # lower for databases",
@@ -102,7 +103,7 @@ const RELEASES: &[&str] =
 const SWAPPINESS: &[f64] = &[0.0, 1.0, 10.0, 60.0, 60.0, 60.0, 100.0, 0.5, -1.0];
 const SIZES: &[u64] = &[0, 1, 221, 1000, 1024, 4095, 4096, 4097, 5000, 1 << 20, 5 << 30];
 const MODES: &[u32] = &[0o644, 0o600, 0o755, 0o4755];
-/// Milliseconds around midnights, and far away.
+/// Milliseconds around midnight, and extreme values.
 const TIMES_MS: &[i64] = &[
     0,
     -1,
@@ -116,20 +117,20 @@ const TIMES_MS: &[i64] = &[
     7_258_118_400_000,
 ];
 
-/// What is seen of one host at one time.
+/// One pass over a host.
 #[derive(Debug)]
 pub struct Look {
     /// The host.
     pub host: &'static str,
-    /// When.
+    /// The time of the pass.
     pub at_ns: i64,
-    /// All documents that it has.
+    /// All of its documents.
     pub documents: Vec<Document>,
-    /// Those that went.
+    /// The documents that disappeared.
     pub gone: Vec<String>,
 }
 
-/// All looks, in the order of time.
+/// All passes in chronological order.
 pub fn looks() -> Vec<Look> {
     let mut noise = Noise::new(5);
     let mut looks = Vec::new();
@@ -137,14 +138,14 @@ pub fn looks() -> Vec<Look> {
     for day in 0..DAYS {
         for (host, known) in (0i64..).zip(&mut states) {
             let name = HOSTS[host as usize];
-            // A host that is away for a day has no documents on it.
+            // A host that is down for a day has no documents on it.
             if day == 1 && noise.one_in(9) {
                 continue;
             }
             let at_ns = Day(FIRST.0 + day).start_ns() + (3 + host) * HOUR / 2 + 123_456_789;
             let mut gone = Vec::new();
             for (i, (file, kind)) in FILES.iter().enumerate() {
-                // Incidents are told once.
+                // An incident is sent only once.
                 if *kind == Kind::Incident && day > 0 {
                     known[i] = None;
                 }
@@ -193,7 +194,7 @@ fn document(host: &str, file: &str, kind: Kind, since_ns: i64, noise: &mut Noise
     made
 }
 
-/// A few lines; sometimes an empty text or none.
+/// A few lines, sometimes an empty text or none.
 fn text(noise: &mut Noise) -> Option<String> {
     match noise.below(16) {
         0 => return None,
@@ -263,7 +264,7 @@ fn facts(kind: Kind, noise: &mut Noise) -> Facts {
             set("kernel.release", vec![word(noise.pick(RELEASES))]);
             set("kernel.tainted", vec![Value::Number(noise.pick(&[0.0, 1.0, 4096.0]))]);
             set("kernel.module", vec![word("ext4"), word("nf_tables"), word(noise.pick(&["xfs", "btrfs"]))]);
-            // Without a value; and one that an argument has.
+            // A kernel argument without a value (an empty text), or with the value 1.
             set("cmdline.quiet", vec![word(noise.pick(&["", "1"]))]);
         }
         Kind::Mount => {

@@ -1,8 +1,8 @@
-//! Queries made by chance, mostly of what the corpus has.
+//! Random queries, mostly for words and values in the corpus.
 
 use crate::noise::Noise;
 
-/// Groups within groups.
+/// Maximum nesting of groups.
 const DEPTH: u32 = 3;
 
 const WORDS: &[&str] = &[
@@ -110,7 +110,7 @@ const PHRASES: &[&str] = &[
     "일본",
     "127.0.0.1 localhost",
 ];
-/// Names of fields, and values for them.
+/// Field names with values.
 const FIELDS: &[(&str, &[&str])] = &[
     (
         "host",
@@ -215,13 +215,13 @@ const FIELDS: &[(&str, &[&str])] = &[
     ),
     ("*", &["*", "web1", "4096"]),
 ];
-/// What hardly ever fits together.
+/// Fragments that hardly ever form a valid query.
 const SOUP: &[&str] = &[
     "AND", "OR", "NOT", "+", "-", "!", "(", ")", ":", "host:", "size:", "*", "?", "\"", "~", "~1", "^2", "^",
     "/", "[", "{", "]", "}", " TO ", "\\", "fox", "quick", " ", "&&", "||", "ext4", "\u{3000}", ">", "<=",
 ];
 
-/// A query.
+/// A random query.
 pub fn query(noise: &mut Noise) -> String {
     if noise.one_in(8) {
         let mut text = String::new();

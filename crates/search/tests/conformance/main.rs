@@ -1,18 +1,19 @@
-//! The same query finds the same documents everywhere: in the embedded index, in a real OpenSearch through Mitra, and in that
-//! OpenSearch asked with the query as it was written.
+//! The same query finds the same documents everywhere: in the embedded index, in a real OpenSearch
+//! through Mitra, and in that OpenSearch with the original query text.
 //!
-//! `queries.txt` is the table, with a note behind the last ` | ` of a line that may begin with marks:
+//! `queries.txt` is the table. A note follows the last ` | ` of a line, and may begin with marks:
 //!
 //! ```text
 //! size:[4096 TO *] | open at the top
-//! a OR | [wrong 2] nothing follows      cannot be read, neither here (the mistake is at that byte) nor there
-//! NOT "..." | [none] no word is left    finds nothing; [all] finds everything; the others find some and not all
-//! host:(a b) | [and] …                  with AND between words, as OpenSearch's default_operator
-//! size:>4k | [ours] …                   OpenSearch gets what Mitra makes of it
-//! f:x | [differs] …                     a difference that stays: the back ends disagree, and docs/search.md says so
+//! a OR | [wrong 2] nothing follows      an error in both, in Mitra at that byte
+//! NOT "..." | [none] no word is left    finds nothing; [all] finds everything;
+//!                                       lines without a mark find some documents, but not all
+//! host:(a b) | [and] …                  default operator AND, as OpenSearch's default_operator
+//! size:>4k | [ours] …                   OpenSearch gets the text rewritten by Mitra
+//! f:x | [differs] …                     a permanent difference, documented in docs/search.md
 //! ```
 //!
-//! Then come random queries (`MITRA_SEED` names others).
+//! Random queries follow (`MITRA_SEED` selects others).
 
 mod corpus;
 mod grammar;
@@ -108,9 +109,9 @@ fn the_table_is_large_and_its_mistakes_have_places() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
-/// The corpus in all places.
+/// The corpus in all back ends.
 struct Places {
-    /// Words partly not yet in the index of words; then all of them.
+    /// One index as written, and one after maintenance ([`Writer::tidy`]).
     embedded: Vec<(&'static str, Backend)>,
     cluster: Backend,
     oracle: Oracle,
@@ -233,11 +234,11 @@ fn random_queries(places: &Places, wrong: &mut Vec<String>) {
         wrong.extend(differences.into_iter().map(|difference| format!("seed {seed}: {difference}")));
     }
     println!("seed {seed}: {RANDOM} random queries, {refused} refused, {some} that find some and not all");
-    // Chance that never finds anything shows nothing.
+    // The random queries prove nothing if none of them finds anything.
     assert!(some * 2 > RANDOM, "seed {seed}: only {some} of {RANDOM} random queries find some and not all");
 }
 
-/// What each place finds otherwise than the oracle.
+/// The differences between each back end and the oracle.
 fn compare(places: &Places, text: &str, all_words: bool, raw: &Result<Found, String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let query = match (Query::parse(text, settings(all_words)), raw) {

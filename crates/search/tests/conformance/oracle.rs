@@ -1,4 +1,4 @@
-//! OpenSearch, asked without Mitra in between.
+//! OpenSearch, queried directly without Mitra.
 
 use mitra_search::{Day, Scope};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Found;
 use super::engine::Engine;
 
-/// Queries of one request.
+/// Queries per request.
 const AT_ONCE: usize = 100;
 
 /// A query as it is sent.
@@ -29,7 +29,7 @@ impl Oracle {
         Self { address: engine.address(), indices }
     }
 
-    /// What each query finds, or why it is refused.
+    /// The result of each query, or the reason for refusing it.
     pub fn ask(&self, queries: &[Asked]) -> Vec<Result<Found, String>> {
         let mut answers = Vec::new();
         for some in queries.chunks(AT_ONCE) {
@@ -51,12 +51,12 @@ impl Oracle {
 fn body(query: &Asked) -> Value {
     json!({"size": super::LIMIT, "_source": ["host", "filename", "day"], "query": {"query_string": {
         "query": query.text,
-        // Without it ">quick" would be a word.
+        // Without a default field ">quick" would be a word.
         "default_field": "content",
         "default_operator": if query.all_words { "and" } else { "or" },
         "lenient": true,
         "analyze_wildcard": false,
-        // All that are there, instead of the first fifty.
+        // All expansions instead of the first fifty.
         "fuzzy_max_expansions": 1000,
     }}})
 }

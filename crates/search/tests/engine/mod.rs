@@ -1,5 +1,5 @@
-//! A real OpenSearch for a test, started by `tools/opensearch.sh` and ended with the test. `MITRA_OPENSEARCH_URL` names one that
-//! runs already.
+//! A real OpenSearch for a test. `tools/opensearch.sh` starts it, and it ends with the test.
+//! `MITRA_OPENSEARCH_URL` names one that is already running.
 
 #![expect(dead_code, reason = "each test uses what it needs")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mitra_search::opensearch::{Cluster, Settings, Writer};
 
-/// What the script says when it cannot.
+/// The script's exit status for "not available here".
 const SKIPPED: i32 = 77;
 
 /// One or two nodes.
@@ -23,7 +23,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts as many nodes as are wanted; nothing, with the reason printed, where that cannot be.
+    /// Starts this many nodes. `None`, with a printed reason, if that is impossible.
     pub fn start(nodes: usize) -> Option<Self> {
         let dir = tempfile::Builder::new().prefix("mitra-os-").tempdir_in("/var/tmp").expect("a folder");
         if let Ok(url) = std::env::var("MITRA_OPENSEARCH_URL")
@@ -36,12 +36,12 @@ impl Engine {
         engine.run_start(&ports).then_some(engine)
     }
 
-    /// The folder of the test.
+    /// The test's directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Starts nodes that were stopped.
+    /// Restarts stopped nodes.
     pub fn start_again(&self, ports: &[u16]) {
         assert!(self.run_start(ports), "a node did not come up again");
     }
@@ -59,13 +59,13 @@ impl Engine {
         true
     }
 
-    /// Stops a node in order.
+    /// Shuts a node down gracefully.
     pub fn stop(&self, port: u16) {
         let status = script().arg("stop").arg(self.dir.path().join("cluster")).arg(port.to_string()).status();
         assert!(status.expect("the script").success());
     }
 
-    /// Ends a node as a power cut would.
+    /// Kills a node, as a power failure would.
     pub fn kill(&self, port: u16) {
         let file = self.dir.path().join(format!("cluster/node-{port}/pid"));
         let pid: i32 = std::fs::read_to_string(&file).expect("a pid").trim().parse().expect("a number");
@@ -80,7 +80,7 @@ impl Engine {
             Some(url) => vec![url.clone()],
             None => self.ports.iter().map(|p| format!("http://127.0.0.1:{p}")).collect(),
         };
-        // A server that runs already has seen this test before.
+        // A server that was already running may have indices of earlier runs.
         let prefix = format!("{prefix}{}_", std::process::id());
         Settings { nodes, prefix, ..Settings::default() }
     }
@@ -90,17 +90,17 @@ impl Engine {
         Cluster::connect(self.settings(prefix)).expect("a client")
     }
 
-    /// A writer with a spool of its own.
+    /// A writer with its own spool.
     pub fn writer(&self, prefix: &str, spool: &str) -> Writer {
         Writer::open(self.cluster(prefix), &self.dir.path().join(spool)).expect("a writer")
     }
 
-    /// Sends a request as it is and gives the answer's body.
+    /// Sends a request unchanged, and returns the answer's body.
     pub fn raw(&self, method: &str, path: &str, body: &str) -> String {
         send(&self.address(), method, path, body)
     }
 
-    /// Where the first node listens.
+    /// The address of the first node.
     pub fn address(&self) -> String {
         match &self.url {
             Some(url) => url.trim_start_matches("http://").to_owned(),
@@ -109,7 +109,7 @@ impl Engine {
     }
 }
 
-/// Sends a request as it is and gives the answer's body.
+/// Sends a request unchanged, and returns the answer's body.
 pub fn send(address: &str, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
@@ -133,7 +133,7 @@ impl Drop for Engine {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn wait_until(what: &str, patience: Duration, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
@@ -147,7 +147,7 @@ fn script() -> Command {
     Command::new(path)
 }
 
-/// Ports that nobody has now, each with the one for the nodes among themselves, a hundred above.
+/// Free ports. For each, the port a hundred above it (for traffic between nodes) is free as well.
 fn free_ports(count: usize) -> Vec<u16> {
     let mut ports = Vec::new();
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();

@@ -1,22 +1,22 @@
-//! One machine: its traits, and the documents that follow from them.
+//! One simulated machine: its traits, and the documents that follow from them.
 
 use mitra_search::document::{Document, Facts, Flag, Kind, Stat, Value};
 
 use super::noise::Noise;
 
-/// Machines without zsh.
+/// The number of machines without zsh.
 pub const WITHOUT_ZSH: u32 = 12;
-/// Machines that have no list of packages, so that nobody knows whether they have zsh.
+/// The number of machines without a package list, for which it is unknown whether they have zsh.
 pub const WITHOUT_LIST: u32 = 2;
-/// Machines with an old kernel, of which some get a new one.
+/// The number of machines with an old kernel. Some of them get a new one.
 const OLD_KERNEL: u32 = 30;
-/// Machines with a long `/etc/hosts`.
+/// The number of machines with a long `/etc/hosts`.
 const LONG_HOSTS: u32 = 9;
 
 const OLD_KERNELS: &[&str] = &["4.4.0-210-generic", "4.4.0-201-generic"];
 const KERNELS: &[&str] = &["5.15.0-91-generic", "6.1.0-18-amd64"];
 
-/// Files that are the same on every machine but for how often they were edited.
+/// Files that differ between machines only in their number of edits.
 const PLAIN: &[(&str, &str)] = &[
     ("/etc/resolv.conf", "nameserver 10.0.0.53\nsearch example.org\noptions timeout:2\n"),
     ("/etc/ssh/sshd_config", "Port 22\nPermitRootLogin no\nPasswordAuthentication no\nX11Forwarding no\n"),
@@ -38,31 +38,31 @@ const PLAIN: &[(&str, &str)] = &[
     ("/etc/apt/sources.list", "deb http://deb.example.org/debian bookworm main\n"),
     ("/etc/environment", "PATH=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin\"\n"),
 ];
-/// The one of them that some machines lose.
+/// The one of these files that some machines lose.
 const LOSABLE: &str = "/etc/chrony/chrony.conf";
 
-/// What a machine is like.
+/// The traits of a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// Its name.
+    /// The host name.
     pub host: String,
     /// Its number in the fleet.
     pub number: u32,
-    /// It says which packages it has.
+    /// Whether it has a package list.
     pub list: bool,
-    /// It has zsh.
+    /// Whether it has zsh.
     pub zsh: bool,
     /// `uname -r`.
     pub release: String,
     /// `vm.swappiness`.
     pub swappiness: u32,
-    /// Its `/etc/hosts` has more than 4 KiB.
+    /// Whether its `/etc/hosts` is larger than 4 KiB.
     pub long_hosts: bool,
     /// The type of its file systems.
     pub fs: &'static str,
     /// The version of its libssl.
     pub ssl: u32,
-    /// It has `/etc/chrony/chrony.conf`.
+    /// Whether it has `/etc/chrony/chrony.conf`.
     pub chrony: bool,
     /// `MemFree` of `/proc/meminfo`.
     pub memory_free_kb: u64,
@@ -71,10 +71,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine; which ones are special follows from their numbers.
+    /// Creates a machine. Its number decides whether it is special.
     pub(super) fn new(number: u32, noise: &mut Noise) -> Self {
         let role = ["web", "db", "cache", "build"][number as usize % 4];
-        // Special machines lie apart, so that they are not special in several ways at once.
+        // The ranges of special machines are disjoint, so that none is special in several ways.
         let among = |first: u32, count: u32| (first..first + count).contains(&number);
         let old = among(30, OLD_KERNEL);
         let swappiness = match number {
@@ -100,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// Changes so many of its documents in a thousand.
+    /// Changes `per_thousand` thousandths of its documents.
     pub(super) fn change(&mut self, per_thousand: u64, noise: &mut Noise) {
         for (name, edits) in &mut self.edits {
             if noise.below(1_000) >= per_thousand {
@@ -126,7 +126,7 @@ impl Machine {
     }
 }
 
-/// Documents that follow from more than their number of edits.
+/// Documents that depend on more than their number of edits.
 const EDITED: &[&str] = &[
     "/etc/hosts",
     "/etc/fstab",
@@ -146,7 +146,7 @@ const EDITED: &[&str] = &[
     "/etc/os-release",
 ];
 
-/// Everything that a machine says of itself at a time.
+/// All documents of a machine at a time.
 pub(super) fn documents(machine: &Machine, at_ns: i64) -> Vec<Document> {
     let mut all = vec![meminfo(machine)];
     for (name, text) in PLAIN {
@@ -216,7 +216,7 @@ fn file(machine: &Machine, name: &str, mut text: String) -> Document {
     Document { stat: Some(stat), ..blank(name, Kind::File, text) }
 }
 
-/// What a collector says.
+/// The document of a collector.
 fn collected(machine: &Machine, name: &str) -> Document {
     let mut facts = Facts::new();
     let word = |text: &str| vec![Value::Text(text.to_owned())];

@@ -1,13 +1,14 @@
-//! A fleet that does not exist, for tests and benchmarks: machines that are alike and change a little every day.
+//! A simulated fleet for tests and benchmarks: machines that are alike and change a little every
+//! day.
 //!
-//! A machine is a handful of traits (its release, its packages, how often each file was edited); its documents follow from
-//! them, so what a question should find can be told from the traits without a search. Two runs with the same seed are the
-//! same.
+//! A machine is a handful of traits (its release, its packages, how often each file was edited).
+//! Its documents follow from the traits, so the correct answer to a question is known without a
+//! search. Two runs with the same seed are identical.
 //!
 //! ```text
-//! day 0  web-001  02:00:17  30 documents        what the first look of a day sees
-//!        web-001  15:00:17   1 document         what changed until the second
-//! day 1  web-001  02:00:17  30 documents, of which 28 are as they were
+//! day 0  web-001  02:00:17  30 documents        the first pass of a day
+//!        web-001  15:00:17   1 document         changes until the second pass
+//! day 1  web-001  02:00:17  30 documents, of which 28 are unchanged
 //! ```
 
 pub mod machine;
@@ -20,23 +21,23 @@ use noise::Noise;
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
-/// The looks of a day, in hours.
+/// The hours of the passes on each day.
 const LOOKS: [i64; 2] = [2, 15];
-/// Of the documents of the fleet so many in a thousand change between one look and the next: 3 % a day.
+/// How many thousandths of all documents change between two passes: 3 % a day.
 const CHANGES: u64 = 15;
-/// One host in so many is away on a day.
+/// On each day one in this many hosts is down.
 const AWAY: u64 = 400;
 
-/// How large a fleet is, and for how long.
+/// The size of a fleet, and its time span.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// What chance begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Machines.
+    /// The number of machines.
     pub hosts: u32,
     /// The first day.
     pub first: Day,
-    /// Days.
+    /// The number of days.
     pub days: i32,
 }
 
@@ -47,20 +48,20 @@ impl Default for Shape {
     }
 }
 
-/// One look at a machine.
+/// One pass over a machine.
 #[derive(Debug)]
 pub struct Look<'a> {
-    /// When, in nanoseconds since 1970.
+    /// The time in nanoseconds since 1970.
     pub at_ns: i64,
-    /// The machine as it is now.
+    /// The current state of the machine.
     pub machine: &'a Machine,
-    /// Everything that it says of itself.
+    /// All of its documents.
     pub all: &'a [Document],
-    /// What of that is new or different since the look before.
+    /// The documents that are new or changed since the pass before.
     pub changed: &'a [Document],
-    /// The names of what is not there any more.
+    /// The names of documents that disappeared since the pass before.
     pub gone: &'a [String],
-    /// It is the first of the day.
+    /// Whether this is the first pass of the day.
     pub first: bool,
 }
 
@@ -69,7 +70,7 @@ struct FleetHost {
     all: Vec<Document>,
 }
 
-/// Lets a fleet live, and tells every look at it in the order of time.
+/// Simulates a fleet, and calls `tell` for every pass in chronological order.
 pub fn live<E>(shape: Shape, mut tell: impl FnMut(&Look<'_>) -> Result<(), E>) -> Result<(), E> {
     let mut noise = Noise::new(shape.seed);
     let mut fleet: Vec<FleetHost> = (0..shape.hosts)
@@ -79,7 +80,7 @@ pub fn live<E>(shape: Shape, mut tell: impl FnMut(&Look<'_>) -> Result<(), E>) -
         let away: Vec<bool> = fleet.iter().map(|_| day != shape.first && noise.one_in(AWAY)).collect();
         for (nth, hour) in LOOKS.into_iter().enumerate() {
             for (number, (known, _)) in (0..).zip(fleet.iter_mut().zip(&away).filter(|(_, away)| !**away)) {
-                // Hosts take turns, as jitter has them.
+                // The hosts' passes are spread, like those of real hosts.
                 let at_ns = day.start_ns() + hour * HOUR + number * 17 * SECOND + 123_456_789;
                 look(known, at_ns, nth == 0, &mut noise, &mut tell)?;
             }

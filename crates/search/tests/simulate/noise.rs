@@ -1,11 +1,11 @@
-//! Chance that is the same for the same seed.
+//! Random numbers from a seed.
 
-/// A small, fast, seeded source of noise (SplitMix64).
+/// A small, fast, seeded random number generator (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Noise(u64);
 
 impl Noise {
-    /// Noise that is the same for the same seed.
+    /// A generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -25,12 +25,12 @@ impl Noise {
         self.any() % bound.max(1)
     }
 
-    /// True once in `n` times.
+    /// True with probability 1/`n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of several, of which there is at least one.
+    /// A random element of a slice that is not empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

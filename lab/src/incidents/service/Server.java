@@ -5,7 +5,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Executors;
 
-/** An HTTP server: PORT THREADS KB GO PERCENT. Each request makes KB of garbage; once GO is there, PERCENT of the heap are kept. */
+/**
+ * An HTTP server: PORT THREADS KB GO PERCENT. Each request makes KB of garbage. Once the file GO
+ * exists, PERCENT of the heap stay in use.
+ */
 public class Server {
     static final List<Object[]> kept = new ArrayList<>();
 
@@ -34,7 +37,7 @@ public class Server {
         Thread.sleep(Long.MAX_VALUE);
     }
 
-    /** Fills the heap with small objects until so many percent of it are in use after a collection. */
+    /** Fills the heap with small objects until `percent` of it are in use after a collection. */
     static void keep(int percent) {
         Runtime runtime = Runtime.getRuntime();
         long goal = runtime.maxMemory() / 100 * percent;
@@ -53,7 +56,7 @@ public class Server {
                 }
             }
         } catch (OutOfMemoryError e) {
-            // What could not be kept is given up.
+            // Objects that do not fit are dropped.
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Troubles of a PostgreSQL that no resource of the machine tells of.
+//! PostgreSQL incidents that no resource of the machine shows.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::stage::Stage;
 const UPDATE: &str = "UPDATE pgbench_branches SET bbalance = bbalance + 1 WHERE bid = 1";
 const SELECT: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = 4711";
 
-/// Makes a trouble of a database, and ends it in order whatever comes of it.
+/// Makes an incident of a database, and always shuts the database down in order.
 fn with_database(
     stage: &mut Stage,
     scale: u64,
@@ -26,7 +26,7 @@ fn with_database(
     outcome
 }
 
-/// Clients who come at a rate, with pgbench's own transactions, or only reading.
+/// Clients that arrive at a fixed rate, with pgbench's own transactions or read-only ones.
 fn bench(stage: &mut Stage, database: &Postgres, clients: u64, per_s: u64, how: &[&str]) -> Result<(), Stop> {
     let mut bench = database.command("pgbench")?;
     bench.args(["-n", "-c", &clients.to_string(), "-j", "1", "-R", &per_s.to_string(), "-T", "120"]);
@@ -43,7 +43,7 @@ pub fn row_lock(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
-/// Somebody has locked a whole table and does nothing.
+/// An idle session holds a lock on a whole table.
 pub fn table_lock(stage: &mut Stage) -> Result<Truth, Stop> {
     with_database(stage, 1, &[], |stage, database| {
         let clients = stage.draw().between(4, 12);
@@ -52,8 +52,8 @@ pub fn table_lock(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
-/// A client asks for something that a session locks by a statement, and keeps locked while it does nothing. Loud: to the end.
-/// Faint: a part of each second.
+/// A client needs what an idle session keeps locked by `statement`. Loud: until the end. Faint: for
+/// a part of each second.
 fn locked(stage: &mut Stage, database: &Postgres, asked: &str, statement: &str) -> Result<Truth, Stop> {
     let victim = stage.start("pg-ask", format!("{} 20 {asked}", database.at))?;
     let (go, pid) = (stage.file("go"), stage.file("session"));
@@ -71,7 +71,7 @@ fn locked(stage: &mut Stage, database: &Postgres, asked: &str, statement: &str) 
     Ok(Truth { process: Some("postgres".into()), pids, ..Truth::default() })
 }
 
-/// The primary key of the table that everybody reads is gone, and each query reads all of it.
+/// The primary key of a table that all clients read is gone, and each query reads the whole table.
 pub fn no_index(stage: &mut Stage) -> Result<Truth, Stop> {
     let scale = stage.between((4, 10), (1, 1));
     with_database(stage, scale, &["max_parallel_workers_per_gather=0"], no_index_in)
@@ -92,7 +92,8 @@ fn no_index_in(stage: &mut Stage, database: &Postgres) -> Result<Truth, Stop> {
     Ok(Truth { process: Some("postgres".into()), ..Truth::default() })
 }
 
-/// A program keeps one session after the other, until no other client gets one. Loud: in a second. Faint: in four.
+/// A program keeps opening sessions until no other client gets one. Loud: within a second. Faint:
+/// within four.
 pub fn too_many_clients(stage: &mut Stage) -> Result<Truth, Stop> {
     let most = stage.draw().between(20, 60);
     let setting = format!("max_connections={most}");
@@ -109,6 +110,6 @@ fn too_many_clients_of(stage: &mut Stage, database: &Postgres) -> Result<Truth, 
     let keeper = stage.start("pg-keep", format!("{} {every_ms} {full}", database.at))?;
     trouble_from_full(stage, "the sessions of PostgreSQL", || Ok(Path::new(&full).exists()))?;
     stage.failed(&victim, stage.loud(5.0, 2.0))?;
-    // Either is true: who has them all, and who has no more.
+    // Either is true: the client that holds all sessions, or the server that has none left.
     Ok(Truth { pids: vec![keeper.pid(), database.handle.pid()], ..Truth::default() })
 }

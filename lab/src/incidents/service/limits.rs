@@ -1,4 +1,4 @@
-//! Services that run into a limit of their own: connections, a pool, what one worker can do.
+//! Services that reach a limit of their own: connections, a pool, the capacity of one worker.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use crate::incidents::common::trouble_from_full;
 use crate::stage::{Isolation, Stage, Victim};
 
 const PATIENCE_MS: u64 = 5_000;
-/// What nginx says when it runs out.
+/// nginx' log message when connections run out.
 const NOT_ENOUGH: &str = "worker_connections are not enough";
 
-/// Clients that wait long for their answer, as is usual with it, take two connections each. More of them come than there are
-/// connections for. Loud: three times as many. Faint: somewhat more.
+/// Long polling clients take two connections each, and more clients come than there are
+/// connections. Loud: about three times as many. Faint: somewhat more.
 pub fn connections(stage: &mut Stage) -> Result<Truth, Stop> {
     let limit = stage.draw().between(48, 160);
     let (proxy, victim) = filled(stage, (limit, 8), limit, NOT_ENOUGH, |_, _| Ok(()))?;
@@ -22,7 +22,7 @@ pub fn connections(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
 }
 
-/// The same of an nginx that may have fewer descriptors than its configuration promises connections.
+/// The same for an nginx whose descriptor limit is below its configured connections.
 pub fn descriptors(stage: &mut Stage) -> Result<Truth, Stop> {
     let limit = stage.draw().between(64, 160);
     let (proxy, victim) = filled(stage, (limit, 16), 4_096, "Too many open files", |stage, proxy| {
@@ -34,8 +34,8 @@ pub fn descriptors(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
 }
 
-/// Fills an nginx that has places for so many connections, some of which are for others, until it says in its log what it
-/// lacks.
+/// Fills an nginx with `places` connections, of which `others` serve other clients, until its log
+/// reports the shortage.
 fn filled(
     stage: &mut Stage,
     (places, others): (u64, u64),
@@ -44,7 +44,7 @@ fn filled(
     prepare: impl FnOnce(&mut Stage, &Proxy) -> Result<(), Stop>,
 ) -> Result<(Proxy, Victim), Stop> {
     let here = Isolation::default();
-    // Each takes two places for three seconds on average.
+    // Each client takes two connections for three seconds on average.
     let full_per_s = places.saturating_sub(others) as f64 / 2.0 / 3.0;
     let size = Size { processes: 1, threads: places };
     let app = App::start(stage, &here, free_address()?, size, "/poll wait 2500 3500\n/ compute 0.5\n")?;
@@ -64,13 +64,14 @@ fn filled(
     Ok((proxy, victim))
 }
 
-/// Of the connections that are taken from the pool some are not given back. Loud: three of ten. Faint: a few of a hundred.
+/// Some connections taken from the pool are not returned. Loud: three in ten. Faint: a few in a
+/// hundred.
 pub fn pool(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let places = stage.draw().uniform(6, 14);
     let per_s = stage.draw().between(20, 40);
     let empty = stage.file("empty");
-    // With all of the clients, in a second, or in two or three.
+    // All clients together use the pool up in a second, or in two or three.
     let all_per_s = per_s as f64 + 30.0;
     let seconds = stage.real((0.7, 1.2), (2.0, 3.0));
     let leak = (places as f64 / seconds / all_per_s * 1e3).clamp(5.0, 1e3) as u64;
@@ -89,7 +90,7 @@ pub fn pool(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(app.name.clone()), pids: app.pids(), ..Truth::default() })
 }
 
-/// Both who asks more and who cannot answer more are true.
+/// Both are true: the clients ask for more, and the server cannot answer more.
 pub fn load(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let cost_ms = stage.draw().uniform(6, 18);

@@ -1,4 +1,4 @@
-//! Troubles of a MariaDB that no resource of the machine tells of.
+//! MariaDB incidents that no resource of the machine shows.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -15,13 +15,13 @@ use crate::stage::{Isolation, ProcessHandle, Stage};
 /// A MariaDB with a data directory of its own, and a table of accounts.
 struct MariaDb {
     handle: ProcessHandle,
-    /// Where it listens, as a client's argument: a socket in the file system, or an address.
+    /// Its address as a client's argument: a Unix socket, or host and port.
     at: String,
     socket: String,
 }
 
 impl MariaDb {
-    /// Creates and starts it, with so many accounts. Over TCP, or else only over a Unix socket.
+    /// Creates and starts it, with `accounts` rows. Listens on TCP, or else only on a Unix socket.
     fn start(stage: &mut Stage, accounts: u64, over_tcp: bool) -> Result<Self, Stop> {
         let data = stage.dir().join("data");
         fs::create_dir_all(&data).at(&data)?;
@@ -33,7 +33,7 @@ impl MariaDb {
             machine::which(name).ok_or_else(|| Stop::Skipped(format!("{name} is not installed")))
         };
         let mut install = Command::new(tool("mariadb-install-db")?);
-        // The one way in that a fresh server has: root, told by the socket.
+        // A fresh server has one login: root, authenticated by the socket.
         install.args([
             "--no-defaults",
             "--user=nobody",
@@ -81,7 +81,7 @@ impl MariaDb {
     }
 }
 
-/// Makes a trouble of it, and ends it in order whatever comes of it.
+/// Makes an incident of it, and always shuts it down in order.
 fn with_mariadb(
     stage: &mut Stage,
     accounts: u64,
@@ -121,7 +121,7 @@ fn row_lock_in(stage: &mut Stage, database: &MariaDb) -> Result<Truth, Stop> {
     Ok(database.truth())
 }
 
-/// The index by which everybody reads is gone, and each query reads the whole table.
+/// The index that all clients use is gone, and each query reads the whole table.
 pub fn no_index(stage: &mut Stage) -> Result<Truth, Stop> {
     let accounts = stage.between((200_000, 500_000), (100_000, 150_000));
     with_mariadb(stage, accounts, no_index_in)

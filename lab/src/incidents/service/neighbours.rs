@@ -1,4 +1,5 @@
-//! Services that are slow because of who is beside them, of what they stand on, or of what they were given.
+//! Services that are slow because of a neighbour, of what they depend on, or of what was allotted
+//! to them.
 
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use crate::stage::{Fs, Isolation, Speed, Stage, Victim};
 
 const PATIENCE_MS: u64 = 5_000;
 
-/// A server in Python that computes for each request, and who measures it.
+/// A Python server that computes for each request, and the client that measures it.
 fn computing(stage: &mut Stage, place: &Isolation<'_>, share: f64) -> Result<(App, Victim), Stop> {
     let here = Isolation::default();
     let cost_ms = stage.draw().uniform(3, 8);
@@ -23,7 +24,7 @@ fn computing(stage: &mut Stage, place: &Isolation<'_>, share: f64) -> Result<(Ap
     Ok((app, victim))
 }
 
-/// A quota that its requests need more than, at the same load.
+/// A CPU quota below what the service needs, at the same load.
 pub fn quota(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["cpu"])?;
     let place = Isolation { cgroup: Some(&cgroup), netns: None };
@@ -43,7 +44,7 @@ pub fn quota(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
-/// A program that computes with all its threads, beside a service.
+/// A program that computes with all its threads beside a service.
 pub fn cpu_neighbour(stage: &mut Stage) -> Result<Truth, Stop> {
     let (_, victim) = computing(stage, &Isolation::default(), 0.3)?;
     let threads = stage.uniform((2, 3), (1, 1)) * machine::cpus() as u64;
@@ -57,7 +58,8 @@ pub fn cpu_neighbour(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth::of(&hog))
 }
 
-/// A thread of the service works under the mutex that all its requests take. Loud: to the end. Faint: a part of each second.
+/// A thread of the service works under the mutex that all requests take. Loud: until the end.
+/// Faint: for a part of each second.
 pub fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let size = Size { processes: 1, threads: stage.draw().uniform(6, 16) };
@@ -79,7 +81,7 @@ pub fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(app.name.clone()), pids: app.pids(), ..Truth::default() })
 }
 
-/// A redis in a control group with some room, and a job that comes into the same group and takes more than that.
+/// A redis in a cgroup with some room, and a new job in the same cgroup that takes more than that.
 pub fn newcomer(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.zram_swap(1 << 30)?;
     let cgroup = stage.cgroup(&["memory"])?;
@@ -114,7 +116,7 @@ pub fn newcomer(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { cgroup: Some(cgroup.name().to_owned()), ..Truth::of(&job) })
 }
 
-/// A replica that starts again and again: each time the server forks to write all that it holds.
+/// A replica that restarts again and again: each time the server forks to write its whole data set.
 pub fn replica(stage: &mut Stage) -> Result<Truth, Stop> {
     let (server, port) = redis_server(stage)?;
     let (replica, second) = redis_server(stage)?;
@@ -160,7 +162,7 @@ pub fn replica(stage: &mut Stage) -> Result<Truth, Stop> {
 
 const COMMIT: &str = "UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 1";
 
-/// The disk under a database, of which each commit waits for the disk.
+/// A database whose commits wait for a slow disk.
 pub fn slow_disk(stage: &mut Stage) -> Result<Truth, Stop> {
     let base = Speed { micros: stage.draw().between(50, 300), bytes_per_s: 0 };
     let (disk, upper) = stage.slow_fs(1 << 30, Fs::Ext4, base)?;

@@ -12,7 +12,7 @@ use crate::stage::{Isolation, Stage};
 
 const PATIENCE_MS: u64 = 5_000;
 
-/// What a process is called by the kernel.
+/// The kernel's name of a process.
 fn comm_of(pid: u32) -> Result<String, Stop> {
     let file = format!("/proc/{pid}/comm");
     Ok(fs::read_to_string(&file).at(&file)?.trim().to_owned())
@@ -59,7 +59,8 @@ server.start()
 server.wait_for_termination()
 ";
 
-/// All threads of a gRPC server wait with one kind of request; who calls it for its own clients has one connection to it.
+/// All threads of a gRPC server wait with one kind of request. The front server has one connection
+/// to it.
 pub fn grpc(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let (workers, takes_s) = (stage.draw().uniform(3, 8), stage.draw().real(0.8, 2.0));
@@ -76,8 +77,8 @@ pub fn grpc(stage: &mut Stage) -> Result<Truth, Stop> {
     all_workers_wait(stage, &name, &server)
 }
 
-/// Clients that wait long for their answer keep as many connections as an HAProxy has. Loud: many more of them come. Faint:
-/// somewhat more.
+/// Long polling clients use as many connections as HAProxy allows. Loud: many more of them come.
+/// Faint: somewhat more.
 pub fn haproxy(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let places = stage.draw().between(24, 80);
@@ -95,7 +96,7 @@ pub fn haproxy(stage: &mut Stage) -> Result<Truth, Stop> {
     wait_for_server(stage, handle, &address, &here)?;
     let asks = Asks { every_ms: 20, patience_ms: PATIENCE_MS, path: "/", keeps: false };
     let victim = asks.start(stage, &here, &address)?;
-    // Each takes a place for three seconds on average.
+    // Each client takes a connection for three seconds on average.
     let full_per_s = places as f64 / 3.0;
     let polls = Crowd::start(stage, &here, &address, full_per_s * 0.4, 10_000, "/poll")?;
     let times = stage.real((1.8, 2.5), (1.05, 1.15));
@@ -108,7 +109,7 @@ pub fn haproxy(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some("haproxy".into()), pids: family(handle.pid()), ..Truth::default() })
 }
 
-/// The node of a RabbitMQ, with all that it writes in the directory of the stage.
+/// A RabbitMQ node with all its files in the directory of the stage.
 struct Rabbit {
     home: String,
     port: String,
@@ -141,8 +142,8 @@ impl Rabbit {
     }
 }
 
-/// The broker has less memory than it wants, and reads nothing more from those who publish. Loud: to the end. Faint: for a part
-/// of the time.
+/// The broker has less memory than it wants, and stops reading from publishers. Loud: until the
+/// end. Faint: for a part of the time.
 pub fn rabbitmq(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let home = stage.dir().join("rabbit");
@@ -154,7 +155,7 @@ pub fn rabbitmq(stage: &mut Stage) -> Result<Truth, Stop> {
     let home = home.display().to_string();
     let rabbit = Rabbit { home, port: port_of(address.clone()), ports, node };
     fs::write(format!("{}/plugins", rabbit.home), "[].\n").at(&rabbit.home)?;
-    // In the foreground, and so that it dies with the stage.
+    // In the foreground, so that it dies with the stage.
     let [epmd, _] = &rabbit.ports;
     stage.spawn(Command::new("epmd").args(["-address", "127.0.0.1", "-port", epmd]))?;
     let handle = stage.spawn(&mut rabbit.command("rabbitmq-server"))?;

@@ -1,4 +1,4 @@
-//! Services whose run time or only thread keeps everybody waiting.
+//! Services in which a runtime or the only thread blocks every request.
 
 use std::fs;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub fn event_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some("node".into()), pids: vec![server.pid()], ..Truth::default() })
 }
 
-/// A key is asked for only by who does not know it.
+/// A client lists keys with KEYS, which blocks redis' only thread.
 pub fn redis_keys(stage: &mut Stage) -> Result<Truth, Stop> {
     let (server, port) = redis_server(stage)?;
     let keys = stage.between((1_000_000, 2_000_000), (150_000, 300_000));
@@ -68,7 +68,7 @@ pub fn heap_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let percent = stage.uniform((93, 96), (89, 92));
     let mut command = Command::new("java");
     command.args([&format!("-Xmx{heap_mb}m"), &format!("-Xms{heap_mb}m"), &format!("-XX:+Use{collector}GC")]);
-    // Without this, each answer waits for the acknowledgement of its head.
+    // Without this, each answer waits for the TCP acknowledgement of its headers.
     command.args(["-Dsun.net.httpserver.nodelay=true"]);
     command.args(["-XX:-UseGCOverheadLimit", "-cp", &stage.dir().display().to_string(), "Server"]);
     command.args([
@@ -79,7 +79,7 @@ pub fn heap_full(stage: &mut Stage) -> Result<Truth, Stop> {
         &percent.to_string(),
     ]);
     let server = stage.spawn(&mut command)?;
-    // Killed, it leaves a file with its counters.
+    // A killed JVM leaves a file with its counters.
     stage.on_cleanup(Undo::Remove(PathBuf::from(format!("/tmp/hsperfdata_root/{}", server.pid()))))?;
     wait_for_server(stage, server, &address, &here)?;
     let asks = Asks { every_ms: 20, patience_ms: PATIENCE_MS, path: "/", keeps: true };

@@ -1,4 +1,5 @@
-// An HTTP server on one thread: PORT MILLISECONDS. A report takes that long to compute, and nobody else is served meanwhile.
+// An HTTP server on one thread: PORT MILLISECONDS. A report computes that long and blocks all other
+// requests.
 const http = require('http');
 
 const [port, milliseconds] = process.argv.slice(2).map(Number);

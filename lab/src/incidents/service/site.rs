@@ -1,4 +1,4 @@
-//! What services consist of: a proxy, workers behind it, a database, and their clients.
+//! Parts of services: a proxy, workers behind it, a database, and their clients.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,9 +16,9 @@ use crate::machine;
 use crate::stage::{Isolation, ProcessHandle, Stage, Victim};
 
 const WORKER: &str = include_str!("worker.py");
-/// A server that does not listen after so long never will.
+/// A server that does not listen after this time never will.
 const START_S: u64 = 20;
-/// The user `nobody`, as whom databases agree to run.
+/// The user `nobody`. Databases refuse to run as root.
 pub const NOBODY: u32 = 65_534;
 
 /// An address of this host that was free a moment ago.
@@ -26,7 +26,7 @@ pub fn free_address() -> Result<String, Stop> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
-/// Waits until somebody listens, at an address or at a Unix socket.
+/// Waits until something listens, at an address or at a Unix socket.
 pub fn wait_for_server(
     stage: &mut Stage,
     server: ProcessHandle,
@@ -45,12 +45,12 @@ pub fn wait_for_server(
     stage.must_run(server, address)
 }
 
-/// A server in Python: some processes, each with some threads.
+/// A Python server: some processes with some threads each.
 #[derive(Clone, Debug)]
 pub struct App {
     /// The first process.
     pub handle: ProcessHandle,
-    /// The name of all of them.
+    /// The name of all its processes.
     pub name: String,
     /// Where it listens.
     pub address: String,
@@ -67,8 +67,8 @@ pub struct Size {
 }
 
 impl App {
-    /// Starts it under a drawn name, and waits until it listens. `manners` has a line for each step of a request; see
-    /// `worker.py`.
+    /// Starts it under a drawn name, and waits until it listens. `manners` has a line for each step
+    /// of a request; see `worker.py`.
     pub fn start(
         stage: &mut Stage,
         place: &Isolation<'_>,
@@ -80,7 +80,7 @@ impl App {
         Self::start_as(stage, place, address, size, manners, name)
     }
 
-    /// The same under this name.
+    /// The same under the given name.
     pub fn start_as(
         stage: &mut Stage,
         place: &Isolation<'_>,
@@ -89,7 +89,8 @@ impl App {
         manners: &str,
         name: String,
     ) -> Result<Self, Stop> {
-        // A script that the kernel starts by its first line has its own name; a shim in front of Python would take it away.
+        // A script started through its shebang line keeps its own name. A shim in front of Python
+        // would replace it.
         let python = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from);
         let python = python.into_iter().find(|p| p.exists()).or_else(|| machine::which("python3"));
         let python = python.ok_or_else(|| Stop::Skipped("python3 is not installed".into()))?;
@@ -109,14 +110,14 @@ impl App {
         Ok(Self { handle, name, address, manners: file })
     }
 
-    /// From the next request on it does this.
+    /// Changes its behaviour from the next request on.
     pub fn behave(&self, manners: &str) -> Result<(), Stop> {
         let fresh = self.manners.with_extension("new");
         fs::write(&fresh, manners).at(&fresh)?;
         fs::rename(&fresh, &self.manners).at(&self.manners)
     }
 
-    /// Its processes.
+    /// Pids of its processes.
     pub fn pids(&self) -> Vec<u32> {
         family(self.handle.pid())
     }
@@ -129,19 +130,19 @@ pub fn family(pid: u32) -> Vec<u32> {
     [pid].into_iter().chain(children).collect()
 }
 
-/// An nginx before some servers.
+/// An nginx in front of some servers.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     /// The master process.
     pub handle: ProcessHandle,
     /// Where it listens.
     pub address: String,
-    /// Where it says what it lacks.
+    /// Its error log.
     pub error_log: PathBuf,
 }
 
 impl Proxy {
-    /// Starts it with so many connections for its one worker.
+    /// Starts it with `connections` connections for its one worker.
     pub fn start(
         stage: &mut Stage,
         place: &Isolation<'_>,
@@ -156,7 +157,7 @@ impl Proxy {
         Self::start_as(stage, place, address, connections, (&upstream, "", location))
     }
 
-    /// The same with more words of its own about the server, and about what it does with a request.
+    /// The same with extra configuration for the upstream, the server and the location.
     pub fn start_with(
         stage: &mut Stage,
         place: &Isolation<'_>,
@@ -187,14 +188,14 @@ impl Proxy {
         Ok(Self { handle, address, error_log })
     }
 
-    /// Its processes.
+    /// Pids of its processes.
     pub fn pids(&self) -> Vec<u32> {
         family(self.handle.pid())
     }
 }
 
-/// Everything that nginx writes stays in the directory of the stage. A server that does not answer is passed over for this request
-/// only: it may be back at the next.
+/// All files of nginx stay in the directory of the stage. nginx skips a server that does not answer
+/// for this request only, because it may be back at the next.
 fn proxy_config(dir: &Path, address: &str, connections: u64, words: (&str, &str, &str)) -> String {
     let (dir, (upstream, server, location)) = (dir.display(), words);
     let temp = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
@@ -206,15 +207,15 @@ fn proxy_config(dir: &Path, address: &str, connections: u64, words: (&str, &str,
     )
 }
 
-/// A client that asks again and again, `keep` or `close`.
+/// A client that repeats a request.
 pub struct Asks<'a> {
     /// Milliseconds between an answer and the next request.
     pub every_ms: u64,
-    /// What is not answered by then has failed.
+    /// Milliseconds after which a request counts as failed.
     pub patience_ms: u64,
-    /// What is asked for.
+    /// The requested path.
     pub path: &'a str,
-    /// On one connection.
+    /// Whether it keeps one connection.
     pub keeps: bool,
 }
 
@@ -228,15 +229,15 @@ impl Asks<'_> {
     }
 }
 
-/// Clients who come at a rate, whether or not those before are answered.
+/// Clients that arrive at a fixed rate, whether or not earlier ones are answered.
 pub struct Crowd {
-    /// The process that plays them.
+    /// The process that plays all of them.
     pub client: Victim,
     rate: PathBuf,
 }
 
 impl Crowd {
-    /// Starts them at so many requests a second.
+    /// Starts them at `per_s` requests a second.
     pub fn start(
         stage: &mut Stage,
         place: &Isolation<'_>,
@@ -253,7 +254,7 @@ impl Crowd {
         Ok(Self { client, rate })
     }
 
-    /// From now on so many come in a second.
+    /// Changes the rate of requests.
     pub fn come(&self, per_s: f64) -> Result<(), Stop> {
         let fresh = self.rate.with_extension("new");
         fs::write(&fresh, per_s.to_string()).at(&fresh)?;
@@ -265,21 +266,21 @@ impl Crowd {
 pub struct Postgres {
     /// The postmaster.
     pub handle: ProcessHandle,
-    /// Where it listens, as a client's argument: a socket in the file system, or an address.
+    /// Its address as a client's argument: a Unix socket, or host and port.
     pub at: String,
     dir: PathBuf,
     port: String,
 }
 
 impl Postgres {
-    /// Creates and starts it with some settings, `NAME=VALUE`, and fills the tables of pgbench. Over TCP, or else only over a
-    /// Unix socket.
+    /// Creates and starts it with some settings, `NAME=VALUE`, and fills the tables of pgbench.
+    /// Listens on TCP, or else only on a Unix socket.
     pub fn start(stage: &mut Stage, scale: u64, over_tcp: bool, settings: &[&str]) -> Result<Self, Stop> {
         let dir = stage.dir().to_owned();
         Self::start_at(stage, &dir, scale, over_tcp, settings)
     }
 
-    /// The same with its data on a file system of its own.
+    /// The same with its data on a separate file system.
     pub fn start_at(
         stage: &mut Stage,
         at: &Path,
@@ -300,7 +301,7 @@ impl Postgres {
         stage.run(&mut init).map_err(|e| Stop::Skipped(format!("initdb: {e}")))?;
         let listens = if over_tcp { "listen_addresses=127.0.0.1" } else { "listen_addresses=" };
         let mut server = Self::tool("postgres", &dir, &port)?;
-        // Its shared memory lies in its directory, and goes with it whatever happens.
+        // Its shared memory is in its directory and is always removed with it.
         server.arg("-D").arg(&data).args(["-c", listens, "-c", "dynamic_shared_memory_type=mmap"]);
         server.args(["-p", &port, "-k"]).arg(&dir).args(settings.iter().flat_map(|setting| ["-c", setting]));
         let handle = stage.spawn(&mut server)?;
@@ -312,7 +313,7 @@ impl Postgres {
             ready.as_mut().is_some_and(|c| machine::run(c).is_ok()) || stage.ended(handle).is_some()
         })?;
         stage.must_run(handle, "postgres")?;
-        // As distributions do: the user of the server is its superuser too.
+        // As in distributions: the server's user is its superuser too.
         stage.run(database.command("psql")?.args([
             "-qc",
             "CREATE ROLE nobody SUPERUSER LOGIN",
@@ -331,12 +332,12 @@ impl Postgres {
         Ok(command)
     }
 
-    /// A client program of it.
+    /// A client program with its connection arguments.
     pub fn command(&self, name: &str) -> Result<Command, Stop> {
         Self::tool(name, &self.dir, &self.port)
     }
 
-    /// Ends it in order: killed, it would leave a segment behind by which it knows itself again.
+    /// Shuts it down in order. If killed, it leaves a System V shared memory segment behind.
     pub fn end(&self, stage: &mut Stage) -> Result<(), Stop> {
         stage.end(self.handle, Signal::INT, 10)
     }
@@ -370,7 +371,7 @@ mod tests {
         }
     }
 
-    /// The status of an answer and its length, once there is one.
+    /// The status line of an answer and its length. Retries until the server answers.
     fn ask(address: &str, path: &str) -> (String, usize) {
         let start = Instant::now();
         let mut stream = loop {

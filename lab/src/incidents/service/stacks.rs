@@ -1,4 +1,4 @@
-//! Services as people put them together: gunicorn, PHP-FPM, memcached, TLS.
+//! Usual service stacks: gunicorn, PHP-FPM, memcached, TLS.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use crate::stage::{Isolation, ProcessHandle, Stage};
 
 const PATIENCE_MS: u64 = 5_000;
 
-/// Some workers, of which each answers one request at a time; one kind of request waits for something far away. Loud: more of
-/// those than there are workers. Faint: as many, about.
+/// Each worker serves one request at a time, and one kind of request waits for something remote.
+/// Loud: more of those than there are workers. Faint: about as many.
 pub fn all_workers_wait(stage: &mut Stage, process: &str, server: &Workers) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
@@ -31,17 +31,17 @@ pub fn all_workers_wait(stage: &mut Stage, process: &str, server: &Workers) -> R
     Ok(Truth { process: Some(process.into()), pids, ..Truth::default() })
 }
 
-/// A server with workers, and the request that takes long.
+/// A server with workers, and its slow request.
 pub struct Workers {
-    /// The first of its processes.
+    /// Its first process.
     pub handle: ProcessHandle,
     /// Where it is asked.
     pub address: String,
-    /// As many requests it answers at a time.
+    /// Requests that it serves at a time.
     pub workers: u64,
-    /// What is asked for.
+    /// The path of the slow request.
     pub path: &'static str,
-    /// So long that takes.
+    /// Duration of the slow request, seconds.
     pub takes_s: f64,
 }
 
@@ -61,7 +61,7 @@ pub fn gunicorn(stage: &mut Stage) -> Result<Truth, Stop> {
     all_workers_wait(stage, "gunicorn", &server)
 }
 
-/// The program of PHP-FPM has its version in its name.
+/// The PHP-FPM binary has its version in its name.
 fn php_fpm() -> Result<PathBuf, Stop> {
     let versions = (0..=9).rev().flat_map(|minor| [8, 7].map(|major| format!("php-fpm{major}.{minor}")));
     let program = versions.chain(["php-fpm".to_owned()]).find_map(|name| machine::which(&name));
@@ -109,7 +109,7 @@ fn memcached(stage: &mut Stage) -> Result<(ProcessHandle, String), Stop> {
     Ok((handle, address))
 }
 
-/// Who caches waits for the cache.
+/// Every request of the service waits for a stopped cache.
 pub fn cache_stopped(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let (cache, address) = memcached(stage)?;
@@ -122,8 +122,8 @@ pub fn cache_stopped(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some("memcached".into()), pids: vec![cache.pid()], ..Truth::default() })
 }
 
-/// What was answered from the cache is asked of the server behind it, which was never meant to answer all of it. Loud: nothing
-/// stays in the cache. Faint: two of three.
+/// Requests that the cache answered go to the server behind it, which cannot serve them all. Loud:
+/// nothing stays in the cache. Faint: about half is lost.
 pub fn cache_lost(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let (_, cache) = memcached(stage)?;
@@ -136,7 +136,7 @@ pub fn cache_lost(stage: &mut Stage) -> Result<Truth, Stop> {
     let app = App::start(stage, &here, free_address()?, many, &manners(10))?;
     let asks = Asks { every_ms: 50, patience_ms: PATIENCE_MS, path: "/", keeps: false };
     let victim = asks.start(stage, &here, &app.address)?;
-    // All of it would be twice or three times as much as the server behind can do.
+    // Without the cache the load is two to three times the capacity of the server behind.
     let per_s = stage.draw().real(2.0, 3.0) * 1_000.0 / cost_ms as f64;
     Crowd::start(stage, &here, &app.address, per_s, PATIENCE_MS, "/")?;
     let lost_percent = stage.uniform((95, 100), (40, 50));
@@ -146,12 +146,12 @@ pub fn cache_lost(stage: &mut Stage) -> Result<Truth, Stop> {
     app.behave(&manners(lost_percent))?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(10.0, 2.0))?;
-    // Who asks more and who cannot answer more are both true.
+    // Both are true: the clients ask for more, and the server cannot answer more.
     let pids = [app.pids(), behind.pids()].concat();
     Ok(Truth { process: Some(behind.name.clone()), pids, ..Truth::default() })
 }
 
-/// Clients who come with a new session each time: the server computes its signature for each.
+/// Clients with a new TLS session each time: the server computes a signature for each.
 pub fn handshakes(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let (key, certificate) = (stage.file("key.pem"), stage.file("cert.pem"));

@@ -12,16 +12,17 @@ use crate::stage::{Isolation, ProcessHandle, Speed, Stage, Victim};
 
 /// Longer than any trouble.
 const FOR_EVER_MS: u64 = 3_600_000;
-/// What is not answered by then has failed.
+/// A request without an answer by then counts as failed.
 const PATIENCE_MS: u64 = 5_000;
 
-/// The ports of a proxy and of what is behind it, and the client whose times count.
+/// A proxy, the workers behind it, and the client whose times count.
 struct Front {
     app: App,
     victim: Victim,
 }
 
-/// An nginx before some workers, some clients who come at a rate, and one who measures.
+/// An nginx in front of some workers, clients that arrive at a fixed rate, and one client that
+/// measures.
 fn front(
     stage: &mut Stage,
     here: &Isolation<'_>,
@@ -29,7 +30,7 @@ fn front(
     manners: &str,
     per_s: u64,
 ) -> Result<Front, Stop> {
-    // Loopback of whichever network namespace it is.
+    // Loopback addresses of the respective network namespace.
     let (behind, address) = (free_address()?, free_address()?);
     let app = App::start(stage, here, behind, Size { processes, threads: 1 }, manners)?;
     let proxy = Proxy::start(stage, here, address, 1_024, &[&app])?;
@@ -47,7 +48,8 @@ fn right(cable: &Cable) -> Isolation<'_> {
     Isolation { netns: Some(&cable.right), cgroup: None }
 }
 
-/// Segments to `address` go to the right end, whether or not it has the address: where it has not, they are dropped there.
+/// Sends segments for `address` to the right end, whether or not it has the address. Without it,
+/// they are dropped there.
 fn never_ask_who_has(stage: &mut Stage, cable: &Cable, address: &str) -> Result<(), Stop> {
     let said = stage.run(
         Command::new("ip")
@@ -58,12 +60,13 @@ fn never_ask_who_has(stage: &mut Stage, cable: &Cable, address: &str) -> Result<
     let mac = mac.ok_or_else(|| Stop::Failed(format!("no hardware address in: {said}")))?.to_owned();
     let words = ["neigh", "replace", address, "lladdr", &mac, "dev", &cable.left_device, "nud", "permanent"];
     stage.run(Command::new("ip").args(["-n", cable.left.name()]).args(words))?;
-    // A router would tell the sender.
+    // A router would send an ICMP error to the sender.
     stage.sysctl_in(&cable.right, "net.ipv4.ip_forward", "0")
 }
 
-/// The host that they call goes away, or they are told to call one that was never there. Loud: each request fails after the
-/// patience of its worker, and the workers are fewer than the requests. Faint: it is answered without, a little later.
+/// The host that the workers call disappears, or they start to call one that never existed. Loud:
+/// each request fails after the worker's timeout, and there are fewer workers than requests. Faint:
+/// the worker answers without it, a little later.
 pub fn unreachable(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let (here, there) = (left(&cable), right(&cable));
@@ -94,7 +97,8 @@ pub fn unreachable(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { address: Some(silent), ..Truth::default() })
 }
 
-/// The backend is at the same host's loopback, in another network namespace of it, or at a Unix socket.
+/// The backend listens on the same loopback, in another network namespace of this host, or on a
+/// Unix socket.
 pub fn slow_backend(stage: &mut Stage) -> Result<Truth, Stop> {
     let way = stage.draw().pick(&["loopback", "cable", "socket"]);
     let cable = if way == "cable" { Some(cable(stage)?) } else { None };
@@ -120,8 +124,9 @@ pub fn slow_backend(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(backend.name.clone()), pids: backend.pids(), ..Truth::default() })
 }
 
-/// A request costs the backend several times as much as before. Faint: it could still do all of them; but two in its queue are
-/// more than its callers have patience for, and they ask again, while it works on what nobody waits for any more.
+/// A request costs the backend several times as much as before. Faint: it has the capacity for all
+/// of them, but two queued requests exceed the timeout of its callers. They retry while it still
+/// works on abandoned requests.
 pub fn retries(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let usual_ms = stage.draw().uniform(5, 9);
@@ -136,7 +141,7 @@ pub fn retries(stage: &mut Stage) -> Result<Truth, Stop> {
     App::start(stage, &here, front.clone(), many, &manners)?;
     let asks = Asks { every_ms: 50, patience_ms: PATIENCE_MS, path: "/", keeps: false };
     let victim = asks.start(stage, &here, &front)?;
-    // With what the measuring client asks, about a third of what the backend can do.
+    // Together with the measuring client, about a third of the backend's capacity.
     let per_s = 150.0 / usual_ms as f64;
     Crowd::start(stage, &here, &front, per_s, PATIENCE_MS, "/")?;
     let slower = stage.real((7.0, 9.0), (5.0, 6.0));
@@ -149,7 +154,8 @@ pub fn retries(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(backend.name.clone()), pids: backend.pids(), ..Truth::default() })
 }
 
-/// How long a lock is held, and how often. Loud: for good. Faint: for a part of each second.
+/// How long a lock is held, and how often, in milliseconds. Loud: for good. Faint: for a part of
+/// each second.
 pub fn holds(stage: &mut Stage) -> (u64, u64) {
     match stage.form() {
         Form::Loud => (FOR_EVER_MS, FOR_EVER_MS),
@@ -176,7 +182,7 @@ pub fn file_lock(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth::of(&holder))
 }
 
-/// Loud: it stands still to the end. Faint: for some seconds.
+/// Loud: the FUSE daemon stays stopped until the end. Faint: for some seconds.
 pub fn fuse_hung(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let disk = stage.slow_disk(2 << 20, Speed { micros: 200, bytes_per_s: 0 })?;
@@ -207,8 +213,8 @@ pub fn fuse_hung(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { path: mount, ..Truth::default() })
 }
 
-/// Threads with two mutexes, or processes with two file locks. Loud: each request takes both. Faint: one kind of request does,
-/// and they use up the threads one after the other.
+/// Threads with two mutexes, or processes with two file locks. Loud: each request takes both.
+/// Faint: one kind of request does, and blocks the threads one after the other.
 pub fn deadlock(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let kind = stage.draw().pick(&["mutex", "file"]);
@@ -236,7 +242,8 @@ pub fn deadlock(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(app.name.clone()), pids: app.pids(), ..Truth::default() })
 }
 
-/// Loud: to the end. Faint: for a part of each second, as by somebody who looks into it again and again.
+/// Loud: until the end. Faint: for a part of each second, as with a debugger that attaches again
+/// and again.
 pub fn stopped(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let size = Size { processes: stage.draw().uniform(1, 4), threads: 4 };
@@ -247,7 +254,7 @@ pub fn stopped(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(app.name.clone()), pids, ..Truth::default() })
 }
 
-/// One client who measures and a crowd beside it, each request on a connection of its own.
+/// One measuring client and a crowd beside it, each request on a connection of its own.
 pub fn asked_through(stage: &mut Stage, place: &Isolation<'_>, address: &str) -> Result<Victim, Stop> {
     let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
     let victim = asks.start(stage, place, address)?;
@@ -256,8 +263,8 @@ pub fn asked_through(stage: &mut Stage, place: &Isolation<'_>, address: &str) ->
     Ok(victim)
 }
 
-/// The healthy time, and then a trouble in which the processes of a group are stopped by a signal. What is asked of them is asked
-/// while they are.
+/// The healthy time, and then a trouble in which a process group is stopped by a signal. `asked`
+/// runs while it is stopped.
 pub fn stopped_now_and_then<T>(
     stage: &mut Stage,
     group: ProcessHandle,

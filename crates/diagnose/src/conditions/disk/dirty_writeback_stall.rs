@@ -42,6 +42,7 @@ pub const CONDITION: Condition = Condition {
         effect("direct-reclaim", "pages that wait to be written cannot be dropped"),
         explains("hung-task", "who syncs waits for the whole backlog"),
         effect("service-slow", "a server that writes or syncs waits for the backlog"),
+        effect("lock-queue", "who holds the lock waits for the backlog"),
     ],
     settings: settings::DIRTY_LIMITS,
     remedies: &[

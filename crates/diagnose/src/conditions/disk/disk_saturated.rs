@@ -20,6 +20,7 @@ pub const CONDITION: Condition = Condition {
         effect("pressure-io", "requests wait in the queue"),
         effect("tasks-in-d-state", "tasks wait for their requests"),
         effect("service-slow", "a server that waits for the device answers late"),
+        effect("lock-queue", "who holds the lock waits for the device"),
         effect("iowait-high", "a CPU idles while a task of it waits for the device"),
     ],
     suspicions: &[Suspicion {

@@ -47,6 +47,7 @@ pub const CONDITION: Condition = Condition {
         effect("tasks-in-d-state", "requests wait for their turn by the rule"),
         explains("hung-task", "who waits for a turn by the rule waits for minutes"),
         effect("service-slow", "a server that a rule holds back answers late"),
+        effect("lock-queue", "who holds the lock is held back by a rule"),
     ],
     cgroup_limit: Some("io."),
     remedies_of: remedies,

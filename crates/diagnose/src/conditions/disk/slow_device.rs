@@ -37,6 +37,7 @@ pub const CONDITION: Condition = Condition {
         effect("dirty-writeback-stall", "a device that takes less leaves the backlog to grow").here(),
         effect("pressure-io", "each request takes longer"),
         effect("service-slow", "a server that waits for the device answers late"),
+        effect("lock-queue", "who holds the lock waits for the device"),
         effect("tasks-in-d-state", "each request takes longer"),
         explains("hung-task", "each request takes longer, and who waits for many waits for minutes"),
     ],

@@ -8,8 +8,8 @@
 //! a transaction: it keeps each row that it has changed locked until it commits.
 //!
 //! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
-//! an incident by itself from two on, or where the one that waits serves others. Sessions that wait in turns for whoever waits for
-//! the disk are a convoy: the disk is the cause.
+//! an incident by itself from two on, or where the one that waits serves others. Where the holder itself waits for the disk most
+//! of the time, the disk is the cause: it holds each lock for as long as the disk takes (a convoy).
 
 use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
@@ -21,7 +21,17 @@ pub const CONDITION: Condition = Condition {
     id: "lock-queue",
     title: "processes wait for a lock that another one holds",
     area: "service",
-    needs: &[SESSIONS, "session.activity", OPEN, "service.comm", "service.pid", "task.tgid"],
+    needs: &[
+        SESSIONS,
+        "session.activity",
+        OPEN,
+        "service.comm",
+        "service.pid",
+        "task.tgid",
+        "task.state",
+        "task.kstack",
+        "task.blkio_delay",
+    ],
     needs_of: &[locks::NEEDS, sessions::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LOCKS, SESSIONS, "session.activity"],
@@ -64,7 +74,11 @@ struct Queue {
     evidence: Vec<(&'static str, String)>,
     remarks: Vec<String>,
     confidence: f64,
+    is_convoy: bool,
 }
+
+/// What a holder waits for in a convoy.
+const DISK: &[&str] = &["slow-device", "disk-saturated", "dirty-writeback-stall", "io-throttled"];
 
 fn observe(view: &View<'_>) -> Observation {
     let queues = [of_sessions(view), of_locks(view)];
@@ -87,6 +101,9 @@ fn observe(view: &View<'_>) -> Observation {
     let waited_s = queue.high.during * queue.high.run.high_s;
     (finding.loss_s, finding.client_wait_s) = (Some(waited_s), Some(waited_s));
     finding.confidence = queue.confidence;
+    if !queue.is_convoy {
+        finding.despite.extend(DISK);
+    }
     finding.active()
 }
 
@@ -104,6 +121,7 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
         remarks: queue.victims(view).into_iter().chain(queue.beyond()).collect(),
         confidence: if queue.has_holder() { 0.95 } else { 0.6 },
+        is_convoy: holder.is_some_and(|pid| waits_for_disk(view, pid, queue.high.run.span())),
         holder,
         high: queue.high,
     })
@@ -123,6 +141,7 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     };
     let (mut statement, mut confidence, mut holder, mut remarks) = guessed(view, &server, &high);
     let mut evidence = Vec::new();
+    let mut in_turns = false;
     if let Some((id, share)) = server.blocker(span).filter(|(_, share)| *share >= MOST) {
         let session = server.row(id);
         let does = session.map(|session| server.does(view, session, span)).unwrap_or_default();
@@ -134,22 +153,28 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
             server.waits_for(view)
         );
         (confidence, holder, remarks) = (0.95, session, Vec::new());
-        if share < NEARLY_ALL {
+        in_turns = share < NEARLY_ALL;
+        if in_turns {
             remarks.push(format!("it held up {} of them; others held up the rest", words::percent(share)));
         }
         if session.is_none() && server.pid.is_none() {
             statement.push_str("; nothing else is known of it");
         }
     }
+    let blocked = blocked_s(view, view.each(OPEN).map(|(row, _)| row).find(is_server), span);
     // What works under a lock may itself wait in the kernel; what idles in a transaction, or is named by the server, does not.
-    if confidence < PROVEN && is_convoy(view, view.each(OPEN).map(|(row, _)| row).find(is_server), span) {
+    if confidence < PROVEN && blocked >= BLOCKED {
         return None;
     }
     let asked = view.each(OPEN).filter(|(_, open)| open.max(span).is_some_and(|open| open > 0.0));
     evidence.extend(asked.map(|(row, _)| row).filter(is_server).map(|row| (OPEN, row.to_owned())));
     evidence.extend(holder.map(|session| (STATE_TIME, session.row.to_owned())));
     let own = holder.and_then(|session| session.row.parse::<u32>().ok());
+    // Of those that hold it in turns one at a time waits.
+    let is_convoy =
+        if in_turns { blocked >= MOST } else { own.is_some_and(|pid| waits_for_disk(view, pid, span)) };
     Some(Queue {
+        is_convoy,
         holder: server.pid.or(own),
         process: Some(server.comm.to_owned()),
         statement,
@@ -165,10 +190,17 @@ const PROVEN: f64 = 0.9;
 /// A tenth of a task's time.
 const BLOCKED: f64 = 0.1;
 
-/// Whether who holds a lock waits in the kernel meanwhile, one after the other: that is what they all wait for.
-fn is_convoy(view: &View<'_>, row: Option<&str>, span: Span) -> bool {
-    let blocked = row.and_then(|row| services::Servers::of(view, row).blocked(view.set, span));
-    blocked.is_some_and(|blocked| blocked >= BLOCKED)
+/// Task-seconds per second in which processes of the server at a row wait in the kernel, one holder after the other.
+fn blocked_s(view: &View<'_>, row: Option<&str>, span: Span) -> f64 {
+    row.and_then(|row| services::Servers::of(view, row).blocked(view.set, span)).unwrap_or(0.0)
+}
+
+/// Whether a process waits for the disk for most of a span.
+fn waits_for_disk(view: &View<'_>, pid: u32, span: Span) -> bool {
+    let own =
+        |p: &Process<'_>| p.waiting_for_io_s(view.set, span).max(p.total(view.set, "task.blkio_delay", span));
+    let waits_s = view.process(pid).map_or(0.0, own);
+    waits_s >= MOST * span.seconds().max(1.0)
 }
 
 /// `6 sessions`.
@@ -453,6 +485,18 @@ mod tests {
         // Who idles in a transaction waits for no disk, whatever the others do.
         text(&mut set, "session.activity", "33", "idle in transaction");
         assert!(is_queued(&set));
+    }
+
+    #[test]
+    fn a_holder_that_waits_for_the_disk_is_held_up_itself() {
+        let mut set = blocked(None, "37", "COMMIT");
+        series(&mut set, "task.tgid", "37@1", vec![37.0; 8]);
+        text(&mut set, "task.comm", "37@1", "postgres");
+        let is_the_cause = |set: &SeriesSet| DISK.iter().all(|disk| observed(set).despite.contains(disk));
+        series(&mut set, "task.state", "37@1", vec![f64::from(b'S'); 8]);
+        assert!(is_the_cause(&set));
+        series(&mut set, "task.state", "37@1", vec![f64::from(b'D'); 8]);
+        assert!(!is_the_cause(&set));
     }
 
     #[test]

@@ -1,43 +1,42 @@
-//! What the search for holders asks of a heap.
+//! The interface between the search for holders and a heap.
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::python::Edge;
 
-/// Objects, and which of them refer to which. Addresses name them; whatever is torn or freed is
-/// simply not there.
+/// Objects and their references. Addresses identify objects; torn or freed objects are absent.
 pub trait Graph {
-    /// The objects that are known for themselves, at least all that the collector tracks. Whatever
-    /// they refer to is found through them.
+    /// Visits the objects that are known by themselves, at least all that the collector tracks.
+    /// Further objects are found through their references.
     fn each(&self, take: &mut dyn FnMut(u64));
 
-    /// Where the interpreter itself begins: modules, frames, its own tables.
+    /// Visits the roots of the interpreter: modules, frames, its own tables.
     fn roots(&self, take: &mut dyn FnMut(Root, u64));
 
-    /// The type of an object, as a number of its own; `None` where there is no object.
+    /// The type of an object, as a unique number; `None` if there is no object.
     fn kind(&self, address: u64) -> Option<u64>;
 
-    /// The name of a type, with its module where it has one.
+    /// The name of a type, with its module if it has one.
     fn kind_name(&self, kind: u64) -> String;
 
-    /// What an object refers to, without weak references.
+    /// Visits the references of an object, without weak references.
     fn references(&self, address: u64, take: &mut dyn FnMut(u64, Edge));
 
-    /// How many references it counts itself.
+    /// The object's own reference count.
     fn reference_count(&self, address: u64) -> Option<u64>;
 
-    /// Its size without what it refers to, in bytes.
+    /// Its shallow size in bytes.
     fn bytes(&self, address: u64) -> u64;
 
-    /// The name of a variable, an attribute, a member by which an object is referred to; of a
-    /// dict's value its key.
+    /// The name of the variable, attribute or member that refers to an object; for a dict's value,
+    /// its key.
     fn name(&self, from: u64, edge: Edge) -> Option<String>;
 
-    /// A pass over the whole begins: what was spent on the one before no longer counts.
+    /// Begins a new pass over the heap, with a renewed budget.
     fn again(&self) {}
 
-    /// Says that so many steps were done, and hears whether to go on, as of
-    /// [`crate::Memory::should_continue`].
+    /// Charges steps to the budget, and returns whether to continue, as
+    /// [`crate::Memory::should_continue`] does.
     fn should_continue(&self, steps: u64) -> bool {
         let _ = steps;
         true
@@ -56,14 +55,14 @@ pub trait Graph {
 pub enum Root {
     /// A module, by its name.
     Module(String),
-    /// A variable of a function that runs now, in words.
+    /// A variable of a running function, in words.
     Frame(String),
     /// Something of the interpreter's own.
     Interpreter(String),
-    /// Something outside of the interpreter, or in it where nobody looked: the object counts more
+    /// Something outside of the interpreter, or in unsearched parts of it: the object counts more
     /// references than were found.
     Native,
-    /// Nothing: only each other. The collector has not freed them yet, or is off.
+    /// None: the objects only refer to each other. The collector has not freed them yet, or is off.
     Itself,
 }
 

@@ -6,15 +6,15 @@ use crate::python::TypeId;
 use crate::python::heap::Heap;
 use crate::python::types::{Kind, Type};
 
-/// Characters of a name: one more than is shown, so that a longer one is known as such.
+/// Characters of a name: one more than are displayed, so that a longer one is recognised.
 const NAME_CHARS_MAX: usize = super::names::NAME_MAX + 1;
-/// `tp_finalize` of a type, which `__del__` fills: the same from 3.6 to 3.14
+/// `tp_finalize` of a type, which `__del__` sets: the same from 3.6 to 3.14
 /// (Include/cpython/object.h).
 const TYPE_FINALIZE: u64 = 392;
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    /// The name of a variable of a code object: variables, then those in cells, then those of the
-    /// functions around it.
+    /// The name of a variable of a code object: variables, then cell variables, then free
+    /// variables.
     fn variable(&self, code: u64, index: u32) -> Option<String> {
         let layout = &self.layout;
         let mut index = u64::from(index);
@@ -31,20 +31,20 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         None
     }
 
-    /// The name of a field, of the type's table of members.
+    /// The name of a field, from the type's member table.
     fn field(&self, from: u64, offset: u32) -> Option<String> {
         let kind = self.object_type(from)?;
         kind.members.iter().find(|(known, _)| *known == offset).map(|(_, name)| name.clone())
     }
 
-    /// The beginning of a string object; `None` if the object is none.
+    /// The beginning of a string object; `None` if the object is not a string.
     #[must_use]
     pub fn text(&self, address: u64, chars_max: usize) -> Option<String> {
         let is_text = self.object_type(address).is_some_and(|kind| kind.kind == Kind::Str);
         self.string(address, chars_max).filter(|_| is_text)
     }
 
-    /// A reference as one would write it in Python: `["key"]`, `[3]`, `.name`, `local 'x'`.
+    /// A reference in Python's notation: `["key"]`, `[3]`, `.name`, `local 'x'`.
     #[must_use]
     pub fn describe(&self, from: u64, edge: Edge) -> String {
         let name = self.name(from, edge);
@@ -97,7 +97,7 @@ impl<M: Memory + ?Sized> Graph for Heap<'_, M> {
     fn references(&self, address: u64, take: &mut dyn FnMut(u64, Edge)) {
         let Some(kind) = self.object_type(address) else { return };
         self.refer(address, &kind, &mut |target, edge, _| {
-            // What was visited is an object. Others may have been made since.
+            // Visited addresses are objects. Further objects may have been created since.
             if target != 0 && (self.visited.has(target) || self.object_type(target).is_some()) {
                 take(target, edge);
             }
@@ -108,7 +108,7 @@ impl<M: Memory + ?Sized> Graph for Heap<'_, M> {
     }
 
     fn reference_count(&self, address: u64) -> Option<u64> {
-        // Since 3.12 the upper half is something else, and before it no count is that large.
+        // Since 3.12 the upper half is used otherwise, and before it no count is that large.
         self.memory.u32(address).map(u64::from)
     }
 

@@ -1,10 +1,10 @@
-//! Who holds the objects of a type: which types refer to them, by which variable of which module
-//! they can be reached, or why they cannot.
+//! The holders of the objects of a type: which types refer to them, through which variable of which
+//! module they are reachable, or why they are not.
 //!
-//! The whole heap is gone through once ([`reach`]); then each type is asked for. A dict that grows
-//! in a module, a cache, a list of closures and a set of tasks all look alike here: a node at which
-//! the ways to thousands of objects part. It is named by the way to it from a module, or from a
-//! function that runs. Two answers are no names: objects that only refer to each other, which the
+//! The whole heap is traversed once ([`reach`]); then each type is looked up. A growing dict in a
+//! module, a cache, a list of closures and a set of tasks all look alike here: a node at which the
+//! paths to thousands of objects part. The node is named by its path from a module, or from a
+//! running function. Two answers have no path: objects that only refer to each other, which the
 //! collector has not freed, and objects that count more references than the heap has, so that
 //! something outside of it holds them.
 
@@ -27,12 +27,12 @@ use reach::Reach;
 const REFERRERS: usize = 8;
 /// Holders per type that are listed.
 const HOLDERS: usize = 4;
-/// A holder of less than a twentieth is not why there are many.
+/// A holder of less than a twentieth does not explain the number of objects.
 const SHARE_MIN: u64 = 20;
-/// Objects around one that only holds itself, among which the way back to it is looked for.
+/// Limit of the objects in which the cycle back to an object is searched.
 const CYCLE_OBJECTS_MAX: usize = 2000;
-/// Objects that are taken by default. Each costs some 60 bytes in all tables (measured): half a
-/// gigabyte, on a heap of a few at least.
+/// Default limit of the objects. Each costs some 60 bytes in all tables (measured): half a
+/// gigabyte, for a heap of at least a few.
 pub const OBJECTS_MAX: usize = 8 << 20;
 
 /// The types whose holders are searched.
@@ -47,18 +47,18 @@ pub enum Wanted {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HoldersReport {
-    /// By type, in the order asked for, or the largest first. Each of them is whole.
+    /// By type, in the requested order, or the largest first. Each entry is complete.
     pub types: Vec<TypeHolders>,
-    /// The search ended early: types that it did not get to are missing.
+    /// The search ended early, and types are missing.
     #[serde(default)]
     pub is_stopped: bool,
     /// Objects that were visited.
     pub objects: u64,
-    /// How often an object was met that was not, since there are too many.
+    /// Encounters of objects that were not visited, because there are too many.
     pub objects_left_out: u64,
-    /// References to what was no object when it was looked at.
+    /// References to addresses that held no object when they were read.
     pub vanished: u64,
-    /// References between types that were not counted, since there are too many pairs.
+    /// References between types that were not counted, because there are too many pairs.
     pub references_not_counted: u64,
 }
 
@@ -71,10 +71,9 @@ pub struct TypeHolders {
     pub objects: u64,
     /// What refers to them, the most frequent first.
     pub referrers: Vec<Referrer>,
-    /// Where the ways to them part, the most first.
+    /// The nodes where the paths to them part, the largest first.
     pub holders: Vec<Holder>,
-    /// Objects that are held by something outside of the interpreter, or within where nobody
-    /// looked.
+    /// Objects that are held outside of the interpreter, or in unsearched parts of it.
     pub objects_held_natively: u64,
     /// Objects that only hold each other.
     pub objects_held_by_themselves: u64,
@@ -87,28 +86,28 @@ pub struct TypeHolders {
 pub struct Referrer {
     /// Its name.
     pub type_name: String,
-    /// By which kind of reference.
+    /// The kind of the reference.
     pub edge: EdgeKind,
-    /// How many references.
+    /// Number of references.
     pub references: u64,
 }
 
-/// An object that many of a type are reached through.
+/// An object through which many objects of a type are reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Its type; `None` outside of the interpreter.
+    /// Its type; `None` if it is outside of the interpreter.
     pub type_name: Option<String>,
-    /// The way to it.
+    /// The path to it.
     pub path: Path,
-    /// Objects of the type behind it.
+    /// Objects of the type that are reached through it.
     pub objects: u64,
-    /// Of these, how many it refers to itself.
+    /// Of these, the ones it refers to directly.
     pub objects_direct: u64,
-    /// The way from it to one of these objects; of objects that hold themselves the way around.
+    /// The path from it to one of these objects; for objects that hold themselves, the cycle.
     pub sample: Option<Path>,
 }
 
-/// Finds who holds the objects of types.
+/// Finds the holders of the objects of types.
 pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usize) -> HoldersReport {
     let reach = Reach::new(graph, objects_max);
     let types = match wanted {
@@ -117,7 +116,7 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
     };
     let mut found = Vec::new();
     for name in types {
-        // Nothing follows from a part of the paths for the whole.
+        // A partial search proves nothing about the whole.
         let held = if graph.should_continue(0) { of_type(graph, &reach, name) } else { break };
         if graph.should_continue(0) {
             found.push(held);
@@ -126,7 +125,7 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
     HoldersReport {
         types: found,
         is_stopped: !graph.should_continue(0),
-        // Without the two that stand for others.
+        // Without the two placeholders.
         objects: reach.addresses.len() as u64 - 2,
         objects_left_out: reach.left_out,
         vanished: reach.vanished,
@@ -134,7 +133,7 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
     }
 }
 
-/// The names of the types that take the most.
+/// The names of the types with the most bytes.
 fn largest(graph: &(impl Graph + ?Sized), reach: &Reach, count: usize) -> Vec<String> {
     let mut bytes = vec![0_u64; reach.names.names.len()];
     for (address, number) in reach.addresses.iter().zip(&reach.kinds).take_while(|_| graph.should_continue(1))
@@ -153,7 +152,7 @@ fn largest(graph: &(impl Graph + ?Sized), reach: &Reach, count: usize) -> Vec<St
 }
 
 fn of_type(graph: &(impl Graph + ?Sized), reach: &Reach, type_name: String) -> TypeHolders {
-    // A class may exist several times under one name.
+    // Several classes may have the same name.
     let is_wanted: Vec<bool> = reach.names.names.iter().map(|name| *name == type_name).collect();
     let is_of_type = |number: u32| is_wanted.get(number as usize).copied().unwrap_or(false);
     let objects = reach.kinds.iter().filter(|number| is_of_type(**number)).count() as u64;

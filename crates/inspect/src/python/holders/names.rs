@@ -1,32 +1,32 @@
-//! Which names are part of the program, and which are data that somebody uses as names.
+//! Tells names that are part of the program from data that is used as names.
 //!
-//! `setattr(store, "alice@example.com", session)` and `answer.__dict__ = json.loads(text)` make
-//! attributes of whatever a client sent. That is contents of memory, and is not said. A word that
+//! `setattr(store, "alice@example.com", session)` and `answer.__dict__ = json.loads(text)` create
+//! attributes named by a client's input. That is contents of memory, and is withheld. A word that
 //! is data, such as a first name, cannot be told from a name.
 
 /// Characters of a name. The longest in the standard library of 3.12 has 59.
 pub(super) const NAME_MAX: usize = 64;
-/// Digits in a row: four for a year or `sha3_512`, and more for numbers of customers and
-/// telephones.
+/// Digits in a row: four for a year or `sha3_512`. Customer and telephone numbers have more.
 const DIGITS_MAX: usize = 4;
-/// How often letters, capitals and digits change places in a part of a name: `i18n` twice,
-/// `DOMXPathNS3` thrice. In random base64 every second pair changes, so that eight characters have
-/// more than three.
+/// Limit of the changes between letters, capitals and digits in a part of a name: `i18n` has two,
+/// `DOMXPathNS3` has three. In random base64 every second pair changes, so that eight characters
+/// have more than three.
 const CHANGES_MAX: usize = 3;
-/// Of so many characters at most one changes in names of several words; of random ones nearly two.
+/// Names of several words have at most one change in this many characters; random names have nearly
+/// two.
 const CHARS_PER_CHANGE: usize = 4;
-/// Letters and digits of hexadecimal only: in so many random ones both are mixed in 99 of 100, and
-/// no word has the form.
+/// Length from which a mix of hexadecimal letters and digits counts as random: 99 in 100 random
+/// ones of this length have both, and no word does.
 const HEX_MIN: usize = 8;
 
-/// Whether a text is an identifier of Python as people write them.
+/// Whether a text is a Python identifier as people write them.
 pub(super) fn is_name(text: &str) -> bool {
     let is_identifier = text.chars().next().is_some_and(|first| first.is_alphabetic() || first == '_')
         && text.chars().all(|char| char.is_alphanumeric() || char == '_');
     is_identifier && text.chars().count() <= NAME_MAX && !text.split('_').any(is_random)
 }
 
-/// Whether a text is the name of a module: names with dots between them.
+/// Whether a text is a module name: names separated by dots.
 pub(super) fn is_module(text: &str) -> bool {
     text.len() <= 4 * NAME_MAX && text.split('.').all(is_name)
 }

@@ -1,8 +1,8 @@
-//! The way from a root to an object, in the words of the language: `app.STORE.items`,
+//! The path from a root to an object, in Python's notation: `app.STORE.items`,
 //! `app.HANDLERS[…].__closure__[…].cell_contents`.
 //!
-//! Names of variables and attributes are part of the program and are said, where they look like
-//! names (`names.rs`); the keys of other dicts are contents of memory, and are not.
+//! Names of variables and attributes are part of the program and are included if they look like
+//! names (`names.rs`). The keys of other dicts are contents of memory and are withheld.
 
 use std::collections::VecDeque;
 
@@ -12,43 +12,43 @@ use super::graph::{Edge, EdgeKind, Graph, Root};
 use super::names;
 use super::reach::Reach;
 
-/// Steps that are told from the beginning of a way, and from its end.
+/// Steps that are kept from the beginning of a path, and from its end.
 const STEPS_BEGIN: usize = 24;
 const STEPS_END: usize = 8;
-/// The longest way that is followed.
+/// The longest path that is followed.
 const STEPS_MAX: usize = 64 << 20;
-/// In place of what is withheld.
+/// Replaces withheld names.
 const WITHHELD: &str = "[…]";
-/// Steps that may repeat as one: a node, its dict, a wrapper.
+/// Limit of the steps that are printed once if they repeat: a node, its dict, a wrapper.
 const PERIOD_MAX: usize = 3;
 
-/// A way.
+/// A path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Path {
-    /// Where it begins.
+    /// Its root.
     pub root: Root,
-    /// It in one expression.
+    /// The path as one expression.
     pub text: String,
-    /// Its steps, those in the middle of a long way left out.
+    /// Its steps, without those in the middle of a long path.
     pub steps: Vec<Step>,
-    /// Steps that were left out.
+    /// Number of omitted steps.
     pub steps_left_out: u64,
 }
 
 /// A step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// By which kind of reference; `None` where it was gone when it was looked at again.
+    /// The kind of the reference; `None` if it was gone when read again.
     pub edge: Option<EdgeKind>,
-    /// The variable or attribute, where it has a name.
+    /// The variable or attribute, if it has a name.
     pub name: Option<String>,
-    /// The type of what it leads to.
+    /// The type of the object that it leads to.
     pub type_name: String,
 }
 
-/// The way to an object.
+/// The path to an object.
 pub(super) fn path(graph: &(impl Graph + ?Sized), reach: &Reach, node: u32) -> Path {
-    // From the object up: its end first.
+    // From the object to the root: the end of the path first.
     let mut end = vec![node];
     let mut begin = VecDeque::new();
     let mut left_out = 0;
@@ -91,7 +91,7 @@ fn walk(graph: &(impl Graph + ?Sized), reach: &Reach, nodes: &[u32], text: &mut 
         let (from, to) = (pair[0] as usize, pair[1] as usize);
         let type_name = reach.names.name(reach.kinds[to]).to_owned();
         if reach.addresses[from] == 0 {
-            // From what stands for many: nothing is known of the reference.
+            // From a placeholder: the reference is unknown.
             text.skip(format!("a {type_name}"));
             steps.push(Step { edge: None, name: None, type_name });
             continue;
@@ -111,13 +111,13 @@ fn walk(graph: &(impl Graph + ?Sized), reach: &Reach, nodes: &[u32], text: &mut 
 fn name_of(graph: &(impl Graph + ?Sized), from: u64, edge: Edge, text: &Text) -> Option<String> {
     let has_name = match edge {
         Edge::Attribute { .. } | Edge::Local { .. } | Edge::Field { .. } => true,
-        // The keys of a dict are names where it is a namespace.
+        // The keys of a dict are names if it is a namespace.
         Edge::Value { .. } => text.is_namespace,
         _ => false,
     };
     let is_said = |name: &String| match edge {
         Edge::Attribute { .. } | Edge::Value { .. } => names::is_name(name),
-        // Those are in the code of the program.
+        // These names are in the program's code.
         _ => !name.is_empty() && !name.chars().any(char::is_control),
     };
     let mut name = graph.name(from, edge).filter(|name| has_name && is_said(name))?;
@@ -127,7 +127,7 @@ fn name_of(graph: &(impl Graph + ?Sized), from: u64, edge: Edge, text: &Text) ->
     Some(name)
 }
 
-/// An expression in the making.
+/// An expression under construction.
 struct Text {
     parts: Vec<String>,
     /// The last step led to the dict of a module, a type or an object.
@@ -146,7 +146,7 @@ impl Text {
         Self { parts: vec![first], is_namespace: false }
     }
 
-    /// Goes on somewhere else: of what stands there nobody knows whether it is a namespace.
+    /// Continues elsewhere, where it is unknown whether an object is a namespace.
     fn skip(&mut self, part: String) {
         self.parts.push(part);
         self.is_namespace = false;
@@ -174,7 +174,7 @@ impl Text {
         }
     }
 
-    /// All of it, with what repeats said once.
+    /// The whole text, with repeated parts printed once.
     fn join(&self) -> String {
         let mut text = String::new();
         let mut at = 0;
@@ -200,9 +200,9 @@ impl Text {
     }
 }
 
-/// The way around, from an object that only its own kind holds back to it.
+/// The cycle from an object that only its own kind holds, back to it.
 pub(super) fn around(graph: &(impl Graph + ?Sized), reach: &Reach, object: u32, objects_max: usize) -> Path {
-    // Each with the one before it, and by which reference.
+    // Each object with its predecessor and the reference.
     let mut seen: Vec<(u32, usize, Option<Edge>)> = vec![(object, 0, None)];
     let mut known: std::collections::HashSet<u32> = [object].into();
     let mut back = None;
@@ -227,7 +227,7 @@ pub(super) fn around(graph: &(impl Graph + ?Sized), reach: &Reach, object: u32, 
         text.parts.push(" that others of its kind hold".to_owned());
         return Path { root: Root::Itself, text: text.join(), steps, steps_left_out: 0 };
     };
-    // From whom, to whom, by which reference.
+    // From, to, and the reference.
     let mut edges = vec![(seen[last].0, object, edge)];
     let mut place = last;
     while let (index, before, Some(edge)) = seen[place] {

@@ -1,12 +1,12 @@
-//! Which objects can be reached from where.
+//! Which objects are reachable, and from where.
 //!
-//! Breadth first from the roots, so that the way to each object is a shortest one; for each object
-//! one parent is kept. What the collector knows of and no root reaches is then told apart as the
-//! collector itself does it (`Modules/gcmodule.c`, `subtract_refs`): an object that counts more
-//! references than were found among these is held by something that was not seen, and so is what it
-//! refers to. The rest holds only itself.
+//! A breadth-first search from the roots, so that each path is a shortest one; each object keeps
+//! one parent. Objects that the collector tracks and no root reaches are then classified as the
+//! collector does it (`Modules/gcmodule.c`, `subtract_refs`). An object that counts more references
+//! than were found among these is held by something unseen, and so are the objects that it refers
+//! to. The rest hold only each other.
 //!
-//! It takes 20 bytes for each object, and a table of 8 on the average.
+//! It takes 20 bytes per object, and a table of 8 on average.
 
 use std::collections::HashMap;
 
@@ -14,45 +14,46 @@ use super::graph::{Edge, EdgeKind, Graph, Root};
 
 /// No object, or no parent yet.
 pub(super) const NONE: u32 = u32::MAX;
-/// Has no parent, and needs none.
+/// No parent, and none needed.
 const ROOT: u32 = u32::MAX - 1;
-/// Edges away from the modules at which the variables of running functions come in: what is in a
-/// variable of a module is two away, and named by it even while a function has it in its hands.
+/// Distance from the modules at which variables of running functions become roots. A value of a
+/// module variable has the distance two, and gets the name of that variable even while a function
+/// uses it.
 const MODULE_DEPTH: u32 = 2;
-/// Pairs of types, by kind of reference, that are counted.
+/// Limit of the pairs of types, by kind of reference, that are counted.
 const PAIRS_MAX: usize = 1 << 16;
-/// Steps up a tree to see whose it is.
+/// Steps up the tree to find an object's root.
 const CLIMB_MAX: usize = 1000;
 
-/// The objects, and from where each was reached.
+/// The objects, and the parent of each.
 #[derive(Default)]
 pub(super) struct Reach {
     pub addresses: Vec<u64>,
     /// Index into `names`.
     pub kinds: Vec<u32>,
     pub parents: Vec<u32>,
-    /// In the order in which they were reached: a parent before its children.
+    /// In the order of the search: a parent before its children.
     pub order: Vec<u32>,
     pub names: Names,
-    /// Objects where paths begin; `Native` and `Itself` stand for many.
+    /// Objects where paths begin. `Native` and `Itself` are placeholders for many.
     pub roots: Vec<(u32, Root)>,
-    /// By the types of what is held and of what holds it.
+    /// Reference counts by the type of the target and the type of the source.
     pub pairs: HashMap<(u32, u32, EdgeKind), u64>,
-    /// References that were not counted there.
+    /// References that are missing there.
     pub pairs_lost: u64,
-    /// Objects that could not be taken, since there are too many.
+    /// Encounters of objects beyond the limit.
     pub left_out: u64,
-    /// Addresses that should have been objects, and were none.
+    /// Addresses that should have been objects but were not.
     pub vanished: u64,
     objects_max: usize,
-    /// What modules refer to by words of their own state, and from where: extensions have those,
-    /// and no names for them.
+    /// References from words of a module's own state, with their source: extensions have those,
+    /// without names.
     nameless: Vec<(u32, u32)>,
-    /// Indices, at the places that the addresses hash to.
+    /// Hash table of the indices, by address.
     table: Vec<u32>,
 }
 
-/// Types, by a small number.
+/// Numbers for types.
 #[derive(Default)]
 pub(super) struct Names {
     by_kind: HashMap<u64, u32>,
@@ -76,12 +77,12 @@ impl Names {
 }
 
 impl Reach {
-    /// Goes through all of a heap, unless the graph says before that it is to end.
+    /// Searches the whole heap, unless the graph's budget ends first.
     pub(super) fn new(graph: &(impl Graph + ?Sized), objects_max: usize) -> Self {
-        // Two below the marks.
+        // Below the two special values.
         let objects_max = objects_max.min(ROOT as usize - 2);
         let mut reach = Self { table: vec![NONE; 1 << 16], objects_max, ..Self::default() };
-        // They stand for whatever holds many objects one by one.
+        // Placeholders for unseen holders.
         let native = reach.stand_in(Root::Native);
         let itself = reach.stand_in(Root::Itself);
         let (mut of_frames, mut of_interpreter) = (Vec::new(), HashMap::new());
@@ -106,7 +107,7 @@ impl Reach {
             reach.spread(graph, at, end, true);
             at = end;
         }
-        // A way with names is told rather than a shorter one without.
+        // A path with names takes precedence over a shorter one without.
         let begin = reach.order.len();
         for (target, from) in std::mem::take(&mut reach.nameless) {
             if reach.parents[target as usize] == NONE {
@@ -115,7 +116,7 @@ impl Reach {
             }
         }
         reach.spread_all(graph, begin, true);
-        // Last, so that what there is no room for is what is far from the roots.
+        // Last, so that objects far from the roots are the ones left out at the limit.
         graph.again();
         graph.each(&mut |address| {
             reach.insert(graph, address);
@@ -144,7 +145,7 @@ impl Reach {
         }
     }
 
-    /// Goes one step on from a stretch of the order, and takes what is new behind it.
+    /// Visits the references of a part of `order`, and appends new objects to it.
     fn spread(&mut self, graph: &(impl Graph + ?Sized), from: usize, to: usize, counts: bool) {
         for at in from..to {
             if !graph.should_continue(1) {
@@ -167,7 +168,7 @@ impl Reach {
         }
     }
 
-    /// Everything that can be reached from what was added last.
+    /// Visits everything that is reachable from the objects added last.
     fn spread_all(&mut self, graph: &(impl Graph + ?Sized), mut at: usize, counts: bool) {
         while at < self.order.len() {
             let end = self.order.len();
@@ -206,7 +207,7 @@ impl Reach {
         }
     }
 
-    /// Tells apart what no root reached.
+    /// Classifies the objects that no root reached.
     fn unreached(
         &mut self,
         graph: &(impl Graph + ?Sized),
@@ -217,7 +218,8 @@ impl Reach {
         let mut all: Vec<u32> =
             (0..self.parents.len() as u32).filter(|index| self.parents[*index as usize] == NONE).collect();
         let mut among: Vec<u32> = vec![0; self.addresses.len()];
-        // A string, a number: it goes with what holds it, and who else may hold it leads nowhere.
+        // Leaves such as strings and numbers belong to the object that holds them; their other
+        // holders do not matter.
         let mut is_leaf: Vec<bool> = Vec::new();
         while let Some(index) = all.get(is_leaf.len()).copied().filter(|_| graph.should_continue(1)) {
             let mut leads = false;
@@ -234,8 +236,8 @@ impl Reach {
             is_leaf.push(!leads);
         }
         graph.again();
-        // What the interpreter has in its hands, only if it counts that: its lists of free objects
-        // still point to some that are long in use elsewhere.
+        // Words of the interpreter's state count only if the object's reference count includes
+        // them: free lists still point to objects that are long in use elsewhere.
         let mut outside = Vec::new();
         let begin = self.order.len();
         for (index, is_leaf) in all.iter().zip(is_leaf) {
@@ -281,18 +283,18 @@ impl Reach {
         }
     }
 
-    /// The parent of an object; `None` of a root.
+    /// The parent of an object; `None` for a root.
     pub(super) fn parent(&self, index: u32) -> Option<u32> {
         self.parents.get(index as usize).copied().filter(|parent| *parent < ROOT)
     }
 
-    /// The number of an object that was seen.
+    /// The index of a visited object.
     pub(super) fn find(&self, address: u64) -> Option<u32> {
         Some(self.table[self.slot(address)]).filter(|index| *index != NONE)
     }
 
-    /// Whether a root reaches it: anything but `Itself`. Of what is far from either that cannot be
-    /// said, and it is taken for not.
+    /// Whether a root other than `Itself` reaches it. If the climb takes more than `CLIMB_MAX`
+    /// steps the answer is unknown, and counts as no.
     pub(super) fn is_rooted(&self, index: u32) -> bool {
         let mut top = index;
         for _ in 0..CLIMB_MAX {
@@ -304,7 +306,7 @@ impl Reach {
         false
     }
 
-    /// The number of an object, and whether it is new; `None` where there is none, or no room.
+    /// The index of an object, and whether it is new; `None` if there is no object, or no room.
     fn insert(&mut self, graph: &(impl Graph + ?Sized), address: u64) -> Option<(u32, bool)> {
         let slot = self.slot(address);
         if self.table[slot] != NONE {
@@ -330,11 +332,11 @@ impl Reach {
         Some((index, true))
     }
 
-    /// Where an address stands in the table, or would.
+    /// The slot of an address in the table, used or free.
     fn slot(&self, address: u64) -> usize {
         let mask = self.table.len() - 1;
-        // Objects lie at multiples of 16, in rows: the golden ratio spreads them, and its upper
-        // bits best.
+        // Objects lie at multiples of 16, in rows. Multiplying by the golden ratio spreads them,
+        // best in the upper bits.
         let mut slot = ((address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24) as usize & mask;
         while self.table[slot] != NONE && self.addresses[self.table[slot] as usize] != address {
             slot = (slot + 1) & mask;
@@ -344,7 +346,7 @@ impl Reach {
 
     fn grow(&mut self) {
         self.table = vec![NONE; self.table.len() * 2];
-        // The first two stand for no address.
+        // The first two entries are placeholders without an address.
         for index in 2..self.addresses.len() {
             let slot = self.slot(self.addresses[index]);
             self.table[slot] = index as u32;

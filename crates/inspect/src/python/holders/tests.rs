@@ -1,4 +1,4 @@
-//! Small heaps that are made here.
+//! Small synthetic heaps.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ struct Heap {
     objects: BTreeMap<u64, Object>,
     roots: Vec<(Root, u64)>,
     texts: BTreeMap<u64, String>,
-    /// Steps that may be made, where there is a bound.
+    /// Limit of the steps, if there is one.
     steps: Option<Cell<u64>>,
 }
 
 struct Object {
     kind: u64,
     references: Vec<(u64, Edge)>,
-    /// References from where nobody looks.
+    /// References from unsearched places.
     outside: u64,
 }
 
@@ -129,7 +129,7 @@ impl Graph for Heap {
     }
 }
 
-/// A heap with things in it that are not looked for.
+/// A heap with further objects that are not searched for.
 fn heap() -> (Heap, u64) {
     let mut heap = Heap::default();
     let other = heap.module("os");
@@ -149,7 +149,7 @@ fn a_dict_in_a_module_is_named() {
         heap.refer(cache, key, Edge::Key);
         heap.refer(cache, session, Edge::Value { key });
     }
-    // A function has one of them in its hands, and the cache too.
+    // A function holds one of them, and the cache does too.
     let frame = |variable: &str| Root::Frame(format!("local '{variable}' of handle()"));
     let session = heap.objects.iter().find(|(_, object)| object.kind == SESSION).map(|(address, _)| *address);
     heap.roots.push((frame("session"), session.unwrap()));
@@ -227,7 +227,7 @@ fn data_that_stands_where_names_do_is_not_said() {
     const MAIL: &str = "alice@example.com";
     let (mut heap, app) = heap();
     let store = heap.variable(app, "STORE", SESSION);
-    // By name in its dict, and by name without one.
+    // One by name in its dict, one by a name without a dict.
     heap.variable(store, MAIL, LIST);
     let (name, cell) = (heap.string(MAIL), heap.add(CELL));
     heap.refer(store, cell, Edge::Attribute { name });
@@ -252,8 +252,8 @@ fn data_that_stands_where_names_do_is_not_said() {
 fn behind_what_is_left_out_no_key_is_taken_for_a_name() {
     let (mut heap, app) = heap();
     let mut node = heap.variable(app, "HEAD", DICT);
-    // An object, its dict, a dict in it, and again: wherever the way is cut, the next step may be
-    // by a key.
+    // An object, its dict, a dict in it, and again: wherever the path is cut, the next step may be
+    // a key.
     let next = heap.string("next");
     for _ in 0..30 {
         let (object, namespace, inner) = (heap.add(LIST), heap.add(DICT), heap.add(DICT));
@@ -264,7 +264,7 @@ fn behind_what_is_left_out_no_key_is_taken_for_a_name() {
         node = inner;
     }
     for i in 0..3 {
-        // So that the cut is at each place once.
+        // Cuts at each offset once.
         let further = heap.add(DICT);
         heap.refer(node, further, Edge::Item { index: i });
         let cell = heap.add(CELL);
@@ -313,7 +313,7 @@ fn cycles_that_nobody_holds_are_told_from_what_native_code_holds() {
     let sample = held.holders[0].sample.as_ref().unwrap();
     assert_eq!(sample.text, "a app.Session.peer.peer is itself");
     assert_eq!(held.holders[1].path.root, Root::Native);
-    // What hangs on them is of theirs.
+    // Objects that hang on them belong to them.
     let held = heap.held("str");
     assert_eq!(held.objects_held_by_themselves + held.objects_held_natively, 60);
 }

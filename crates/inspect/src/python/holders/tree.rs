@@ -1,24 +1,24 @@
-//! Where the objects of a type hang together.
+//! The common holders of the objects of a type.
 //!
-//! The shortest ways to all objects form a tree. Each of its nodes gets the number of the objects
-//! behind it; from the root the way of the most is followed down, as long as at least half of them
-//! go along. Where they part is what holds them: the dict, the list, the set. Then the next,
-//! without those.
+//! The shortest paths to all objects form a tree. Each node gets the number of objects below it.
+//! From the root, the search follows the child with the most objects as long as it has at least
+//! half of them. The node where they part holds them: the dict, the list, the set. Then it searches
+//! the next one, without those objects.
 
 use super::graph::Graph;
 use super::reach::{NONE, Reach};
 
-/// A node at which the ways to many objects part.
+/// A node at which the paths to many objects part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BranchPoint {
     pub node: u32,
-    /// Objects behind it.
+    /// Objects below it.
     pub objects: u64,
-    /// Of these, how many it holds itself.
+    /// Of these, the ones it refers to directly.
     pub direct: u64,
 }
 
-/// The largest, at most `most` of them, none with less than `objects_min`.
+/// The largest branch points, at most `most`, none with fewer than `objects_min` objects.
 pub(super) fn branch_points(
     graph: &(impl Graph + ?Sized),
     reach: &Reach,
@@ -83,7 +83,7 @@ pub(super) fn branch_points(
     found
 }
 
-/// How many of the objects are behind a node.
+/// The number of the objects below a node.
 pub(super) fn behind(graph: &(impl Graph + ?Sized), reach: &Reach, is_wanted: &[bool], node: u32) -> u64 {
     let mut count = 0;
     each_behind(graph, reach, is_wanted, node, |_| {
@@ -93,7 +93,7 @@ pub(super) fn behind(graph: &(impl Graph + ?Sized), reach: &Reach, is_wanted: &[
     count
 }
 
-/// One of the objects behind a node, none of them nearer to it.
+/// One of the objects below a node, of those nearest to it.
 pub(super) fn sample(
     graph: &(impl Graph + ?Sized),
     reach: &Reach,

@@ -1,10 +1,10 @@
 //! Finds the arenas.
 //!
 //! `arenas` is a static variable (a member of the interpreter's state since 3.12) without a symbol
-//! in a stripped program. It is found by what it points to: an array of arena objects, of which
-//! each in use has plausible numbers and whose pools carry the index of their arena. That leaves no
-//! room for chance, so that no symbol is needed, and it works for a library, for a program that has
-//! Python in itself, and for every version.
+//! in a stripped program. It is found by its target: an array of arena objects, of which each one
+//! in use has plausible numbers, and whose pools have the index of their arena. A coincidence is
+//! practically impossible, so no symbol is needed. This works for a library, for a program with an
+//! embedded Python, and for every version.
 //!
 //! If that fails (the variable is swapped out), pools are detected in anonymous memory by their
 //! headers.
@@ -18,23 +18,23 @@ use super::pool::{HEADER, Header};
 
 /// Bytes of an arena object.
 const OBJECT: usize = 48;
-/// Arena objects that CPython begins with; it doubles them (`INITIAL_ARENA_OBJECTS`).
+/// Initial number of arena objects; CPython doubles it (`INITIAL_ARENA_OBJECTS`).
 const OBJECTS_MIN: usize = 16;
 /// More arenas than fit into a terabyte.
 const OBJECTS_MAX: usize = 1 << 20;
-/// Bytes of a mapping of variables that are searched: more than a radix tree of 256 KiB.
+/// Limit of the searched bytes of a mapping with variables: more than a radix tree of 256 KiB.
 const VARIABLES_MAX: u64 = 16 << 20;
-/// Bytes of variables that are searched in total.
+/// Limit of the searched bytes of variables in total.
 const VARIABLES_TOTAL_MAX: u64 = 256 << 20;
 /// Bytes that are read at once.
 const CHUNK: u64 = 64 << 10;
-/// Arenas whose first pool is checked before a pointer is believed.
+/// Arenas whose first pool is checked before a pointer is accepted.
 const TRIED: usize = 32;
-/// Pages in which pools are looked for, one by one: 32 GiB.
+/// Limit of the pages that are searched for pools, one by one: 32 GiB.
 const PAGES_MAX: u64 = 8 << 20;
-/// This many pools are no coincidence.
+/// Fewer pools may be a coincidence.
 const POOLS_MIN: u64 = 4;
-/// No address of a program is larger, with five levels of page tables either.
+/// Upper bound for addresses of programs, with five levels of page tables too.
 const ADDRESS_MAX: u64 = 1 << 56;
 /// The possible sizes of arena and pool.
 const SIZES: [(u64, u64); 3] = [(256 << 10, 4 << 10), (1 << 20, 16 << 10), (1 << 20, 4 << 10)];
@@ -42,17 +42,17 @@ const SIZES: [(u64, u64); 3] = [(256 << 10, 4 << 10), (1 << 20, 16 << 10), (1 <<
 /// An arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arena {
-    /// Where it begins.
+    /// Its start.
     pub address: u64,
-    /// Its place in the array.
+    /// Its index in the array.
     pub index: u32,
-    /// Behind it no pool was cut yet.
+    /// The end of the pools that were cut so far.
     pub pools_end: u64,
     /// Pools without a block in use.
     pub pools_free: u32,
 }
 
-/// All of them, in the order of their addresses.
+/// All arenas, in the order of their addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arenas {
     /// The arenas.
@@ -66,7 +66,7 @@ pub struct Arenas {
 }
 
 impl Arena {
-    /// Where its pools begin that were cut so far.
+    /// The addresses of the pools that were cut so far.
     pub(super) fn pools(&self, pool_bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let first = self.address.next_multiple_of(pool_bytes);
         (first..self.pools_end).step_by(pool_bytes as usize)
@@ -74,7 +74,7 @@ impl Arena {
 }
 
 impl Arenas {
-    /// Whether an address lies in one of them.
+    /// Whether an address is in one of them.
     #[must_use]
     pub fn has(&self, address: u64) -> bool {
         let at = self.arenas.partition_point(|arena| arena.address <= address);
@@ -82,7 +82,7 @@ impl Arenas {
         arena.is_some_and(|arena| address - arena.address < self.arena_bytes)
     }
 
-    /// Groups of those that lie next to each other, no group larger than a gigabyte.
+    /// Groups of adjacent arenas, no group larger than a gigabyte.
     pub(super) fn adjacent(&self) -> impl Iterator<Item = &[Arena]> {
         let bytes = self.arena_bytes;
         self.arenas
@@ -91,24 +91,24 @@ impl Arenas {
     }
 }
 
-/// The arenas of a process; `None` where there are none, or they cannot be found.
+/// The arenas of a process; `None` if there are none, or they cannot be found.
 #[must_use]
 pub fn find(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
-    // Of a 32-bit interpreter the structures are others.
+    // A 32-bit interpreter has other structures.
     if memory.word() != Word::Eight {
         return None;
     }
     from_variables(memory).or_else(|| from_pools(memory))
 }
 
-/// Where variables of programs and libraries lie, those of Python's first.
+/// The address ranges of variables of programs and libraries, Python's first.
 fn variables(mappings: &[Mapping]) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let program = mappings.first().map_or("", |mapping| &mapping.path);
     let mut of_file: Option<(u64, bool)> = None;
     for mapping in mappings {
         let is_file = mapping.path.starts_with('/') && !mapping.access.shared;
-        // What is zero at the start lies behind what the file has, in a mapping without a name.
+        // The `.bss` is behind the file's data, in a mapping without a name.
         let follows = mapping.path.is_empty() && of_file.is_some_and(|(end, _)| end == mapping.start);
         if !mapping.access.write || !(is_file || follows) {
             of_file = None;
@@ -150,13 +150,13 @@ fn from_variables(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
     found
 }
 
-/// Whether it may point to what malloc gave.
+/// Whether it may point to memory from malloc.
 fn is_pointer(memory: &(impl Memory + ?Sized), word: u64) -> bool {
     let may = |mapping: &Mapping| mapping.access.write && !mapping.path.starts_with('/');
     word.is_multiple_of(16) && word >= 4096 && memory.mapping(word).is_some_and(may)
 }
 
-/// An arena object, as it stands there.
+/// The raw fields of an arena object.
 struct Object {
     address: u64,
     pools_end: u64,
@@ -165,7 +165,7 @@ struct Object {
 }
 
 impl Object {
-    /// `None` where the values are not those of an object of the array that begins at `base`.
+    /// `None` if the values are not those of an object of the array that begins at `base`.
     fn parse(bytes: &[u8; OBJECT], base: u64) -> Option<Self> {
         let words = bytes.as_chunks::<8>().0;
         let word = |at: usize| u64::from_le_bytes(words[at]);
@@ -176,7 +176,7 @@ impl Object {
             object.next == 0
                 || (distance < (OBJECTS_MAX * OBJECT) as u64 && distance.is_multiple_of(OBJECT as u64))
         } else {
-            // One pool is lost where the arena does not begin at a multiple of its size.
+            // An arena that is not aligned to its size has one pool less.
             let is_count = SIZES.iter().any(|(arena, pool)| {
                 let fit = (arena / pool) as u32;
                 (pools == fit || pools == fit - 1) && object.pools_end.wrapping_sub(object.address) <= *arena
@@ -188,13 +188,13 @@ impl Object {
     }
 }
 
-/// The arenas of the array that begins at `base`, if it is that.
+/// The arenas of the array that begins at `base`, if it is one.
 fn array(memory: &(impl Memory + ?Sized), base: u64) -> Option<Arenas> {
     let mut objects = half(memory, base, 0, OBJECTS_MIN)?;
     let mut slots = OBJECTS_MIN;
     let (arena_bytes, pool_bytes) = sizes(memory, &objects)?;
-    // It is doubled when it is full, and its length is not known here: goes on as long as what
-    // follows is more of it.
+    // CPython doubles the array if it is full, and its length is unknown here. So the walk
+    // continues as long as the following memory looks like more of the array.
     while slots < OBJECTS_MAX
         && let Some(more) = half(memory, base, slots, slots)
         && (more.is_empty() || sizes(memory, &more) == Some((arena_bytes, pool_bytes)))
@@ -208,17 +208,18 @@ fn array(memory: &(impl Memory + ?Sized), base: u64) -> Option<Arenas> {
         arenas.push(Arena { address: object.address, index, pools_end, pools_free: object.pools_free });
     }
     arenas.sort_by_key(|arena| arena.address);
-    // Torn, if ever: none lies within another.
+    // Only a torn read shows overlapping arenas.
     arenas.dedup_by(|next, one| next.address < one.address.saturating_add(arena_bytes));
     Some(Arenas { arenas, arena_bytes, pool_bytes, is_estimate: false })
 }
 
-/// Objects `from..from + count` of the array, those in use with their places; `None` where one
-/// makes no sense.
+/// The objects in use of `from..from + count` of the array, with their indices; `None` if one is
+/// invalid.
 fn half(memory: &(impl Memory + ?Sized), base: u64, from: usize, count: usize) -> Option<Vec<(u32, Object)>> {
     let mut found = Vec::new();
     let mut bytes = vec![0; OBJECT * count.min(1024)];
-    // The list of those without an arena has one end. A second may be seen while one is taken.
+    // The list of objects without an arena has one end. A second one may be visible while one is
+    // taken.
     let mut ends = 0;
     let mut done = 0;
     while done < count {
@@ -241,8 +242,8 @@ fn half(memory: &(impl Memory + ?Sized), base: u64, from: usize, count: usize) -
     Some(found)
 }
 
-/// How large arenas and pools are; `None` where these are no arenas. The first pool of an arena
-/// says so, by the number of the arena in it.
+/// The sizes of arenas and pools; `None` if these are not arenas. The first pool of an arena tells,
+/// because it contains the index of the arena.
 fn sizes(memory: &(impl Memory + ?Sized), objects: &[(u32, Object)]) -> Option<(u64, u64)> {
     for (arena_bytes, pool_bytes) in SIZES {
         let (mut tried, mut sound) = (0, 0);
@@ -255,7 +256,7 @@ fn sizes(memory: &(impl Memory + ?Sized), objects: &[(u32, Object)]) -> Option<(
             let header = Header::read(memory, pool, pool_bytes);
             sound += usize::from(header.is_some_and(|header| header.arena == *index));
         }
-        // Some may be in swap, or change just now.
+        // Some pools may be in swap, or just changing.
         if sound > 0 && 2 * sound > tried {
             return Some((arena_bytes, pool_bytes));
         }
@@ -263,8 +264,8 @@ fn sizes(memory: &(impl Memory + ?Sized), objects: &[(u32, Object)]) -> Option<(
     None
 }
 
-/// Pools that are recognised in anonymous memory, as arenas: those of one index within the size of
-/// an arena.
+/// Groups pools that are detected in anonymous memory into arenas: pools of one index within the
+/// size of an arena.
 fn from_pools(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
     let mut found = SIZES.map(|(arena_bytes, pool_bytes)| {
         (0_u64, Arenas { arenas: Vec::new(), arena_bytes, pool_bytes, is_estimate: true })
@@ -289,14 +290,14 @@ fn from_pools(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
             pages_left > 0 && memory.should_continue(0)
         });
     }
-    // A pool of another size has another `maxnextoffset`, and looks like none: what has most pools
-    // is right, and of two the first.
+    // With a wrong pool size `maxnextoffset` does not match and pools look invalid, so the size
+    // with the most pools is right; of two equal ones, the first.
     let most = found.into_iter().rev().max_by_key(|(pools, _)| *pools)?;
     (most.0 >= POOLS_MIN).then_some(most.1)
 }
 
 impl Arenas {
-    /// Takes a page as a pool; `false` where it is none.
+    /// Adds a page as a pool; `false` if it is not one.
     fn add(&mut self, bytes: &[u8; HEADER], page: u64) -> bool {
         if !page.is_multiple_of(self.pool_bytes) || page >= ADDRESS_MAX {
             return false;

@@ -1,7 +1,7 @@
 //! CPython's small objects: arenas, pools and blocks of `Objects/obmalloc.c`.
 //!
-//! Whatever is at most 512 bytes comes from a pool of blocks of one size; pools are cut from
-//! arenas. Facts, on 64 bits:
+//! Allocations of at most 512 bytes come from a pool of blocks of one size; pools are cut from
+//! arenas. Sizes on 64 bits:
 //!
 //! | since | arena | pool | block sizes |
 //! |---|---|---|---|
@@ -9,19 +9,19 @@
 //! | 3.10 | 1 MiB | 16 KiB | the same; 4 KiB pools where built without the radix tree |
 //!
 //! ```text
-//! struct arena_object, 48 bytes                 struct pool_header, 48 bytes, at the start of each pool
-//!   0  address (0: not in use)                    0  count of blocks in use (32 bits)
-//!   8  pool_address: no pool was cut behind it    8  freeblock
-//!  16  nfreepools, 20 ntotalpools                16  nextpool, 24 prevpool
-//!  24  freepools                                 32  arenaindex, 36 szidx
-//!  32  nextarena, 40 prevarena                   40  nextoffset, 44 maxnextoffset
+//! struct arena_object, 48 bytes         struct pool_header, 48 bytes, at the start of each pool
+//!   0  address (0: not in use)            0  count of blocks in use (32 bits)
+//!   8  pool_address: end of the pools     8  freeblock
+//!  16  nfreepools, 20 ntotalpools        16  nextpool, 24 prevpool
+//!  24  freepools                         32  arenaindex, 36 szidx
+//!  32  nextarena, 40 prevarena           40  nextoffset, 44 maxnextoffset
 //! ```
 //!
 //! The headers are the same from 3.6 to 3.14 (`Include/internal/pycore_obmalloc.h` since 3.12,
-//! before it in `obmalloc.c`); what differs is told by `maxnextoffset`, which is the size of the
-//! pool less that of a block. So no version and no symbol is needed: see [`find`]. An interpreter
-//! that has an allocator of its own (`PYTHONMALLOC=malloc`, a free-threaded build) has no arenas.
-//! Further interpreters with a state of their own (3.12 on, with their own lock) are not seen.
+//! before it in `obmalloc.c`). The sizes follow from `maxnextoffset`, which is the size of the pool
+//! minus that of a block. So no version and no symbol is needed: see [`find`]. An interpreter with
+//! another allocator (`PYTHONMALLOC=malloc`, a free-threaded build) has no arenas. Further
+//! interpreters with their own state (since 3.12, with their own lock) are not seen.
 
 mod find;
 mod pool;
@@ -33,33 +33,33 @@ use crate::memory::budget::CALL;
 pub use find::{Arena, Arenas, find};
 use pool::{HEADER, Header};
 
-/// Classes that there can be: 512 bytes in steps of 8.
+/// Limit of the classes: 512 bytes in steps of 8.
 const CLASSES_MAX: usize = 64;
 
-/// What the small objects take.
+/// The memory of the small objects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pymalloc {
-    /// Arenas that are held.
+    /// Number of arenas.
     pub arenas: u64,
-    /// Addresses that they take, in bytes.
+    /// Bytes of their address space.
     pub arena_bytes: u64,
-    /// Of these the bytes that are in memory.
+    /// Their resident bytes.
     pub resident_bytes: u64,
     /// Bytes of one pool.
     pub pool_bytes: u64,
     /// Pools with at least one block in use.
     pub pools_used: u64,
-    /// Pools with none, and those that were never cut.
+    /// Pools without one, and those that were never cut.
     pub pools_free: u64,
     /// By size of the blocks, the smallest first.
     pub classes: Vec<SizeClass>,
     /// Bytes of the blocks in use, rounded up to their class as the allocator does.
     pub bytes_in_use: u64,
-    /// Bytes of the free blocks in pools that are in use: nobody else can have them.
+    /// Bytes of the free blocks in pools that are in use. Only this pool's size class can use them.
     pub bytes_free_in_pools: u64,
-    /// The arenas were recognised by their pools only: what lies between may belong to them too.
+    /// The arenas were detected by their pools only: memory between them may belong to them too.
     pub is_estimate: bool,
-    /// What made no sense, or was not in memory.
+    /// Data that was inconsistent or not resident.
     pub doubts: Doubts,
 }
 
@@ -68,28 +68,28 @@ pub struct Pymalloc {
 pub struct SizeClass {
     /// Bytes of a block.
     pub class_bytes: u64,
-    /// Pools.
+    /// Number of pools.
     pub pools: u64,
-    /// Blocks that are in use.
+    /// Blocks in use.
     pub blocks_in_use: u64,
-    /// Blocks that are not.
+    /// Free blocks.
     pub blocks_free: u64,
 }
 
-/// What could not be counted.
+/// Data that could not be counted.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubts {
-    /// Pools whose header is that of no pool: the arena was given back, or is being changed.
+    /// Pools with an invalid header: the arena was freed, or is just changing.
     pub pools_torn: u64,
-    /// Pools whose header is not in memory.
+    /// Pools whose header is not resident.
     pub pools_not_resident: u64,
-    /// Arenas that are not mapped any more.
+    /// Arenas that are no longer mapped.
     pub arenas_unmapped: u64,
 }
 
 impl Pymalloc {
-    /// Walks the small objects; `None` where there are none, or the look was ended before all of
-    /// them were counted.
+    /// Walks the small objects; `None` if there are none, or the budget ended before all of them
+    /// were counted.
     #[must_use]
     pub fn read(memory: &(impl Memory + ?Sized)) -> Option<Self> {
         let found = find(memory).map(|arenas| walk(memory, &arenas));
@@ -105,14 +105,14 @@ struct Count {
     free: u64,
 }
 
-/// What the walk gathers.
+/// The counts of a walk.
 #[derive(Default)]
 struct Tally {
     arenas: u64,
     resident_bytes: u64,
-    /// As the arenas say.
+    /// By the arenas' own counts.
     pools_free: u64,
-    /// As the pools say.
+    /// By the pools' headers.
     pools_empty: u64,
     counts: Vec<Count>,
     doubts: Doubts,
@@ -189,14 +189,14 @@ impl Tally {
     }
 }
 
-/// Whether the header of a pool is in memory.
+/// Whether the header of a pool is resident.
 fn covers(resident: &[(u64, u64)], pool: u64) -> bool {
     let at = resident.partition_point(|(_, to)| *to <= pool);
     let behind = pool.saturating_add(HEADER as u64);
     resident.get(at).is_some_and(|(from, to)| *from <= pool && behind <= *to)
 }
 
-/// What is in memory of arenas that lie next to each other.
+/// The resident ranges of adjacent arenas.
 fn resident(memory: &(impl Memory + ?Sized), arenas: &Arenas, group: &[Arena]) -> Vec<(u64, u64)> {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return Vec::new() };
     let mut stretches: Vec<(u64, u64)> = Vec::new();

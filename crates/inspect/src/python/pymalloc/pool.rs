@@ -2,15 +2,15 @@
 
 use crate::memory::Memory;
 
-/// Its bytes.
+/// Bytes of the header.
 pub(super) const HEADER: usize = 48;
 /// Bytes of the largest block.
 const BLOCK_MAX: u64 = 512;
 
-/// What a header says, where it is one.
+/// The fields of a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Which arena it belongs to.
+    /// The index of its arena.
     pub arena: u32,
     /// Bytes of a block.
     pub block_bytes: u64,
@@ -19,7 +19,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads one at the start of a pool; `None` where its values are not those of a pool.
+    /// Reads the header at the start of a pool; `None` if its values are invalid.
     pub(super) fn read(memory: &(impl Memory + ?Sized), pool: u64, pool_bytes: u64) -> Option<Self> {
         let mut bytes = [0; HEADER];
         memory.exact(pool, &mut bytes)?;
@@ -34,12 +34,13 @@ impl Header {
         let (class, next, next_max) = (high(4), low(5), high(5));
         let block_bytes = pool_bytes.checked_sub(next_max)?;
         let header = Self { arena: low(4) as u32, block_bytes, blocks_in_use: low(0) };
-        // A step of 8 or of 16 bytes from class to class.
+        // Classes have steps of 8 or of 16 bytes.
         let is_class = [8, 16].into_iter().any(|step| (class + 1) * step == block_bytes);
         if !is_class || block_bytes > BLOCK_MAX {
             return None;
         }
-        // The next block that was never used: at least two blocks in, and a whole number of them.
+        // The offset of the next block that was never used: at least two blocks in, and a whole
+        // number of them.
         let cut = next.checked_sub(HEADER as u64)?;
         let is_cut = cut.is_multiple_of(block_bytes) && cut / block_bytes >= 2 && next <= pool_bytes;
         let in_use = header.blocks_in_use;

@@ -17,12 +17,12 @@ fn pool(at: u64, pool_bytes: u64, arena: u32, class: u32, step: u32, in_use: u32
     bytes
 }
 
-/// Two arenas, the second of which no pool was cut from, in an array of sixteen.
+/// Two arenas in an array of sixteen. No pool was cut from the second one.
 fn image(arena_bytes: u64, pool_bytes: u64) -> Image {
     let mut image = Image::new(Word::Eight);
     image.add(VARIABLES - 0x1000, &[0; 0x1000], "/usr/bin/python3.9");
     let mut variables = vec![0; 0x3000];
-    // A pointer into the array, as another variable has it, comes first.
+    // First a pointer into the array, as in some other variable.
     variables[0x100..0x108].copy_from_slice(&(ARRAY + 48).to_le_bytes());
     variables[0x2100..0x2108].copy_from_slice(&ARRAY.to_le_bytes());
     image.add(VARIABLES, &variables, "");
@@ -43,7 +43,7 @@ fn image(arena_bytes: u64, pool_bytes: u64) -> Image {
         array.extend(next.to_le_bytes());
         array.extend(0_u64.to_le_bytes());
     }
-    // What follows is no more of the array, though it is all zero.
+    // The following memory does not belong to the array, although it is all zero.
     array.extend([0; 0x2000]);
     image.add(ARRAY - 16, &[&[0; 16][..], &array].concat(), "[heap]");
     let mut arenas = vec![0; 2 * arena_bytes as usize];
@@ -108,7 +108,7 @@ fn pools_are_recognised_where_no_variable_leads_to_them() {
 #[test]
 fn a_torn_pool_is_counted_as_a_doubt() {
     let mut image = image(256 << 10, 4 << 10);
-    // Its arena was given back, and another has the place.
+    // Its arena was freed, and another one has its place.
     image.write(ARENA + (1 << 12) + 32, &7_u32.to_le_bytes());
     let found = Pymalloc::read(&image).unwrap();
     assert_eq!((found.pools_used, found.doubts.pools_torn), (1, 1));

@@ -1,38 +1,38 @@
 //! Advises allocator settings that fit an Erlang VM, by its own numbers.
 //!
-//! A block that is larger than the threshold `sbct` gets a carrier of its own, which is mapped for
-//! it and unmapped when it is freed: all of its pages are faulted in anew. Below it, blocks share
-//! carriers that stay. So where the process faults much, and most of that is for carriers of single
-//! blocks that come and go, the threshold is to be above those blocks. Two more settings go with
-//! it: a carrier that is shared has to have room for several such blocks, or it comes and goes with
+//! A block that is larger than the threshold `sbct` gets its own carrier, which is mapped for it
+//! and unmapped when it is freed: all of its pages are faulted in anew. Smaller blocks share
+//! carriers that stay. So if the process has many faults, and most of them come from short-lived
+//! single-block carriers, the threshold should be above the size of those blocks. Two more settings
+//! go with it. A shared carrier must have room for several such blocks, or it comes and goes with
 //! each of them too. `erts_alloc` has 512 KiB for the threshold and 5 MiB for the largest shared
-//! carrier; the same ten times are kept here. The smallest is half of the threshold: a heap that is
-//! not there yet costs no more than it does now.
+//! carrier; the advice keeps the same factor of ten. The smallest carrier is half of the threshold,
+//! so that a missing heap costs no more than it does now.
 
 use serde::{Deserialize, Serialize};
 
 use super::Faults;
 
-/// A fault with its page, which is cleared, and its part of the unmapping takes so long at least;
-/// two microseconds are usual.
+/// Minimum time of a fault, with clearing its page and its part of the unmapping; two microseconds
+/// are usual.
 const FAULT_SECONDS: f64 = 1e-6;
-/// A twentieth of the time: of a CPU, since all threads of a process wait for the one lock of its
-/// address space, which faults and unmapping take; or of what a process computes that does not
-/// compute so much.
+/// Threshold for the cost of faults, as a share of a CPU: all threads of a process wait for the one
+/// mmap lock, which faults and unmapping take. For processes that use less than a CPU, the share of
+/// what they use.
 const NOTICED: f64 = 0.05;
-/// Of a CPU, however little it computes: less is not worth a restart.
+/// Lower bound of that threshold in CPUs: less is not worth a restart.
 const NOTICED_CPUS: f64 = 0.01;
-/// Most of the faults have to come from it.
+/// Share of the faults that the carriers must explain.
 const MOST: f64 = 0.5;
-/// Of the bytes that come and go, so many are to lie below the threshold. What remains above is the
-/// twentieth that nobody notices.
+/// Share of the short-lived bytes that must be below the threshold. The remaining twentieth is
+/// negligible.
 const COVERED: f64 = 0.95;
-/// Of the largest shared carrier to the threshold, as `erts_alloc` has it; and at least, so that
-/// several blocks find room.
+/// The largest shared carrier as a multiple of the threshold: as `erts_alloc` has it, and the
+/// minimum for several blocks.
 const LARGEST: [u64; 2] = [10, 4];
-/// Memory that may be held more in the worst case, as a share of what is free.
+/// Limit of the additional memory in the worst case, as a share of the available memory.
 const HELD: f64 = 0.25;
-/// Heaps are larger than that only in theory.
+/// Upper bound for the size of heaps.
 const SBCT_MAX: u64 = 1 << 36;
 
 /// The advised flags.
@@ -46,8 +46,8 @@ pub struct Advice {
     pub allocators: Vec<Misfit>,
     /// Minor faults per second that the advice avoids.
     pub minor_faults_per_s: f64,
-    /// Memory that may be held more, in the worst case: one shared carrier of the largest size in
-    /// each instance.
+    /// Additional memory in the worst case: one shared carrier of the largest size in each
+    /// instance.
     pub held_more_bytes_max: u64,
 }
 
@@ -56,44 +56,44 @@ pub struct Advice {
 pub struct Misfit {
     /// `eheap_alloc`.
     pub name: String,
-    /// Blocks in carriers of their own that were looked at.
+    /// Number of blocks seen in single-block carriers.
     pub blocks_seen: u64,
-    /// Their size on average.
+    /// Their mean size.
     pub blocks_mean_bytes: u64,
-    /// The largest.
+    /// Their largest size.
     pub blocks_largest_bytes: u64,
     /// The share of their bytes in blocks below the advised threshold.
     pub covered: f64,
-    /// Carriers that came each second, at least.
+    /// New carriers per second, at least.
     pub carriers_per_s: f64,
-    /// The threshold now.
+    /// The current threshold.
     pub sbct_bytes_now: u64,
-    /// The threshold that fits.
+    /// The advised threshold.
     pub sbct_bytes: u64,
-    /// The smallest shared carrier that goes with it.
+    /// The advised smallest shared carrier.
     pub smbcs_bytes: u64,
-    /// The largest shared carrier that goes with it.
+    /// The advised largest shared carrier.
     pub lmbcs_bytes: u64,
 }
 
-/// An allocator, all of its instances together.
+/// An allocator, summed over its instances.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct AllocatorActivity {
     pub(super) name: String,
     pub(super) instances: u64,
     pub(super) sbct: u64,
-    /// Sizes of blocks that came while it was looked at, or failing that of those that were there.
+    /// Sizes of blocks that appeared during sampling, or else of those that were present.
     pub(super) blocks: Vec<u64>,
-    /// Carriers that came each second.
+    /// New carriers per second.
     pub(super) carriers_per_s: f64,
-    /// Bytes of blocks that came each second.
+    /// Bytes of new blocks per second.
     pub(super) bytes_per_s: f64,
-    /// Whether most of the carriers were others at each look and nobody counted them: then more
-    /// came than were seen.
+    /// Whether most carriers differed between samples, without counters for them: then more
+    /// appeared than were seen.
     pub(super) turns_over: bool,
 }
 
-/// The letter by which the emulator's flags name an allocator.
+/// The letter of an allocator in the emulator's flags.
 fn letter(allocator: &str) -> Option<char> {
     Some(match allocator {
         "eheap_alloc" => 'H',
@@ -109,7 +109,7 @@ fn letter(allocator: &str) -> Option<char> {
     })
 }
 
-/// The advice, or in words why there is none.
+/// The advice, or the reason in words why there is none.
 pub(super) fn advise(
     faults: &Faults,
     page: f64,
@@ -171,7 +171,7 @@ pub(super) fn advise(
     })
 }
 
-/// The settings that fit, and the additional memory that they may keep.
+/// The advised settings, and the additional memory that they may keep.
 fn misfit(activity: &AllocatorActivity, free_bytes: Option<u64>) -> Option<(Misfit, u64)> {
     letter(&activity.name)?;
     let mut blocks: Vec<u64> =
@@ -184,7 +184,7 @@ fn misfit(activity: &AllocatorActivity, free_bytes: Option<u64>) -> Option<(Misf
         below = below.saturating_add(*block);
         below as f64 >= COVERED * total as f64
     })?;
-    // A block as large as the threshold has a carrier of its own already.
+    // A block as large as the threshold already gets its own carrier.
     let sbct = (enough + 1).checked_next_power_of_two().filter(|sbct| *sbct <= SBCT_MAX)?;
     let covered: u64 = blocks.iter().filter(|block| **block < sbct).sum();
     let room = free_bytes.map_or(u64::MAX, |free| (HELD * free as f64) as u64);
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(advice.flags, ["+MHsbct", "4096", "+MHsmbcs", "2048", "+MHlmbcs", "40960"]);
         assert_eq!(advice.allocators[0].covered, 1.0);
         assert_eq!(advice.held_more_bytes_max, 3 * 40_960 * KIB);
-        // Few are so large that they hold nothing of note together.
+        // A few blocks are so large that together they hold little.
         let mut blocks = vec![1_500_000; 100];
         blocks.push(6_000_000);
         let advice = advise(&faults(300_000.0), 4096.0, &[heaps(&blocks, 1.2e9)], Some(16 << 30)).unwrap();
@@ -254,15 +254,15 @@ mod tests {
     fn nothing_is_advised_where_it_would_not_help() {
         let activity = [heaps(&[3_864_608; 93], 1.2e9)];
         assert!(advise(&faults(20_000.0), 4096.0, &activity, None).err().unwrap().contains("not worth"));
-        // For somebody who computes little that is much.
+        // For a process with little CPU time that is much.
         let small = Faults { cpus: 0.2, ..faults(20_000.0) };
         assert!(advise(&small, 4096.0, &activity, None).is_ok());
-        // Something else faults.
+        // The faults have another cause.
         let still = [heaps(&[3_864_608; 93], 1e8)];
         assert!(advise(&faults(300_000.0), 4096.0, &still, None).err().unwrap().contains("another"));
         assert!(advise(&faults(300_000.0), 4096.0, &[heaps(&[], 1.2e9)], None).is_err());
         assert!(advise(&faults(300_000.0), 4096.0, &[], None).is_err());
-        // No room for it: less at first, then none.
+        // Not enough memory: less at first, then no advice.
         let advice = advise(&faults(300_000.0), 4096.0, &activity, Some(400 << 20)).unwrap();
         assert_eq!(advice.flags[5], "16384");
         assert!(

@@ -1,29 +1,34 @@
-//! The carriers of Erlang's allocators, read from the VM's memory without asking it.
+//! The carriers of Erlang's allocators, read from the VM's memory.
 //!
-//! Each allocator has an instance for each scheduler (`Allctr_t`), which chains its carriers: those
-//! that many blocks share (mbcs) and those that hold a single one (sbcs).
+//! Each allocator has an instance for each scheduler (`Allctr_t`), which links its carriers: those
+//! that many blocks share (mbcs) and those with a single block (sbcs).
 //! `erts/emulator/beam/erl_alloc_util.{h,c}`, 64 bits, as in OTP 19 and in OTP 25 (the latter
 //! tested):
 //!
 //! ```text
-//! Carrier_t  0  chdr      size, a multiple of the page; bit 0: from mseg_alloc (mmap), bit 1: single block
+//! Carrier_t  0  chdr      size, a multiple of the page; bit 0: from mseg_alloc (mmap),
+//!                         bit 1: single block
 //!            8  next      in the list of its kind; zero in the last
 //!           16  prev      zero in the first
-//!           24  allctr    the instance; bit 0: in the pool, which any instance may take it from; bit 1: just being taken
-//!           32  bhdr      of a single block (40 where units have 16 bytes): its size with all of the lowest three bits
-//! Allctr_t   p  name      -> "eheap_" and the like; p is 120, behind the queue of blocks that others freed
+//!           24  allctr    the instance; bit 0: in the pool, from which any instance may take it;
+//!                         bit 1: just being taken
+//!           32  bhdr      of a single block (40 if units have 16 bytes): its size with the
+//!                         lowest three bits set
+//! Allctr_t   p  name      -> "eheap_" and the like; p is 120, behind the queue of blocks freed
+//!                         by others
 //!          p+8  number, (strategy,) index: i32 each, then three atoms
-//!            v  version   -> "3.0"; v is p+40, or p+48 where there is a strategy (newer)
+//!            v  version   -> "3.0"; v is p+40, or p+48 with a strategy (newer)
 //!          v+8  type, ramv, (atags:) i32 each
-//!            o  sbct, 5 others, lmbcs, smbcs, growth stages: words; o is v+16, or v+24 where there are atags (newer)
+//!            o  sbct, 5 others, lmbcs, smbcs, growth stages: words; o is v+16, or v+24 with
+//!                         atags (newer)
 //!            l  mbc_list, sbc_list: first and last carrier of each
 //! ```
 //!
-//! Carriers from mseg_alloc begin at multiples of 256 KiB where they are shared, and follow each
-//! other within a mapping; by their `allctr` the instances are found, which are known by the names.
-//! What lies between (`mseg_opt`, sizes) differs from version to version, so that `l` is not known
-//! beforehand: it is where the first and the last carrier of a list stand that was walked. From
-//! then on a look is a walk along the lists, a read for each carrier.
+//! Shared carriers from mseg_alloc begin at multiples of 256 KiB, and are consecutive within a
+//! mapping. Their `allctr` leads to the instances, which are identified by their names. The fields
+//! in between (`mseg_opt`, sizes) differ between versions, so `l` is unknown at first: it is the
+//! offset of the first and the last carrier of a list that was walked. A sample is then a walk
+//! along the lists, with a read for each carrier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,12 +36,12 @@ use super::instances::{Finder, Instance, word_at};
 use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
-/// Carriers per sample. A VM of 100 GB in carriers of half a megabyte has 200,000, and each takes a
-/// read.
+/// Limit of the carriers per sample. A VM of 100 GB in carriers of half a megabyte has 200,000, and
+/// each takes a read.
 pub(super) const CARRIERS_MAX: usize = 1 << 17;
 /// Bytes of an instance that are searched for its name, lists and counters: OTP 25 has 4,544.
 const INSTANCE_BYTES: usize = 8 << 10;
-/// The single block's header, behind the carrier's.
+/// Offsets of the single block's header, behind the carrier's.
 const BLOCK_AT: [usize; 2] = [32, 40];
 const HEADER: usize = 48;
 
@@ -48,7 +53,7 @@ pub(super) struct Carrier {
     next: u64,
     prev: u64,
     pub(super) allctr: u64,
-    /// Neither in the pool nor just being taken from it.
+    /// Whether it is neither in the pool nor just being taken from it.
     pub(super) is_owned: bool,
     /// The size of its single block.
     block: Option<u64>,
@@ -71,7 +76,7 @@ pub(super) struct InstanceCarriers {
     pub(super) mbcs_bytes: u64,
     pub(super) sbcs: u64,
     pub(super) sbcs_bytes: u64,
-    /// Address of the carrier and size of the block, of each that holds a single one.
+    /// Address of the carrier and size of the block, for each single-block carrier.
     pub(super) blocks: Vec<(u64, u64)>,
 }
 
@@ -80,7 +85,7 @@ pub(super) struct InstanceCarriers {
 pub(super) struct CarrierSample {
     /// As many as there are instances.
     pub(super) lists: Vec<InstanceCarriers>,
-    /// Lists whose end was not reached, because they changed meanwhile.
+    /// Lists that changed during the walk, so that their end was not reached.
     pub(super) torn: u64,
 }
 
@@ -151,7 +156,7 @@ impl InstanceCarriers {
     }
 }
 
-/// The carrier at an address, if it can be one at all.
+/// The carrier at an address, if it is plausible.
 pub(super) fn carrier(memory: &(impl Memory + ?Sized), address: u64) -> Option<Carrier> {
     let mut bytes = [0; HEADER];
     memory.exact(address, &mut bytes)?;
@@ -164,7 +169,7 @@ pub(super) fn carrier(memory: &(impl Memory + ?Sized), address: u64) -> Option<C
         return None;
     }
     let block = is_single.then(|| {
-        // Which bit at the top is set says whether it is tagged.
+        // The header is tagged in its highest bit.
         let header =
             |at: usize| word(at).filter(|header| header & 7 == 7).map(|header| header & !7 & !(1 << 63));
         BLOCK_AT.iter().find_map(|at| header(*at).filter(|block| *block > 0 && *block <= size - *at as u64))
@@ -182,8 +187,8 @@ pub(super) fn carrier(memory: &(impl Memory + ?Sized), address: u64) -> Option<C
         block: block.flatten(),
     })
 }
-/// Where in an instance its list of shared carriers begins: where the first and the last of one
-/// that was walked stand together.
+/// Offset of the list of shared carriers in an instance: where the first and the last carrier of a
+/// walked list are adjacent.
 fn lists_at(memory: &(impl Memory + ?Sized), shared: &[u64]) -> Option<usize> {
     let mut votes: BTreeMap<usize, u64> = BTreeMap::new();
     let (mut left, mut seen) = (2 * CARRIERS_MAX, BTreeSet::new());
@@ -208,7 +213,7 @@ fn lists_at(memory: &(impl Memory + ?Sized), shared: &[u64]) -> Option<usize> {
     votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(at, _)| at)
 }
 
-/// The end of a list in one direction, if it is reached before all steps are spent.
+/// The end of a list in one direction, if it is reached within the limit of steps.
 fn end(
     memory: &(impl Memory + ?Sized),
     start: u64,
@@ -242,8 +247,8 @@ mod tests {
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Four instances as in OTP 25, each with a shared carrier and the first with two of single
-    /// blocks.
+    /// Four instances as in OTP 25, each with a shared carrier and the first with two single-block
+    /// ones.
     fn vm() -> Image {
         let mut image = Image::new(Word::Eight);
         let mut texts = vec![0; 4096];
@@ -269,7 +274,7 @@ mod tests {
             {
                 put(&mut instances, at + 320 + 8 * number, *value);
             }
-            // 300 words behind: what it counts.
+            // The counters are 300 words behind.
             let counts = at + 2400;
             for (number, value) in [9, 8, 7, 10 + 2 * u64::from(has), 9, 1, 0, 0, 0].iter().enumerate() {
                 put(&mut instances, counts + 8 * number, *value);

@@ -1,36 +1,36 @@
-//! What the command line of an Erlang VM says: `erlexec` hands the emulator's flags on before `--`,
+//! Parses the command line of an Erlang VM: `erlexec` passes the emulator's flags before `--`,
 //! written with `-`, and the rest behind it.
 //!
 //! ```text
-//! /usr/lib/erlang/erts-13.1.5/bin/beam.smp -MHsbct 4096 -- -root /usr/lib/erlang -bindir … -progname erl -- -home /root --
-//!     -noshell -sname shop -setcookie …
+//! /usr/lib/erlang/erts-13.1.5/bin/beam.smp -MHsbct 4096 -- -root /usr/lib/erlang -bindir …
+//!     -progname erl -- -home /root -- -noshell -sname shop -setcookie …
 //! ```
 
 use std::fs::File;
 use std::io::Read;
 
-/// Of a command line: longer ones are cut off.
+/// Limit of a command line: longer ones are cut off.
 const BYTES_MAX: u64 = 1 << 20;
-/// Of flags of the allocators that are kept.
+/// Limit of the allocator flags that are kept.
 const FLAGS_MAX: usize = 64;
 
-/// A command line, as far as it matters here.
+/// The relevant parts of a command line.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(super) struct CommandLine {
     /// `/usr/lib/erlang/erts-13.1.5/bin/beam.smp`.
     pub(super) program: String,
-    /// `+MHsbct 4096`: the flags of the allocators, as they are given to `erl`.
+    /// `+MHsbct 4096`: the allocator flags, as they are given to `erl`.
     pub(super) allocator_flags: Vec<String>,
-    /// Where it is installed.
+    /// The root directory of the installation.
     pub(super) root: Option<String>,
-    /// The home directory, in which the cookie is kept.
+    /// The home directory with the cookie file.
     pub(super) home: Option<String>,
     /// The name of the node, and whether it is a long one.
     pub(super) name: Option<(String, bool)>,
-    /// The cookie where it was given. It is a secret: nothing prints it, and there is no `Debug`
-    /// here.
+    /// The cookie if it was given. It is a secret: it is never printed, and the type has no
+    /// `Debug`.
     pub(super) cookie: Option<String>,
-    /// Where the port mapper listens, if that is not where it always does.
+    /// The port of epmd, if it is not the default one.
     pub(super) epmd_port: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl CommandLine {
         for (i, word) in words.iter().enumerate().skip(1) {
             let value = words.get(i + 1).filter(|value| !value.is_empty() && !value.starts_with('-'));
             match word.as_str() {
-                // What is behind it is the program's own.
+                // The words behind it belong to the program.
                 "-extra" => break,
                 "--" => is_emulator = false,
                 flag if is_emulator => {
@@ -78,7 +78,7 @@ impl CommandLine {
         line
     }
 
-    /// The version of the run time system: of `…/erts-13.1.5/bin/beam.smp` the `13.1.5`.
+    /// The version of the runtime system: `13.1.5` for `…/erts-13.1.5/bin/beam.smp`.
     pub(super) fn version(&self) -> Option<String> {
         let (_, rest) = self.program.split_once("/erts-")?;
         let version = rest.split('/').next()?;
@@ -86,7 +86,7 @@ impl CommandLine {
     }
 }
 
-/// Nothing else of its environment is looked at.
+/// The only variable that is read from the environment.
 fn epmd_port(pid: u32) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/environ")).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;

@@ -3,16 +3,18 @@
 //! At the end of `Allctr_t` (`erts/emulator/beam/erl_alloc_util.h`), all words of 64 bits:
 //!
 //! ```text
-//! calls  alloc, free, realloc, mseg_alloc, mseg_dealloc, mseg_realloc, sys_alloc, sys_free, sys_realloc
-//! sbcs   carriers from mseg {number, bytes}, from sys_alloc {…}, from OTP 23 on one more {…} that stays zero,
-//!        most {…}, most ever {…}; for each of n kinds of blocks: now {number, bytes}, most {…}, most ever {…}
+//! calls  alloc, free, realloc, mseg_alloc, mseg_dealloc, mseg_realloc, sys_alloc, sys_free,
+//!        sys_realloc
+//! sbcs   carriers from mseg {number, bytes}, from sys_alloc {…}, since OTP 23 one more {…} that
+//!        stays zero, most {…}, most ever {…}; for each of n kinds of blocks: now {number, bytes},
+//!        most {…}, most ever {…}
 //! mbcs   the same
 //! ```
 //!
-//! Before them stand a mutex, lists and functions, whose sizes differ from version to version; n is
-//! 1 up to OTP 22, and the number of allocators from OTP 23 on. So the place is looked for: it is
-//! where, in all instances at once, these numbers make sense together: the carriers that were made
-//! less those that were given back are those that there are, up to the few that are in the pool.
+//! Before them are a mutex, lists and functions, whose sizes differ between versions; n is 1 up to
+//! OTP 22, and the number of allocators since OTP 23. So the offset is searched: it is where these
+//! numbers are consistent in all instances at once. The carriers that were made minus those that
+//! were freed are the existing ones, except for the few in the pool.
 
 use crate::memory::Memory;
 
@@ -20,12 +22,12 @@ use super::instances::Instance;
 
 /// Bytes of an instance that are searched.
 const WITHIN: usize = 8 << 10;
-/// Kinds of blocks: there are eleven allocators in OTP 27.
+/// Limit of the kinds of blocks: OTP 27 has eleven allocators.
 const KINDS_MAX: usize = 16;
-/// Words before the kinds of blocks, of which the last four are what was most.
+/// Words before the kinds of blocks, of which the last four are the maxima.
 const HEADS: [usize; 2] = [8, 10];
 const CALLS: usize = 9;
-/// Instances that have to agree: by chance, one word in many has any small number.
+/// Instances that must agree: by chance, one word in many has any small number.
 const AGREE: usize = 3;
 
 /// Their offsets in words.
@@ -41,9 +43,9 @@ pub(super) struct CountersLayout {
 pub(super) struct Counters {
     /// Carriers that were made, from mmap or malloc.
     pub(super) made: u64,
-    /// That were given back.
+    /// Carriers that were freed.
     pub(super) freed: u64,
-    /// That were made larger or smaller.
+    /// Carriers that were resized.
     pub(super) resized: u64,
     pub(super) sbcs: Numbers,
     pub(super) mbcs: Numbers,
@@ -59,7 +61,7 @@ pub(super) struct Numbers {
 }
 
 impl CountersLayout {
-    /// Zeros where it cannot be read any more.
+    /// Zeros if it cannot be read any more.
     pub(super) fn read(self, memory: &(impl Memory + ?Sized), address: u64) -> Counters {
         self.of(&words(memory, address)).unwrap_or_default()
     }
@@ -72,7 +74,7 @@ impl CountersLayout {
             made: mseg_alloc.checked_add(sys_alloc)?,
             freed: mseg_dealloc.checked_add(sys_free)?,
             resized: mseg_realloc.checked_add(sys_realloc)?,
-            // Nobody counts these blocks, since each carrier has one.
+            // The VM has no counter for these blocks, since each carrier has one.
             sbcs: Numbers { blocks: sbcs.carriers, ..sbcs },
             mbcs: self.numbers(words, self.sbcs + self.head + 6 * self.kinds)?,
         })
@@ -83,7 +85,7 @@ impl CountersLayout {
         let (from, most) = head.split_at(self.head - 4);
         let (mut carriers, mut carriers_bytes) = (0_u64, 0_u64);
         for pair in from.chunks_exact(2) {
-            // A carrier has a page at least, and none is larger than all memory.
+            // A carrier has at least a page, and none is larger than all memory.
             if (pair[0] == 0) != (pair[1] == 0) || pair[1] / 4096 < pair[0] || pair[1] >= 1 << 47 {
                 return None;
             }
@@ -95,7 +97,7 @@ impl CountersLayout {
             blocks = blocks.checked_add(kind[0])?;
             blocks_bytes = blocks_bytes.checked_add(kind[1])?;
         }
-        // There were never fewer at most than there are.
+        // A maximum is never below the current value.
         (most[0] >= carriers && most[1] >= carriers_bytes && blocks_bytes <= carriers_bytes)
             .then_some(Numbers { carriers, carriers_bytes, blocks, blocks_bytes })
     }
@@ -107,13 +109,13 @@ fn words(memory: &(impl Memory + ?Sized), address: u64) -> Vec<u64> {
     bytes[..read].as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect()
 }
 
-/// The offset, if there is just one. `behind` is an offset in bytes before which they cannot be.
+/// The layout that most instances agree on. `behind` is a lower bound of the offset in bytes.
 pub(super) fn find(
     memory: &(impl Memory + ?Sized),
     instances: &[Instance],
     behind: usize,
 ) -> Option<CountersLayout> {
-    // The busy ones change while they are read; of all the others there are enough.
+    // Busy instances change during the read, but the others suffice.
     let all: Vec<Vec<u64>> =
         instances.iter().take(256).map(|instance| words(memory, instance.address)).collect();
     let mut best: Option<(usize, CountersLayout)> = None;
@@ -132,13 +134,13 @@ pub(super) fn find(
     best.map(|(_, layout)| layout)
 }
 
-/// In how many instances the carriers add up; `None` where numbers of one make no sense.
+/// Number of instances whose carriers add up; `None` if the numbers of too many make no sense.
 fn agreeing(layout: CountersLayout, all: &[Vec<u64>]) -> Option<usize> {
     let mut agree = 0;
     let mut strange = 0;
     for words in all {
         let Some(counters) = layout.of(words) else {
-            // Torn while it was read.
+            // Torn during the read.
             strange += 1;
             if strange > all.len() / 8 {
                 return None;

@@ -1,11 +1,11 @@
-//! Asks an Erlang VM about its allocators with `erl_call`.
+//! Queries an Erlang VM about its allocators with `erl_call`.
 //!
 //! Only functions that read are called: `erlang:system_info/1` and `erlang:memory/0`. `erl_call`
-//! connects as a hidden node, so that nobody who watches nodes come and go hears of it. It needs
-//! what every node needs that wants to talk: the name of the node, which is on the command line of
-//! the VM, the port mapper `epmd`, and the cookie. The cookie is read by `erl_call` itself, as the
-//! user of the VM, from that user's home; where it was given on the command line of the VM it is
-//! given on that of `erl_call`, which the same people can see.
+//! connects as a hidden node, so processes that monitor nodes do not notice it. It needs what every
+//! node needs to connect: the name of the node, which is on the command line of the VM, the port
+//! mapper `epmd`, and the cookie. `erl_call` reads the cookie itself, as the user of the VM, from
+//! that user's home. If the cookie is on the command line of the VM, it is passed on that of
+//! `erl_call`, which is visible to the same users.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, UdpSocket};
@@ -19,14 +19,14 @@ use super::{Allocator, Calls, ErlangMemory, Pool, SegmentCache};
 use crate::memory::Memory;
 use crate::target::Target;
 
-/// An allocator with a hundred instances takes 300 KB of text.
+/// Limit of an answer: an allocator with a hundred instances takes 300 KB of text.
 const BYTES_MAX: u64 = 16 << 20;
 /// Time limit per request; a busy VM answers late.
 const SECONDS_MAX: f64 = 10.0;
-/// Instances that are kept.
+/// Limit of the instances that are kept.
 const INSTANCES_MAX: usize = 10 << 10;
 
-/// Atoms have no more.
+/// Limits of atoms.
 const NODE_MAX: usize = 255;
 const COOKIE_MAX: usize = 255;
 
@@ -43,7 +43,7 @@ pub(super) struct ErlCall<'t> {
 }
 
 impl<'t> ErlCall<'t> {
-    /// An error says in words why it cannot be asked.
+    /// An error says in words why the VM cannot be asked.
     pub(super) fn new(target: &'t Target, line: &CommandLine, seconds_max: f64) -> Result<Self, String> {
         let name = line.name.clone().ok_or(
             "it cannot be asked: it is no node of its own, since there is neither -name nor -sname on its command line",
@@ -132,7 +132,7 @@ impl<'t> ErlCall<'t> {
         let names = self.call("erlang system_info [alloc_util_allocators]")?;
         let mut all = Vec::new();
         for name in names.list().iter().filter_map(Term::word).take(16) {
-            // It comes from outside and goes into a request.
+            // The name comes from outside and becomes part of a request.
             if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
                 continue;
             }
@@ -143,13 +143,13 @@ impl<'t> ErlCall<'t> {
         Ok(all)
     }
 
-    /// The segments that are kept when carriers are given back.
+    /// The cache of freed segments.
     pub(super) fn cache(&self) -> Result<SegmentCache, String> {
         Ok(cache(&self.call("erlang system_info [{allocator,mseg_alloc}]")?))
     }
 }
 
-/// Beside the VM where it sees the same files as we do.
+/// Beside the VM's own program, if it has the same root directory as we do.
 fn places(target: &Target, line: &CommandLine) -> Vec<PathBuf> {
     let own =
         target.mappings().iter().find(|mapping| mapping.is_file() && super::is_emulator(mapping.module()));
@@ -160,15 +160,15 @@ fn places(target: &Target, line: &CommandLine) -> Vec<PathBuf> {
     std::iter::once(beside.join("erl_call")).chain(installed).collect()
 }
 
-/// `shop` or `shop@db1.example.com`: nothing that `erl_call` could take for one of its options, nor
-/// for anything but a name.
+/// Whether it is a plain node name such as `shop` or `shop@db1.example.com`, which `erl_call`
+/// cannot take for an option.
 fn is_node(name: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:".contains(&byte);
     (1..=NODE_MAX).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(is_of_name)
 }
 
-/// Whether a node is on this machine, as far as the machine itself says: a name server could say
-/// anything, and whoever gave the process its name could have it be asked for any other.
+/// Whether a node is on this machine, by local information only. A name server could return
+/// anything, and the user who named the process could direct the query to any other machine.
 fn is_here(node: &str) -> bool {
     let Some((_, host)) = node.split_once('@') else { return true };
     let own = rustix::system::uname();
@@ -176,7 +176,7 @@ fn is_here(node: &str) -> bool {
     if host == "localhost" || host == own || own.split('.').next() == Some(host) {
         return true;
     }
-    // Only an address of one's own can be bound.
+    // Only a local address can be bound.
     let is_own =
         |address: &str| address.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok());
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
@@ -187,7 +187,7 @@ fn is_here(node: &str) -> bool {
     is_own(host) || hosts.lines().any(says)
 }
 
-/// One word that is none of `erl_call`'s options.
+/// Whether it is one word that is not an option of `erl_call`.
 fn is_cookie(cookie: &str) -> bool {
     (1..=COOKIE_MAX).contains(&cookie.len())
         && !cookie.starts_with('-')
@@ -225,7 +225,7 @@ fn pool(term: &Term) -> Pool {
         blocks_bytes: None,
     };
     match term.value("blocks") {
-        // OTP 23 on: for each allocator that has blocks in them.
+        // Since OTP 23: per allocator with blocks in them.
         Some(Term::List(kinds)) => {
             let sum = |key: &str| {
                 let each = kinds.iter().filter_map(|kind| kind.tuple().get(1)?.value(key)?.count());

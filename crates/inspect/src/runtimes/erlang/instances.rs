@@ -1,28 +1,28 @@
-//! The instances of Erlang's allocators, found in the VM's memory: `Allctr_t`, whose layout stands
-//! in [`super::carriers`].
+//! The instances of Erlang's allocators, found in the VM's memory: `Allctr_t`, with the layout
+//! described in [`super::carriers`].
 //!
-//! Those with a carrier in a mapping of its own are found by it. The others are found by the
-//! pointers to their names, which lie in the VM's own data or where malloc began.
+//! Instances with a carrier in its own mapping are found through it. The others are found by the
+//! pointers to their names, which are in the VM's own data or at the start of the malloc heap.
 
 use std::collections::BTreeMap;
 
 use super::carriers::{self, CARRIERS_MAX};
 use crate::memory::{Memory, PAGE};
 
-/// Carriers that are shared begin at multiples of it: `ERTS_MMAP_SUPERALIGNED_BITS`.
+/// Alignment of shared carriers: `ERTS_MMAP_SUPERALIGNED_BITS`.
 const ALIGNMENT: u64 = 256 << 10;
-/// Mappings, and places in all of them, at which a carrier is looked for: of 256 GiB each 256 KiB.
+/// Limit of the addresses that are checked for a carrier: for 256 GiB every 256 KiB.
 const PLACES_MAX: u64 = 1 << 20;
-/// Instances: ten allocators for each of a thousand schedulers.
+/// Limit of the instances: ten allocators for each of a thousand schedulers.
 const INSTANCES_MAX: usize = 10 << 10;
-/// Stretches of a mapping that are in memory.
+/// Limit of the resident ranges of a mapping.
 const STRETCHES_MAX: usize = 1 << 16;
-/// The name stands at 120; it may move.
+/// Limit of the name's offset, which is 120 in known versions.
 const NAME_WITHIN: usize = 512;
-/// The names of the allocators are constants of one file: so near to each other they are.
+/// Maximum distance between the allocators' names, which are constants of one file.
 const NEAR: u64 = 4096;
-/// Of the data of the VM, and of what malloc has: the instances are made when the VM starts, before
-/// anything else is large.
+/// Limit of the searched data of the VM and of the malloc heap: the instances are created when the
+/// VM starts, before large allocations.
 const DATA_MAX: u64 = 64 << 20;
 /// Bytes that are read at once.
 const STEP: u64 = 256 << 10;
@@ -36,15 +36,15 @@ pub(super) struct Instance {
     pub(super) address: u64,
     /// `eheap_alloc`.
     pub(super) name: String,
-    /// Of which scheduler; zero is for all other threads, among them the dirty schedulers.
+    /// The index of its scheduler; zero is for all other threads, including the dirty schedulers.
     pub(super) index: u32,
-    /// All ones where there is no threshold.
+    /// All ones if there is no threshold.
     pub(super) sbct: u64,
     pub(super) smbcs: u64,
     pub(super) lmbcs: u64,
 }
 
-/// Where things are in an instance.
+/// Offsets in an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     name: usize,
@@ -53,19 +53,19 @@ struct Layout {
     options: usize,
 }
 
-/// Looks for them.
+/// Searches for the instances.
 pub(super) struct Finder<'a, M: Memory + ?Sized> {
     memory: &'a M,
     layout: Option<Layout>,
-    /// By address; `None` for what was taken for one and is none.
+    /// By address; `None` for addresses that turned out to be no instance.
     instances: BTreeMap<u64, Option<Instance>>,
-    /// Carriers that are shared, and whose they are.
+    /// Addresses of shared carriers.
     pub(super) shared: Vec<u64>,
     places: u64,
 }
 
 impl<'a, M: Memory + ?Sized> Finder<'a, M> {
-    /// Looks for all there are.
+    /// Finds all instances.
     pub(super) fn find(memory: &'a M) -> Self {
         let mut finder =
             Finder { memory, layout: None, instances: BTreeMap::new(), shared: Vec::new(), places: 0 };
@@ -74,7 +74,7 @@ impl<'a, M: Memory + ?Sized> Finder<'a, M> {
         finder
     }
 
-    /// Those that were found.
+    /// The instances that were found.
     pub(super) fn instances(self) -> Vec<Instance> {
         self.instances.into_values().flatten().collect()
     }
@@ -118,8 +118,8 @@ impl<'a, M: Memory + ?Sized> Finder<'a, M> {
         }
     }
 
-    /// Finds the instances that have no carrier of their own mapping: by the pointers to names,
-    /// which lie together, in the VM's own data and where malloc began.
+    /// Finds the instances without a carrier in its own mapping: by adjacent pointers to names, in
+    /// the VM's own data and at the start of the malloc heap.
     fn complete(&mut self) {
         let Some(layout) = self.layout else { return };
         let names: Vec<u64> = self
@@ -133,7 +133,7 @@ impl<'a, M: Memory + ?Sized> Finder<'a, M> {
         let mappings = self.memory.mappings();
         let program = mappings.iter().position(|mapping| super::is_emulator(mapping.module()));
         for (i, mapping) in mappings.iter().enumerate() {
-            // What begins as zeros lies behind the file's own data, without a name.
+            // The `.bss` is behind the file's data, in a mapping without a name.
             let is_own =
                 program.is_some_and(|first| (first..first + 8).contains(&i)) || mapping.path == "[heap]";
             if is_own && mapping.access.write {
@@ -199,7 +199,7 @@ fn int_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk::<4>().map(|four| u32::from_le_bytes(*four))
 }
 
-/// The name that a pointer leads to, if it is one of an allocator.
+/// The name that a pointer leads to, if it is an allocator's.
 fn name(memory: &(impl Memory + ?Sized), pointer: u64) -> Option<String> {
     let text = memory.text(pointer, 16)?;
     NAMES.contains(&text.as_str()).then(|| format!("{text}alloc"))
@@ -211,14 +211,14 @@ fn is_version(memory: &(impl Memory + ?Sized), pointer: u64) -> bool {
     text.contains('.') && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// Where things are, by the two texts that an instance leads to.
+/// The offsets, by the two texts that an instance points to.
 fn layout(memory: &(impl Memory + ?Sized), bytes: &[u8]) -> Option<Layout> {
     let at =
         (0..NAME_WITHIN).step_by(8).find(|at| word_at(bytes, *at).and_then(|p| name(memory, p)).is_some())?;
     let is_version = |at: usize| word_at(bytes, at).is_some_and(|pointer| is_version(memory, pointer));
     let version = [at + 40, at + 48].into_iter().find(|at| is_version(*at))?;
-    // Where there are atags, they come first, as a truth value; the threshold is at least a page,
-    // or all ones where there is none.
+    // Atags, if there are any, come first, as a boolean. The threshold is at least a page, or all
+    // ones if there is none.
     let options = [version + 16, version + 24]
         .into_iter()
         .find(|at| word_at(bytes, *at).is_some_and(|sbct| sbct >= PAGE))?;

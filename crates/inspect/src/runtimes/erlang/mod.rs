@@ -1,9 +1,8 @@
-//! Erlang's virtual machine: which of its allocators does not fit its load, and what to start it
-//! with instead.
+//! Erlang's virtual machine: which of its allocators does not fit its load, and better start flags.
 //!
-//! Without asking: the carriers and counters of its allocators ([`carriers`], [`counters`]), its
-//! command line ([`command`]), and how many minor faults it has. When asked: `erl_call` ([`erl_call`]).
-//! What follows from it: [`advice`].
+//! Without involving the VM: the carriers and counters of its allocators ([`carriers`],
+//! [`counters`]), its command line ([`command`]), and its minor faults. By asking the VM:
+//! `erl_call` ([`erl_call`]). The conclusion: [`advice`].
 
 pub mod advice;
 mod carriers;
@@ -29,7 +28,7 @@ use command::CommandLine;
 use counters::Counters;
 use erl_call::ErlCall;
 
-/// From here on a mapping may be a carrier of a single block: `sbct` where it is not set.
+/// Minimum size of a mapping that may be a single-block carrier: the default of `sbct`.
 const LARGE: u64 = 512 << 10;
 /// The shortest interval between samples.
 const APART: Duration = Duration::from_millis(20);
@@ -58,13 +57,13 @@ pub struct ErlangHeap {
     pub large_mappings: u64,
     /// Their address space; not all need be resident.
     pub large_mappings_bytes: u64,
-    /// Its memory by purpose; only known if the VM was asked.
+    /// Its memory by purpose; `None` unless the VM was asked.
     pub memory: Option<ErlangMemory>,
     /// The allocators, each with an instance for each scheduler and one more.
     pub allocators: Vec<Allocator>,
     /// The source of the allocators' numbers.
     pub source: Option<Source>,
-    /// The cache of freed segments; only known if the VM was asked.
+    /// The cache of freed segments; `None` unless the VM was asked.
     pub cache: Option<SegmentCache>,
     /// How the carriers were sampled.
     pub looks: SampleCounts,
@@ -72,7 +71,7 @@ pub struct ErlangHeap {
     pub advice: Option<Advice>,
     /// Why there is no advice.
     pub no_advice: Option<String>,
-    /// What is not known and why, in words.
+    /// Unknown data and the reasons, in words.
     pub notes: Vec<String>,
 }
 
@@ -81,7 +80,7 @@ pub struct ErlangHeap {
 pub struct Faults {
     /// Minor faults.
     pub minor_per_s: f64,
-    /// CPUs that it kept busy, in the kernel and outside.
+    /// CPUs that it kept busy, in the kernel and in user space.
     pub cpus: f64,
     /// CPUs that it kept busy in the kernel.
     pub system_cpus: f64,
@@ -89,16 +88,16 @@ pub struct Faults {
     pub seconds: f64,
 }
 
-/// `erlang:memory()`, in bytes.
+/// The result of `erlang:memory()`, in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErlangMemory {
-    /// All of it.
+    /// The total.
     pub total_bytes: Option<u64>,
     /// Processes: heaps, stacks, mailboxes.
     pub processes_bytes: Option<u64>,
-    /// Binaries that are shared.
+    /// Shared binaries.
     pub binary_bytes: Option<u64>,
-    /// Tables.
+    /// ETS tables.
     pub ets_bytes: Option<u64>,
     /// Code.
     pub code_bytes: Option<u64>,
@@ -112,7 +111,7 @@ pub struct ErlangMemory {
 pub enum Source {
     /// Read from the memory of the VM.
     Memory,
-    /// The VM said so.
+    /// The VM's own answer.
     Asked,
 }
 
@@ -121,8 +120,8 @@ pub enum Source {
 pub struct Allocator {
     /// `eheap_alloc`.
     pub name: String,
-    /// Of which scheduler; zero serves all other threads, among them the dirty schedulers, which
-    /// collect large heaps.
+    /// The index of its scheduler; zero serves all other threads, including the dirty schedulers,
+    /// which collect large heaps.
     pub instance: u32,
     /// Multi-block carriers.
     pub mbcs: Pool,
@@ -151,26 +150,25 @@ pub struct Pool {
     pub blocks_bytes: Option<u64>,
 }
 
-/// Calls for carriers since the VM started, of mmap and malloc together.
+/// Calls that allocate and free carriers since the VM started, through mmap and malloc together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     /// Carriers that were made.
     pub carriers_made: u64,
-    /// That were given back.
+    /// Carriers that were freed.
     pub carriers_freed: u64,
-    /// That were made larger or smaller.
+    /// Carriers that were resized.
     pub carriers_resized: u64,
 }
 
-/// Segments that are kept when carriers are given back, for the next that wants one of about that
-/// size.
+/// The cache of freed segments, for later requests of about the same size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentCache {
-    /// Requests that found one.
+    /// Requests that the cache served.
     pub hits: u64,
     /// All requests.
     pub calls: u64,
-    /// How many each scheduler keeps (`+MMmcs`).
+    /// Limit of the segments per scheduler (`+MMmcs`).
     pub segments_max: Option<u64>,
 }
 
@@ -179,9 +177,9 @@ pub struct SegmentCache {
 pub struct SampleCounts {
     /// Passes along all lists.
     pub looks: u64,
-    /// Carriers in them, each as often as it was seen.
+    /// Carriers in them, counted in every pass.
     pub carriers: u64,
-    /// Lists that changed while they were walked, so that their end was not seen.
+    /// Lists that changed during the walk, so that their end was not reached.
     pub torn: u64,
 }
 
@@ -228,7 +226,7 @@ pub fn read_heap(target: &Target, options: &Options) -> ErlangHeap {
     }
     let erl_call = options.ask_runtime.then(|| ErlCall::new(target, &line, options.tool_seconds_max));
     let erl_call = erl_call.and_then(|erl_call| erl_call.map_err(|why| heap.notes.push(why)).ok());
-    // Asked a second time only if the VM's memory does not say it.
+    // Needed a second time only if the VM's memory does not tell.
     let before = erl_call.as_ref().filter(|_| vm.is_none()).and_then(|erl_call| erl_call.allocators().ok());
     let mut sampler = CarrierSampler::new(vm);
     let used = sampler.run(target, options.seconds.clamp(0.0, SECONDS_MAX));
@@ -299,7 +297,7 @@ struct CarrierSampler {
     counters: Option<(Vec<Counters>, Vec<Counters>)>,
     /// Per instance: sizes of blocks that appeared between two samples.
     came: BTreeMap<usize, Vec<u64>>,
-    /// Single-block carriers in all samples but the first.
+    /// Occurrences of single-block carriers in all samples but the first.
     present: BTreeMap<usize, u64>,
     seconds: f64,
 }
@@ -309,7 +307,7 @@ impl CarrierSampler {
         CarrierSampler { vm, ..CarrierSampler::default() }
     }
 
-    /// Samples until the time is over, and returns what the process used meanwhile.
+    /// Samples for the given time, and returns the process' usage before and after.
     fn run(&mut self, target: &Target, seconds: f64) -> Option<(ProcUsage, ProcUsage)> {
         let time = Duration::from_secs_f64(seconds);
         let before = ProcUsage::read(target.pid());
@@ -420,7 +418,7 @@ impl CarrierSampler {
     }
 }
 
-/// The same from two answers of the VM: then block sizes are known on average only.
+/// The same from two answers of the VM, which have only the mean block size.
 fn activity_by_asking(before: &[Allocator], after: &[Allocator], seconds: f64) -> Vec<AllocatorActivity> {
     let mut all: BTreeMap<&str, (AllocatorActivity, u64)> = BTreeMap::new();
     let made: BTreeMap<(&str, u32), u64> = before
@@ -496,7 +494,7 @@ mod tests {
         sampler.add(sample(&[(1, 600_000), (2, 700_000)]));
         assert!(sampler.came.is_empty(), "the first look knows nothing of before");
         sampler.add(sample(&[(1, 600_000), (3, 800_000)]));
-        // In the same place, but grown.
+        // At the same address, but larger.
         sampler.add(sample(&[(1, 900_000), (3, 800_000)]));
         assert_eq!(sampler.came[&0], [800_000, 900_000]);
         assert_eq!((sampler.present[&0], sampler.looks.looks), (4, 3));

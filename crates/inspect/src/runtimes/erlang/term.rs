@@ -1,11 +1,10 @@
 //! Erlang terms as `erl_call` prints them: `{ok, [{blocks, 89, 89, 127}, "text", 'An atom']}`.
 //!
-//! The answer is not trusted: what is not understood becomes [`Term::Other`], and what is nested
-//! too deep is cut off.
+//! The answer is untrusted: unknown terms become [`Term::Other`], and deep nesting is cut off.
 
 /// Deeper than any answer about an allocator.
 const DEPTH_MAX: usize = 32;
-/// Terms of one answer: a hundred instances with a hundred numbers each are 40,000.
+/// Limit of the terms of one answer: a hundred instances with a hundred numbers each are 40,000.
 const TERMS_MAX: usize = 4 << 20;
 
 /// A term.
@@ -41,7 +40,7 @@ impl Term {
         }
     }
 
-    /// A number that counts something.
+    /// A nonnegative number.
     pub(super) fn count(&self) -> Option<u64> {
         match self {
             Term::Number(number) => u64::try_from(*number).ok(),
@@ -49,8 +48,8 @@ impl Term {
         }
     }
 
-    /// An atom or a text. A list of numbers is a text to `erl_call`, and no text at all an empty
-    /// list.
+    /// An atom or a text. `erl_call` prints a list of numbers as text, and an empty text as an
+    /// empty list.
     pub(super) fn word(&self) -> Option<&str> {
         match self {
             Term::Atom(word) | Term::Text(word) => Some(word),
@@ -58,7 +57,7 @@ impl Term {
         }
     }
 
-    /// The values of a key in a list of tuples: of `[{carriers, 3, 3, 4}]` the three numbers.
+    /// The values of a key in a list of tuples: for `[{carriers, 3, 3, 4}]` the three numbers.
     pub(super) fn get(&self, key: &str) -> Option<&[Term]> {
         self.list().iter().find_map(|term| match term.tuple().split_first()? {
             (Term::Atom(name), rest) if name == key => Some(rest),
@@ -113,7 +112,7 @@ impl Reader<'_> {
                     self.at += 1;
                     return Some(all);
                 }
-                // The last of a list that is no proper one stands behind a bar.
+                // The tail of an improper list is behind a bar.
                 b',' | b'|' => self.at += 1,
                 _ => all.push(self.term(depth + 1)?),
             }
@@ -162,7 +161,7 @@ impl Reader<'_> {
         while self.bytes.get(self.at).is_some_and(|byte| *byte != close) {
             self.at += 1;
         }
-        // A binary ends in two.
+        // A binary ends with two brackets.
         while self.bytes.get(self.at) == Some(&close) {
             self.at += 1;
         }

@@ -1,10 +1,10 @@
-//! Asks a JVM with `jcmd`.
+//! Queries a JVM with `jcmd`.
 //!
-//! **This disturbs the JVM.** To be talked to at all it gets the signal `SIGQUIT` (unless somebody
-//! asked before), and it counts its objects at a safepoint, when none of its threads runs Java:
-//! about a second for each gigabyte of objects. `GC.class_histogram` would collect all garbage
-//! first, which takes longer and changes what is there; with `-all` it counts what nobody refers to
-//! too and collects nothing.
+//! **This disturbs the JVM.** To start its attach listener it gets the signal `SIGQUIT` (unless the
+//! listener already runs). It counts its objects at a safepoint, when none of its threads runs
+//! Java: about a second for each gigabyte of objects. `GC.class_histogram` would first collect all
+//! garbage, which takes longer and changes the heap; with `-all` it also counts unreachable objects
+//! and collects nothing.
 //!
 //! ```text
 //! 4711:
@@ -35,51 +35,51 @@ use super::super::tool::{self, Limit, Question, Tool};
 use super::Options;
 use crate::target::Target;
 
-/// A histogram has a line for each class: of 100,000 classes with long names.
+/// Limit of a histogram, which has a line for each class: 100,000 classes with long names.
 const HISTOGRAM_BYTES_MAX: u64 = 32 << 20;
-/// The other answers have a hundred lines.
+/// Limit of the other answers, which have a hundred lines.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Lines of them that are kept.
+/// Limit of their lines that are kept.
 const ROWS_MAX: usize = 64;
-/// Of a class's name; those of lambdas have a hundred.
+/// Limit of a class name; those of lambdas have a hundred characters.
 const NAME_MAX: usize = 256;
-/// For the JVM in which `jcmd` runs: a small one, which leaves no file of its counters in `/tmp`.
+/// Options for the JVM in which `jcmd` runs: a small one, without a counter file in `/tmp`.
 const JVM_OPTIONS: &[&str] = &["-J-Xmx64m", "-J-XX:+UseSerialGC", "-J-XX:-UsePerfData"];
-/// The signal by which a JVM is asked to listen: without a handler for it, it would end.
+/// The signal that starts a JVM's attach listener. Without a handler it would kill the process.
 const SIGQUIT: u32 = 3;
 
 /// The answers of a JVM.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JcmdReport {
-    /// The classes, the largest first; objects that nobody refers to any more are counted too.
+    /// The classes, the largest first; unreachable objects are counted too.
     pub classes: Vec<ClassRow>,
-    /// Classes that were left out, the smallest.
+    /// Number of omitted classes, the smallest ones.
     pub classes_left_out: u64,
     /// Objects of all classes.
     pub instances: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How long `jcmd` took for it; the JVM's threads waited for most of that, less the third of a
-    /// second in which `jcmd` starts.
+    /// Duration of `jcmd` for the histogram. The JVM's threads waited for most of it, except for
+    /// the third of a second in which `jcmd` starts.
     pub histogram_seconds: f64,
     /// `GC.heap_info`.
     pub heap: Vec<HeapRow>,
-    /// `VM.native_memory summary`; empty where native memory tracking is not switched on.
+    /// `VM.native_memory summary`; empty unless native memory tracking is on.
     pub native: Vec<NativeRow>,
-    /// What is missing, and why.
+    /// Missing data and the reasons.
     pub notes: Vec<String>,
 }
 
 /// A class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassRow {
-    /// As the JVM names it: `[B` is an array of bytes.
+    /// The JVM's name of it: `[B` is an array of bytes.
     pub name: String,
-    /// Where it comes from, `java.base@17.0.15`; `None` for classes of no module.
+    /// Its module, `java.base@17.0.15`; `None` for classes without one.
     pub module: Option<String>,
     /// Its objects.
     pub instances: u64,
-    /// Their bytes, without what they refer to.
+    /// Their shallow bytes.
     pub bytes: u64,
 }
 
@@ -90,24 +90,24 @@ pub struct HeapRow {
     pub name: String,
     /// Bytes in use.
     pub used_bytes: Option<u64>,
-    /// Bytes that it has: `total`, `committed` or `capacity`.
+    /// Bytes of its capacity: `total`, `committed` or `capacity`.
     pub capacity_bytes: Option<u64>,
-    /// Addresses that are set apart for it.
+    /// Reserved bytes of address space.
     pub reserved_bytes: Option<u64>,
 }
 
-/// What the virtual machine itself takes, by what for.
+/// Memory of the virtual machine itself, by purpose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NativeRow {
     /// `Java Heap`, `Class`, `Thread`; `Total`.
     pub name: String,
-    /// Addresses that are set apart.
+    /// Reserved bytes of address space.
     pub reserved_bytes: u64,
-    /// Bytes that it may use of them.
+    /// Committed bytes of it.
     pub committed_bytes: u64,
 }
 
-/// Asks the JVM. An error says in words why that was not possible.
+/// Queries the JVM. An error says in words why that failed.
 pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Result<JcmdReport, String> {
     let own = java_home.filter(|_| target.sees_our_files()).map(|home| Path::new(home).join("bin/jcmd"));
     let tool = Tool::find("jcmd", own.as_slice()).map_err(|why| format!("it cannot be asked: {why}"))?;
@@ -175,7 +175,8 @@ pub(crate) fn heap_of(text: &str) -> Vec<HeapRow> {
     text.lines().filter_map(heap_row).take(ROWS_MAX).collect()
 }
 
-/// `NAME  total 258048K, used 5122K [...`; newer ones say `total reserved 8M, committed 2M, used 1M`.
+/// `NAME  total 258048K, used 5122K [...`; newer JVMs print `total reserved 8M, committed 2M, used
+/// 1M`.
 fn heap_row(line: &str) -> Option<HeapRow> {
     const WORDS: [&str; 5] = ["total", "used", "committed", "capacity", "reserved"];
     let words: Vec<&str> = line.split_whitespace().collect();

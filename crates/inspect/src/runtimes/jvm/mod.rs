@@ -1,7 +1,7 @@
-//! A Java virtual machine: HotSpot, which is the one of OpenJDK and of all that is built from it.
+//! A Java virtual machine: HotSpot, the one of OpenJDK and of its derivatives.
 //!
-//! Without asking: its own counters ([`perfdata`]). When asked: `jcmd PID GC.class_histogram -all`
-//! and its siblings ([`jcmd`]).
+//! Without involving the JVM: its own counters ([`perfdata`]). By asking the JVM: `jcmd PID
+//! GC.class_histogram -all` and its siblings ([`jcmd`]).
 
 pub mod jcmd;
 pub mod perfdata;
@@ -14,7 +14,7 @@ use crate::target::Target;
 pub use jcmd::{ClassRow, HeapRow, JcmdReport, NativeRow};
 pub use perfdata::{Collector, Counters, Space};
 
-/// The library that is the virtual machine.
+/// The library of the virtual machine.
 const LIBRARY: &str = "libjvm.so";
 /// The file `release` of a Java home has about twenty lines.
 const RELEASE_BYTES_MAX: u64 = 64 << 10;
@@ -26,13 +26,13 @@ pub struct JvmHeap {
     pub name: Option<String>,
     /// `17.0.15+6-Debian-1deb12u1`.
     pub version: Option<String>,
-    /// Where it is installed, as the process sees it.
+    /// Its installation directory, as the process sees it.
     pub java_home: Option<String>,
     /// Its counters, read from its memory.
     pub counters: Option<Counters>,
     /// Its answers, if it was asked.
     pub asked: Option<JcmdReport>,
-    /// What is not known and why, in words.
+    /// Unknown data and the reasons, in words.
     pub notes: Vec<String>,
 }
 
@@ -77,8 +77,8 @@ pub fn read_heap(target: &Target, options: &Options) -> JvmHeap {
     JvmHeap { name: said(|c| &c.vm_name), version, java_home, counters, asked, notes }
 }
 
-/// Where the virtual machine is installed, by where its library lies: `HOME/lib/server`, up to Java
-/// 8 `HOME/jre/lib/ARCH/server`.
+/// The installation directory of the virtual machine, by the path of its library:
+/// `HOME/lib/server`, up to Java 8 `HOME/jre/lib/ARCH/server`.
 fn java_home(memory: &(impl Memory + ?Sized)) -> Option<String> {
     let library =
         memory.mappings().iter().find(|mapping| mapping.is_file() && mapping.module() == LIBRARY)?;
@@ -86,7 +86,7 @@ fn java_home(memory: &(impl Memory + ?Sized)) -> Option<String> {
     Some(home.strip_suffix("/jre").unwrap_or(home).to_owned())
 }
 
-/// The version that the file `release` of a Java home has: `JAVA_VERSION="17.0.15"`.
+/// The version in the file `release` of a Java home: `JAVA_VERSION="17.0.15"`.
 fn release(target: &Target, home: &str) -> Option<String> {
     let text = read_in_root(target.pid(), &format!("{home}/release"), RELEASE_BYTES_MAX)?;
     let value = text.lines().find_map(|line| line.strip_prefix("JAVA_VERSION="))?;
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_home_is_where_the_library_lies() {
-        // A stretch of an image has no inode and so is no file; the paths are what counts.
+        // A mapping of an image has no inode and so is not a file. The test is about the paths.
         for (library, home) in [
             ("/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", "/usr/lib/jvm/java-17-openjdk-amd64"),
             ("/opt/jdk8/jre/lib/amd64/server/libjvm.so", "/opt/jdk8"),

@@ -1,27 +1,27 @@
-//! The counters that HotSpot writes into memory for others to read: `/tmp/hsperfdata_USER/PID`,
-//! which is mapped in the process.
+//! The counters that HotSpot exports in memory: `/tmp/hsperfdata_USER/PID`, which is mapped in the
+//! process.
 //!
-//! They are read from the mapping, so that it does not matter which `/tmp` the process sees or
-//! whether the file is still there. HotSpot's `perfMemory.hpp`, the same from Java 5 to 25 (version
-//! 2.0); all numbers in the order of bytes that the fifth byte says:
+//! They are read from the mapping, so it does not matter which `/tmp` the process sees or whether
+//! the file still exists. HotSpot's `perfMemory.hpp`, the same from Java 5 to 25 (version 2.0); all
+//! numbers in the byte order given by the fifth byte:
 //!
 //! ```text
 //! prologue   0  ca fe c0 c0   magic, in this order
 //!            4  u8            1: little endian, 0: big endian
 //!            5  u8, u8        version: 2, 0
 //!            7  u8            1: all counters are there
-//!            8  i32 i32       bytes used; bytes for which there was no room
-//!           16  i64           when it was changed
-//!           24  i32 i32       where the first entry is; how many there are
+//!            8  i32 i32       bytes used; bytes that did not fit
+//!           16  i64           time of the last change
+//!           24  i32 i32       offset of the first entry; number of entries
 //! entry      0  i32           its length
-//!            4  i32           where its name begins, in the entry
+//!            4  i32           offset of its name in the entry
 //!            8  i32           length of a vector; 0: one number
 //!           12  u8            type as in class files: J a long, B a byte
 //!           13  u8 u8 u8      flags; unit; kind
-//!           16  i32           where its value begins, in the entry
+//!           16  i32           offset of its value in the entry
 //! ```
 //!
-//! What is asked of it here has names that have been the same since Java 8:
+//! The counters that are used here have kept their names since Java 8:
 //! `sun.gc.generation.0.space.0.used`, `sun.gc.collector.0.time`, `sun.gc.metaspace.used`,
 //! `java.cls.loadedClasses`.
 
@@ -34,20 +34,19 @@ use crate::memory::{Memory, PAGE};
 const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 const PROLOGUE: usize = 32;
 const ENTRY: usize = 20;
-/// `-XX:PerfDataMemorySize` is 32 KiB unless somebody set it; Java 17 uses about 600 entries of it.
+/// `-XX:PerfDataMemorySize` is 32 KiB by default; Java 17 uses about 600 entries of it.
 const BYTES_MAX: u64 = 1 << 20;
-/// A mapping that the kernel has made of several.
+/// Limit of a mapping, which may be merged from several.
 const SEARCHED_BYTES_MAX: u64 = 16 << 20;
 const ENTRIES_MAX: usize = 16 << 10;
-/// Of a text, which would be a version or a name.
+/// Limit of a text, such as a version or a name.
 const TEXT_MAX: usize = 256;
-/// Generations, and spaces of one, and collectors: HotSpot has two, three, and four (G1's with its
-/// pauses).
+/// Limit of the generations, of the spaces of one, and of the collectors: HotSpot has two, three,
+/// and four (G1's with its pauses).
 const PARTS_MAX: usize = 8;
 
-/// What a JVM counts of itself, as of when it last brought its counters up to date: the serial and
-/// parallel collectors every 50 ms, G1 when a collection ends or a thread takes a new region, ZGC
-/// when a cycle ends.
+/// A JVM's own counters, as of their last update: the serial and parallel collectors update them
+/// every 50 ms, G1 when a collection ends or a thread takes a new region, ZGC when a cycle ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// `OpenJDK 64-Bit Server VM`.
@@ -56,38 +55,38 @@ pub struct Counters {
     pub vm_version: Option<String>,
     /// The heap's spaces: eden, survivors, old.
     pub spaces: Vec<Space>,
-    /// Bytes in use in all spaces; what nobody refers to any more counts until it is collected.
+    /// Bytes in use in all spaces; unreachable objects count until they are collected.
     pub used_bytes: u64,
-    /// Bytes that all spaces have from the system.
+    /// Bytes that all spaces got from the system.
     pub capacity_bytes: u64,
-    /// Bytes of metadata of classes.
+    /// Bytes of class metadata in use.
     pub metaspace_used_bytes: Option<u64>,
-    /// Bytes that there are for it.
+    /// Bytes available for it.
     pub metaspace_capacity_bytes: Option<u64>,
-    /// Classes that were loaded, those from the shared archive too.
+    /// Loaded classes, including those from the shared archive.
     pub classes_loaded: Option<u64>,
-    /// Classes that were unloaded.
+    /// Unloaded classes.
     pub classes_unloaded: Option<u64>,
-    /// Threads that run Java now.
+    /// Live Java threads.
     pub threads: Option<u64>,
     /// The collectors.
     pub collectors: Vec<Collector>,
-    /// Entries that made no sense.
+    /// Invalid entries.
     pub unread: u64,
 }
 
 /// A part of the heap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Space {
-    /// `young`, `old`: what the generation is called.
+    /// The name of its generation: `young`, `old`.
     pub generation: String,
     /// `eden`, `s0`, `s1`, `old`.
     pub name: String,
     /// Bytes in use.
     pub used_bytes: u64,
-    /// Bytes that it has.
+    /// Bytes of its capacity.
     pub capacity_bytes: u64,
-    /// Bytes that it may have.
+    /// Bytes of its maximum capacity.
     pub max_bytes: Option<u64>,
 }
 
@@ -98,11 +97,11 @@ pub struct Collector {
     pub name: String,
     /// How often it ran.
     pub runs: u64,
-    /// The time it took, all runs together; for most collectors threads waited that long.
+    /// Total time of all runs; for most collectors threads waited that long.
     pub seconds: Option<f64>,
 }
 
-/// Finds the counters in a process and reads them; `own_pid` is its id as it sees it itself. An
+/// Finds the counters in a process and reads them; `own_pid` is its id in its own PID namespace. An
 /// error says in words what is missing.
 pub fn read(memory: &(impl Memory + ?Sized), own_pid: u32) -> Result<Counters, String> {
     let bytes = find(memory, own_pid)
@@ -124,8 +123,8 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
             return Some(bytes);
         }
     }
-    // With -XX:+PerfDisableSharedMem it is memory without a name: often alone in its mapping, or
-    // beside others that the kernel has made one mapping of.
+    // With -XX:+PerfDisableSharedMem they are in memory without a name: often alone in a mapping,
+    // or in one that the kernel merged with others.
     let unnamed = mappings.iter().filter(|mapping| {
         mapping.path.is_empty() && mapping.access.write && mapping.bytes() <= SEARCHED_BYTES_MAX
     });
@@ -133,7 +132,7 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
         let mut found = None;
         memory.resident(mapping.start, mapping.end, &mut |from, to| {
             found = (from..to).step_by(PAGE as usize).find_map(|page| {
-                // Four bytes may be there by chance, which what follows them is not.
+                // Four bytes may match by chance, but then the following data does not parse.
                 at(memory, page, mapping.end).filter(|bytes| parse(bytes).is_ok())
             });
             found.is_none()
@@ -145,7 +144,7 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
     None
 }
 
-/// The counters, if they begin at an address that is in memory.
+/// The counters, if they begin at an address in memory.
 fn at(memory: &(impl Memory + ?Sized), start: u64, end: u64) -> Option<Vec<u8>> {
     let mut magic = [0; MAGIC.len()];
     memory.exact(start, &mut magic).filter(|()| magic == MAGIC)?;
@@ -162,7 +161,7 @@ enum Value {
     Text(String),
 }
 
-/// All values by their names, and how many entries made no sense.
+/// All values by name, and the number of invalid entries.
 struct Values {
     all: BTreeMap<String, Value>,
     unread: u64,
@@ -171,7 +170,7 @@ struct Values {
 impl Values {
     fn number(&self, name: &str) -> Option<u64> {
         match self.all.get(name)? {
-            // What has no bound is -1.
+            // -1 means unlimited.
             Value::Number(number) => u64::try_from(*number).ok(),
             Value::Text(_) => None,
         }
@@ -299,8 +298,8 @@ mod tests {
     use super::*;
     use crate::memory::{Image, Word};
 
-    /// An entry as HotSpot lays it out: the name behind the header, the value behind it on a
-    /// boundary of eight.
+    /// An entry in HotSpot's layout: the name behind the header, the value behind it, aligned to
+    /// eight.
     fn entry(name: &str, number: Option<i64>, text: &str) -> Vec<u8> {
         let value_at = (ENTRY + name.len() + 1).next_multiple_of(8);
         let value: Vec<u8> = match number {
@@ -366,7 +365,7 @@ mod tests {
         assert_eq!(counters.collectors[0].seconds, Some(1.5));
         assert_eq!(counters.classes_loaded, Some(430));
         assert_eq!((counters.classes_unloaded, counters.threads, counters.unread), (None, None, 0));
-        // It belongs to another process; nobody's.
+        // The counters belong to another process.
         assert!(read(&image, 7).is_err());
         // -XX:+PerfDisableSharedMem.
         let mut image = Image::new(Word::Eight);

@@ -1,4 +1,4 @@
-//! The tree of a configuration to its meaning.
+//! Turns the parsed YAML tree into a configuration.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -28,14 +28,14 @@ const INDEXER: &[&str] = &[
 ];
 const OPENSEARCH: &[&str] = &["nodes", "user", "password_file", "api_key_file", "ca_file", "insecure"];
 const SECRETS: &[&str] = &["deny", "allow"];
-/// Bytes of a key that are compared with those that there are.
+/// Only this many bytes of an unknown key are compared with the known keys.
 const NAME_MAX: usize = 64;
-/// A host's name is no longer.
+/// Maximum length of a host name.
 const HOST_BYTES_MAX: usize = 255;
 
 type Entries = [(Key, Node)];
 
-/// What can only be understood once everything was read.
+/// Settings that can be evaluated only after the whole file was read.
 #[derive(Default)]
 struct Later {
     es_host: Option<(String, Position)>,
@@ -43,7 +43,7 @@ struct Later {
     opensearch: Option<Position>,
 }
 
-/// The meaning of a tree.
+/// Evaluates a parsed configuration.
 pub fn config(root: &Node) -> Result<Config, Mistake> {
     let mut config = Config::default();
     let mut later = Later::default();
@@ -175,7 +175,7 @@ fn map(node: &Node) -> Result<&Entries, Mistake> {
     }
 }
 
-/// A list; a single value is a list of one.
+/// The nodes of a list. A single value counts as a list of one.
 fn list(node: &Node) -> Result<&[Node], Mistake> {
     match &node.value {
         Value::List(nodes) => Ok(nodes),
@@ -280,7 +280,7 @@ fn level(node: &Node) -> Result<Level, Mistake> {
     }
 }
 
-/// What OpenSearch takes as the beginning of the name of an index.
+/// Checks an index prefix against the rules of OpenSearch.
 fn prefix(node: &Node) -> Result<String, Mistake> {
     let text = text(node)?;
     let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-' | '.');
@@ -317,7 +317,8 @@ fn collectors(node: &Node) -> Result<Vec<String>, Mistake> {
     Ok(all)
 }
 
-/// `ubuntu02` → `http://ubuntu02:9200`. What is wrong is never repeated: it may hold a password.
+/// Completes `ubuntu02` to `http://ubuntu02:9200`. Errors never repeat the text, because it may
+/// contain a password.
 fn address(text: &str, port: u16) -> Result<String, String> {
     let wanted = "wanted an address such as https://search1:9200".to_owned();
     let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
@@ -344,9 +345,9 @@ fn unknown(key: &Key, known: &[&str], place: &str) -> Mistake {
     key.at.mistake(format!("there is no key '{}' {place}{}", key.name, hint(&key.name, known)))
 }
 
-/// The known name that is nearest, or all of them.
+/// A hint for the message: the most similar known name, or all of them.
 fn hint(name: &str, known: &[&str]) -> String {
-    // Names are short; a long one is near to none.
+    // Known names are short, so the beginning of a long name is enough.
     let name = name.get(..name.floor_char_boundary(NAME_MAX)).unwrap_or(name);
     let near = known.iter().map(|k| (osa_distance(name, k), *k)).min();
     match near {

@@ -1,8 +1,8 @@
-//! An indexer that runs: changes that the kernel tells, and the frequency.
+//! A running indexer: changes reported by inotify, and the periodic pass.
 
 use super::*;
 
-/// Runs an indexer with inotify on a thread until the test is done.
+/// Runs an indexer with inotify on a thread for the duration of a test.
 fn running(tmp: &Path, files: &[&str], test: impl FnOnce(&Fake)) {
     let (sink, stop) = (Fake::default(), AtomicBool::new(false));
     let mut c = config(files);
@@ -125,12 +125,12 @@ fn it_looks_at_the_frequency() {
     let looks = sink.lock().batches;
     assert!((13..=14).contains(&looks), "{looks} looks in an hour");
     assert!(turns < 4_000, "{turns} times awake in an hour");
-    // A cluster that is away is asked again sooner.
+    // After a failure the cluster is tried again sooner than the period.
     sink.lock().fails_after = Some(0);
     clock.advance(due.look_ns - clock.now_ns());
     indexer.turn(&schedule, &mut due);
     assert!(due.look_ns - clock.now_ns() <= RETRY_NS);
-    // A clock that is set back makes it look, not wait.
+    // If the clock is set back, the indexer runs a pass instead of waiting.
     sink.lock().fails_after = None;
     clock.set(-86_400 * SECOND_NS);
     let before = sink.lock().batches;
@@ -168,7 +168,7 @@ fn changes_that_cost_much_wait_longer() {
     assert!((1..30).contains(&early), "{early} times");
 }
 
-/// The processor time of a look at 500 files of which none changed.
+/// The CPU time of a pass over 500 unchanged files.
 #[test]
 fn a_look_at_what_did_not_change_costs_next_to_nothing() {
     const LOOKS: i64 = 10;
@@ -205,7 +205,7 @@ fn a_look_at_what_did_not_change_costs_next_to_nothing() {
             }
             quick = (cpu_ns() - begin) / LOOKS;
         }
-        // One look and four quick ones in 300 s.
+        // One full and four quick passes in 300 s.
         let share = (each + 4 * quick) as f64 / (300 * SECOND_NS) as f64;
         println!(
             "{what}: {:.2} ms for a look, {:.2} ms for a quick one, {:.4} % of a core at 300 s, {} documents",

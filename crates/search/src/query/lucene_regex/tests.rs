@@ -167,7 +167,7 @@ fn what_is_too_much_is_refused() {
     }
 }
 
-/// A pattern as a tree, and what it takes, as naively as can be.
+/// A pattern as a tree, with a naive matcher.
 #[derive(Debug, Clone)]
 enum Tree {
     Char(char),
@@ -209,7 +209,7 @@ impl Tree {
         }
     }
 
-    /// Where it can end when it begins at a place.
+    /// The positions at which a match from `at` can end.
     fn ends(&self, text: &[char], at: usize) -> BTreeSet<usize> {
         let all = at..=text.len();
         let one = |takes: bool| if takes { BTreeSet::from([at + 1]) } else { BTreeSet::new() };
@@ -271,7 +271,8 @@ fn tree() -> impl Strategy<Value = Tree> {
             1 => two().prop_map(|(a, b)| Tree::And(a.into(), b.into())),
             1 => inner.clone().prop_map(|a| Tree::Not(a.into())),
             2 => repeat.prop_map(|(a, min, more)| {
-                // Nothing without end is nothing, which is tested above: here it would have to be known for any pattern.
+                // `#` repeated without limit matches nothing, as tested above. The naive matcher
+                // cannot handle that in general.
                 let more = if a.pattern().contains(['#', '~']) { more.or(Some(2)) } else { more };
                 Tree::Repeat(a.into(), min, more.map(|m| min + m))
             }),

@@ -1,7 +1,8 @@
-//! Patterns as automata over the bytes of UTF-8: an expression becomes an NFA, and the NFA a DFA of `regex-automata`.
+//! Patterns as automata over UTF-8 bytes: an expression becomes an NFA, and the NFA becomes a DFA
+//! of `regex-automata`.
 //!
-//! `regex-automata` has no intersection and no complement, which Lucene's dialect has. Both are products of DFAs, whose states
-//! become states of the NFA around them:
+//! Lucene's dialect has intersection and complement, but `regex-automata` does not. Both are
+//! computed as products of DFAs, whose states are added to the enclosing NFA:
 //!
 //! ```text
 //! a~(b|c)d   NFA of a ─► product of (any text, not b|c) ─► NFA of d
@@ -16,16 +17,16 @@ use regex_automata::{Anchored, MatchKind};
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use regex_syntax::utf8::Utf8Sequences;
 
-/// States of a pattern between characters, as OpenSearch has it (`max_determinized_states`).
+/// Maximum number of states at character boundaries, as in OpenSearch (`max_determinized_states`).
 pub const STATES_MAX: usize = 10_000;
-/// Bytes of the NFA of a pattern.
+/// Maximum size of an NFA in bytes.
 const NFA_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the table of a DFA, and of the work to make it.
+/// Maximum size of a DFA, and of the memory for building it, in bytes.
 const DFA_BYTES_MAX: usize = 16 << 20;
-/// Bytes that are looked for at the beginning of a pattern.
+/// Maximum length of a literal prefix in bytes.
 const LITERAL_MAX: usize = 1_000;
 
-/// A pattern would need more states than are allowed.
+/// The pattern needs more states than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooComplex;
 
@@ -41,29 +42,29 @@ impl From<dense::BuildError> for TooComplex {
     }
 }
 
-/// A pattern as a tree. The functions that make one keep it free of parts that take no text.
+/// A pattern as a tree. The constructors remove parts that match nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
-    /// No text at all.
+    /// Matches nothing.
     Nothing,
-    /// The empty text.
+    /// Matches the empty text.
     Empty,
     /// One character of a set.
     Chars(ClassUnicode),
-    /// One after the other.
+    /// A sequence.
     Concat(Vec<Expr>),
-    /// What one of them takes.
+    /// The union.
     Or(Vec<Expr>),
-    /// What all of them take.
+    /// The intersection.
     And(Vec<Expr>),
-    /// What it does not take, of any length.
+    /// The complement, of any length.
     Not(Box<Expr>),
-    /// At least and at most so many of it; `None` for no end.
+    /// A repetition: minimum and maximum; `None` for no maximum.
     Repeat(Box<Expr>, u32, Option<u32>),
 }
 
 impl Expr {
-    /// One character, whichever.
+    /// Any single character.
     pub fn any() -> Self {
         Self::range('\0', char::MAX)
     }
@@ -78,7 +79,7 @@ impl Expr {
         Self::range(c, c)
     }
 
-    /// One character of a range with both ends.
+    /// One character in an inclusive range.
     pub fn range(from: char, to: char) -> Self {
         Self::Chars(set(&[(from, to)]))
     }
@@ -88,7 +89,7 @@ impl Expr {
         if set.ranges().is_empty() { Self::Nothing } else { Self::Chars(set) }
     }
 
-    /// One after the other.
+    /// A sequence.
     pub fn concat(mut list: Vec<Self>) -> Self {
         if list.contains(&Self::Nothing) {
             return Self::Nothing;
@@ -98,7 +99,7 @@ impl Expr {
         Self::Concat(list)
     }
 
-    /// What one of them takes.
+    /// The union.
     pub fn or(mut list: Vec<Self>) -> Self {
         list.retain(|expr| *expr != Self::Nothing);
         match list.len() {
@@ -108,7 +109,7 @@ impl Expr {
         }
     }
 
-    /// What all of them take.
+    /// The intersection.
     pub fn and(mut list: Vec<Self>) -> Self {
         match list.len() {
             _ if list.contains(&Self::Nothing) => Self::Nothing,
@@ -117,7 +118,7 @@ impl Expr {
         }
     }
 
-    /// What an expression does not take.
+    /// The complement.
     pub fn complement(self) -> Self {
         match self {
             Self::Nothing => Self::all(),
@@ -126,7 +127,7 @@ impl Expr {
         }
     }
 
-    /// So many of it. As in Lucene, nothing without end is nothing.
+    /// A repetition. As in Lucene, [`Expr::Nothing`] repeated without limit matches nothing.
     pub fn repeat(self, min: u32, max: Option<u32>) -> Self {
         match (&self, max) {
             (_, Some(max)) if min > max => Self::Nothing,
@@ -139,12 +140,12 @@ impl Expr {
     }
 }
 
-/// Characters as ranges with both ends.
+/// A set of characters, from inclusive ranges.
 pub fn set(ranges: &[(char, char)]) -> ClassUnicode {
     ClassUnicode::new(ranges.iter().map(|(from, to)| ClassUnicodeRange::new(*from, *to)))
 }
 
-/// Tells which terms a pattern takes as a whole.
+/// Decides which whole terms a pattern accepts.
 #[derive(Debug)]
 pub struct Automaton {
     dfa: dense::DFA<Vec<u32>>,
@@ -153,7 +154,7 @@ pub struct Automaton {
 }
 
 impl Automaton {
-    /// The automaton of an expression.
+    /// Builds the automaton of an expression.
     pub fn new(expr: &Expr) -> Result<Self, TooComplex> {
         let mut automaton = Self::unbounded(expr)?;
         let literal = automaton.find_literal();
@@ -173,7 +174,7 @@ impl Automaton {
         Ok(Self { dfa, start, literal: String::new() })
     }
 
-    /// Whether it takes a term.
+    /// Whether the pattern accepts a term.
     pub fn takes(&self, term: &str) -> bool {
         let mut at = self.start;
         for byte in term.bytes() {
@@ -185,7 +186,7 @@ impl Automaton {
         self.ends_at(at)
     }
 
-    /// What every text that it takes begins with.
+    /// A common prefix of all accepted texts.
     pub fn literal(&self) -> &str {
         &self.literal
     }
@@ -194,7 +195,7 @@ impl Automaton {
         self.dfa.is_dead_state(state)
     }
 
-    /// Whether a text that leads to a state is taken.
+    /// Whether a text that ends in this state is accepted.
     fn ends_at(&self, state: StateID) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
@@ -212,7 +213,7 @@ impl Automaton {
         literal
     }
 
-    /// Whether it has more than so many states that a whole number of characters leads to.
+    /// Whether it has more than `more_than` states at character boundaries.
     fn has_states(&self, more_than: usize) -> bool {
         let bytes: Vec<u8> =
             self.dfa.byte_classes().representatives(..).filter_map(|unit| unit.as_u8()).collect();
@@ -239,14 +240,14 @@ impl Automaton {
     }
 }
 
-/// A part of an NFA: where it begins, and the state that the next part is put behind.
+/// A fragment of an NFA: its first state, and the state to which the next fragment is attached.
 #[derive(Clone, Copy)]
 struct Part {
     start: StateID,
     end: StateID,
 }
 
-/// Makes the NFA of an expression.
+/// Builds the NFA of an expression.
 struct Compiler(Builder);
 
 impl Compiler {
@@ -295,7 +296,7 @@ impl Compiler {
         Ok(Part { start: state, end: state })
     }
 
-    /// The sequences of bytes of each character, those that end alike with one end.
+    /// The UTF-8 sequences of a set of characters. Equal suffixes share their states.
     fn chars(&mut self, set: &ClassUnicode) -> Result<Part, TooComplex> {
         let all = Part { start: self.0.add_union(Vec::new())?, end: self.0.add_empty()? };
         let mut known = HashMap::new();
@@ -350,7 +351,7 @@ impl Compiler {
         Ok(Part { start: all.start, end })
     }
 
-    /// The texts that all of some expressions take and none of some others.
+    /// The product that accepts what all of `all_of` and none of `none_of` accept.
     fn product(&mut self, all_of: &[Expr], none_of: &[Expr]) -> Result<Part, TooComplex> {
         let factors: Vec<Automaton> =
             all_of.iter().chain(none_of).map(Automaton::unbounded).collect::<Result<_, _>>()?;

@@ -95,7 +95,7 @@ fn too_many_states_are_refused() {
     assert!(Matcher::fuzzy("a", 3).is_err());
 }
 
-/// Wildcards by trying.
+/// A naive wildcard match.
 fn naive(pattern: &[char], term: &[char]) -> bool {
     match (pattern, term) {
         ([], []) => true,

@@ -1,4 +1,4 @@
-//! What queries mean.
+//! The meaning of queries.
 
 use super::*;
 
@@ -371,7 +371,7 @@ fn patterns_take_what_they_should() {
         ("*ness", "content", vec!["ness", "swappiness"], vec!["nessy"]),
         ("Vm.*N?ss", "content", vec!["vm.swappiness", "vm.nxss"], vec!["vm.nss", "Vm.Ness"]),
         (r"host:a\*b*c", "host", vec!["a*bc", "a*bxc"], vec!["axbc"]),
-        // What stands behind a backslash stays as it is, also in capitals.
+        // Escaped characters keep their case.
         (r"\Ab*c", "content", vec!["Abc"], vec!["abc"]),
         ("host:**", "host", vec!["", "a"], vec![]),
         ("/Sw.*ss/", "content", vec!["swappiness", "swss"], vec!["swap", "xswss"]),

@@ -1,4 +1,4 @@
-//! Queries that cannot be read, with the place, and those that probably mean something else.
+//! Queries that are errors, with the position, and those that give warnings.
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn mistakes_have_a_place() {
             Err(e) => {
                 let right = text.get(e.at.start..).is_some_and(|rest| rest.starts_with(from))
                     && e.to_string().contains(message);
-                // Where a text occurs twice, the last one is meant.
+                // If the text occurs twice, the last occurrence is meant.
                 let last = text.rfind(from) == Some(e.at.start);
                 if !right || !last || e.at.is_empty() {
                     wrong.push(format!("{text}: {e} at {:?}", e.at));

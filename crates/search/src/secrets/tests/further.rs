@@ -1,4 +1,5 @@
-//! A second check, written after the first one had been used to mend the rules, and before the rules were run on it.
+//! A second check. It was written after the first one had been used to improve the rules, and
+//! before the rules were run on it.
 
 use super::Planted;
 

@@ -1,5 +1,6 @@
-//! The same secrets in other notations, as a check on what the rules were not written for. Paths say nothing here. Written
-//! before the rules were run on them; a row is never removed because it is missed.
+//! The same secrets in notations for which the rules were not written. Paths do not help here. The
+//! rows were written before the rules were run on them, and a row is never removed because it is
+//! missed.
 
 use super::Planted;
 
@@ -8,7 +9,7 @@ const fn row(name: &'static str, text: &'static str) -> Planted {
 }
 
 pub(super) const ROWS: &[Planted] = &[
-    // ini, properties and the like
+    // ini, properties and similar
     row("ini, blanks around", "[db]\nhost = db1\npassword   =    §P\n"),
     row("ini, no blanks", "[db]\nhost=db1\npassword=§W\n"),
     row("ini, quoted with signs", "[db]\npassword = \"§X\"\nport = 5432\n"),
@@ -191,7 +192,7 @@ pub(super) const ROWS: &[Planted] = &[
     row("hostapd wep", "wep_default_key=0\nwep_key0=§H\n"),
     row("wpa hex", "network={\n\tpsk=§H§H\n}\n"),
     row("kernel command line", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ks.password=§P quiet\n"),
-    // forms without a name
+    // shapes without a name
     row("jwt", "x: eyJhbGciOiJIUzI1NiJ9.eyJ§P§P.§P§P\n"),
     row("github alone", "# use ghp_§P§P§P for now\n"),
     row("aws id alone", "note AKIA§A here\n"),

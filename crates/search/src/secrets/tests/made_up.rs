@@ -1,15 +1,15 @@
-//! Values that are made up by a seed: nothing that was ever a secret, and no two alike. `tests/withheld.rs` has this and the
-//! table in `planted.rs` too.
+//! Generates values from a seed: none was ever a secret, and no two are alike. `tests/withheld.rs`
+//! includes this file and the table in `planted.rs`.
 
 /// A file with one secret.
 pub(super) struct Planted {
     pub(super) name: &'static str,
     pub(super) path: &'static str,
-    /// `§` and a letter stand for what is made up; all of them together are the secret.
+    /// `§` and a letter stand for a generated value. Together the generated values are the secret.
     pub(super) text: &'static str,
 }
 
-/// A file with its made-up values.
+/// A file with its generated values.
 pub(super) struct Grown {
     pub(super) text: String,
     pub(super) values: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) fn grow(row: &Planted, seed: u64) -> Grown {
     Grown { text, values }
 }
 
-/// A generator of numbers (xorshift, as small as they come).
+/// A random number generator (xorshift).
 struct MadeUp {
     state: u64,
 }
@@ -56,7 +56,7 @@ impl MadeUp {
         (0..count).map(|_| char::from(letters[self.below(letters.len())])).collect()
     }
 
-    /// The value for a letter of a table.
+    /// The value for a letter in a table.
     fn value(&mut self, letter: char) -> String {
         match letter {
             // A password of letters and digits.
@@ -65,7 +65,7 @@ impl MadeUp {
                 let middle = self.of(&all, 11);
                 format!("{}{}{middle}", self.of(SMALL, 2), self.of(DIGITS, 1))
             }
-            // A word, as people choose them.
+            // A word as people choose it.
             'W' => self.of(SMALL, 10),
             // A word and signs.
             'X' => format!("{}!{}%{}", self.of(SMALL, 4), self.of(DIGITS, 3), self.of(LARGE, 4)),
@@ -78,7 +78,7 @@ impl MadeUp {
             'K' => format!("{}NRAL", self.of(b"0123456789abcdef", 36)),
             'S' => self.of(&[SMALL, DIGITS].concat(), 16),
             'C' => self.of(&[SMALL, LARGE, DIGITS, b"./"].concat(), 43),
-            // A line of a key.
+            // A line of a private key.
             'L' => self.of(BASE64, 64),
             // `user:password` in base64.
             'U' => {

@@ -1,5 +1,5 @@
-//! What is withheld of configuration that has no secret: of files that we wrote, and of what the packages of this machine brought
-//! and nobody changed.
+//! False positives in configuration without secrets: in our own files, and in unmodified files of
+//! the packages on this machine.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,12 +10,12 @@ use super::stock;
 use crate::secrets::report::Stage;
 use crate::secrets::{Policy, refuse};
 
-/// Of 1,000 key–value lines so many may be withheld wrongly.
+/// Maximum number of false positives per 1,000 key–value lines.
 const FALSE_MAX_PER_MILLE: u32 = 10;
-/// Larger files are data.
+/// Larger files are data and are skipped.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// What was withheld of texts without secrets.
+/// Counts of what was withheld from texts without secrets.
 #[derive(Default)]
 struct Tally {
     texts: u32,
@@ -23,7 +23,7 @@ struct Tally {
     /// Lines with a key and a value, without comments.
     lines: u32,
     stages: [u32; Stage::ALL.len()],
-    /// Lines of files that were withheld as a whole.
+    /// Lines of files that were withheld completely.
     denied: u32,
     refused: u32,
     shown: Vec<String>,
@@ -81,7 +81,7 @@ impl Tally {
     }
 }
 
-/// Two words, or a sign between them; no comment.
+/// Whether a line has two words, or a separator between them, and is no comment.
 fn is_key_value(line: &str) -> bool {
     let line = line.trim();
     let comment = ["#", ";", "//", "<!--", "*", "--"].iter().any(|mark| line.starts_with(mark));
@@ -141,7 +141,8 @@ fn what_systemd_and_udev_bring_stays() {
     }
 }
 
-/// Of `/var/lib/dpkg/status` the lines below `Conffiles:`: ` /etc/hosts 0123456789abcdef0123456789abcdef`.
+/// The lines below `Conffiles:` in `/var/lib/dpkg/status`:
+/// ` /etc/hosts 0123456789abcdef0123456789abcdef`.
 fn conffiles(status: &str) -> BTreeMap<&str, &str> {
     let mut listed = BTreeMap::new();
     let mut inside = false;

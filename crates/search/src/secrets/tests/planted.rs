@@ -1,5 +1,5 @@
-//! Configuration files of real software, each with one secret that must not remain. `§` and a letter stand for a value that
-//! is made up when the test runs: see `made_up.rs`.
+//! Configuration files of real software, each with one secret that must be withheld. `§` and a
+//! letter stand for a value that the test generates, see `made_up.rs`.
 
 use super::Planted;
 

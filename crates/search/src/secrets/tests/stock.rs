@@ -1,7 +1,7 @@
-//! Configuration as it is delivered, or nearly so, without a secret in it: what is withheld here is withheld wrongly. Most of it
-//! speaks of passwords, keys and tokens all the same.
+//! Default configuration files, almost unmodified, without secrets: whatever is withheld here is a
+//! false positive. Most of them mention passwords, keys and tokens.
 
-/// Name and text.
+/// The name and the text.
 pub(super) const FILES: &[(&str, &str)] = &[
     (
         "sshd_config",

@@ -1,4 +1,4 @@
-//! What holds for every text, and for whole documents.
+//! Properties of every text, and of whole documents.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::{document, judge_all};
 use crate::document::{Document, Flag, Kind, Value};
 use crate::secrets::Policy;
 
-/// Pieces of lines that mean something to the rules.
+/// Fragments of lines that the rules react to.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "password",
