@@ -633,4 +633,11 @@ fn who_asks_no_more_than_ever_is_kept_waiting_by_those_who_came() {
     is_silent(&asked(0.002, 30.0));
     // It is the one that asks more.
     is_silent(&asked(0.008, 120.0));
+    // They came to another address of the same process.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "nginx"), during(Asked::each(30.0, 0.001), Asked::each(30.0, 0.008)));
+    let others = Asked { waiting: 5.0, ..Asked::each(840.0, 0.003) };
+    service(&mut m, WEB, (50, "nginx"), during(Asked::nothing(0.0), others));
+    dependency(&mut m, (60, "shop"), APP, during(Asked::each(30.0, 0.001), Asked::each(30.0, 0.008)));
+    assert_eq!(root(&m.explain()), ("load-increase", Some("nginx"), Some(50)));
 }

@@ -22,7 +22,7 @@ pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use service::Service;
 pub use serving::Serving;
-pub use traffic::{LATE_S, Late, NEED_S, SERVED, Slow, Traffic, Usual, best_tenth};
+pub use traffic::{CROWD, LATE_S, Late, NEED_S, SERVED, Slow, Traffic, Usual, best_tenth};
 
 use mitra_model::limits::text_of;
 use mitra_model::time::SECOND;

@@ -31,7 +31,7 @@ const GROWTH: f64 = 3.0;
 /// As everywhere: see [`crate::view::View::threshold`].
 const SIGMAS: f64 = 6.0;
 /// More clients than one wait beyond the usual: a single one that asks for something long, again and again, is a job.
-const CROWD: f64 = 1.2;
+pub const CROWD: f64 = 1.2;
 /// A server that stands still answers nothing; one of which a part stands still answers less than half.
 const STALLED: f64 = 0.5;
 /// And two clients at least wait for it meanwhile; three, where others are answered.
@@ -356,6 +356,12 @@ impl Traffic {
         let samples: Vec<usize> = span.clone().filter(|i| self.is_dearer(*i, usual)).collect();
         let (during_s, usual_s) = (self.weighted(&self.p50, &samples), usual.p50);
         Some(self.slow_in(run, span, usual, (Late::Half, during_s, usual_s)))
+    }
+
+    /// One in the samples in which half of the answers to no more requests than ever take so much longer that a page is late.
+    #[must_use]
+    pub fn is_page_kept_at(&self, usual: &Usual) -> Signal {
+        self.signal(|i| self.is_page_kept(i, usual))
     }
 
     /// One in the samples in which a closer look may find requests late.

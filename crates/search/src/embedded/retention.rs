@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn all_pages_that_a_deletion_frees_are_given_back() {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; CREATE VIRTUAL TABLE word USING fts5 (word)")
+        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; CREATE VIRTUAL TABLE word USING fts5 (token)")
             .unwrap();
         db.execute_batch("CREATE TABLE text (bytes); INSERT INTO text VALUES (randomblob(1000000))").unwrap();
         db.execute("DELETE FROM text", []).unwrap();

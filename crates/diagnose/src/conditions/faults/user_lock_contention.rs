@@ -80,7 +80,8 @@ pub const CONDITION: Condition = Condition {
         Suspicion {
             rank: 90,
             name: "threads-that-take-turns",
-            when: "sum(task.run_delay) by pid > 40% and sys.cpu_idle > 15% * sys.cpus_online and sum(task.nvcsw) by pid > 500/s \
+            // The first term spares the look at all tasks where nobody waits.
+            when: "tasks.run_delay > 40% and sum(task.run_delay) by pid > 40% and sys.cpu_idle > 15% * sys.cpus_online and sum(task.nvcsw) by pid > 500/s \
                and max(task.threads) by pid >= 4 and max(task.cpu_time) by pid < 80% for 3s",
             arm: &["locks", "syscalls"],
             is_of_culprit: true,

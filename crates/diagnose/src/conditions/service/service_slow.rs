@@ -236,15 +236,27 @@ fn say_others(view: &View<'_>, finding: &mut Finding, front: &Found<'_>, all: &[
     }
 }
 
-/// Of each service: one where its requests are late.
+/// Of each address: one where its requests are late, or a page of them is while several clients more than at best wait for any
+/// service: it may be one whose other addresses are asked more.
 fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let rows = set.each("service.requests").map(|(row, _)| row);
+    let waiting =
+        Signal::sum(set.each("service.wait_time").map(|(_, waits)| waits), window).unwrap_or_default();
+    let best = services::best_tenth(&waiting.v).unwrap_or(0.0);
+    let is_crowded =
+        |t: &i64| waiting.t.binary_search(t).is_ok_and(|i| waiting.v[i] >= best + services::CROWD);
     let late = |row| {
         if !SERVICE.may_be_late(set, &[row], window) {
             return None;
         }
         let traffic = Traffic::of(set, &SERVICE, &[row], window)?;
-        Some(traffic.may_be_late(&traffic.at_best()?))
+        let usual = traffic.at_best()?;
+        let mut late = traffic.may_be_late(&usual);
+        let kept = traffic.is_page_kept_at(&usual);
+        for ((late, kept), t) in late.v.iter_mut().zip(&kept.v).zip(&kept.t) {
+            *late = late.max(step(*kept >= 1.0 && is_crowded(t)));
+        }
+        Some(late)
     };
     rows.filter_map(late).collect()
 }
