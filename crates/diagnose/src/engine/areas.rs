@@ -4,6 +4,7 @@ use mitra_model::report::Incident;
 use mitra_model::{Series, SeriesSet, Span};
 
 use crate::services::SERVED;
+use crate::trigger::{Signals, Trigger};
 use crate::{conditions, network};
 
 /// One area: it is healthy when all of its metrics that exist stayed below their limits.
@@ -73,7 +74,8 @@ pub fn healthy(set: &SeriesSet, span: Span) -> Vec<String> {
     AREAS.iter().filter(fine).map(|a| a.name.to_owned()).collect()
 }
 
-/// What of services is fine, if they were asked often enough to tell and none of their conditions has a part in an incident.
+/// What of services is fine, if they were asked often enough to tell, none of their conditions has a part in an incident, and
+/// nothing of them was worth a look.
 pub fn healthy_services(set: &SeriesSet, span: Span, incidents: &[Incident]) -> Option<String> {
     let is_of_services = |id: &str| conditions::all().iter().any(|c| c.id == id && c.area == SERVICE);
     let mut ids = incidents.iter().flat_map(|incident| {
@@ -82,7 +84,14 @@ pub fn healthy_services(set: &SeriesSet, span: Span, incidents: &[Incident]) -> 
     });
     let answered: f64 =
         set.each("service.requests").filter_map(|(_, requests)| requests.total(span)).fold(0.0, |a, b| a + b);
-    (answered >= SERVED && !ids.any(|id| is_of_services(id))).then(|| "services".to_owned())
+    let is_seen = |signals: &Signals| {
+        (signals.find)(set, span).iter().any(|signal| signal.run(1.0, signals.need_s).is_some())
+    };
+    let of_services = || conditions::all().iter().filter(|c| c.area == SERVICE).flat_map(|c| c.triggers);
+    let is_noticed =
+        || of_services().any(|trigger| matches!(trigger, Trigger::Signals(signals) if is_seen(signals)));
+    let is_fine = answered >= SERVED && !ids.any(|id| is_of_services(id)) && !is_noticed();
+    is_fine.then(|| "services".to_owned())
 }
 
 /// The area of their conditions.
