@@ -60,7 +60,10 @@ fn services_are_said_to_be_fine_only_where_they_were_asked_and_none_is_in_troubl
     assert!(fine(&|_| Asked::each(50.0, 0.004)));
     assert!(!fine(&during(Asked::each(50.0, 0.004), Asked::each(20.0, 1.2))), "it is slow");
     let long = Asked { rate: 200.0, p50: 0.002, p90: 0.09, waiting: 2.2 };
-    assert!(!fine(&during(Asked::each(200.0, 0.002), long)), "a few answers are late, and nobody knows for whom");
+    assert!(
+        !fine(&during(Asked::each(200.0, 0.002), long)),
+        "a few answers are late, and nobody knows for whom"
+    );
     assert!(!fine(&|_| Asked::nothing(0.0)), "nobody asks");
     assert!(!Machine::idle().explain().healthy.contains(&"services".to_owned()), "there is none");
 }
