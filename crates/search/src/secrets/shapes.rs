@@ -163,7 +163,11 @@ fn unescaped(all: &[u8], inside: &[u8]) -> Option<usize> {
     if inside.first() == Some(&b'[') || port.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    all.iter().position(|b| *b == b'@')
+    let first = all.iter().position(|b| *b == b'@')?;
+    // The password may contain an `@` too. The host follows the last one before the path.
+    let rest = all.get(first..)?;
+    let path = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    Some(first + rest.get(..path)?.iter().rposition(|b| *b == b'@')?)
 }
 
 /// Withholds the password in `user:password@tcp(host:3306)/db`; `end` is the position behind
@@ -239,6 +243,7 @@ mod tests {
         assert_eq!(found("a http://me:geheim1@host:80/x b"), ["geheim1"]);
         assert_eq!(found("redis://:geheim@h/0"), ["geheim"]);
         assert_eq!(found("amqp://me:ge/heim@h/0"), ["ge/heim"]);
+        assert_eq!(found("amqp://me:ge/he@im@h/0?to=a@b"), ["ge/he@im"]);
         assert_eq!(
             found("https://d41d8cd98f00b204e9800998ecf8427e@o1.example.org/5"),
             ["d41d8cd98f00b204e9800998ecf8427e"]
