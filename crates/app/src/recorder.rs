@@ -19,7 +19,6 @@ use crate::cli::SamplingArgs;
 use crate::errors::usage;
 use crate::escalation::{Escalation, settings};
 use crate::log::log;
-use crate::priority;
 use crate::render::style::clean;
 use crate::render::units;
 
@@ -85,7 +84,6 @@ struct Trouble {
 impl Recorder {
     /// Opens the sources and the archive, which stays locked.
     pub fn open(dir: &Path, args: &SamplingArgs) -> Result<Self> {
-        priority::make_room_for_descriptors();
         mitra_collect::check_interval(args.interval).map_err(|e| usage(e.to_string()))?;
         let rules = settings::load_or_complain(args.config.as_ref())?;
         let clock = Clock::Real;

@@ -24,6 +24,7 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let unfiltered =
         if mitra_confine::has_seccomp() { Ok(()) } else { mitra_confine::refuse_to_change_the_machine() };
     let dir = recording::archive_dir(&args.archive)?;
+    priority::make_room_for_descriptors();
     let recorder = Recorder::open(&dir, &args.sampling)?;
     let refused = priority::raise();
     let mut line = recorder.describe();
