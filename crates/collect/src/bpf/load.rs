@@ -78,7 +78,7 @@ impl Probes {
 
     /// The same without attaching programs to tracepoints: nothing is counted. The verifier has said by then what the
     /// kernel takes. Attaching and detaching wait for grace periods of RCU, one after another, and a grace period takes
-    /// half a second on a machine with a fork storm.
+    /// up to many seconds on a machine with a fork storm.
     pub fn try_load() -> Self {
         Self::load_as(true)
     }
