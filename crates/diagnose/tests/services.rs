@@ -51,24 +51,6 @@ fn a_service_that_is_slow_for_no_reason_that_is_known_is_an_incident() {
 }
 
 #[test]
-fn services_are_said_to_be_fine_only_where_they_were_asked_and_none_is_in_trouble() {
-    let fine = |of: &dyn Fn(usize) -> Asked| {
-        let mut m = Machine::idle();
-        service(&mut m, APP, (50, "shop"), of);
-        m.explain().healthy.contains(&"services".to_owned())
-    };
-    assert!(fine(&|_| Asked::each(50.0, 0.004)));
-    assert!(!fine(&during(Asked::each(50.0, 0.004), Asked::each(20.0, 1.2))), "it is slow");
-    let long = Asked { rate: 200.0, p50: 0.002, p90: 0.09, waiting: 2.2 };
-    assert!(
-        !fine(&during(Asked::each(200.0, 0.002), long)),
-        "a few answers are late, and nobody knows for whom"
-    );
-    assert!(!fine(&|_| Asked::nothing(0.0)), "nobody asks");
-    assert!(!Machine::idle().explain().healthy.contains(&"services".to_owned()), "there is none");
-}
-
-#[test]
 fn a_service_that_answers_nothing_any_more_is_slow_by_what_its_clients_have_waited() {
     let mut m = Machine::idle();
     service(&mut m, APP, (50, "node"), during(Asked::each(200.0, 0.002), Asked::nothing(8.0)));
@@ -623,26 +605,4 @@ fn who_stands_still_for_longer_than_an_answer_took_is_said_to() {
     let report = m.explain();
     let says = |words: &str| one(&report).chain.iter().any(|link| link.statement.contains(words));
     assert!(says("answered in 39.0 s or more instead of 2.0 ms"), "{report:#?}");
-}
-
-#[test]
-fn who_asks_no_more_than_ever_is_kept_waiting_by_those_who_came() {
-    let asked = |took_s: f64, rate: f64| {
-        let mut m = Machine::idle();
-        let all = Asked { waiting: 5.0, ..Asked::each(840.0, 0.003) };
-        service(&mut m, APP, (50, "nginx"), during(Asked::each(30.0, 0.001), all));
-        dependency(&mut m, (60, "shop"), APP, during(Asked::each(30.0, 0.001), Asked::each(rate, took_s)));
-        m
-    };
-    assert_eq!(root(&asked(0.008, 30.0).explain()), ("load-increase", Some("nginx"), Some(50)));
-    is_silent(&asked(0.002, 30.0));
-    // It is the one that asks more.
-    is_silent(&asked(0.008, 120.0));
-    // They came to another address of the same process.
-    let mut m = Machine::idle();
-    service(&mut m, APP, (50, "nginx"), during(Asked::each(30.0, 0.001), Asked::each(30.0, 0.008)));
-    let others = Asked { waiting: 5.0, ..Asked::each(840.0, 0.003) };
-    service(&mut m, WEB, (50, "nginx"), during(Asked::nothing(0.0), others));
-    dependency(&mut m, (60, "shop"), APP, during(Asked::each(30.0, 0.001), Asked::each(30.0, 0.008)));
-    assert_eq!(root(&m.explain()), ("load-increase", Some("nginx"), Some(50)));
 }

@@ -344,3 +344,43 @@ fn who_has_started_a_program_of_an_interpreter_is_not_its_master() {
     m.values("task.ppid", &row(60), 0, vec![59.0; N]);
     assert_eq!(root(&m.explain()), ("service-slow", Some("python3"), Some(60)));
 }
+
+#[test]
+fn who_asks_no_more_than_ever_is_kept_waiting_by_those_who_came() {
+    let asked = |took_s: f64, rate: f64| {
+        let mut m = Machine::idle();
+        let all = Asked { waiting: 5.0, ..Asked::each(840.0, 0.003) };
+        service(&mut m, APP, (50, "nginx"), during(Asked::each(30.0, 0.001), all));
+        dependency(&mut m, (60, "shop"), APP, during(Asked::each(30.0, 0.001), Asked::each(rate, took_s)));
+        m
+    };
+    assert_eq!(root(&asked(0.008, 30.0).explain()), ("load-increase", Some("nginx"), Some(50)));
+    is_silent(&asked(0.002, 30.0));
+    // It is the one that asks more.
+    is_silent(&asked(0.008, 120.0));
+    // They came to another address of the same process.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "nginx"), during(Asked::each(30.0, 0.001), Asked::each(30.0, 0.008)));
+    let others = Asked { waiting: 5.0, ..Asked::each(840.0, 0.003) };
+    service(&mut m, WEB, (50, "nginx"), during(Asked::nothing(0.0), others));
+    dependency(&mut m, (60, "shop"), APP, during(Asked::each(30.0, 0.001), Asked::each(30.0, 0.008)));
+    assert_eq!(root(&m.explain()), ("load-increase", Some("nginx"), Some(50)));
+}
+
+#[test]
+fn services_are_said_to_be_fine_only_where_they_were_asked_and_none_is_in_trouble() {
+    let fine = |of: &dyn Fn(usize) -> Asked| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "shop"), of);
+        m.explain().healthy.contains(&"services".to_owned())
+    };
+    assert!(fine(&|_| Asked::each(50.0, 0.004)));
+    assert!(!fine(&during(Asked::each(50.0, 0.004), Asked::each(20.0, 1.2))), "it is slow");
+    let long = Asked { rate: 200.0, p50: 0.002, p90: 0.09, waiting: 2.2 };
+    assert!(
+        !fine(&during(Asked::each(200.0, 0.002), long)),
+        "a few answers are late, and nobody knows for whom"
+    );
+    assert!(!fine(&|_| Asked::nothing(0.0)), "nobody asks");
+    assert!(!Machine::idle().explain().healthy.contains(&"services".to_owned()), "there is none");
+}
