@@ -325,14 +325,10 @@ impl Traffic {
         self.requests[i] >= AS_MANY * usual.rate && self.beyond(i, usual) >= CROWD
     }
 
-    /// Whether half of the answers take so much longer that a page is late.
-    fn is_page_late(&self, i: usize, usual: &Usual) -> bool {
-        self.p50[i] >= (TENFOLD * usual.p50).min(usual.page_p50)
-    }
-
-    /// The same of what is asked no more often than ever: it is kept waiting by others.
+    /// Whether half of the answers take so much longer that a page is late, though no more is asked than ever: others keep it
+    /// waiting.
     pub(super) fn is_page_kept(&self, i: usize, usual: &Usual) -> bool {
-        self.is_page_late(i, usual) && self.requests[i] < AS_MANY * usual.rate
+        self.p50[i] >= (TENFOLD * usual.p50).min(usual.page_p50) && self.requests[i] < AS_MANY * usual.rate
     }
 
     /// Half of the answers take ten times as long as usual and a page of them is late, of as many requests as ever.
