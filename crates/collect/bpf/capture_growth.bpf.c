@@ -90,6 +90,7 @@ struct {
 struct growth_cpu {
 	__u64 mm; /* whose `local` it is */
 	__s64 local; /* what this CPU had not added to the sum when it was looked at last */
+	__s64 twice; /* pages that another CPU has counted too, which are taken off what comes next */
 	__u64 offset; /* of what is this CPU's own */
 	__u64 has_offset;
 	__u64 scratch;
@@ -99,7 +100,7 @@ struct growth_cpu {
 	__u64 came_by_others;
 	__u64 went_by_others;
 };
-_Static_assert(sizeof(struct growth_cpu) == 72, "twin: src/capture/kinds/growth/twins.rs");
+_Static_assert(sizeof(struct growth_cpu) == 80, "twin: src/capture/kinds/growth/twins.rs");
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -168,10 +169,20 @@ static __always_inline void begin(struct growth_cpu *cpu, struct growth_all *all
 	}
 }
 
+/* Whether this thread handles a fault that has brought nothing yet. */
+static __always_inline bool is_faulting(void)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	__u64 *at = bpf_map_lookup_elem(&growth_faults, &tid);
+
+	return at && *at;
+}
+
 /*
  * By how many pages the memory has changed. A CPU that has just added to the sum has nothing left to add;
- * one that has something left has not touched the sum, which others may have. Only where two add at the
- * same time one of them tells of both, and the other one of so much less.
+ * one that has something left has not touched the sum, which others may have. Where two add at the same
+ * time one of them tells of both. The other one finds the sum unchanged then, as if pages had gone, which
+ * no fault does: what it had told of before is counted twice.
  */
 static __always_inline __s64 changed_by(struct growth_cpu *cpu, struct growth_all *all, struct mm_struct *mm)
 {
@@ -189,9 +200,13 @@ static __always_inline __s64 changed_by(struct growth_cpu *cpu, struct growth_al
 	}
 	count = mm->rss_stat[MM_ANONPAGES].count;
 	count -= (__s64)__sync_lock_test_and_set(&all->count, count);
-	count -= cpu->local;
+	local = cpu->local;
 	cpu->local = 0;
-	return count;
+	if (!count && local > 0 && is_faulting()) {
+		cpu->twice += local;
+		return 0;
+	}
+	return count - local;
 }
 
 static __always_inline bool is_of_process(void)
@@ -330,8 +345,12 @@ static __always_inline void count_change(void *ctx, struct growth_cpu *cpu, stru
 	} else if (by > 0 && !is_own) {
 		cpu->came_by_others += by;
 	} else if (by > 0) {
+		__s64 twice = cpu->twice < by ? cpu->twice : by;
+
+		cpu->twice -= twice;
+		by -= twice;
 		cpu->came += by;
-		if (wanted())
+		if (by && wanted())
 			count_growth(ctx, mm, by, is_whole);
 	}
 }

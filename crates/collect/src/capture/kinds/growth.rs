@@ -269,7 +269,7 @@ impl Growth {
     fn changes(&mut self) -> Result<Changes, AnyError> {
         let mut sum = Changes::default();
         for cpu in self.cpus.lookup(&0)?.unwrap_or_default() {
-            sum.came += cpu.came;
+            sum.came += cpu.came.saturating_sub(cpu.twice.max(0).cast_unsigned());
             sum.went += cpu.went;
             sum.came_by_others += cpu.came_by_others;
             sum.went_by_others += cpu.went_by_others;

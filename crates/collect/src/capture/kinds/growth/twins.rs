@@ -59,6 +59,7 @@ unsafe impl Plain for Page {}
 pub(super) struct Cpu {
     pub(super) mm: u64,
     pub(super) local: u64,
+    pub(super) twice: i64,
     pub(super) offset: u64,
     pub(super) has_offset: u64,
     pub(super) scratch: u64,
@@ -67,6 +68,6 @@ pub(super) struct Cpu {
     pub(super) came_by_others: u64,
     pub(super) went_by_others: u64,
 }
-const _: () = assert!(size_of::<Cpu>() == 72, "twin: struct growth_cpu in bpf/capture_growth.bpf.c");
+const _: () = assert!(size_of::<Cpu>() == 80, "twin: struct growth_cpu in bpf/capture_growth.bpf.c");
 // SAFETY: only u64 fields.
 unsafe impl Plain for Cpu {}
