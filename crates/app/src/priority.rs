@@ -14,6 +14,9 @@ const NICE: libc::c_int = -10;
 /// Nearly all other processes are killed first. The recorder bounds its memory itself.
 const OOM_SCORE_ADJ: &str = "-900";
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
+/// Around a page that is used the kernel maps, and locks, what the page cache has within 64 KiB (`do_fault_around`, Linux
+/// 6.18), but never beyond the mapping. Parts with one advice and the other are mappings of their own.
+const PART_BYTES: u64 = 16 << 10;
 /// A bit of CapEff (`linux/capability.h`).
 const CAP_IPC_LOCK: u32 = 14;
 /// `uid_map` of the initial user namespace (user_namespaces(7)).
@@ -114,11 +117,16 @@ unsafe extern "C" fn drop_pages_of(
         let page = rustix::param::page_size() as u64;
         let start = (object.dlpi_addr + header.p_vaddr).next_multiple_of(page);
         let end = (object.dlpi_addr + header.p_vaddr + header.p_memsz) / page * page;
-        if start < end {
+        let part = PART_BYTES.next_multiple_of(page);
+        for (at, advice) in
+            (start..end).step_by(part as usize).zip([libc::MADV_RANDOM, libc::MADV_NORMAL].iter().cycle())
+        {
+            let bytes = part.min(end - at) as usize;
             // SAFETY: nothing ever writes to this segment, so its pages are those of the file and are
             // read from there again.
             unsafe {
-                libc::madvise(start as *mut libc::c_void, (end - start) as usize, libc::MADV_DONTNEED);
+                libc::madvise(at as *mut libc::c_void, bytes, *advice);
+                libc::madvise(at as *mut libc::c_void, bytes, libc::MADV_DONTNEED);
             }
         }
     }
