@@ -79,8 +79,13 @@ pub fn filled(set: &SeriesSet, span: Span, room: Room) -> Vec<Full<'_>> {
         else {
             continue;
         };
-        let left = Signal::of(series, Span { since: i64::MIN, until: span.until });
         let nothing = room.nothing(total);
+        let inside = Signal::of(series, span);
+        if inside.v.iter().all(|left| *left > nothing) {
+            continue;
+        }
+        let since = span.since.saturating_sub(before_ns(&inside));
+        let left = Signal::of(series, Span { since, until: span.until });
         let none_left = left.clone().map(|left| if left <= nothing { 1.0 } else { 0.0 });
         let runs = none_left.runs(1.0).into_iter().filter(|run| run.onset >= span.since);
         let new = runs.filter_map(|run| {
@@ -98,12 +103,16 @@ pub fn stretches(set: &SeriesSet, window: Span, room: Room) -> Vec<Span> {
     full.map(|full| Span { since: full.run.onset, until: full.run.end }).collect()
 }
 
+/// How far back is asked, of samples that are so far apart.
+fn before_ns(left: &Signal) -> i64 {
+    BEFORE_NS.max((BEFORE_STEPS * left.step_s() * SECOND as f64) as i64)
+}
+
 /// When there was most left before a filesystem was full, how much, and all that is known of what was left until then; `None`
 /// where it was as good as full before. What is seen inside the look counts, or else the last minutes.
 fn before(left: &Signal, run: &Run, since: i64, nothing: f64) -> Option<(i64, f64, Signal)> {
     let until = run.onset.saturating_add(1);
-    let steps_ns = (BEFORE_STEPS * left.step_s() * SECOND as f64) as i64;
-    let long_ago = run.onset.saturating_sub(BEFORE_NS.max(steps_ns));
+    let long_ago = run.onset.saturating_sub(before_ns(left));
     let most = |left: &Signal| {
         let (at, most) = left.t.iter().zip(&left.v).max_by(|a, b| a.1.total_cmp(b.1))?;
         Some((*at, *most))

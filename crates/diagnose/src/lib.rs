@@ -53,4 +53,5 @@ pub use conditions::all as conditions;
 pub use engine::case::explain_files;
 pub use engine::explain::{AWAKE, LEADER, Request, detail_metrics, explain, scan_metrics};
 pub use engine::graph::{Edge, edges as graph, suspicions};
+pub use engine::parts::repeats;
 pub use engine::{compare, ledger};

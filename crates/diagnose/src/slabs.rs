@@ -15,8 +15,16 @@ pub struct Cache {
     pub before_bytes: Option<f64>,
     /// Objects, and how many of them are in use.
     pub objects: Option<(f64, f64)>,
+}
+
+impl Cache {
     /// The numbers that say so.
-    pub evidence: Vec<Evidence>,
+    pub fn evidence(&self, view: &View<'_>) -> Vec<Evidence> {
+        ["slab.bytes", "slab.num_objs", "slab.active_objs", "slab.objsize"]
+            .iter()
+            .filter_map(|metric| view.reading_evidence(metric, &self.name))
+            .collect()
+    }
 }
 
 /// The slab caches by size, the largest first.
@@ -42,17 +50,7 @@ fn cache(view: &View<'_>, name: &str) -> Option<Cache> {
         .before("slab.bytes", name)
         .or_else(|| size(view.before("slab.num_objs", name)?))
         .or_else(|| first("slab.bytes").or_else(|| size(first("slab.num_objs")?)).filter(|b| *b != bytes));
-    let evidence = ["slab.bytes", "slab.num_objs", "slab.active_objs", "slab.objsize"]
-        .iter()
-        .filter_map(|m| view.reading_evidence(m, name))
-        .collect();
-    Some(Cache {
-        name: name.to_owned(),
-        bytes,
-        before_bytes,
-        objects: objects.zip(last("slab.active_objs")),
-        evidence,
-    })
+    Some(Cache { name: name.to_owned(), bytes, before_bytes, objects: objects.zip(last("slab.active_objs")) })
 }
 
 /// Bytes of the kernel's caches that can be reclaimed, or of all of them where only that is known.

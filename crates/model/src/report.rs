@@ -100,6 +100,12 @@ pub struct Report {
     pub ledger: Ledger,
     /// The incidents, in order of time.
     pub incidents: Vec<Incident>,
+    /// Which of them are alike: the same root cause with the same culprit. Most costly first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repeats: Vec<Repeat>,
+    /// Trouble that was seen and not looked into, because the window has too much of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// Areas that were checked and are not the problem.
     pub healthy: Vec<String>,
     /// Gaps and unavailable sources of the recording.
@@ -119,6 +125,33 @@ pub struct Report {
     /// The files that were read, with the formats found in them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileRead>,
+}
+
+/// Incidents that are alike.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Repeat {
+    /// The id of the condition that is their root cause.
+    pub condition: String,
+    /// Their places in `incidents`, from 0.
+    pub incidents: Vec<usize>,
+    /// Seconds from one onset to the next, where these are nearly equal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_seconds: Option<f64>,
+    /// What they cost together; absent if that is not known of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_task_seconds: Option<f64>,
+}
+
+/// Stretches of trouble that were not looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LeftOut {
+    /// How many.
+    pub stretches: usize,
+    /// How long they are together.
+    pub seconds: f64,
+    /// The time that tasks lost in them; absent if it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_task_seconds: Option<f64>,
 }
 
 /// An improvement that is no incident.

@@ -192,7 +192,7 @@ fn losses(set: &SeriesSet, minute: Span) -> (Vec<f64>, Vec<CauseLine>) {
     let mut causes: Vec<CauseLine> = Vec::new();
     for (slot, (&i, lost)) in samples.iter().zip(&mut lost).enumerate() {
         let (t, dt) = (axis.t[i], axis.dt[i]);
-        let ledger = ledger::ledger(set, Span { since: t, until: t + 1 }, &[]);
+        let ledger = ledger::ledger(set, Span { since: t, until: t + 1 }, ledger::Waited::default());
         *lost = ledger.lost_task_seconds.map_or(f64::NAN, |s| s / dt);
         for share in ledger.by_cause {
             let known = causes.iter().position(|c| c.cause == share.cause).unwrap_or_else(|| {

@@ -9,6 +9,7 @@ pub mod html;
 pub mod inspect;
 pub mod page;
 pub mod proof;
+pub mod repeats;
 pub mod sources;
 pub mod style;
 pub mod table;

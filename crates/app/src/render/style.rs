@@ -55,6 +55,8 @@ pub struct Style {
     pub zone: TimeZone,
     /// Whether it is named: files of other tools seldom name theirs.
     pub names_zone: bool,
+    /// Whether moments need their date: what is told of is longer than a day.
+    pub names_date: bool,
 }
 
 impl Style {
@@ -63,12 +65,18 @@ impl Style {
         let terminal = out.is_terminal();
         let columns = rustix::termios::tcgetwinsize(&out).map_or(0, |size| usize::from(size.ws_col));
         let width = if terminal && columns > 0 { columns.clamp(WIDTH_MIN, WIDTH_MAX) } else { WIDTH_PIPED };
-        Style { color: wants_color(color, terminal), width, zone: TimeZone::system(), names_zone: true }
+        Style {
+            color: wants_color(color, terminal),
+            width,
+            zone: TimeZone::system(),
+            names_zone: true,
+            names_date: false,
+        }
     }
 
     /// Without colours, in UTC.
     pub fn plain(width: usize) -> Self {
-        Style { color: false, width, zone: TimeZone::UTC, names_zone: true }
+        Style { color: false, width, zone: TimeZone::UTC, names_zone: true, names_date: false }
     }
 
     /// With times as they stand in files that do not name their zone.
@@ -88,6 +96,11 @@ impl Style {
     /// `+6972247.491 s`, unknown ones [`UNKNOWN`].
     pub fn clock(&self, ns: i64) -> String {
         self.undated(ns).unwrap_or_else(|| self.format(ns, "%H:%M:%S"))
+    }
+
+    /// As [`Style::clock`], with the date where one is needed.
+    pub fn moment(&self, ns: i64) -> String {
+        if self.names_date { self.date_clock(ns) } else { self.clock(ns) }
     }
 
     /// `2026-11-21 03:42:07` in local time; without a date as [`Style::clock`].

@@ -6,6 +6,7 @@ use mitra_model::report::{Advice, Culprit, Incident, Ledger, Moment, Remedy, Rep
 use crate::render::changed;
 use crate::render::page::Page;
 use crate::render::proof::{self, ShownLines};
+use crate::render::repeats::{self, Told};
 use crate::render::sources::{self, range};
 use crate::render::style::{Ink, Style, UNKNOWN};
 use crate::render::units;
@@ -26,19 +27,27 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
         quiet(&mut page, report, &mut shown, title);
         return page.finish();
     }
-    if report.incidents.len() > 1 {
-        for incident in &report.incidents {
+    let told = repeats::told(report);
+    if told.len() > 1 {
+        for Told { incident, repeat } in &told {
             page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, report.window.until, style, title));
+            if let Some(repeat) = repeat {
+                page.paragraph(2, 2, Some(Ink::Bad), &repeats::how_often(repeat, report, style));
+            }
         }
     }
-    for (i, incident) in report.incidents.iter().enumerate() {
-        if report.incidents.len() > 1 {
+    for (i, Told { incident, repeat }) in told.iter().enumerate() {
+        if told.len() > 1 {
             page.gap();
-            let rule = format!("── incident {} of {} ", i + 1, report.incidents.len());
+            let rule = format!("── incident {} of {} ", i + 1, told.len());
             let fill = style.width.saturating_sub(rule.chars().count());
             page.line(style.paint(Ink::Faint, &format!("{rule}{}", "─".repeat(fill))));
         }
-        one(&mut page, incident, report.window.until, &mut shown, title);
+        let again = repeat.map(|repeat| {
+            let often = repeats::how_often(repeat, report, style);
+            format!("{often}; this one cost most. They began at {}", repeats::when(repeat, report, style))
+        });
+        one(&mut page, incident, again.as_deref(), report.window.until, &mut shown, title);
     }
     ledger(&mut page, &report.ledger, report.window);
     if let Some(comparison) = &report.comparison {
@@ -51,9 +60,13 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     page.finish()
 }
 
-/// Files seldom name a time zone, so their times are shown unchanged.
+const DAY_S: f64 = 86_400.0;
+
+/// Files seldom name a time zone, so their times are shown unchanged. What is longer than a day has dates.
 pub fn clock_of(report: &Report, style: &Style) -> Style {
-    if report.source == "files" { style.as_written() } else { style.clone() }
+    let mut style = if report.source == "files" { style.as_written() } else { style.clone() };
+    style.names_date = seconds(report.window.since, report.window.until) > DAY_S;
+    style
 }
 
 /// One sentence: when, what and who in plain words, and the cost. `until` is the end of the window.
@@ -68,7 +81,7 @@ pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'
     } else {
         root.statement.trim_end_matches('.').to_owned()
     };
-    let until = style.clock(until.0);
+    let until = style.moment(until.0);
     let lasted = incident.end.and_then(|end| length_between(incident.onset, end));
     let cost = match (units::cost(incident), incident.end, lasted) {
         (Some(cost), Some(_), Some(length)) => format!("; it cost {cost} in {length}"),
@@ -80,7 +93,7 @@ pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'
         (None, None, _) if until == UNKNOWN => String::new(),
         (None, None, _) => format!("; it was not over by {until}"),
     };
-    let onset = style.clock(incident.onset.0);
+    let onset = style.moment(incident.onset.0);
     if onset == UNKNOWN { format!("{what}{cost}.") } else { format!("{onset}  {what}{cost}.") }
 }
 
@@ -91,10 +104,20 @@ fn length_between(from: Moment, to: Moment) -> Option<String> {
     (same && to.0 > from.0).then(|| units::length(seconds(from, to)))
 }
 
-fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut ShownLines, title: Title<'_>) {
+fn one(
+    page: &mut Page<'_>,
+    incident: &Incident,
+    again: Option<&str>,
+    until: Moment,
+    shown: &mut ShownLines,
+    title: Title<'_>,
+) {
     let style = page.style;
     let root = &incident.root_cause;
     page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, until, style, title));
+    if let Some(again) = again {
+        page.paragraph(2, 2, Some(Ink::Bad), again);
+    }
     page.paragraph(2, 2, Some(Ink::Faint), &about(root, title));
 
     for remark in &root.remarks {
@@ -217,6 +240,9 @@ fn whole(page: &mut Page<'_>, report: &Report) {
     if !report.healthy.is_empty() {
         page.labelled(0, "Healthy", 8, Some(Ink::Good), &report.healthy.join(", "));
     }
+    if let Some(left_out) = &report.left_out {
+        page.labelled(0, "Left out", 8, Some(Ink::Bad), &repeats::left_out(left_out));
+    }
     sources::recorder(page, report, style);
     let mut looked = range(report.window, style);
     if !report.host.is_empty() {
@@ -267,6 +293,9 @@ fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut ShownLines, title: Ti
     advice(page, &report.advice, shown);
     unknown(page, &report.unknown);
     sources::files(page, &report.files);
+    if let Some(left_out) = &report.left_out {
+        page.labelled(0, "Left out", 8, Some(Ink::Bad), &repeats::left_out(left_out));
+    }
     sources::recorder(page, report, style);
 }
 

@@ -167,6 +167,7 @@ fn gather<'a>(
             Some(seen) => {
                 let mut report = seen.report.as_ref().clone();
                 report.incidents = vec![seen.incident.clone()];
+                report.repeats.clear();
                 Some(text::report(&report, &style, &title))
             }
             None => report.map(|report| text::report(&report, &style, &title)),

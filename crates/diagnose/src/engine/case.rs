@@ -7,9 +7,10 @@
 use mitra_model::report::{FileRead, Moment, Report, SCHEMA, Window};
 use mitra_model::{Era, SeriesSet, Span};
 
+use crate::engine::ledger::{self, Waited};
 use crate::engine::parts::{self, Part};
 use crate::engine::verdict::{self, Observed};
-use crate::engine::{areas, compare, episodes, explain, ledger};
+use crate::engine::{areas, compare, episodes, explain};
 use crate::view::View;
 
 /// Explains what files hold. `good` is the baseline, where there is one.
@@ -22,7 +23,7 @@ pub fn explain_files(set: &SeriesSet, good: Option<&SeriesSet>, files: Vec<FileR
         source: "files".to_owned(),
         window: known.map(explain::as_window).unwrap_or_else(nowhere),
         baseline: good.and_then(known_span).map(explain::as_window),
-        ledger: ledger::ledger(set, Span::ALL, &[(set, Span::ALL)]),
+        ledger: ledger::ledger(set, Span::ALL, Waited::of(set, Span::ALL)),
         healthy: areas::healthy(set, Span::ALL),
         recorder: explain::recorder_state(set, Span::ALL, Vec::new()),
         comparison: compare::comparison(set),
@@ -37,6 +38,7 @@ pub fn explain_files(set: &SeriesSet, good: Option<&SeriesSet>, files: Vec<FileR
         conclude(&view, &verdict::observe(&view), i64::MIN, &mut report);
     }
     report.incidents.sort_by_key(|i| i.onset);
+    report.repeats = parts::repeats(&report.incidents);
     report
 }
 
@@ -61,7 +63,9 @@ fn episodes_of(set: &SeriesSet, report: &mut Report) {
     let found = episodes::find_in_files(set, known);
     let step_s = episodes::step_s(set, known);
     let all = found.iter().map(|episode| Part::whole(*episode)).collect();
-    for Part { span: episode, .. } in parts::worst(all, |_| false, set, known) {
+    let (chosen, left_out) = parts::worst(all, |_| false, set, known);
+    report.left_out = left_out;
+    for Part { span: episode, .. } in chosen {
         let lead = explain::LEAD_NS;
         let window =
             Span { since: (episode.since - lead).max(known.since - lead), until: episode.until + lead };

@@ -1,6 +1,7 @@
 //! From a range of time to a report.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use mitra_model::report::{
     GapEntry, Incident, Moment, RecorderState, Report, SCHEMA, UnavailableSource, Window,
@@ -66,67 +67,50 @@ fn named(names: impl Iterator<Item = &'static str>) -> Vec<&'static Metric> {
     names.into_iter().filter_map(lookup).collect()
 }
 
-/// What was loaded for a second look.
+/// Loads what the second look needs, and holds no more than that of one part.
 struct Loader<'d> {
     detail: &'d mut dyn FnMut(Span) -> Result<SeriesSet, String>,
-    sets: Vec<SeriesSet>,
-    /// Quiet times that were loaded by themselves, each once for all parts that are compared with it.
-    alone: Vec<(Span, usize)>,
+    /// The quiet time that was loaded last by itself: the parts of an episode are compared with the same.
+    quiet: Option<(Span, Rc<SeriesSet>)>,
     troubles: Vec<(String, String)>,
 }
 
 impl Loader<'_> {
-    fn load(&mut self, span: Span) -> Option<usize> {
-        match (self.detail)(span) {
-            Ok(set) => {
-                self.sets.push(set);
-                Some(self.sets.len() - 1)
-            }
-            Err(why) => {
-                self.troubles.push(("archive".to_owned(), why));
-                None
-            }
-        }
+    fn load(&mut self, span: Span) -> Option<Rc<SeriesSet>> {
+        (self.detail)(span).map(Rc::new).map_err(|why| self.troubles.push(("archive".to_owned(), why))).ok()
     }
 
-    fn load_alone(&mut self, span: Span) -> Option<usize> {
-        if let Some((_, i)) = self.alone.iter().find(|(s, _)| *s == span) {
-            return Some(*i);
+    fn load_quiet(&mut self, span: Span) -> Option<Rc<SeriesSet>> {
+        if self.quiet.as_ref().is_none_or(|(known, _)| *known != span) {
+            self.quiet = self.load(span).map(|set| (span, set));
         }
-        let i = self.load(span)?;
-        self.alone.push((span, i));
-        Some(i)
+        self.quiet.as_ref().map(|(_, set)| Rc::clone(set))
     }
 
     /// What is looked at and what it is compared with: one set where they are near each other.
-    fn both(&mut self, window: Span, quiet: Option<Span>) -> Option<(usize, Option<Span>, Option<usize>)> {
+    fn both(&mut self, window: Span, quiet: Option<Span>) -> Option<Loaded> {
         match quiet {
             Some(quiet) if is_far(quiet, window) => {
                 let set = self.load(window)?;
                 // What cannot be loaded is nothing to compare with.
-                let alone = self.load_alone(quiet);
-                Some((set, alone.map(|_| quiet), alone))
+                let base = self.load_quiet(quiet);
+                Some(Loaded { set, baseline: base.is_some().then_some(quiet), base })
             }
             Some(quiet) => {
                 let since = window.since.min(quiet.since);
                 let set = self.load(Span { since, until: window.until.max(quiet.until) })?;
-                Some((set, Some(quiet), None))
+                Some(Loaded { set, baseline: Some(quiet), base: None })
             }
-            None => Some((self.load(window)?, None, None)),
+            None => Some(Loaded { set: self.load(window)?, baseline: None, base: None }),
         }
     }
 }
 
-/// A part of an episode with what was loaded for it.
-struct Focus {
-    part: Part,
-    window: Span,
-    /// Whether the next part of the same episode is looked at too.
-    goes_on: bool,
+struct Loaded {
+    set: Rc<SeriesSet>,
     baseline: Option<Span>,
-    set: usize,
     /// The set of the baseline, where that is another one.
-    base: Option<usize>,
+    base: Option<Rc<SeriesSet>>,
 }
 
 /// Explains a window. `scan` holds [`scan_metrics`] of the window; `detail` loads [`detail_metrics`] of any span.
@@ -137,38 +121,73 @@ pub fn explain(
 ) -> Report {
     let known = scan.span().unwrap_or(request.window);
     let window = request.window.intersect(known).unwrap_or(request.window);
-    let mut loader = Loader { detail, sets: Vec::new(), alone: Vec::new(), troubles: Vec::new() };
+    let mut loader = Loader { detail, quiet: None, troubles: Vec::new() };
     let margin = BASELINE_NS + LEAD_NS;
     let whole = if window.until - window.since <= WHOLE_NS {
         loader.load(Span { since: window.since - margin, until: window.until.saturating_add(1) })
     } else {
         None
     };
-    let focuses = focuses(request, scan, window, whole, &mut loader);
-    let Loader { sets, troubles, .. } = loader;
+    let everything = whole.as_deref().unwrap_or(scan);
+    // An incident may have begun in the window's first seconds: the time before it is the better baseline.
+    let before = whole
+        .as_ref()
+        .and_then(|set| set.span())
+        .map_or(window, |s| Span { since: s.since.min(window.since), ..window });
+    let found = episodes::find(everything, before);
+    let is_trouble =
+        |span: Span| everything.events.iter().any(|e| span.contains(e.real) && episodes::is_trouble(&e.kind));
+    let (chosen, left_out) = parts::worst(parts::cut(&found), is_trouble, scan, window);
+    let (all, end) = (found.all(), window.until.saturating_add(1));
+    let with_lead = |span: Span| Span {
+        since: (span.since - LEAD_NS).max(before.since),
+        until: (span.until + LEAD_NS).min(end),
+    };
 
-    let mut found: Vec<(Part, Incident)> = Vec::new();
+    let mut incidents: Vec<(Part, Incident)> = Vec::new();
+    let mut waited = ledger::Waited::default();
     let mut baseline_used = request.baseline;
-    for focus in &focuses {
-        let set = &sets[focus.set];
-        let mut view = View::new(set, focus.window, focus.base.map_or(set, |i| &sets[i]), focus.baseline);
-        view.around = whole.map_or(scan, |i| &sets[i]);
+    for part in &chosen {
+        let focus = with_lead(part.span);
+        let loaded = if let Some(baseline) = request.baseline {
+            let set = whole.clone().or_else(|| loader.load(focus));
+            set.map(|set| Loaded { set, baseline: Some(baseline), base: loader.load_quiet(baseline) })
+        } else {
+            let step_s = episodes::step_s(scan, focus);
+            let loud = if part.is_steady { &all } else { &found.new };
+            // All parts of an episode are compared with what was before the whole of it.
+            let baseline = parts::quiet(loud, with_lead(part.episode), before, step_s);
+            match &whole {
+                Some(set) => Some(Loaded { set: Rc::clone(set), baseline, base: None }),
+                None => loader.both(focus, baseline),
+            }
+        };
+        let Some(loaded) = loaded else { continue };
+        let set = &*loaded.set;
+        let mut view = View::new(set, focus, loaded.base.as_deref().unwrap_or(set), loaded.baseline);
+        view.around = everything;
         view.history = request.history;
         let mut observed = verdict::observe(&view);
         // What lasts to the end of a part of which the next one is not looked at ends with the episode.
-        if view.window.until < window.until && !focus.goes_on {
-            observed.end_at(focus.part.episode.until);
+        if focus.until < window.until && !chosen.iter().any(|next| part.goes_on_in(next)) {
+            observed.end_at(part.episode.until);
         }
-        if scan.span().is_some_and(|s| s.until > view.window.until + LEAD_NS) {
-            observed.end_at(view.window.until);
+        if scan.span().is_some_and(|s| s.until > focus.until + LEAD_NS) {
+            observed.end_at(focus.until);
         }
-        let incidents = observed.incidents(&view, window.since);
-        if !incidents.is_empty() && baseline_used.is_none() {
-            baseline_used = focus.baseline;
+        let found = observed.incidents(&view, window.since);
+        if !found.is_empty() && baseline_used.is_none() {
+            baseline_used = loaded.baseline;
         }
-        found.extend(incidents.into_iter().map(|incident| (focus.part, incident)));
+        incidents.extend(found.into_iter().map(|incident| (*part, incident)));
+        if whole.is_none() {
+            waited.add(set, focus);
+        }
     }
-    let mut incidents = parts::join(found);
+    if let Some(set) = &whole {
+        waited.add(set, window);
+    }
+    let mut incidents = parts::join(incidents);
     incidents.sort_by_key(|i| i.onset);
     // What comes in bursts is found again in each of them.
     incidents.dedup_by(|later, first| {
@@ -177,10 +196,6 @@ pub fn explain(
     });
     incidents.iter_mut().for_each(Incident::round_times);
 
-    let details: Vec<(&SeriesSet, Span)> = match whole {
-        Some(i) => vec![(&sets[i], window)],
-        None => focuses.iter().map(|f| (&sets[f.set], f.window)).collect(),
-    };
     let services = areas::healthy_services(scan, window, &incidents);
     Report {
         schema: SCHEMA,
@@ -188,56 +203,14 @@ pub fn explain(
         source: if scan.source.is_empty() { "archive".to_owned() } else { scan.source.clone() },
         window: as_window(window),
         baseline: baseline_used.map(as_window),
-        ledger: ledger::ledger(scan, window, &details),
+        ledger: ledger::ledger(scan, window, waited),
+        repeats: parts::repeats(&incidents),
+        left_out,
         incidents,
         healthy: areas::healthy(scan, window).into_iter().chain(services).collect(),
-        recorder: recorder_state(scan, window, troubles),
+        recorder: recorder_state(scan, window, loader.troubles),
         ..Report::default()
     }
-}
-
-/// The parts of the episodes that are looked at, with what was loaded for each.
-fn focuses(
-    request: &Request<'_>,
-    scan: &SeriesSet,
-    window: Span,
-    whole: Option<usize>,
-    loader: &mut Loader<'_>,
-) -> Vec<Focus> {
-    let base = request.baseline.and_then(|span| loader.load(span));
-    let everything = whole.map_or(scan, |i| &loader.sets[i]);
-    // An incident may have begun in the window's first seconds: the time before it is the better baseline.
-    let before = whole
-        .and_then(|_| everything.span())
-        .map_or(window, |s| Span { since: s.since.min(window.since), ..window });
-    let found = episodes::find(everything, before);
-    let is_trouble =
-        |span: Span| everything.events.iter().any(|e| span.contains(e.real) && episodes::is_trouble(&e.kind));
-    let chosen = parts::worst(parts::cut(&found), is_trouble, scan, window);
-    let (all, end) = (found.all(), window.until.saturating_add(1));
-    let with_lead = |span: Span| Span {
-        since: (span.since - LEAD_NS).max(before.since),
-        until: (span.until + LEAD_NS).min(end),
-    };
-    let mut focuses = Vec::new();
-    for part in &chosen {
-        let view_window = with_lead(part.span);
-        let goes_on = chosen.iter().any(|next| part.goes_on_in(next));
-        let focus = Focus { part: *part, window: view_window, goes_on, baseline: None, set: 0, base: None };
-        if let Some(baseline) = request.baseline {
-            let Some(set) = whole.or_else(|| loader.load(view_window)) else { continue };
-            focuses.push(Focus { baseline: Some(baseline), set, base, ..focus });
-            continue;
-        }
-        let step_s = episodes::step_s(scan, view_window);
-        let loud = if part.is_steady { &all } else { &found.new };
-        // All parts of an episode are compared with what was before the whole of it.
-        let quiet = parts::quiet(loud, with_lead(part.episode), before, step_s);
-        let loaded = whole.map(|set| (set, quiet, None)).or_else(|| loader.both(view_window, quiet));
-        let Some((set, baseline, base)) = loaded else { continue };
-        focuses.push(Focus { baseline, set, base, ..focus });
-    }
-    focuses
 }
 
 /// Whether quiet time lies so far from a stretch that it is loaded by itself.

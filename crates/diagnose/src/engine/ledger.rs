@@ -7,6 +7,8 @@
 //! Beside it stands what clients of services waited beyond the usual (`client-wait`). They are no tasks of this machine, and
 //! the total does not have it.
 
+use std::collections::HashMap;
+
 use mitra_model::report::{CauseShare, Ledger, ProcessShare};
 use mitra_model::{SeriesSet, Span};
 
@@ -55,9 +57,9 @@ pub fn lost(set: &SeriesSet, span: Span) -> Option<Signal> {
     Signal::sum(pressure.iter().filter_map(|m| set.system(m)), span)
 }
 
-/// The ledger of a span. `details` are the sets and spans for which single tasks were read: who waited is known there.
+/// The ledger of a span, with who waited in the stretches whose tasks were read.
 #[must_use]
-pub fn ledger(set: &SeriesSet, span: Span, details: &[(&SeriesSet, Span)]) -> Ledger {
+pub fn ledger(set: &SeriesSet, span: Span, waited: Waited) -> Ledger {
     let total = |metric: &str| set.system(metric).and_then(|s| s.total(span)).filter(|t| *t > 0.0);
     let mut by_cause: Vec<CauseShare> = Vec::new();
     let mut add = |cause: &str, seconds: Option<f64>| {
@@ -92,31 +94,47 @@ pub fn ledger(set: &SeriesSet, span: Span, details: &[(&SeriesSet, Span)]) -> Le
     Ledger {
         lost_task_seconds: lost(set, span).map(|l| round(l.total())),
         by_cause,
-        by_process: by_process(details),
+        by_process: waited.most(),
     }
 }
 
 /// Who waited, in the stretches whose tasks were read.
-fn by_process(details: &[(&SeriesSet, Span)]) -> Vec<ProcessShare> {
-    let mut all: Vec<ProcessShare> = Vec::new();
-    for (set, span) in details {
+#[derive(Debug, Default)]
+pub struct Waited(HashMap<(u32, String), f64>);
+
+/// Processes that a ledger names.
+const PROCESSES_MAX: usize = 10;
+
+impl Waited {
+    /// Adds a stretch for which single tasks were read.
+    pub fn add(&mut self, set: &SeriesSet, span: Span) {
         for process in process::collect(set).iter().filter(|p| !p.kthread) {
-            let seconds = lost_by(process, set, *span);
-            if seconds < 0.01 {
-                continue;
-            }
-            match all.iter_mut().find(|p| p.pid == process.pid && p.name == process.comm) {
-                Some(known) => known.seconds += seconds,
-                None => all.push(ProcessShare { name: process.comm.to_owned(), pid: process.pid, seconds }),
+            let seconds = lost_by(process, set, span);
+            if seconds >= 0.01 {
+                *self.0.entry((process.pid, process.comm.to_owned())).or_default() += seconds;
             }
         }
     }
-    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    all.truncate(10);
-    for share in &mut all {
-        share.seconds = round(share.seconds);
+
+    /// Who waited in a stretch.
+    #[must_use]
+    pub fn of(set: &SeriesSet, span: Span) -> Self {
+        let mut waited = Self::default();
+        waited.add(set, span);
+        waited
     }
-    all
+
+    fn most(self) -> Vec<ProcessShare> {
+        let shares = self.0.into_iter().map(|((pid, name), seconds)| ProcessShare {
+            name,
+            pid,
+            seconds: round(seconds),
+        });
+        let mut all: Vec<ProcessShare> = shares.collect();
+        all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.pid.cmp(&b.pid)));
+        all.truncate(PROCESSES_MAX);
+        all
+    }
 }
 
 /// What one process lost.

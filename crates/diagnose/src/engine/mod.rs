@@ -8,6 +8,6 @@ pub mod episodes;
 pub mod explain;
 pub mod graph;
 pub mod ledger;
-mod parts;
+pub mod parts;
 mod steady;
 mod verdict;

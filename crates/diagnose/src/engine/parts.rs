@@ -1,7 +1,7 @@
 //! Which stretches of the episodes are looked at closely, what they are compared with, and how what goes on from one to the
 //! next becomes one incident.
 
-use mitra_model::report::{Culprit, Incident};
+use mitra_model::report::{Culprit, Incident, LeftOut, Repeat};
 use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
 
@@ -9,14 +9,15 @@ use crate::engine::episodes::Episodes;
 use crate::engine::{clients, ledger};
 use crate::signal::Signal;
 
-/// Parts that are looked at, the worst first. A range with more has its rest in the ledger only.
-const PARTS_MAX: usize = 24;
-/// Of these, so many at most because of what they are and not because of the time that was lost in them.
-const KEPT_MAX: usize = PARTS_MAX / 2;
 /// How long a part is at most: single tasks are read for it.
 pub(crate) const FOCUS_NS: i64 = 600 * SECOND;
 /// Quiet time that is compared with.
 pub(crate) const BASELINE_NS: i64 = 60 * SECOND;
+/// What is read with a part besides: the quiet time, and the seconds around both.
+const BESIDE_NS: i64 = BASELINE_NS + 10 * SECOND;
+/// Tasks are read for a third of the window at most, and for four hours of a short one: about a second of work a day.
+const READ_SHARE: i64 = 3;
+const READ_NS_MIN: i64 = 4 * 3600 * SECOND;
 /// What is found at the end of one part and within so much of it at the beginning of the next one goes on.
 const JOIN_NS: i64 = 10 * SECOND;
 
@@ -35,6 +36,11 @@ impl Part {
     /// An episode that is looked at as a whole.
     pub(crate) fn whole(episode: Span) -> Part {
         Part { span: episode, episode, is_steady: false }
+    }
+
+    /// How much is read to look at it.
+    fn read_ns(&self) -> i64 {
+        (self.span.until - self.span.since).max(0) + BESIDE_NS
     }
 
     /// Whether it is the last one of several.
@@ -64,33 +70,53 @@ pub(crate) fn cut(found: &Episodes) -> Vec<Part> {
     new.chain(found.steady.iter().flat_map(|episode| of(episode, true))).collect()
 }
 
-/// The parts that touch the window, as many as may be looked at: the ends of long episodes and those in which something
-/// happened that is trouble by itself, and those with most lost time. In order of time, what is steady after all others.
+/// The parts that touch the window and are looked at, in order of time, what is steady after all others; and what is left
+/// out where they are too many. Kept are the ends of long episodes and those in which something happened that is trouble by
+/// itself, for half of the time that may be read, and those with most lost time.
 pub(crate) fn worst(
     parts: Vec<Part>,
     is_trouble: impl Fn(Span) -> bool,
     scan: &SeriesSet,
     window: Span,
-) -> Vec<Part> {
+) -> (Vec<Part>, Option<LeftOut>) {
     let mut list: Vec<Part> = parts.into_iter().filter(|p| p.span.intersect(window).is_some()).collect();
-    if list.len() > PARTS_MAX {
-        let (mut kept, mut rest): (Vec<Part>, Vec<Part>) =
-            list.into_iter().partition(|p| p.is_last() || is_trouble(p.span));
-        kept.sort_by_key(|p| (p.is_steady, -p.span.until));
-        rest.extend(kept.split_off(kept.len().min(KEPT_MAX)));
+    let most = ((window.until - window.since) / READ_SHARE).max(READ_NS_MIN);
+    let mut left_out = None;
+    if list.iter().map(Part::read_ns).sum::<i64>() > most {
         let (lost, waits) = (ledger::lost(scan, window), clients::waits(scan, window));
         let inside = |p: &Part, signal: &Signal| signal.within(p.span).total();
+        let lost_in = |p: &Part| lost.as_ref().map(|lost| inside(p, lost));
         let weight = |p: &Part| {
             let waited = waits.as_ref().map_or(0.0, |waits| inside(p, waits));
-            lost.as_ref().map_or(p.span.seconds(), |lost| inside(p, lost)).max(waited)
+            lost_in(p).unwrap_or_else(|| p.span.seconds()).max(waited)
         };
+        let (mut first, mut rest): (Vec<Part>, Vec<Part>) =
+            list.into_iter().partition(|p| p.is_last() || is_trouble(p.span));
+        first.sort_by_key(|p| (p.is_steady, -p.span.until));
+        let (mut kept, others) = within(first, most / 2);
+        rest.extend(others);
         rest.sort_by(|a, b| a.is_steady.cmp(&b.is_steady).then_with(|| weight(b).total_cmp(&weight(a))));
-        rest.truncate(PARTS_MAX - kept.len());
-        kept.extend(rest);
+        let read: i64 = kept.iter().map(Part::read_ns).sum();
+        let (also, others) = within(rest, most - read);
+        kept.extend(also);
         list = kept;
+        left_out = Some(LeftOut {
+            stretches: others.len(),
+            seconds: others.iter().map(|p| p.span.seconds()).sum(),
+            lost_task_seconds: others.iter().map(lost_in).sum(),
+        });
     }
     list.sort_by_key(|p| (p.is_steady, p.span.since));
-    list
+    (list, left_out)
+}
+
+/// Those that may be read in such a time, in their order, and the others.
+fn within(parts: Vec<Part>, mut most: i64) -> (Vec<Part>, Vec<Part>) {
+    parts.into_iter().partition(|part| {
+        let fits = part.read_ns() <= most;
+        most -= if fits { part.read_ns() } else { 0 };
+        fits
+    })
 }
 
 /// Quiet time to compare with: right before, or else the nearest free stretch before, or else the window's own first
@@ -129,6 +155,51 @@ pub(crate) fn quiet(episodes: &[Span], window: Span, known: Span, step_s: f64) -
     let next = episodes.iter().map(|e| e.since).find(|s| *s > window.until).unwrap_or(known.until);
     let until = known.until.min(next).min(since + baseline_ns);
     (until - since >= least_ns && is_free(since, until)).then_some(Span { since, until })
+}
+
+/// Onsets come at intervals if each is this near to a whole number of them, as a share of one.
+const PERIOD_TOLERANCE: f64 = 0.1;
+/// Three onsets may be equally far apart by chance.
+const PERIOD_ONSETS_MIN: usize = 4;
+
+/// Which incidents are alike: the same root cause with the same culprit, in whichever process of that name. Most costly
+/// first.
+#[must_use]
+pub fn repeats(incidents: &[Incident]) -> Vec<Repeat> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (i, incident) in incidents.iter().enumerate() {
+        match groups.iter_mut().find(|group| is_same_cause(&incidents[group[0]], incident)) {
+            Some(group) => group.push(i),
+            None => groups.push(vec![i]),
+        }
+    }
+    let cost = |group: &[usize]| group.iter().map(|i| incidents[*i].lost_task_seconds).sum::<Option<f64>>();
+    let repeats = groups.into_iter().filter(|group| group.len() > 1).map(|group| Repeat {
+        condition: incidents[group[0]].root_cause.condition.clone(),
+        period_seconds: period(group.iter().map(|i| incidents[*i].onset.0)),
+        lost_task_seconds: cost(&group),
+        incidents: group,
+    });
+    let mut repeats: Vec<Repeat> = repeats.collect();
+    let weight = |repeat: &Repeat| repeat.lost_task_seconds.unwrap_or(0.0);
+    repeats.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    repeats
+}
+
+/// Seconds from one to the next, if all are equally far apart, or a multiple of it: what came between may have been harmless.
+fn period(onsets: impl Iterator<Item = i64>) -> Option<f64> {
+    let onsets: Vec<i64> = onsets.collect();
+    let mut apart: Vec<f64> =
+        onsets.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / SECOND as f64).collect();
+    apart.sort_by(f64::total_cmp);
+    // Most are one period apart, or it is none.
+    let typical = *apart.get(apart.len() / 2)?;
+    let is_multiple = |apart: &f64| {
+        let times = (apart / typical).round();
+        times >= 1.0 && (apart - times * typical).abs() <= PERIOD_TOLERANCE * typical
+    };
+    (onsets.len() >= PERIOD_ONSETS_MIN && typical > 0.0 && apart.iter().all(is_multiple))
+        .then_some(typical.round())
 }
 
 /// One incident of what was found again in several parts. The parts come in the order of [`worst`].
@@ -182,6 +253,8 @@ fn extend(first: &mut Incident, later: &Incident) {
 
 #[cfg(test)]
 mod tests {
+    use mitra_model::report::{Moment, Root};
+
     use super::*;
 
     fn span(since: i64, until: i64) -> Span {
@@ -204,10 +277,29 @@ mod tests {
         let day = Episodes { new: vec![span(0, 86_400)], steady: Vec::new() };
         let trouble = 40_000 * SECOND;
         let set = SeriesSet::default();
-        let chosen = worst(cut(&day), |s| s.contains(trouble), &set, span(0, 90_000));
-        assert_eq!(chosen.len(), PARTS_MAX);
+        let all = cut(&day);
+        let (chosen, left_out) = worst(all.clone(), |s| s.contains(trouble), &set, span(0, 90_000));
         assert!(chosen.iter().any(|p| p.span.contains(trouble)));
         assert!(chosen.last().is_some_and(Part::is_last));
+        let left_out = left_out.unwrap();
+        assert_eq!(chosen.len() + left_out.stretches, all.len());
+        assert_eq!(left_out.lost_task_seconds, None, "nothing was measured");
+        let seconds: f64 = all.iter().chain(&chosen).map(|p| p.span.seconds()).sum();
+        let read: f64 = chosen.iter().map(|p| p.span.seconds()).sum();
+        assert!((seconds - 2.0 * read - left_out.seconds).abs() < 1.0);
+        assert!((20_000.0..=30_000.0).contains(&read), "{read}");
+    }
+
+    #[test]
+    fn of_many_short_episodes_none_is_left_out() {
+        let jobs =
+            Episodes { new: (0..192).map(|i| span(450 * i, 450 * i + 8)).collect(), steady: Vec::new() };
+        let (chosen, left_out) = worst(cut(&jobs), |_| false, &SeriesSet::default(), span(0, 86_400));
+        assert_eq!((chosen.len(), left_out), (192, None));
+        let half_hour =
+            Episodes { new: (0..60).map(|i| span(30 * i, 30 * i + 8)).collect(), steady: Vec::new() };
+        let (chosen, left_out) = worst(cut(&half_hour), |_| false, &SeriesSet::default(), span(0, 1800));
+        assert_eq!((chosen.len(), left_out), (60, None));
     }
 
     #[test]
@@ -226,5 +318,41 @@ mod tests {
         assert_eq!(quiet(&[span(8, 20)], span(3, 20), span(0, 20), 1.0), Some(span(0, 6)));
         assert_eq!(quiet(&[span(7, 20)], span(2, 20), span(0, 20), 1.0), Some(span(0, 5)));
         assert_eq!(quiet(&[span(4, 20)], span(0, 20), span(0, 20), 1.0), None);
+    }
+
+    fn incident(onset_s: i64, pid: u32, name: &str, cost: Option<f64>) -> Incident {
+        let culprit = Culprit { process: Some(name.to_owned()), pid: Some(pid), ..Culprit::default() };
+        Incident {
+            onset: Moment(onset_s * SECOND),
+            root_cause: Root { condition: "cpu-hog".to_owned(), culprit, ..Root::default() },
+            lost_task_seconds: cost,
+            ..Incident::default()
+        }
+    }
+
+    #[test]
+    fn what_comes_every_five_minutes_is_one_thing() {
+        // The fourth was harmless; another process of the same name does it each time, and a stranger comes between.
+        let mut incidents: Vec<Incident> = [0, 301, 599, 1200, 1502]
+            .iter()
+            .map(|t| incident(*t, 100 + *t as u32, "backup", Some(2.0)))
+            .collect();
+        incidents.insert(2, incident(400, 7, "stranger", Some(90.0)));
+        let found = repeats(&incidents);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].incidents, [0, 1, 3, 4, 5]);
+        assert_eq!((found[0].lost_task_seconds, found[0].period_seconds), (Some(10.0), Some(302.0)));
+    }
+
+    #[test]
+    fn what_comes_at_any_time_has_no_period() {
+        let at =
+            |times: &[i64]| -> Vec<Incident> { times.iter().map(|t| incident(*t, 1, "job", None)).collect() };
+        let of = |times: &[i64]| repeats(&at(times))[0].period_seconds;
+        assert_eq!(of(&[0, 100, 250, 700, 760]), None);
+        assert_eq!(of(&[0, 300, 600]), None, "three may be so by chance");
+        assert_eq!(repeats(&at(&[0, 300, 600]))[0].lost_task_seconds, None);
+        assert_eq!(of(&[0, 300, 600, 900]), Some(300.0));
+        assert!(repeats(&at(&[0])).is_empty());
     }
 }

@@ -39,6 +39,7 @@ impl Chosen {
             |incident: &_| self.chosen.iter().any(|i| concerns(incident, &self.services.services[*i]));
         report.incidents.retain(is_meant);
         self.others = before - report.incidents.len();
+        report.repeats = mitra_diagnose::repeats(&report.incidents);
     }
 
     /// Prints the report with the figures of the services.

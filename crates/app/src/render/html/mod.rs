@@ -15,6 +15,7 @@ use mitra_model::report::{Incident, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
 
 use crate::render::changed;
+use crate::render::repeats::{self, Told};
 use crate::render::sources;
 use crate::render::style::Style;
 use crate::render::text::{self, Title};
@@ -34,13 +35,19 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
             .map_or_else(|| text::nothing_wrong(report, style), |c| c.statement.clone()),
     };
     let mut body = head(report, style);
-    for (i, one) in report.incidents.iter().enumerate() {
+    let told = repeats::told(report);
+    for (i, Told { incident: one, repeat }) in told.iter().enumerate() {
         body.push_str("<section class=\"incident\">\n");
-        if report.incidents.len() > 1 {
+        if told.len() > 1 {
+            body.push_str(&format!("<p class=\"kicker\">incident {} of {}</p>\n", i + 1, told.len()));
+        }
+        if let Some(repeat) = repeat {
+            let (often, when) =
+                (repeats::how_often(repeat, report, style), repeats::when(repeat, report, style));
             body.push_str(&format!(
-                "<p class=\"kicker\">incident {} of {}</p>\n",
-                i + 1,
-                report.incidents.len()
+                "<p>{}; this one cost most.</p>\n<p>{}</p>\n",
+                escape(&often),
+                escape(&when)
             ));
         }
         body.push_str(&incident(report, one, sets, style, title));
@@ -186,6 +193,9 @@ fn whole(report: &Report, style: &Style) -> String {
     let healthy = escape(&report.healthy.join(", ")).into_owned();
     html.push_str(&enclosed("<h2>Checked and healthy</h2>\n<p class=\"good\">", [healthy], "</p>\n"));
     let mut unseen = Vec::new();
+    if let Some(left_out) = &report.left_out {
+        unseen.push(("Left out".to_owned(), escape(&repeats::left_out(left_out)).into_owned()));
+    }
     for gap in &report.recorder.gaps {
         let length = units::length(mitra_model::series::seconds_between(gap.since.0, gap.until.0));
         let why = format!("nothing for {length} ({})", escape(&gap.why));

@@ -176,7 +176,7 @@ fn bloated(view: &View<'_>, signs: &Signs) -> Finding {
                 .objects
                 .map(|(all, active)| format!(", {} of its objects in use", words::percent(active / all)))
                 .unwrap_or_default();
-            finding.evidence.extend(cache.evidence.iter().cloned());
+            finding.evidence.extend(cache.evidence(view));
             format!("the dentry cache holds {}{memory}{used}", words::bytes(cache.bytes))
         }
         None => format!(

@@ -78,7 +78,7 @@ fn growing(view: &View<'_>) -> Option<Finding> {
     let most = caches.iter().filter(|c| c.name.contains("inode")).max_by(|a, b| by(a).total_cmp(&by(b)));
     if let Some(cache) = most {
         finding.culprit.slab = Some(cache.name.clone());
-        finding.evidence.extend(cache.evidence.iter().cloned());
+        finding.evidence.extend(cache.evidence(view));
     }
     let tops = process::ranking(view.processes(), span, |p| process::in_kernel_s(p, view.set, span));
     if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
@@ -124,7 +124,7 @@ fn observe(view: &View<'_>) -> Observation {
         words::bytes(memory),
         first.name
     );
-    finding.evidence = first.evidence.clone();
+    finding.evidence = first.evidence(view);
     finding.confidence = 0.7;
     finding.active()
 }

@@ -73,8 +73,8 @@ fn observe(view: &View<'_>) -> Observation {
     finding.confidence = 0.6;
     if let Some((by, cache)) = grown {
         finding.statement = format!("{}; {} by {}", finding.statement, cache.name, words::bytes(by));
+        finding.evidence.extend(cache.evidence(view));
         finding.culprit.slab = Some(cache.name);
-        finding.evidence.extend(cache.evidence);
         finding.confidence = 0.8;
     }
     name_the_holder(view, &mut finding);
