@@ -20,6 +20,8 @@ pub enum Acts {
     WhenScarce,
     /// When this metric of the whole machine comes to it.
     AtLevel(&'static str),
+    /// At once, where there are as many dirty pages as make writers wait.
+    AtDirtyLimit,
     /// For those who listen from then on, when their queue is full.
     ForListeners,
 }
@@ -79,16 +81,16 @@ pub const fn raised(metric: &'static str, acts: Acts) -> Setting {
 pub const DIRTY_LIMITS: Settings = Settings::new(
     "writers are made to wait at the new limit",
     &[
-        lowered("sysctl.vm.dirty_ratio", Acts::Now),
+        lowered("sysctl.vm.dirty_ratio", Acts::AtDirtyLimit),
         changed("sysctl.vm.dirty_background_ratio"),
         changed("sysctl.vm.dirty_bytes"),
         changed("sysctl.vm.dirty_background_bytes"),
     ],
 );
 
-/// A setting of which either way does harm at once.
+/// A limit of dirty pages of which either way does harm: a lower one makes writers wait, a higher one those who sync.
 const fn changed(metric: &'static str) -> Setting {
-    Setting { metric, direction: Direction::Either, acts: Acts::Now }
+    Setting { metric, direction: Direction::Either, acts: Acts::AtDirtyLimit }
 }
 
 /// Memory that the kernel keeps free is taken from the page cache.

@@ -7,7 +7,7 @@ mod support;
 use mitra_diagnose::History;
 use mitra_model::report::{Moment, Report};
 use mitra_model::time::SECOND;
-use mitra_model::{Change, ChangeKind};
+use mitra_model::{Change, ChangeKind, TextSeries, lookup};
 use support::network::{serving, text};
 use support::{HEALTHY, INCIDENT, Machine, START, ids};
 
@@ -100,6 +100,47 @@ fn a_lowered_limit_is_the_cause_where_it_is_what_is_reached() {
     // Its own backlog is smaller: the server asked for no more.
     let report = with(&overflow(8.0), &changes);
     assert_eq!(ids(&report), ["listen-overflow"]);
+}
+
+/// Tasks that stand still beside so many dirty bytes; writers are made to wait from 1.2 GB on.
+fn stall(dirty: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.sys("tasks.d_memory", 0.0, 3.0).sys("psi.io_some", 0.0, 0.9).sys("mem.dirty", 1e6, dirty);
+    m.sys("mem.writeback", 0.0, 1e6);
+    m.sys("vm.nr_dirty_threshold", 400_000.0, 400_000.0);
+    m.sys("vm.nr_dirty_background_threshold", 200_000.0, 200_000.0);
+    m
+}
+
+#[test]
+fn a_limit_of_dirty_pages_holds_nobody_where_few_are_dirty() {
+    let back = [change(46, "vm.dirty_ratio", "80", "20")];
+    assert!(!ids(&with(&stall(1e8), &back)).contains(&"config-drift"));
+    assert_eq!(ids(&with(&stall(1.3e9), &back)), ["config-drift"]);
+    // A group has a limit of its own: its writers are seen to wait there.
+    let mut group = stall(1e8);
+    group.task(90, "writer", HEALTHY);
+    let waits =
+        (START + (HEALTHY as i64 + 2) * SECOND, Some("balance_dirty_pages;generic_perform_write".into()));
+    let stacks = TextSeries { changes: vec![waits], place: None };
+    group.set.insert_text(lookup("task.kstack").unwrap(), support::row(90).as_str().into(), stacks);
+    assert_eq!(ids(&with(&group, &back)), ["config-drift"]);
+    // More may be dirty than before, and that is no harm where it is not used.
+    let raised = [change(46, "vm.dirty_ratio", "20", "80")];
+    assert!(!ids(&with(&stall(1.3e9), &raised)).contains(&"config-drift"), "it has to be lowered");
+    let bytes = [change(46, "vm.dirty_background_bytes", "100000000", "800000000")];
+    assert_eq!(ids(&with(&stall(4e8), &bytes)), ["config-drift"], "the old limit was 100 MB");
+    assert!(!ids(&with(&stall(5e7), &bytes)).contains(&"config-drift"));
+}
+
+#[test]
+fn the_value_counts_that_was_in_force() {
+    let bad = |seconds| change(seconds, "vm.dirty_ratio", "20", "5");
+    let back = |seconds| change(seconds, "vm.dirty_ratio", "5", "20");
+    let report = with(&stall(1.3e9), &[bad(30), back(-20)]);
+    assert_eq!(ids(&report), ["config-drift"]);
+    assert!(report.incidents[0].root_cause.statement.contains("from 20 to 5"), "it was put back meanwhile");
+    assert!(!ids(&with(&stall(1.3e9), &[bad(50), back(25)])).contains(&"config-drift"), "put back before");
 }
 
 #[test]

@@ -8,6 +8,11 @@
 //! scarce, which may be half an hour later. A limit that was lowered acts when it is reached: there the proof is not the time
 //! but that what is held against it lies at the new limit and below the old one, which would have held.
 //!
+//! Limits of dirty pages make somebody wait only where so many pages are dirty. A group that waits for its own pages to be
+//! written, inside of reclaim, waits for its own limit and not for them.
+//!
+//! Of a setting that was changed several times the value counts that was in force when the state began.
+//!
 //! Limits of control groups are no settings of the kernel: what happens at them has conditions of its own, which say when the
 //! limit was changed.
 
@@ -41,6 +46,11 @@ pub const CONDITION: Condition = Condition {
         "sysctl.net.core.somaxconn",
         "sysctl.net.netfilter.nf_conntrack_max",
         PORT_RANGE,
+        "mem.dirty",
+        "mem.writeback",
+        "vm.nr_dirty_threshold",
+        "vm.nr_dirty_background_threshold",
+        "task.kstack",
         "files.nr",
         "conntrack.count",
         "sock.tcp_orphan",
@@ -91,26 +101,18 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
     for feed in others.feeds {
         let setting = &feed.setting;
         is_known |= view.set.get(setting.metric, "").is_some() || view.set.text(setting.metric, "").is_some();
-        let Some(change) = last_change(&changes, view.window.until, setting.metric) else { continue };
-        if change.to == "0" && is_set_by_sibling(view, setting.metric) {
-            continue;
-        }
-        let fits = match setting.direction {
-            Direction::Up => change.up == Some(true),
-            Direction::Down => change.up == Some(false),
-            Direction::Either => true,
-        };
-        let name = setting.metric.trim_start_matches("sysctl.");
-        let Some((effect, found)) = fits.then(|| effect_of(view, others, feed, &change)).flatten() else {
-            because =
-                format!("{}, and what it governs is well", change_in_words(name, &change.from, &change.to));
+        let drifts = drifts(&changes, view.window.until, setting.metric);
+        let Some(last) = drifts.last() else { continue };
+        let Some((effect, found, change)) = effect_of(view, others, feed, &drifts) else {
+            let name = setting.metric.trim_start_matches("sysctl.");
+            because = format!("{}, and what it governs is well", change_in_words(name, &last.from, &last.to));
             continue;
         };
         let lag = words::between(change.at, found.onset).max(0.0);
         if best.as_ref().is_some_and(|(b, _)| *b <= lag) {
             continue;
         }
-        best = Some((lag, finding(view, feed, &change, effect, found)));
+        best = Some((lag, finding(view, feed, change, effect, found)));
     }
     match best {
         Some((_, finding)) => finding.active(),
@@ -121,14 +123,18 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
     }
 }
 
-/// The last change of a setting before the end of the window.
-fn last_change(changes: &[Change], until: i64, setting: &str) -> Option<Drift> {
-    let name = setting.strip_prefix("sysctl.")?;
-    let is_it = |c: &&Change| c.kind == ChangeKind::Sysctl && c.name == name && c.at.0 < until;
-    let change = changes.iter().rfind(is_it)?;
-    let (from, to) = (change.from.clone()?, change.to.clone()?);
-    let up = is_more(setting, &from, &to);
-    Some(Drift { at: change.at.0, not_before: change.not_before.unwrap_or(change.at).0, from, to, up })
+/// The changes of a setting before the end of the window, in order.
+fn drifts(changes: &[Change], until: i64, setting: &str) -> Vec<Drift> {
+    let is_it = |c: &&Change| {
+        let name = setting.strip_prefix("sysctl.");
+        c.kind == ChangeKind::Sysctl && Some(c.name.as_str()) == name && c.at.0 < until
+    };
+    let drift = |change: &Change| {
+        let (from, to) = (change.from.clone()?, change.to.clone()?);
+        let up = is_more(setting, &from, &to);
+        Some(Drift { at: change.at.0, not_before: change.not_before.unwrap_or(change.at).0, from, to, up })
+    };
+    changes.iter().filter(is_it).filter_map(drift).collect()
 }
 
 /// Whether a setting grew; `None` where it is as large as before. Of several limits the last one decides, or else all of them.
@@ -178,31 +184,77 @@ fn is_set_by_sibling(view: &View<'_>, setting: &str) -> bool {
     sibling.and_then(|s| view.set.get(s, "")?.last(view.window)).is_some_and(|v| v > 0.0)
 }
 
-/// The first state that the setting feeds and that came after the change.
-fn effect_of<'a>(
+/// The first state that the setting feeds and that the value brought about which was in force when it began.
+fn effect_of<'a, 'd>(
     view: &View<'_>,
     others: &Others<'a>,
     feed: &Feed,
-    change: &Drift,
-) -> Option<(&'static str, &'a Finding)> {
-    let mut first: Option<(&'static str, &Finding)> = None;
+    drifts: &'d [Drift],
+) -> Option<(&'static str, &'a Finding, &'d Drift)> {
+    let setting = &feed.setting;
+    let mut first: Option<(&'static str, &Finding, &Drift)> = None;
     for id in &feed.effects {
         let Some(found) = others.active.get(id).copied() else { continue };
         let step = (found.step_s.max(1.0) * 2.0 * SECOND as f64) as i64;
-        let lag = words::between(change.at, found.onset);
-        let earliest = change.not_before.max(change.at - READ_EVERY_MAX_NS);
-        let follows = found.onset >= earliest - step && lag <= within_s(view, &feed.setting, change);
-        if follows && first.as_ref().is_none_or(|(_, f)| found.onset < f.onset) {
-            first = Some((id, found));
+        let is_before = |change: &&Drift| {
+            let earliest = change.not_before.max(change.at - READ_EVERY_MAX_NS);
+            found.onset >= earliest - step
+        };
+        let Some(change) = drifts.iter().rfind(is_before) else { continue };
+        let fits = match setting.direction {
+            Direction::Up => change.up == Some(true),
+            Direction::Down => change.up == Some(false),
+            Direction::Either => true,
+        };
+        let follows = fits
+            && !(change.to == "0" && is_set_by_sibling(view, setting.metric))
+            && words::between(change.at, found.onset) <= within_s(view, setting, change)
+            && (setting.acts != Acts::AtDirtyLimit || holds_writers(view, setting, change, found));
+        if follows && first.as_ref().is_none_or(|(_, f, _)| found.onset < f.onset) {
+            first = Some((id, found, change));
         }
     }
     first
 }
 
+/// Whether so many pages were dirty as make writers wait by the new limit, or as the old one would not have let pile up; or
+/// a writer was seen to wait at the limit, also at that of its own group. True where neither is known.
+fn holds_writers(view: &View<'_>, setting: &Setting, change: &Drift, found: &Finding) -> bool {
+    let since = change.at.min(found.onset);
+    let span = Span { since, until: view.window.until };
+    let is_held = |stack: &str| stack.contains("balance_dirty_pages");
+    let stacks = view.set.each_text("task.kstack").flat_map(|(_, text)| &text.changes);
+    if stacks.filter(|(t, _)| span.contains(*t)).filter_map(|(_, stack)| stack.as_deref()).any(is_held) {
+        return true;
+    }
+    let Some(dirty) = view.system_sum(&["mem.dirty", "mem.writeback"]).and_then(|s| s.within(span).max())
+    else {
+        return true;
+    };
+    // The setting may have been put back since; and the limits follow what memory there is.
+    let limit = |metric: &str| {
+        let pages = view.set.system(metric)?;
+        let pages = if change.up == Some(true) { pages.max(span) } else { pages.min(span) };
+        pages.map(|pages| pages * view.page_bytes())
+    };
+    let (wait, begin) = (limit("vm.nr_dirty_threshold"), limit("vm.nr_dirty_background_threshold"));
+    let old = size(setting.metric, &change.from).zip(size(setting.metric, &change.to));
+    let level = match (change.up, old) {
+        // As a share of what may be dirty now the old limit was so much.
+        (Some(true), Some((from, to))) => {
+            let now = if setting.metric.contains("background") { begin } else { wait };
+            now.map(|now| now * from / to)
+        }
+        // Below the middle of both limits nobody is made to wait (`dirty_freerun_ceiling` of mm/page-writeback.c).
+        _ => wait.zip(begin).map(|(wait, begin)| (wait + begin) / 2.0),
+    };
+    level.is_none_or(|level| dirty >= AT_LIMIT * level)
+}
+
 /// How long after a change its effect may begin.
 fn within_s(view: &View<'_>, setting: &Setting, change: &Drift) -> f64 {
     match setting.acts {
-        Acts::Now => SOON_S,
+        Acts::Now | Acts::AtDirtyLimit => SOON_S,
         Acts::WhenScarce => SCARCE_WITHIN_S,
         Acts::AtLevel(_) | Acts::ForListeners if is_between(view, setting, change) => {
             changes::BACK_NS as f64 / SECOND as f64
@@ -233,7 +285,7 @@ fn is_between(view: &View<'_>, setting: &Setting, change: &Drift) -> bool {
                 && to < from
                 && queue.is_some_and(|queue| queue >= SEEN_QUEUE * to)
         }),
-        Acts::Now | Acts::WhenScarce => false,
+        Acts::Now | Acts::AtDirtyLimit | Acts::WhenScarce => false,
     }
 }
 
