@@ -1,5 +1,5 @@
-//! The captures of calls, files and locks against loads whose counts are known. Needs root; without it the tests say so
-//! and pass.
+//! The captures of calls, files, locks and interrupts against loads whose counts are known. Needs root; without it the
+//! tests say so and pass.
 #![cfg(feature = "bpf")]
 
 mod armed;
@@ -13,6 +13,8 @@ mod cost;
 mod groups;
 #[path = "capture_kinds/growth.rs"]
 mod growth;
+#[path = "capture_kinds/interrupts.rs"]
+mod interrupts;
 #[path = "capture_kinds/sockets.rs"]
 mod sockets;
 #[path = "capture_kinds/waits.rs"]

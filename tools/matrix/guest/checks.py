@@ -162,9 +162,10 @@ def verifier(results):
     seen, _, _ = loaded(["timeout", "-s", "INT", "20", MITRA, "record", "--archive", "/work/verifier"], stays_s=5)
     add(seen, "record")
     refused = []
-    listed = run(MITRA, "capture", "--list")[1]
-    for kind in re.findall(r"^([a-z]+) ", listed, re.MULTILINE):
-        seen, code, text = loaded([MITRA, "capture", kind, "--pid", str(os.getpid()), "--seconds", str(CAPTURE_S), "--no-archive",
+    for one in json.loads(run(MITRA, "capture", "--list", "--json")[1]):
+        kind = one["kind"]
+        of = ["--pid", str(os.getpid())] if "pid" in one["filters"] else []
+        seen, code, text = loaded([MITRA, "capture", kind, *of, "--seconds", str(CAPTURE_S), "--no-archive",
                                    *OPTIONS.get(kind, [])])
         if code == 0:
             add(seen, kind)

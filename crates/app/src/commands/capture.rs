@@ -104,7 +104,9 @@ mod probes {
         let mut table = Table::of("KIND|ATTACHES TO|WHAT IT SHOWS; WHAT IT COSTS");
         for kind in kinds() {
             let mut what = format!("{}. Cost: {}. Linux {}.", kind.help, kind.cost, kind.since);
-            what.push_str(&format!(" Narrowed by --{}.", kind.filters.join(", --")));
+            if !kind.filters.is_empty() {
+                what.push_str(&format!(" Narrowed by --{}.", kind.filters.join(", --")));
+            }
             for (name, help) in kind.options {
                 what.push_str(&format!(" --option {name}=…: {help}."));
             }

@@ -37,7 +37,7 @@ pub fn check(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
     if is_of_one_process(&probe.kind) && !is_of_pid {
         return Err(format!("{} is of one process: say which by pid-of", probe.kind));
     }
-    by_kind(probe)
+    by_kind(probe, is_of_pid)
 }
 
 #[cfg(feature = "bpf")]
@@ -68,14 +68,18 @@ fn usual(probe: &Probe) -> Result<(Duration, bool), String> {
 
 /// Asks the kind whether its options are valid. The process is known only when the probe runs.
 #[cfg(feature = "bpf")]
-fn by_kind(probe: &Probe) -> Result<(), String> {
+fn by_kind(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
     let mut request = request(probe, 1.0, "")?;
     request.pid = Some(std::process::id());
-    kind(&probe.kind).map_or(Ok(()), |kind| kind.check(&request))
+    let Some(kind) = kind(&probe.kind) else { return Ok(()) };
+    if is_of_pid && !kind.filters.contains(&"pid") {
+        return Err(format!("{} is of the whole machine and of no process: leave out pid-of", probe.kind));
+    }
+    kind.check(&request)
 }
 
 #[cfg(not(feature = "bpf"))]
-fn by_kind(_: &Probe) -> Result<(), String> {
+fn by_kind(_: &Probe, _: bool) -> Result<(), String> {
     Ok(())
 }
 
@@ -115,6 +119,10 @@ mod tests {
             assert_eq!(said(text, false), "", "{text}");
         }
         assert_eq!(said("trace calls=5", true), "");
+        #[cfg(feature = "bpf")]
+        assert!(
+            said("interrupts", true).contains("leave out pid-of") && said("interrupts", false).is_empty()
+        );
     }
 
     #[cfg(feature = "bpf")]

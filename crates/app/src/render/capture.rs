@@ -115,6 +115,8 @@ fn cell_text(cell: &Cell, unit: &str) -> String {
         Cell::Number(value) => match unit {
             "s" => words::seconds(*value),
             "B" => words::bytes(*value),
+            // A share.
+            "1" if value.fract() != 0.0 => units::number(*value),
             "1" => units::grouped(*value),
             // Ids of processes and inodes are names.
             "" => format!("{value}"),
@@ -243,6 +245,12 @@ mod tests {
     #[test]
     fn folded_stacks_are_whole_numbers_and_one_line_each() {
         assert_eq!(folded(captured().profile.as_ref().unwrap()), "a:b;f1;f2 1750000\n");
+    }
+
+    #[test]
+    fn a_share_keeps_its_decimals() {
+        let text = |value| cell_text(&Cell::number(value), "1");
+        assert_eq!([0.0213, 0.0041, 1.0, 12_345.0].map(text), ["0.02", "0.0041", "1", "12,345"]);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use std::fs::File;
 use std::hint::black_box;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command};
 
-use mitra_collect::capture::{Armed, Request};
+use mitra_collect::capture::{self, Armed, Request};
 
 use crate::{arm, thread};
 
@@ -150,6 +150,17 @@ fn forks(turns: u32) {
     }
 }
 
+/// A turn is a NET_RX softirq: a datagram that a socket sends to itself.
+fn datagrams(turns: u32) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(socket.local_addr().unwrap()).unwrap();
+    let mut buffer = [0; 64];
+    for _ in 0..turns {
+        socket.send(&buffer).unwrap();
+        socket.recv(&mut buffer).unwrap();
+    }
+}
+
 fn wakes(turns: u32) {
     let word = 0_u32;
     for _ in 0..turns {
@@ -182,7 +193,9 @@ fn request(kind: &str, sleeper: &Sleeper) -> Request {
         Some(kind) => (kind, sleeper.0.id()),
         None => (kind, std::process::id()),
     };
-    let mut request = Request { pid: Some(pid), cost_budget: 1.0, ..Request::new(kind, 60.0, "cost") };
+    let is_of_pid = capture::kind(kind).is_some_and(|kind| kind.filters.contains(&"pid"));
+    let pid = is_of_pid.then_some(pid);
+    let mut request = Request { pid, cost_budget: 1.0, ..Request::new(kind, 60.0, "cost") };
     if kind == "trace" {
         request.options.insert("calls".to_owned(), "20000".to_owned());
     }
@@ -192,7 +205,7 @@ fn request(kind: &str, sleeper: &Sleeper) -> Request {
 /// Name, turns, what a turn does, and the kinds that it is measured with.
 type Load = (&'static str, u32, fn(u32), &'static [&'static str]);
 
-const LOADS: [Load; 14] = [
+const LOADS: [Load; 15] = [
     (
         "getppid",
         400_000,
@@ -217,6 +230,7 @@ const LOADS: [Load; 14] = [
     ("work on all CPUs", 200, spins, &["oncpu"]),
     ("fork, exit, wait", 1_000, forks, &["fork"]),
     ("futex wake", 300_000, wakes, &["locks"]),
+    ("datagram to itself", 100_000, datagrams, &["interrupts"]),
 ];
 
 #[test]

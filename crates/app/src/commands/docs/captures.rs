@@ -45,7 +45,11 @@ fn section(kind: &Kind) -> String {
     _ = write!(out, "\nIt attaches to {}. ", attaches.join(", "));
     _ = writeln!(out, "Cost: {}. Linux {}.", kind.cost, kind.since);
     let filters: Vec<String> = kind.filters.iter().map(|name| format!("`--{name}`")).collect();
-    _ = writeln!(out, "Narrowed by {}.\n", filters.join(", "));
+    let narrowed = match filters.as_slice() {
+        [] => "It is always of the whole machine".to_owned(),
+        filters => format!("Narrowed by {}", filters.join(", ")),
+    };
+    _ = writeln!(out, "{narrowed}.\n");
     _ = writeln!(out, "| column | unit | meaning |\n|---|---|---|");
     let column = |(name, unit, help): &(&str, &str, &str)| {
         format!("| {} | {} | {} |", cell(name), unit_name(unit), cell(help))

@@ -5,6 +5,7 @@ mod errors;
 mod faults;
 mod fork;
 mod growth;
+mod interrupts;
 mod locks;
 mod lookups;
 mod offcpu;
@@ -28,6 +29,7 @@ pub(super) static ALL: &[&Kind] = &[
     &syscalls::KIND,
     &runqlat::KIND,
     &locks::KIND,
+    &interrupts::KIND,
     &fork::KIND,
     &sockets::KIND,
     &trace::KIND,
