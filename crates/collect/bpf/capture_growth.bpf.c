@@ -345,12 +345,8 @@ static __always_inline void count_change(void *ctx, struct growth_cpu *cpu, stru
 	} else if (by > 0 && !is_own) {
 		cpu->came_by_others += by;
 	} else if (by > 0) {
-		__s64 twice = cpu->twice < by ? cpu->twice : by;
-
-		cpu->twice -= twice;
-		by -= twice;
 		cpu->came += by;
-		if (by && wanted())
+		if (wanted())
 			count_growth(ctx, mm, by, is_whole);
 	}
 }
@@ -366,6 +362,19 @@ static __always_inline bool is_ours(struct growth_all *all, struct mm_struct *mm
 	return is_own ? (__u64)task->mm == (__u64)mm : all->mm == (__u64)mm;
 }
 
+/* What came, without what another CPU has counted already. */
+static __always_inline __s64 counted_once(struct growth_cpu *cpu, __s64 by)
+{
+	__s64 twice = cpu->twice;
+
+	if (by <= 0 || twice <= 0)
+		return by;
+	if (twice > by)
+		twice = by;
+	cpu->twice -= twice;
+	return by - twice;
+}
+
 /* Since 6.2 the counters are kept for each CPU (f1a7941243c1), and each change is told. */
 SEC("tp_btf/rss_stat")
 int growth_changed(unsigned long long *ctx)
@@ -375,6 +384,7 @@ int growth_changed(unsigned long long *ctx)
 	struct growth_all *all;
 	__u32 first = 0;
 	bool is_own;
+	__s64 by;
 
 	if (!goes_on() || (__u32)ctx[1] != MM_ANONPAGES)
 		return 0;
@@ -383,7 +393,8 @@ int growth_changed(unsigned long long *ctx)
 	is_own = is_of_process();
 	if (!all || !cpu || !is_ours(all, mm, is_own))
 		return 0;
-	count_change(ctx, cpu, mm, changed_by(cpu, all, mm), is_own, cpu->has_offset);
+	by = changed_by(cpu, all, mm);
+	count_change(ctx, cpu, mm, is_own ? counted_once(cpu, by) : by, is_own, cpu->has_offset);
 	return 0;
 }
 

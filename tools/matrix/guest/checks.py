@@ -164,8 +164,8 @@ def verifier(results):
     refused = []
     for one in json.loads(run(MITRA, "capture", "--list", "--json")[1]):
         kind = one["kind"]
-        of = ["--pid", str(os.getpid())] if "pid" in one["filters"] else []
-        seen, code, text = loaded([MITRA, "capture", kind, *of, "--seconds", str(CAPTURE_S), "--no-archive",
+        narrowed = ["--pid", str(os.getpid())] if "pid" in one["filters"] else []
+        seen, code, text = loaded([MITRA, "capture", kind, *narrowed, "--seconds", str(CAPTURE_S), "--no-archive",
                                    *OPTIONS.get(kind, [])])
         if code == 0:
             add(seen, kind)

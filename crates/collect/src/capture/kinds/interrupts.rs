@@ -1,20 +1,21 @@
 //! `interrupts`: what interrupt handlers and softirqs take of the CPUs, by handler.
 //!
-//! What it answers: which device or softirq takes a CPU's time, whether interrupts pile up on one CPU, and which handler
-//! runs so long that its CPU is late for everything else. It is of the whole machine: an interrupt belongs to no process.
+//! What it answers: which device or softirq takes a CPU's time, whether interrupts pile up on one CPU, and which
+//! handler runs so long that its CPU is late for everything else. It is of the whole machine: an interrupt belongs
+//! to no process.
 //!
-//! A handler (hard) that interrupts a softirq (soft) counts apart: the softirq's time does not include it. What the kernel
-//! does before and after a handler counts nowhere, or in the softirq that it interrupts. A handler or softirq counts when
-//! it ends, if it began during the capture.
+//! A handler (hard) that interrupts a softirq (soft) counts apart: the softirq's time does not include it. What the
+//! kernel does before and after a handler counts nowhere, or in the softirq that it interrupts. A handler or softirq
+//! counts when it ends, if it began during the capture.
 //!
-//! Interrupts that no driver handles have no tracepoint here: on x86-64 the local timer and those between CPUs, everywhere
-//! NMIs. They are not seen, and lengthen the softirq that they interrupt. Threads of threaded handlers are tasks and are
-//! not seen either. With PREEMPT_RT a softirq's time includes the tasks that preempt it.
+//! Interrupts that no driver handles have no tracepoint here: on x86-64 the local timer and those between CPUs,
+//! everywhere NMIs. They are not seen, and lengthen the softirq that they interrupt. Threads of threaded handlers
+//! are tasks and are not seen either. With PREEMPT_RT a softirq's time includes the tasks that preempt it.
 //!
 //! The share of a CPU is not known where the number of events ended the capture: each CPU stops counting by itself.
 //!
-//! Measured on Linux 6.18 (x86-64, a virtual machine): a softirq takes 510 ns longer (a datagram from a socket to itself:
-//! 2.71 to 3.22 µs of CPU). The programs take 255 ns of that, which is what the capture counts as its cost.
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a softirq takes 510 ns longer (a datagram from a socket to
+//! itself: 2.71 to 3.22 µs of CPU). The programs take 255 ns of that, which is what the capture counts as its cost.
 
 use std::collections::HashMap;
 
@@ -145,7 +146,7 @@ impl CaptureReader for Interrupts {
         }
         let mut rows: Vec<(Handler, Sum)> = by_handler.into_iter().collect();
         sort_by_weight(&mut rows, |row| row.1.time_s(), |row| row.0.clone());
-        let counted_s = self.counted_s(&raw.captured);
+        let counted_s = counted_s(&raw.captured, self.events_max);
         raw.captured.tops = rows.iter().map(|(handler, sum)| top(handler, sum)).collect();
         let rows = rows.iter().map(|(handler, sum)| row(handler, sum, counted_s));
         raw.captured.tables.push(table("interrupts", COLUMNS, rows.collect()));
@@ -153,13 +154,11 @@ impl CaptureReader for Interrupts {
     }
 }
 
-impl Interrupts {
-    /// For how long each CPU counted. Not known once there were enough events: each CPU stops at the limit by itself.
-    fn counted_s(&self, captured: &Captured) -> Option<f64> {
-        // Where the cost is not measured, its limit is one of events.
-        let is_cut = captured.ended == Ended::Cost && captured.cost_kernel_ns.is_none();
-        (captured.events < self.events_max && !is_cut).then_some(captured.seconds)
-    }
+/// For how long each CPU counted. Not known once there were enough events: each CPU stops at the limit by itself.
+fn counted_s(captured: &Captured, events_max: u64) -> Option<f64> {
+    // Where the cost is not measured, its limit is one of events.
+    let is_cut = captured.ended == Ended::Cost && captured.cost_kernel_ns.is_none();
+    (captured.events < events_max && !is_cut).then_some(captured.seconds)
 }
 
 fn top(handler: &Handler, sum: &Sum) -> CaptureRow {
@@ -183,4 +182,28 @@ fn row(handler: &Handler, sum: &Sum, counted_s: Option<f64>) -> Vec<Cell> {
         counted_s.map_or(Cell::Unknown(()), |seconds| Cell::number(sum.time_s() / seconds)),
         Cell::number(sum.longest_ns as f64 * 1e-9),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_known_where_every_event_was_counted() {
+        let counted = |events, ended, cost_kernel_ns| {
+            let captured = Captured { seconds: 2.0, events, ended, cost_kernel_ns, ..Captured::default() };
+            counted_s(&captured, 100)
+        };
+        assert_eq!(counted(99, Ended::Time, None), Some(2.0));
+        assert_eq!(counted(100, Ended::Events, Some(7)), None);
+        // There were enough between the last look and the end.
+        assert_eq!(counted(100, Ended::Stopped, Some(7)), None);
+        assert_eq!(counted(99, Ended::Cost, Some(7)), Some(2.0));
+        assert_eq!(counted(99, Ended::Cost, None), None);
+    }
+
+    #[test]
+    fn a_softirq_that_is_new_has_its_number() {
+        assert_eq!((softirq_name(3), softirq_name(10)), ("NET_RX".to_owned(), "softirq 10".to_owned()));
+    }
 }
