@@ -140,6 +140,9 @@ pub struct Repeat {
     /// What they cost together; absent if that is not known of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_task_seconds: Option<f64>,
+    /// What clients of services waited in all of them; absent if that is not known of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_wait_seconds: Option<f64>,
 }
 
 /// Stretches of trouble that were not looked into.

@@ -18,7 +18,7 @@ pub struct Told<'a> {
 
 /// What is told, in order of the first onsets.
 pub fn told(report: &Report) -> Vec<Told<'_>> {
-    let cost = |incident: &Incident| incident.lost_task_seconds.unwrap_or(0.0);
+    let cost = |i: &Incident| i.lost_task_seconds.unwrap_or(0.0).max(i.client_wait_seconds.unwrap_or(0.0));
     let tell = |(i, incident)| match report.repeats.iter().find(|repeat| repeat.incidents.contains(&i)) {
         None => Some(Told { incident, repeat: None }),
         Some(repeat) if repeat.incidents.first() == Some(&i) => {
@@ -38,9 +38,12 @@ pub fn how_often(repeat: &Repeat, report: &Report, style: &Style) -> String {
         format!(" from {} to {}", style.moment(*first), style.moment(*last))
     });
     let period = repeat.period_seconds.map_or_else(String::new, |s| format!(", every {}", units::length(s)));
-    let cost = repeat
-        .lost_task_seconds
-        .map_or_else(String::new, |s| format!("; together they cost {}", units::task_seconds(s)));
+    let all = Incident {
+        lost_task_seconds: repeat.lost_task_seconds,
+        client_wait_seconds: repeat.client_wait_seconds,
+        ..Incident::default()
+    };
+    let cost = units::cost(&all).map_or_else(String::new, |cost| format!("; together they cost {cost}"));
     format!("{} times{between}{period}{cost}", units::grouped(repeat.incidents.len() as f64))
 }
 

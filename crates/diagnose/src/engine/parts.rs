@@ -168,22 +168,35 @@ const PERIOD_ONSETS_MIN: usize = 4;
 pub fn repeats(incidents: &[Incident]) -> Vec<Repeat> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (i, incident) in incidents.iter().enumerate() {
-        match groups.iter_mut().find(|group| is_same_cause(&incidents[group[0]], incident)) {
+        match groups.iter_mut().find(|group| is_alike(&incidents[group[0]], incident)) {
             Some(group) => group.push(i),
             None => groups.push(vec![i]),
         }
     }
-    let cost = |group: &[usize]| group.iter().map(|i| incidents[*i].lost_task_seconds).sum::<Option<f64>>();
+    let sum = |group: &[usize], cost: fn(&Incident) -> Option<f64>| {
+        group.iter().map(|i| cost(&incidents[*i])).sum()
+    };
     let repeats = groups.into_iter().filter(|group| group.len() > 1).map(|group| Repeat {
         condition: incidents[group[0]].root_cause.condition.clone(),
         period_seconds: period(group.iter().map(|i| incidents[*i].onset.0)),
-        lost_task_seconds: cost(&group),
+        lost_task_seconds: sum(&group, |incident| incident.lost_task_seconds),
+        client_wait_seconds: sum(&group, |incident| incident.client_wait_seconds),
         incidents: group,
     });
     let mut repeats: Vec<Repeat> = repeats.collect();
-    let weight = |repeat: &Repeat| repeat.lost_task_seconds.unwrap_or(0.0);
+    let weight = |r: &Repeat| r.lost_task_seconds.unwrap_or(0.0).max(r.client_wait_seconds.unwrap_or(0.0));
     repeats.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
     repeats
+}
+
+/// Whether a root cause came again. A process that begins anew has another id, and perhaps a group of its own.
+fn is_alike(a: &Incident, b: &Incident) -> bool {
+    let who = |culprit: &Culprit| {
+        let cgroup = culprit.cgroup.clone().filter(|_| culprit.process.is_none());
+        Culprit { pid: None, cgroup, ..culprit.clone() }
+    };
+    let (a, b) = (&a.root_cause, &b.root_cause);
+    a.condition == b.condition && who(&a.culprit) == who(&b.culprit)
 }
 
 /// Seconds from one to the next, if all are equally far apart, or a multiple of it: what came between may have been harmless.
@@ -342,6 +355,19 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].incidents, [0, 1, 3, 4, 5]);
         assert_eq!((found[0].lost_task_seconds, found[0].period_seconds), (Some(10.0), Some(302.0)));
+    }
+
+    #[test]
+    fn what_befalls_two_groups_is_not_the_same_again() {
+        let of = |culprit: Culprit| {
+            let root_cause = Root { condition: "cgroup-memory-limit".to_owned(), culprit, ..Root::default() };
+            Incident { root_cause, client_wait_seconds: Some(3.0), ..Incident::default() }
+        };
+        let group = |name: &str| of(Culprit { cgroup: Some(name.to_owned()), ..Culprit::default() });
+        assert!(repeats(&[group("/a"), group("/b")]).is_empty());
+        assert_eq!(repeats(&[group("/a"), group("/a")])[0].client_wait_seconds, Some(6.0));
+        let slab = |name: &str| of(Culprit { slab: Some(name.to_owned()), ..Culprit::default() });
+        assert!(repeats(&[slab("dentry"), slab("inode_cache")]).is_empty());
     }
 
     #[test]
