@@ -17,6 +17,7 @@ const CULPRIT_KEYS: &[&str] = &[
     "allocator",
     "library",
     "address",
+    "object",
 ];
 
 /// Parses the JSON text.
@@ -102,6 +103,7 @@ pub fn check_contract(report: &Value) -> Result<(), String> {
         "ledger.by_process",
     );
     need(report["incidents"].is_array(), "incidents");
+    need(report["contradictions"].is_null(), &format!("contradictions: {}", report["contradictions"]));
     need(each(&report["healthy"], is_text), "healthy");
     need(report["recorder"]["gaps"].is_array(), "recorder.gaps");
     need(

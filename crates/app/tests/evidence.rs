@@ -193,7 +193,7 @@ fn benchmarks_are_compared_and_no_incident() {
 }
 
 #[test]
-fn a_stripe_is_advice_and_no_incident() {
+fn a_stripe_is_a_finding_and_no_incident() {
     let r = explain(&case("xfs-raid10"));
     assert_eq!(r.root(), None);
     for text in [

@@ -83,8 +83,8 @@ pub fn climb(view: &View<'_>, signal: impl Fn(&SeriesSet, Span) -> Option<Signal
     Some(growth)
 }
 
-/// What came after the top (the process ended, memory was freed) is not part of the growth.
-fn until_top(signal: &Signal) -> Option<Growth> {
+/// How a signal grew until it was largest: what came after that (the process ended, memory was freed) is not part of it.
+pub fn until_top(signal: &Signal) -> Option<Growth> {
     let most = signal.max()?;
     let least = signal.v.iter().copied().fold(f64::INFINITY, f64::min);
     // A level that it holds with some noise belongs to it.

@@ -1,7 +1,7 @@
 //! Numbers with the lines of the files that say so.
 //!
 //! An engineer believes what he can look up. Of a series that was high for a while the lines that are quoted are the
-//! first and the last one before, the first ones of the stretch, and the one farthest from what was before.
+//! first and the last one before, the first ones of the stretch, and the most extreme one.
 
 use mitra_model::report::{Evidence, Moment, Quote};
 use mitra_model::{Era, Series, SeriesSet, SourceLine, Span};
@@ -89,9 +89,10 @@ pub(crate) fn of_place(set: &SeriesSet, place: SourceLine, t: i64, value: Option
 /// Fills in the lines and the peak of evidence about a stretch of a series.
 pub(crate) fn fill(view: &View<'_>, evidence: &mut Evidence, series: &Series, span: Span) {
     let inside = samples(series, span);
-    let before = evidence.before.unwrap_or(0.0);
-    let farthest =
-        inside.iter().max_by(|a, b| (a.3 - before).abs().total_cmp(&(b.3 - before).abs())).copied();
+    let fell = evidence.before.is_some_and(|before| evidence.during < before);
+    let by_value = |a: &&Sample, b: &&Sample| a.3.total_cmp(&b.3);
+    let farthest = if fell { inside.iter().min_by(by_value) } else { inside.iter().max_by(by_value) };
+    let farthest = farthest.copied();
     evidence.peak = farthest.map(|s| s.3).filter(|_| inside.len() > 1);
     if series.axis.places.is_empty() {
         return;

@@ -149,7 +149,9 @@ impl Signal {
     pub fn mean(&self) -> Option<f64> {
         let weight: f64 = self.dt.iter().sum();
         if weight > 0.0 {
-            return Some(self.v.iter().zip(&self.dt).map(|(v, dt)| v * dt).sum::<f64>() / weight);
+            let mean = self.v.iter().zip(&self.dt).map(|(v, dt)| v * dt).sum::<f64>() / weight;
+            // Rounding puts the mean of equal values beside them.
+            return Some(mean.max(self.min()?).min(self.max()?));
         }
         (!self.v.is_empty()).then(|| self.v.iter().sum::<f64>() / self.v.len() as f64)
     }

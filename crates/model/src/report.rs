@@ -116,15 +116,18 @@ pub struct Report {
     /// Conditions that could not be told, if there is no incident to list them with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<Unknown>,
-    /// Improvements, where there is no incident.
+    /// What is no incident and may become one, or could be better.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub advice: Vec<Advice>,
+    pub findings: Vec<Finding>,
     /// Benchmark runs side by side, if the files have some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
     /// The files that were read, with the formats found in them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileRead>,
+    /// Where the report contradicts itself, which is a bug of Mitra.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub contradictions: Vec<String>,
 }
 
 /// Incidents that are alike.
@@ -157,10 +160,10 @@ pub struct LeftOut {
     pub lost_task_seconds: Option<f64>,
 }
 
-/// An improvement that is no incident.
+/// Something that nobody suffers from yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Advice {
-    /// The id of the condition.
+pub struct Finding {
+    /// The id of the condition that it is, or that it becomes at its limit.
     pub condition: String,
     /// The object that it concerns.
     pub culprit: Culprit,
@@ -173,6 +176,9 @@ pub struct Advice {
     pub evidence: Vec<Evidence>,
     /// What to do.
     pub remedies: Vec<Remedy>,
+    /// When it reaches its limit, counted from the end of the window: at the fastest and at the slowest pace that was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_in_seconds: Option<[f64; 2]>,
 }
 
 /// Benchmark runs side by side.

@@ -96,12 +96,15 @@ impl Series {
     #[must_use]
     pub fn mean(&self, span: Span) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
+        let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for (_, dt, value) in self.samples(span) {
             let dt = if dt.is_finite() { dt } else { 1.0 };
             sum += value * dt;
             weight += dt;
+            (least, most) = (least.min(value), most.max(value));
         }
-        (weight > 0.0).then(|| sum / weight)
+        // Rounding puts the mean of equal values beside them.
+        (weight > 0.0).then(|| (sum / weight).max(least).min(most))
     }
 
     /// The largest value inside the span.

@@ -52,8 +52,8 @@ fn fill(each: Each<'_>, open: Open<'_>) {
 fn each(report: &mut Report, then: &mut dyn FnMut(&mut Quote)) {
     let chains = report.incidents.iter_mut().flat_map(|i| &mut i.chain).chain(&mut report.observed);
     let of_chains = chains.flat_map(|link| &mut link.evidence);
-    let of_advice = report.advice.iter_mut().flat_map(|a| &mut a.evidence);
-    let proofs: Vec<&mut Evidence> = of_chains.chain(of_advice).collect();
+    let of_findings = report.findings.iter_mut().flat_map(|a| &mut a.evidence);
+    let proofs: Vec<&mut Evidence> = of_chains.chain(of_findings).collect();
     proofs.into_iter().flat_map(|e| &mut e.quotes).for_each(&mut *then);
     report.comparison.iter_mut().for_each(|comparison| each_of_runs(comparison, then));
 }

@@ -162,4 +162,12 @@ pub fn recorder(page: &mut Page<'_>, report: &Report, style: &Style) {
             state.unavailable.iter().map(|u| format!("{} ({})", u.source, u.why)).collect();
         page.labelled(0, "Not seen", 8, Some(Ink::Warn), &sources.join("; "));
     }
+    if !report.contradictions.is_empty() {
+        page.labelled(0, "Doubt", 8, Some(Ink::Bad), &doubt(report));
+    }
+}
+
+/// Where a report contradicts itself.
+pub fn doubt(report: &Report) -> String {
+    format!("this report contradicts itself, which is a bug of Mitra: {}", report.contradictions.join("; "))
 }

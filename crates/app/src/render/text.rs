@@ -1,7 +1,9 @@
 //! The report as text, the verdict first.
 
 use mitra_model::Era;
-use mitra_model::report::{Advice, Culprit, Incident, Ledger, Moment, Remedy, Report, Root, Unknown, Window};
+use mitra_model::report::{
+    Culprit, Finding, Incident, Ledger, Moment, Remedy, Report, Root, Unknown, Window,
+};
 
 use crate::render::changed;
 use crate::render::page::Page;
@@ -16,8 +18,8 @@ pub type Title<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
 /// Shown conditions that were ruled out; `--json` has the others.
 const RULED_OUT_MAX: usize = 6;
-/// Shown advice; `--json` has the others.
-const ADVICE_MAX: usize = 8;
+/// Shown findings; `--json` has the others.
+const FINDINGS_MAX: usize = 8;
 
 pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     let style = &clock_of(report, style);
@@ -53,7 +55,7 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     if let Some(comparison) = &report.comparison {
         sources::comparison(&mut page, comparison, &mut shown);
     }
-    advice(&mut page, &report.advice, &mut shown);
+    findings(&mut page, &report.findings, &mut shown);
     unknown(&mut page, &report.unknown);
     sources::files(&mut page, &report.files);
     whole(&mut page, report);
@@ -194,20 +196,20 @@ fn next(page: &mut Page<'_>, incident: &Incident) {
     }
 }
 
-/// Advice without an incident.
-fn advice(page: &mut Page<'_>, list: &[Advice], shown: &mut ShownLines) {
+/// What nobody suffers from yet.
+fn findings(page: &mut Page<'_>, list: &[Finding], shown: &mut ShownLines) {
     if !list.is_empty() {
-        page.heading("What could be better");
+        page.heading("Findings: nobody suffers from it yet");
     }
-    for advice in list.iter().take(ADVICE_MAX) {
-        page.paragraph(2, 4, None, &format!("{} ({})", advice.statement, advice.condition));
-        for remark in &advice.remarks {
+    for finding in list.iter().take(FINDINGS_MAX) {
+        page.paragraph(2, 4, None, &format!("{} ({})", finding.statement, finding.condition));
+        for remark in &finding.remarks {
             page.paragraph(4, 6, None, &format!("- {remark}"));
         }
-        proof::evidence(page, 4, &advice.evidence, shown);
-        remedies(page, 4, &advice.remedies);
+        proof::evidence(page, 4, &finding.evidence, shown);
+        remedies(page, 4, &finding.remedies);
     }
-    page.more(list.len(), ADVICE_MAX);
+    page.more(list.len(), FINDINGS_MAX);
 }
 
 fn reasons(page: &mut Page<'_>, incident: &Incident) {
@@ -277,7 +279,7 @@ fn ledger(page: &mut Page<'_>, ledger: &Ledger, window: Window) {
     }
 }
 
-/// Without incidents: one sentence, advice, and what was not seen.
+/// Without incidents: one sentence, findings, and what was not seen.
 fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut ShownLines, title: Title<'_>) {
     let style = page.style;
     if let Some(comparison) = &report.comparison {
@@ -290,7 +292,7 @@ fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut ShownLines, title: Ti
         page.heading("What was seen");
         proof::chain(page, &report.observed, "", shown, style, title);
     }
-    advice(page, &report.advice, shown);
+    findings(page, &report.findings, shown);
     unknown(page, &report.unknown);
     sources::files(page, &report.files);
     if let Some(left_out) = &report.left_out {
@@ -431,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_and_advice() {
+    fn runs_and_findings() {
         insta::assert_snapshot!(report(&examples::runs(), &Style::plain(100), &title));
     }
 

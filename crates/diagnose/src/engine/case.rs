@@ -10,7 +10,7 @@ use mitra_model::{Era, SeriesSet, Span};
 use crate::engine::ledger::{self, Waited};
 use crate::engine::parts::{self, Part};
 use crate::engine::verdict::{self, Observed};
-use crate::engine::{areas, compare, episodes, explain};
+use crate::engine::{areas, check, compare, episodes, explain};
 use crate::view::View;
 
 /// Explains what files hold. `good` is the baseline, where there is one.
@@ -24,7 +24,6 @@ pub fn explain_files(set: &SeriesSet, good: Option<&SeriesSet>, files: Vec<FileR
         window: known.map(explain::as_window).unwrap_or_else(nowhere),
         baseline: good.and_then(known_span).map(explain::as_window),
         ledger: ledger::ledger(set, Span::ALL, Waited::of(set, Span::ALL)),
-        healthy: areas::healthy(set, Span::ALL),
         recorder: explain::recorder_state(set, Span::ALL, Vec::new()),
         comparison: compare::comparison(set),
         files,
@@ -39,14 +38,15 @@ pub fn explain_files(set: &SeriesSet, good: Option<&SeriesSet>, files: Vec<FileR
     }
     report.incidents.sort_by_key(|i| i.onset);
     report.repeats = parts::repeats(&report.incidents);
-    report
+    report.healthy = areas::healthy(set, Span::ALL, &report.incidents);
+    check::checked(report)
 }
 
 fn conclude(view: &View<'_>, observed: &Observed, since: i64, report: &mut Report) {
     let found = observed.incidents(view, since);
-    for advice in observed.advice() {
-        if !report.advice.contains(&advice) {
-            report.advice.push(advice);
+    for finding in observed.findings() {
+        if !report.findings.contains(&finding) {
+            report.findings.push(finding);
         }
     }
     if found.is_empty() && report.incidents.is_empty() {

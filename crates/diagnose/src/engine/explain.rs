@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use mitra_model::report::{
-    GapEntry, Incident, Moment, RecorderState, Report, SCHEMA, UnavailableSource, Window,
+    Finding, GapEntry, Incident, Moment, RecorderState, Report, SCHEMA, UnavailableSource, Window,
 };
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Metric, SeriesSet, Span, lookup};
@@ -12,7 +12,7 @@ use mitra_model::{EventKind, Metric, SeriesSet, Span, lookup};
 use crate::changes::History;
 use crate::condition::Condition;
 use crate::engine::parts::{self, BASELINE_NS, Part};
-use crate::engine::{areas, episodes, graph, ledger, verdict};
+use crate::engine::{ahead, areas, check, episodes, graph, ledger, verdict};
 use crate::view::View;
 use crate::{conditions, growth};
 
@@ -40,7 +40,7 @@ pub const LEADER: &str = "task.tgid";
 /// The metrics of the first look, over the whole window.
 #[must_use]
 pub fn scan_metrics() -> Vec<&'static Metric> {
-    let levels = ledger::METRICS.iter().chain(growth::LEVELS).copied();
+    let levels = ledger::METRICS.iter().chain(growth::LEVELS).chain(ahead::SCANNED).copied();
     named(episodes::metrics().chain(levels).chain(areas::metrics()))
 }
 
@@ -58,6 +58,7 @@ pub fn detail_metrics() -> Vec<&'static Metric> {
             .chain(settings)
             .chain(IDENTITY.iter().copied())
             .chain(ledger::TASK_METRICS.iter().copied())
+            .chain(ahead::SCANNED.iter().chain(ahead::DETAILED).copied())
             .chain(ledger::METRICS.iter().copied()),
     )
 }
@@ -195,9 +196,11 @@ pub fn explain(
         later.onset == first.onset && a.condition == b.condition && a.culprit == b.culprit
     });
     incidents.iter_mut().for_each(Incident::round_times);
+    let findings = findings(scan, window, whole.as_deref(), &mut loader, &incidents);
 
     let services = areas::healthy_services(scan, window, &incidents);
-    Report {
+    let healthy = areas::healthy(scan, window, &incidents);
+    check::checked(Report {
         schema: SCHEMA,
         host: scan.host.hostname.clone(),
         source: if scan.source.is_empty() { "archive".to_owned() } else { scan.source.clone() },
@@ -205,12 +208,31 @@ pub fn explain(
         baseline: baseline_used.map(as_window),
         ledger: ledger::ledger(scan, window, waited),
         repeats: parts::repeats(&incidents),
+        findings,
         left_out,
         incidents,
-        healthy: areas::healthy(scan, window).into_iter().chain(services).collect(),
+        healthy: healthy.into_iter().chain(services).collect(),
         recorder: recorder_state(scan, window, loader.troubles),
         ..Report::default()
+    })
+}
+
+/// What has not hurt anybody yet: in the last minutes of a window with their tasks, and in all of it.
+fn findings(
+    scan: &SeriesSet,
+    window: Span,
+    whole: Option<&SeriesSet>,
+    loader: &mut Loader<'_>,
+    incidents: &[Incident],
+) -> Vec<Finding> {
+    let last = ahead::last_minutes(window);
+    let loaded = if whole.is_some() { None } else { loader.load(last) };
+    let mut all = Vec::new();
+    if let Some(set) = whole.or(loaded.as_deref()) {
+        all = ahead::findings(&View::new(set, last, set, None), incidents);
     }
+    ahead::add(&mut all, ahead::findings(&View::new(scan, window, scan, None), incidents));
+    all
 }
 
 /// Whether quiet time lies so far from a stretch that it is loaded by itself.

@@ -1,5 +1,6 @@
 //! Which condition can cause which, put together from what each of them says. It has no cycles.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use mitra_model::Suspicion;
@@ -51,6 +52,18 @@ pub fn edges() -> &'static [Edge] {
     &EDGES
 }
 
+/// Whether a state can bring about another one, in however many steps.
+#[must_use]
+pub fn leads_to(cause: &str, effect: &str) -> bool {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut stack: Vec<&str> = vec![cause];
+    while let Some(id) = stack.pop() {
+        let next = edges().iter().filter(|edge| edge.cause == id).map(|edge| edge.effect);
+        stack.extend(next.filter(|id| seen.insert(id)));
+    }
+    seen.contains(effect)
+}
+
 /// Every setting with the states that its change can bring about.
 #[must_use]
 pub fn feeds() -> &'static [Feed] {
@@ -85,7 +98,7 @@ pub fn suspicions() -> &'static [Suspicion] {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::Role;

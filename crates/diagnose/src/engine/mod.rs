@@ -1,7 +1,9 @@
 //! From observations to a report: where to look, what follows from what, and what it cost.
 
+pub mod ahead;
 pub mod areas;
 pub mod case;
+pub mod check;
 mod clients;
 pub mod compare;
 pub mod episodes;

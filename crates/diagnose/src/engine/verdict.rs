@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mitra_model::report::{Advice, Incident, Link, Moment, Root, RuledOut, Unknown};
+use mitra_model::report::{self, Incident, Link, Moment, Root, RuledOut, Unknown};
 use mitra_model::time::SECOND;
 use mitra_model::{Era, SeriesSet, Span};
 
@@ -128,15 +128,16 @@ impl Observed {
     }
 
     /// What is no incident and could still be better.
-    pub(crate) fn advice(&self) -> Vec<Advice> {
+    pub(crate) fn findings(&self) -> Vec<report::Finding> {
         let list = self.active.values().filter(|a| a.finding.is_advice);
-        list.map(|a| Advice {
+        list.map(|a| report::Finding {
             condition: a.condition.id.to_owned(),
             culprit: a.finding.culprit.clone(),
             statement: a.finding.statement.clone(),
             remarks: a.finding.remarks.clone(),
             evidence: a.finding.evidence.clone(),
             remedies: a.condition.remedies(&a.finding),
+            limit_in_seconds: None,
         })
         .collect()
     }
@@ -403,7 +404,16 @@ fn incident(
             position(a.condition.id),
         )
     });
-    let chain = chain_ids.iter().map(|a| link(a, Some(&first.finding))).collect();
+    // Nothing is there before its cause: where an effect was seen first, the cause was seen late.
+    let seen_first =
+        |a: &&&Active| effects.contains(a.condition.id) && is_ordered(&first.finding, &a.finding);
+    let began =
+        chain_ids.iter().filter(seen_first).map(|a| a.finding.onset).fold(first.finding.onset, i64::min);
+    let root = Finding { onset: began, ..first.finding.clone() };
+    let mut chain: Vec<Link> = chain_ids.iter().map(|a| link(a, Some(&root))).collect();
+    if let Some(link) = chain.first_mut() {
+        (link.onset, link.lag_s) = (Moment(began), 0.0);
+    }
     let symptoms = active
         .values()
         .filter(|a| a.condition.role == Role::Symptom)
@@ -421,18 +431,12 @@ fn incident(
     let could: BTreeSet<&str> =
         graph::edges().iter().filter(|e| seen.contains(e.effect)).map(|e| e.cause).collect();
     let relevant = |c: &Condition| c.role == Role::Root && (could.contains(c.id) || seen.is_empty());
-    let mut ruled_out: Vec<RuledOut> = inactive
+    let ruled_out: Vec<RuledOut> = inactive
         .iter()
         .filter(|(c, _)| relevant(c))
         .map(|(c, because)| RuledOut { condition: c.id.to_owned(), because: because.clone() })
         .collect();
-    for a in active.values().filter(|a| a.condition.role == Role::Root && effects.contains(a.condition.id)) {
-        ruled_out.push(RuledOut {
-            condition: a.condition.id.to_owned(),
-            because: format!("it follows from {}", first.condition.id),
-        });
-    }
-    let earliest = before.iter().map(|a| a.finding.onset).fold(first.finding.onset, i64::min);
+    let earliest = before.iter().map(|a| a.finding.onset).fold(began, i64::min);
     let unknown = observed.untold(&effects.iter().copied().chain([first.condition.id]).collect());
     let mut root_cause = as_root(first);
     root_cause.statement = services.headline(first);

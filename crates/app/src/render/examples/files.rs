@@ -3,7 +3,7 @@
 
 use mitra_model::Era;
 use mitra_model::report::{
-    Advice, Comparison, Culprit, Evidence, FileRead, Incident, Link, Moment, Quote, Remedy, Report, Root,
+    Comparison, Culprit, Evidence, FileRead, Finding, Incident, Link, Moment, Quote, Remedy, Report, Root,
     RunResult, SCHEMA, Unknown, Window,
 };
 use mitra_model::time::SECOND;
@@ -155,7 +155,7 @@ pub fn files() -> Report {
     }
 }
 
-/// Benchmark runs, advice, and nothing wrong.
+/// Benchmark runs, findings, and nothing wrong.
 pub fn runs() -> Report {
     let run = |name: &str, line: u32, rate: f64, p99: f64, timeouts: Option<f64>| RunResult {
         name: name.into(),
@@ -184,13 +184,14 @@ pub fn runs() -> Report {
         remarks: vec!["slow had 1,197 time-outs".into()],
         runs: vec![run("quick", 13, 4907.53, 0.0722, None), run("slow", 14, 346.15, 0.289, Some(1197.0))],
     });
-    report.advice = vec![Advice {
+    report.findings = vec![Finding {
         condition: "stripe-misaligned".into(),
         culprit: Culprit::default(),
         statement: "16 allocation groups begin on the same member of the array".into(),
         remarks: vec!["one member does the work of four".into()],
         evidence: Vec::new(),
         remedies: Vec::new(),
+        limit_in_seconds: None,
     }];
     report
 }

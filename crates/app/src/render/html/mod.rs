@@ -20,7 +20,7 @@ use crate::render::sources;
 use crate::render::style::Style;
 use crate::render::text::{self, Title};
 use crate::render::units;
-use sections::{advice, command, enclosed, evidence, files, ledger, list, remedies, terms, unknown};
+use sections::{command, enclosed, evidence, files, findings, ledger, list, remedies, terms, unknown};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -64,7 +64,7 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
         ));
     }
     body.push_str(&observed(report, sets, style, title));
-    body.push_str(&advice(&report.advice));
+    body.push_str(&findings(&report.findings));
     body.push_str(&whole(report, style));
     document(&name, &body)
 }
@@ -195,6 +195,9 @@ fn whole(report: &Report, style: &Style) -> String {
     let mut unseen = Vec::new();
     if let Some(left_out) = &report.left_out {
         unseen.push(("Left out".to_owned(), escape(&repeats::left_out(left_out)).into_owned()));
+    }
+    if !report.contradictions.is_empty() {
+        unseen.push(("Doubt".to_owned(), escape(&sources::doubt(report)).into_owned()));
     }
     for gap in &report.recorder.gaps {
         let length = units::length(mitra_model::series::seconds_between(gap.since.0, gap.until.0));

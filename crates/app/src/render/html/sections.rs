@@ -1,6 +1,6 @@
 //! Lists and tables of the HTML page.
 
-use mitra_model::report::{Advice, Evidence, FileRead, Ledger, Link, Quote, Remedy, Unknown, Window};
+use mitra_model::report::{Evidence, FileRead, Finding, Ledger, Link, Quote, Remedy, Unknown, Window};
 
 use super::escape;
 use crate::render::proof;
@@ -121,19 +121,19 @@ pub fn command(command: &str) -> String {
     enclosed("<pre class=\"command\">", [escape(command).into_owned()], "</pre>")
 }
 
-/// Advice without an incident.
-pub fn advice(all: &[Advice]) -> String {
-    let section = |advice: &Advice| {
+/// What nobody suffers from yet.
+pub fn findings(all: &[Finding]) -> String {
+    let section = |finding: &Finding| {
         format!(
             "<section class=\"proof\"><h3>{}</h3>\n<p class=\"kicker\">{}</p>\n{}{}{}</section>\n",
-            escape(&advice.statement),
-            escape(&advice.condition),
-            list("remarks", &advice.remarks),
-            numbers(&advice.evidence),
-            remedies("", &advice.remedies)
+            escape(&finding.statement),
+            escape(&finding.condition),
+            list("remarks", &finding.remarks),
+            numbers(&finding.evidence),
+            remedies("", &finding.remedies)
         )
     };
-    enclosed("<h2>What could be better</h2>\n", all.iter().map(section), "")
+    enclosed("<h2>Findings: nobody suffers from it yet</h2>\n", all.iter().map(section), "")
 }
 
 /// Lost time.
