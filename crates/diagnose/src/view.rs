@@ -255,10 +255,20 @@ impl<'a> View<'a> {
     /// A number that proves something: the mean of a metric in the baseline and in a span, with the lines that say so.
     #[must_use]
     pub fn evidence(&self, metric: &str, row: &str, span: Span) -> Option<Evidence> {
+        self.evidence_against(metric, row, self.before_span(metric, row, span), span)
+    }
+
+    /// The same, beside a value that the condition worked out.
+    #[must_use]
+    pub fn evidence_against(
+        &self,
+        metric: &str,
+        row: &str,
+        before: Option<f64>,
+        span: Span,
+    ) -> Option<Evidence> {
         let series = self.set.get(metric, row)?;
-        let during = series.mean(span)?;
-        let before = self.before_span(metric, row, span);
-        let mut evidence = self.evidence_of(metric, row, before, during);
+        let mut evidence = self.evidence_of(metric, row, before, series.mean(span)?);
         quote::fill(self, &mut evidence, series, span);
         Some(evidence)
     }

@@ -88,11 +88,7 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
         finding.evidence.push(view.task_evidence("task.write_bytes", &top.lead, None, top.rate, span));
         finding.confidence = 0.95;
     }
-    let mut left = view.evidence("fs.avail_bytes", full.mount, span);
-    if let Some(left) = &mut left {
-        left.before = Some(full.had);
-    }
-    finding.evidence.extend(left);
+    finding.evidence.extend(view.evidence_against("fs.avail_bytes", full.mount, Some(full.had), span));
     finding.prove(view, &["fs.free_bytes", "fs.total_bytes"], full.mount, span);
     if finding.evidence.iter().any(|e| e.metric == "fs.free_bytes" && e.during > 0.01 * full.total) {
         finding.remarks.push("root can still write: what is left is kept for it".to_owned());

@@ -89,12 +89,7 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
             format!("{}; {} did most of the work in the kernel meanwhile", finding.statement, top.words());
         finding.evidence.push(view.task_evidence("task.system_time", &top.lead, None, top.rate, span));
     }
-    for metric in ["fs.inodes_free", "fs.inodes", "fs.avail_bytes"] {
-        let mut evidence = view.evidence(metric, full.mount, span);
-        if let Some(left) = evidence.as_mut().filter(|e| e.metric == "fs.inodes_free") {
-            left.before = Some(full.had);
-        }
-        finding.evidence.extend(evidence);
-    }
+    finding.evidence.extend(view.evidence_against("fs.inodes_free", full.mount, Some(full.had), span));
+    finding.prove(view, &["fs.inodes", "fs.avail_bytes"], full.mount, span);
     finding
 }
