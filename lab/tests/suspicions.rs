@@ -45,6 +45,7 @@ const UNSEEN: &[(&str, Unseen)] = &[
     ("system-time-of-a-process", Unseen::Silent("the hogs there compute, outside of the kernel")),
     ("major-fault-rate", Unseen::Silent("the files there are read and not mapped, so that nothing faults")),
     ("memory-stall", Unseen::NotShipped),
+    ("busy-in-the-kernel", Unseen::NotShipped),
     (
         "retransmissions",
         Unseen::Silent(

@@ -21,6 +21,8 @@ pub enum Role {
     Mechanism,
     /// It is what somebody notices.
     Symptom,
+    /// Nobody suffers from it: it could be better.
+    Finding,
 }
 
 impl Role {
@@ -31,6 +33,7 @@ impl Role {
             Role::Root => 'R',
             Role::Mechanism => 'M',
             Role::Symptom => 'S',
+            Role::Finding => 'F',
         }
     }
 }
@@ -278,8 +281,8 @@ pub struct Finding {
     pub client_wait_s: Option<f64>,
     /// What a service waits for, where it was followed to another one.
     pub waits_for: Option<String>,
-    /// Whether it is no incident but something to do better.
-    pub is_advice: bool,
+    /// Whether a symptom is an incident where nothing explains it: somebody suffers from it who does not make it.
+    pub is_severe: bool,
     /// The states that it can bring about, where this one reaches less far than the effects of its condition: a limit
     /// of dirty pages delays writers and no connection.
     pub governs: Option<&'static [&'static str]>,

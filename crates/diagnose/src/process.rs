@@ -127,22 +127,80 @@ impl<'a> Process<'a> {
             .sum()
     }
 
-    /// Of these seconds those in which the thread waited for I/O or was held back by a rule, by its kernel stack; where that
-    /// was not recorded, all. D state is not disk: a lock makes it too.
+    /// Of these seconds those in which the thread waited for I/O or was held back by a rule. D state is not disk: a lock makes
+    /// it too.
     #[must_use]
     pub fn waiting_for_io_s(&self, set: &SeriesSet, span: Span) -> f64 {
-        let is_io = |row: &str, t: i64| {
+        self.waiting_for_s(set, span, &[WaitKind::Io, WaitKind::Throttle])
+    }
+
+    /// Of these seconds those that count as lost: who waits for the kernel's own housekeeping may have nothing else to do.
+    #[must_use]
+    pub fn lost_asleep_s(&self, set: &SeriesSet, span: Span) -> f64 {
+        self.waiting_for_s(set, span, &[WaitKind::Io, WaitKind::Throttle, WaitKind::Lock, WaitKind::Memory])
+    }
+
+    /// Of these seconds those in which the thread waited for one of some things, by its kernel stack; where that was not
+    /// recorded, all.
+    #[must_use]
+    pub fn waiting_for_s(&self, set: &SeriesSet, span: Span, kinds: &[WaitKind]) -> f64 {
+        self.waits(set, span, kinds).map(|(_, dt)| dt).sum()
+    }
+
+    /// The samples in which a thread waited for one of some things, with their length.
+    fn waits<'s>(
+        &'s self,
+        set: &'s SeriesSet,
+        span: Span,
+        kinds: &'s [WaitKind],
+    ) -> impl Iterator<Item = (i64, f64)> + 's {
+        let is_meant = move |row: &str, t: i64| {
             let stack = set.text("task.kstack", row).and_then(|text| text.at(t));
-            stack.is_none_or(|stack| matches!(wait_kind(stack), WaitKind::Io | WaitKind::Throttle))
+            stack.is_none_or(|stack| kinds.contains(&wait_kind(stack)))
         };
         self.rows
             .iter()
-            .filter_map(|row| Some((row, set.get("task.state", row)?)))
-            .flat_map(|(row, series)| series.samples(span).map(move |sample| (row, sample)))
-            .filter(|(row, (t, dt, state))| *state == f64::from(b'D') && dt.is_finite() && is_io(row, *t))
-            .map(|(_, (_, dt, _))| dt)
-            .sum()
+            .filter_map(move |row| Some((row, set.get("task.state", row)?)))
+            .flat_map(move |(row, series)| series.samples(span).map(move |sample| (row, sample)))
+            .filter(move |(row, (t, dt, state))| {
+                *state == f64::from(b'D') && dt.is_finite() && is_meant(row, *t)
+            })
+            .map(|(_, (t, dt, _))| (t, dt))
     }
+}
+
+/// Whether a control group is another one or lies below it.
+#[must_use]
+pub fn is_inside(cgroup: Option<&str>, group: &str) -> bool {
+    let below = |of: &str| of.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
+    group == "/" || cgroup.is_some_and(|of| of == group || below(of))
+}
+
+/// How many tasks of a control group wait for some things at each moment of a signal.
+#[must_use]
+pub fn group_waiting(view: &View<'_>, group: &str, kinds: &[WaitKind], at: &Signal) -> Signal {
+    let mut waiting = at.clone().map(|_| 0.0);
+    for process in view.processes().iter().filter(|p| !p.kthread && is_inside(p.cgroup, group)) {
+        for (t, _) in process.waits(view.set, view.window, kinds) {
+            if let Ok(i) = waiting.t.binary_search(&t) {
+                waiting.v[i] += 1.0;
+            }
+        }
+    }
+    waiting
+}
+
+/// Task-seconds that the tasks of a control group waited for some things in the span, beyond what they did before.
+#[must_use]
+pub fn group_waited_s(view: &View<'_>, group: &str, span: Span, kinds: &[WaitKind]) -> f64 {
+    let waited = |set: &SeriesSet, span: Span, processes: &[Process<'_>]| -> f64 {
+        let inside = processes.iter().filter(|p| !p.kthread && is_inside(p.cgroup, group));
+        inside.map(|p| p.waiting_for_s(set, span, kinds)).sum()
+    };
+    let usual = view.baseline.map_or(0.0, |baseline| {
+        waited(view.base_set, baseline, &collect(view.base_set)) / baseline.seconds().max(1e-9)
+    });
+    (waited(view.set, span, view.processes()) - usual * span.seconds()).max(0.0)
 }
 
 /// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the

@@ -58,7 +58,6 @@ pub const NOT_MADE: &[(&str, &str)] = &[
     ),
     ("memory-leak-native", "needs a census of the mappings; leak-malloc makes what is seen from outside"),
     ("numa-imbalance", "needs two memory nodes"),
-    ("stripe-misaligned", "needs a disk with stripes, and its geometry"),
 ];
 
 /// All incidents.

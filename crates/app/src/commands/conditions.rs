@@ -44,6 +44,7 @@ fn role(role: Role) -> &'static str {
         Role::Root => "root cause",
         Role::Mechanism => "mechanism",
         Role::Symptom => "symptom",
+        Role::Finding => "finding",
     }
 }
 
@@ -102,6 +103,7 @@ fn dot() -> String {
             Role::Root => " [style=bold]",
             Role::Mechanism => "",
             Role::Symptom => " [style=rounded]",
+            Role::Finding => " [style=dashed]",
         };
         _ = writeln!(out, "  \"{}\"{look};", c.id);
     }

@@ -318,7 +318,10 @@ pub fn nothing_wrong(report: &Report, style: &Style) -> String {
             if report.files.len() == 1 { "not " } else { "" }
         );
     }
-    let mut text = "No incident".to_owned();
+    // What is about to hurt comes first.
+    let ahead = report.findings.iter().find(|finding| finding.limit_in_seconds.is_some());
+    let mut text = ahead.map_or_else(String::new, |finding| format!("{}. ", finding.statement));
+    text.push_str(if ahead.is_some() { "No incident yet" } else { "No incident" });
     if !report.host.is_empty() {
         text.push_str(&format!(" on {}", report.host));
     }

@@ -84,6 +84,7 @@ mod page_cache {
 mod process {
     pub(super) mod crash_loop;
     pub(super) mod fd_exhaustion;
+    pub(super) mod futile_calls;
     pub(super) mod hung_task;
     pub(super) mod process_crash;
     pub(super) mod thread_explosion;
@@ -117,7 +118,7 @@ mod service {
 
 use crate::condition::Condition;
 
-/// Every condition: roots first, then mechanisms, then symptoms.
+/// Every condition: roots first, then mechanisms, then symptoms, then findings.
 #[must_use]
 pub fn all() -> &'static [Condition] {
     static ALL: &[Condition] = &[
@@ -186,7 +187,6 @@ pub fn all() -> &'static [Condition] {
         host::scheduled_burst::CONDITION,
         host::hardware_error::CONDITION,
         host::device_lost::CONDITION,
-        disk::stripe_misaligned::CONDITION,
         service::retry_storm::CONDITION,
         service::timeout_cascade::CONDITION,
         memory::free_memory_low::CONDITION,
@@ -213,6 +213,8 @@ pub fn all() -> &'static [Condition] {
         service::service_silent::CONDITION,
         service::service_slow::CONDITION,
         service::service_failing::CONDITION,
+        disk::stripe_misaligned::CONDITION,
+        process::futile_calls::CONDITION,
     ];
     ALL
 }

@@ -9,7 +9,7 @@ use mitra_model::time::SECOND;
 
 use crate::condition::Condition;
 use crate::filesystems::Room;
-use crate::process::{Process, Top};
+use crate::process::{self, Process, Top};
 use crate::signal::Signal;
 use crate::view::View;
 use crate::{conditions, growth, words};
@@ -245,20 +245,15 @@ impl Climb {
         let third = (last - first) / 3;
         let paces: Vec<f64> = (0..3)
             .map(|i| Span { since: first + i * third, until: first + (i + 1) * third + 1 })
-            .map_while(|span| pace(&climb.within(span)))
+            .map_while(|span| line(&climb.within(span)).map(|(per_s, _)| per_s))
             .collect();
         let least = paces.iter().copied().fold(f64::INFINITY, f64::min);
         let most = paces.iter().copied().fold(0.0, f64::max);
-        let left = filling.limit - grown.to;
+        let (per_s, to) = line(&climb)?;
+        let left = filling.limit - to;
         let is_line = paces.len() == 3 && least > 0.0 && most <= STEADY * least && left > 0.0;
-        let climb = Climb {
-            from: grown.from,
-            to: grown.to,
-            per_s: pace(&climb)?,
-            span,
-            soonest_s: left / most,
-            latest_s: left / least,
-        };
+        let climb =
+            Climb { from: grown.from, to, per_s, span, soonest_s: left / most, latest_s: left / least };
         (is_line && climb.latest_s <= HORIZON * seconds).then_some(climb)
     }
 
@@ -272,6 +267,7 @@ impl Climb {
             size(self.per_s),
             size(self.to),
         );
+        let is_of_group = filling.culprit.cgroup.is_some();
         if let Some(taker) = taker(view, &filling, self) {
             statement.push_str(&format!("; {} takes it", taker.words()));
             filling.culprit = culprit_of(&taker.lead);
@@ -286,7 +282,10 @@ impl Climb {
         let evidence: Vec<Evidence> =
             metrics.iter().filter_map(|metric| view.evidence(metric, row, self.span)).collect();
         let condition = conditions().iter().find(|condition| condition.id == filling.becomes);
-        let finding = crate::condition::Finding { culprit: filling.culprit.clone(), ..Default::default() };
+        // Who takes the machine's memory may run in a group whose limit has nothing to do with it.
+        let cgroup = filling.culprit.cgroup.clone().filter(|_| is_of_group);
+        let culprit = Culprit { cgroup, ..filling.culprit.clone() };
+        let finding = crate::condition::Finding { culprit, ..Default::default() };
         let remedies = |condition: &Condition| condition.remedies(&finding);
         Finding {
             condition: filling.becomes.to_owned(),
@@ -300,8 +299,8 @@ impl Climb {
     }
 }
 
-/// The slope of the line of least squares, in units a second.
-fn pace(signal: &Signal) -> Option<f64> {
+/// The line of least squares: its slope in units a second, and where it ends.
+fn line(signal: &Signal) -> Option<(f64, f64)> {
     let n = signal.t.len();
     let first = *signal.t.first()?;
     if n < 4 {
@@ -315,7 +314,8 @@ fn pace(signal: &Signal) -> Option<f64> {
         both += (at(i) - mean_t) * (v - mean_v);
         square += (at(i) - mean_t).powi(2);
     }
-    (square > 0.0).then(|| both / square)
+    let slope = both / square;
+    (square > 0.0).then(|| (slope, mean_v + slope * (at(n - 1) - mean_t)))
 }
 
 /// Who took most of it, of memory.
@@ -324,11 +324,8 @@ fn taker<'a>(view: &View<'a>, filling: &Filling<'_>, climb: &Climb) -> Option<To
         return None;
     }
     let group = filling.culprit.cgroup.as_deref();
-    let is_inside = |process: &&Process<'a>| {
-        group.is_none_or(|group| {
-            process.cgroup.is_some_and(|of| of == group || of.starts_with(&format!("{group}/")))
-        })
-    };
+    let is_inside =
+        |process: &&Process<'a>| group.is_none_or(|group| process::is_inside(process.cgroup, group));
     let inside: Vec<Process<'a>> = view.processes().iter().filter(is_inside).cloned().collect();
     let top = growth::takers(view, &inside, climb.span).into_iter().next()?;
     (top.total >= mitra_model::growth::MOST * (climb.to - climb.from)).then_some(top)

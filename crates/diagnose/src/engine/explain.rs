@@ -229,7 +229,9 @@ fn findings(
     let loaded = if whole.is_some() { None } else { loader.load(last) };
     let mut all = Vec::new();
     if let Some(set) = whole.or(loaded.as_deref()) {
-        all = ahead::findings(&View::new(set, last, set, None), incidents);
+        let view = View::new(set, last, set, None);
+        all = ahead::findings(&view, incidents);
+        all.extend(verdict::findings(&view));
     }
     ahead::add(&mut all, ahead::findings(&View::new(scan, window, scan, None), incidents));
     all

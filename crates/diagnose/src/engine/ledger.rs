@@ -140,7 +140,7 @@ impl Waited {
 /// What one process lost.
 #[must_use]
 pub fn lost_by(process: &Process<'_>, set: &SeriesSet, span: Span) -> f64 {
-    process.total(set, "task.run_delay", span) + process.uninterruptible_s(set, span)
+    process.total(set, "task.run_delay", span) + process.lost_asleep_s(set, span)
 }
 
 /// Milliseconds are as far as the accounting can be trusted.

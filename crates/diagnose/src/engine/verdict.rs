@@ -79,7 +79,7 @@ impl Observed {
         let mut roots: Vec<&Active> = self
             .active
             .values()
-            .filter(|a| a.condition.role == Role::Root && !a.finding.is_advice)
+            .filter(|a| a.condition.role == Role::Root)
             .filter(|a| !links.caused_by_a_root(a.condition.id, &self.active))
             .filter(goes_on)
             .collect();
@@ -113,6 +113,17 @@ impl Observed {
         }
         let alone = unexplained.into_iter().filter(goes_on);
         incidents.extend(alone.map(|symptom| incident(view, &[symptom], &[], self, &links)));
+        // What somebody suffers from is never nothing: the symptom that costs most, where no incident covers its time.
+        let severe = self.active.values().filter(|a| a.finding.is_severe).filter(goes_on);
+        let is_covered =
+            |a: &&Active| incidents.iter().any(|incident| covers(incident, &a.finding, view.window.until));
+        let most = |a: &&Active, b: &&Active| {
+            let loss = |a: &Active| a.finding.loss_s.unwrap_or(0.0);
+            loss(a).total_cmp(&loss(b))
+        };
+        if let Some(symptom) = severe.filter(|a| !is_covered(a)).max_by(most) {
+            incidents.push(incident(view, &[symptom], &[], self, &links));
+        }
         incidents
     }
 
@@ -129,23 +140,18 @@ impl Observed {
 
     /// What is no incident and could still be better.
     pub(crate) fn findings(&self) -> Vec<report::Finding> {
-        let list = self.active.values().filter(|a| a.finding.is_advice);
-        list.map(|a| report::Finding {
-            condition: a.condition.id.to_owned(),
-            culprit: a.finding.culprit.clone(),
-            statement: a.finding.statement.clone(),
-            remarks: a.finding.remarks.clone(),
-            evidence: a.finding.evidence.clone(),
-            remedies: a.condition.remedies(&a.finding),
-            limit_in_seconds: None,
-        })
-        .collect()
+        let list = self.active.values().filter(|a| a.condition.role == Role::Finding);
+        list.map(|a| as_finding(a.condition, &a.finding)).collect()
     }
 
     /// Whether anything but a cause was seen, and what it would take to name the cause: links of the chain whose root
     /// is missing, and the roots that cannot be told.
     pub(crate) fn without_root(&self, view: &View<'_>) -> (Vec<Link>, Vec<Unknown>) {
-        let seen: Vec<&Active> = self.active.values().filter(|a| a.condition.role != Role::Root).collect();
+        let seen: Vec<&Active> = self
+            .active
+            .values()
+            .filter(|a| matches!(a.condition.role, Role::Mechanism | Role::Symptom))
+            .collect();
         let ids: BTreeSet<&str> = seen.iter().map(|a| a.condition.id).collect();
         let links = seen.iter().map(|a| link(a, None)).collect();
         if seen.is_empty() && view.is_case {
@@ -157,7 +163,7 @@ impl Observed {
     /// The roots that cannot be told although what they are told by first was gathered: somebody had them in mind.
     fn begun(&self, view: &View<'_>) -> Vec<Unknown> {
         let is_there = |metric: &str| view.each(metric).next().is_some();
-        let list = self.unknown.iter().filter(|(c, _)| c.role == Role::Root);
+        let list = self.unknown.iter().filter(|(c, _)| matches!(c.role, Role::Root | Role::Finding));
         list.filter(|(c, _)| c.needs.first().is_some_and(|m| is_there(m)) || self.suspected.contains(&c.id))
             .take(UNTOLD_MAX)
             .map(|(c, missing)| as_unknown(c, missing))
@@ -179,6 +185,29 @@ impl Observed {
         list.sort_by_key(|(steps, _)| *steps);
         list.truncate(UNTOLD_MAX);
         list.into_iter().map(|(_, unknown)| unknown).collect()
+    }
+}
+
+/// What nobody suffers from, whatever the incidents are.
+pub(crate) fn findings(view: &View<'_>) -> Vec<report::Finding> {
+    let list = conditions().iter().filter(|condition| condition.role == Role::Finding);
+    let of = |condition: &Condition| match (condition.observe)(view) {
+        Observation::Active(finding) => Some(as_finding(condition, &finding)),
+        _ => None,
+    };
+    list.filter_map(of).collect()
+}
+
+/// What a condition whose role that is found.
+pub(crate) fn as_finding(condition: &Condition, finding: &Finding) -> report::Finding {
+    report::Finding {
+        condition: condition.id.to_owned(),
+        culprit: finding.culprit.clone(),
+        statement: finding.statement.clone(),
+        remarks: finding.remarks.clone(),
+        evidence: finding.evidence.clone(),
+        remedies: condition.remedies(finding),
+        limit_in_seconds: None,
     }
 }
 
@@ -206,6 +235,14 @@ fn causes_of(ids: &BTreeSet<&str>) -> BTreeMap<&'static str, usize> {
         causes.extend(more.into_iter().map(|c| (c, steps)));
     }
     causes
+}
+
+/// Whether an incident goes on for half of the time of a finding.
+fn covers(incident: &Incident, finding: &Finding, until: i64) -> bool {
+    let end = |end: Option<i64>| end.unwrap_or(until);
+    let span = Span { since: finding.onset, until: end(finding.end) };
+    let both = span.intersect(Span { since: incident.onset.0, until: end(incident.end.map(|end| end.0)) });
+    both.is_some_and(|both| 2.0 * both.seconds() >= span.seconds())
 }
 
 /// Whether the onsets of two conditions can be put in order. Two dates can; times without a date only where the samples
@@ -511,7 +548,7 @@ impl<'a> Services<'a> {
     /// What its users noticed, and the cause.
     fn headline(&self, first: &Active) -> String {
         let cause = &first.finding.statement;
-        if first.condition.stands_alone {
+        if first.condition.role != Role::Root {
             return match &first.finding.waits_for {
                 Some(waits) => format!("{cause}: {waits}"),
                 None => format!("{cause}; the cause was not found"),

@@ -83,6 +83,7 @@ fn observe(view: &View<'_>) -> Observation {
     let Some(top) = tops.first().filter(|t| t.total >= SHARE * capacity) else {
         return Observation::inactive("no program that stayed took half of the CPU");
     };
+    let top = &takers(view, top, lasting, span);
     let single = top.lead_share >= 0.8;
     if !single && top.processes as f64 > CROWD_PER_CPU * cpus {
         return Observation::Inactive(format!(
@@ -123,6 +124,30 @@ fn observe(view: &View<'_>) -> Observation {
     finding.confidence = 0.5 + 0.5 * top.share;
     finding.active()
 }
+
+/// Of the processes of a name those that take the CPU. Programs of one interpreter have its name: who was there before and
+/// takes little beside the others may be another program, and wait for them.
+fn takers<'a>(view: &View<'a>, top: &Top<'a>, took: impl Fn(&Process<'_>) -> f64, span: Span) -> Top<'a> {
+    let same = view.processes().iter().filter(|p| !p.kthread && p.comm == top.comm);
+    let mut list: Vec<(f64, &Process<'_>)> = same.map(|p| (took(p), p)).collect();
+    list.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (mut sum, mut least) = (0.0, f64::INFINITY);
+    for (took, _) in &list {
+        if sum < NEARLY_ALL * top.total {
+            (sum, least) = (sum + took, *took);
+        }
+    }
+    let is_new = |p: &Process<'_>| p.first_seen(view.set).is_none_or(|t| t + EDGE_NS > span.since);
+    list.retain(|(took, p)| *took >= ALIKE * least || is_new(p));
+    Top { processes: list.len(), members: list.iter().map(|(_, p)| p.pid).collect(), ..top.clone() }
+}
+
+/// Of what those of a name took.
+const NEARLY_ALL: f64 = 0.8;
+/// Who takes half as much as the least of these is one of them.
+const ALIKE: f64 = 0.5;
+/// A process is seen in the sample after its birth.
+const EDGE_NS: i64 = 2 * SECOND;
 
 /// Run-queue delay per second of user processes that are neither the program nor its parent, now and before.
 fn others(view: &View<'_>, hog: &Top<'_>, span: Span) -> (f64, f64) {

@@ -85,11 +85,8 @@ fn observe(view: &View<'_>) -> Observation {
         mean("cgroup.cpu_quota").zip(mean("cgroup.cpu_period").filter(|p| *p > 0.0)).map(|(q, p)| q / p);
     let mut finding = view.finding(&high.run);
     finding.culprit.cgroup = Some(name.to_owned());
-    let inside = |cgroup: Option<&str>| {
-        cgroup.is_some_and(|c| c == name || c.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')))
-    };
     let tops = process::ranking(view.processes(), span, |p| {
-        if inside(p.cgroup) { p.total(view.set, "task.run_delay", span) } else { 0.0 }
+        if process::is_inside(p.cgroup, name) { p.total(view.set, "task.run_delay", span) } else { 0.0 }
     });
     if let Some(top) = tops.first() {
         finding.blame_pid(top.comm, top.pid());

@@ -309,14 +309,8 @@ fn finding(view: &View<'_>, held: &ThrottledGroup<'_>) -> Finding {
     finding.culprit.cgroup = Some(held.group.to_owned());
     let device = held.device;
     finding.culprit.device = device.map(str::to_owned);
-    let inside = |cgroup: Option<&str>| {
-        held.group == "/"
-            || cgroup.is_some_and(|c| {
-                c == held.group || c.strip_prefix(held.group).is_some_and(|rest| rest.starts_with('/'))
-            })
-    };
     let tops = process::ranking(view.processes(), span, |p| {
-        if inside(p.cgroup) { p.uninterruptible_s(view.set, span) } else { 0.0 }
+        if process::is_inside(p.cgroup, held.group) { p.uninterruptible_s(view.set, span) } else { 0.0 }
     });
     if let Some(top) = tops.first() {
         finding.blame_pid(top.comm, top.pid());
@@ -347,7 +341,10 @@ fn finding(view: &View<'_>, held: &ThrottledGroup<'_>) -> Finding {
     for metric in ["disk.io_time", "disk.weighted_time"] {
         finding.evidence.extend(device.and_then(|d| view.evidence(metric, d, span)));
     }
-    finding.loss_s = Some((held.pressure - held.pressure_before).max(0.0) * held.high.run.seconds());
+    // Pressure counts a second in which somebody waits, however many they are.
+    let pressure_s = (held.pressure - held.pressure_before).max(0.0) * held.high.run.seconds();
+    let waited_s = process::group_waited_s(view, held.group, span, &[WaitKind::Io, WaitKind::Throttle]);
+    finding.loss_s = Some(pressure_s.max(waited_s));
     finding.confidence = if (held.rate / held.limit - 1.0).abs() <= 0.1 { 0.95 } else { 0.8 };
     if !held.is_sure {
         finding.confidence = 0.6;

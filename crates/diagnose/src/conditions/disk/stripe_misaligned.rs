@@ -3,13 +3,14 @@
 //! XFS spreads its work over allocation groups, and each begins with headers that are read and written all the time. When
 //! the size of a group is a multiple of the full stripe, all of these lie on one disk, which is busier than the others.
 //! mkfs.xfs warns of it. A group that is smaller by one stripe unit moves each next header to the next disk. This is
-//! advice for the time of mkfs, not an incident.
+//! a finding for the time of mkfs, not an incident.
 
 use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "stripe-misaligned",
     title: "all allocation groups begin on one disk of the stripe",
+    role: Role::Finding,
     area: "disk",
     needs: &["fs.type"],
     observe,
@@ -83,7 +84,6 @@ fn observe(view: &View<'_>) -> Observation {
 
 fn finding(view: &View<'_>, bad: &Layout, all: &[Layout]) -> Finding {
     let mut finding = view.finding_at(mitra_model::Era::Fact.zero());
-    finding.is_advice = true;
     finding.culprit.device = Some(bad.device.clone());
     let better = bad.ag_blocks - bad.unit;
     let sectors = bad.block_bytes / 512;

@@ -2,7 +2,8 @@
 //!
 //! Why it does is often known better: its working set of files does not fit (`page-cache-thrash`), its anonymous
 //! memory does not (`swap-thrash`), or the kernel killed in it (`oom-kill`). A group whose page cache fills up to the
-//! limit while nobody waits is as healthy as a machine whose memory is full of cache.
+//! limit while nobody waits is as healthy as a machine whose memory is full of cache. A group whose tasks all wait in its
+//! reclaim, as for pages that a slow device has to write back, runs into the limit no more: nobody in it gets that far.
 
 use crate::prelude::*;
 
@@ -17,6 +18,9 @@ pub const CONDITION: Condition = Condition {
         "cgroup.psi_memory_some",
         "psi.memory_some",
         "probe.memcg_reclaim_time",
+        "cgroup.writeback",
+        "task.state",
+        "task.kstack",
     ],
     observe,
     causes: &[
@@ -48,10 +52,18 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut best: Option<Limited<'_>> = None;
     for (name, series) in view.each("cgroup.memory_failcnt").filter(|(name, _)| *name != "/") {
-        let signal = Signal::of(series, view.window);
+        let fails = Signal::of(series, view.window);
         let before = view.before("cgroup.memory_failcnt", name);
         let threshold = view.threshold(FAILS_S, &view.base_values("cgroup.memory_failcnt", name));
-        let Some(high) = view.high_signal(&signal, threshold, 3.0, before) else { continue };
+        let failing = fails.clone().map(|fails| step(fails >= threshold));
+        let held = match stalled(view, name) {
+            Some(stalled) => failing.zip(&stalled, f64::max),
+            None => failing,
+        };
+        let Some(run) = held.run(1.0, 3.0) else { continue };
+        let inside = fails.within(run.span());
+        let (Some(during), Some(peak)) = (inside.mean(), inside.max()) else { continue };
+        let high = High { run, before, during, peak };
         let pressure = pressure(view, name, high.run.span());
         // Where only the machine's pressure is known it is that of all groups, and the one that fails most often counts.
         let key = |one: &Limited<'_>| (one.pressure.unwrap_or(-1.0), one.high.during);
@@ -73,23 +85,53 @@ fn observe(view: &View<'_>) -> Observation {
             words::percent(pressure)
         ));
     }
-    let limit = view.set.get("cgroup.memory_max", name).and_then(|s| s.last(Span::ALL));
+    let limit = limit(view, name);
+    let of_limit = limit.map(|l| format!(" of {}", words::bytes(l))).unwrap_or_default();
     let mut finding = view.finding(&high.run);
     finding.culprit.cgroup = Some(name.to_owned());
     finding.confidence = 0.8;
-    finding.statement = format!(
-        "{name} ran into its memory limit{} {} times a second; its tasks waited for memory for {} of the time",
-        limit.map(|l| format!(" of {}", words::bytes(l))).unwrap_or_default(),
-        words::count(high.during),
-        words::percent(pressure)
-    );
-    for metric in
-        ["cgroup.memory_failcnt", "cgroup.memory_current", "cgroup.memory_max", "cgroup.psi_memory_some"]
-    {
-        finding.evidence.extend(view.evidence(metric, name, span));
+    let what = if high.during >= FAILS_S {
+        format!("ran into its memory limit{of_limit} {} times a second", words::count(high.during))
+    } else {
+        format!("is held at its memory limit{of_limit}")
+    };
+    finding.statement =
+        format!("{name} {what}; its tasks waited for memory for {} of the time", words::percent(pressure));
+    finding.prove(view, &EVIDENCE, name, span);
+    let writeback = view.set.get("cgroup.writeback", name).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    if limit.is_some_and(|limit| writeback >= WRITEBACK * limit) {
+        finding.prove(view, &["cgroup.writeback"], name, span);
+        let bytes = words::bytes(writeback);
+        finding
+            .remarks
+            .push(format!("its reclaim waits for {bytes} that are being written back to a device"));
     }
-    finding.loss_s = view.excess(&["psi.memory_some"], span);
+    // Pressure counts a second in which somebody waits, however many they are.
+    let waited_s = process::group_waited_s(view, name, span, &[WaitKind::Memory]);
+    finding.loss_s = view.excess(&["psi.memory_some"], span).map(|pressure_s| pressure_s.max(waited_s));
     finding.active()
+}
+
+const EVIDENCE: [&str; 4] =
+    ["cgroup.memory_failcnt", "cgroup.memory_current", "cgroup.memory_max", "cgroup.psi_memory_some"];
+/// A tenth of what the group may have cannot be freed before the device has it.
+const WRITEBACK: f64 = 0.1;
+/// Reclaim frees some thousand pages at a time: a group at its limit is a little below it.
+const AT_LIMIT: f64 = 0.9;
+
+fn limit(view: &View<'_>, group: &str) -> Option<f64> {
+    view.set.get("cgroup.memory_max", group).and_then(|s| s.last(view.window))
+}
+
+/// One while a group is at its limit and its tasks wait for memory: by its own pressure, or by their kernel stacks.
+fn stalled(view: &View<'_>, group: &str) -> Option<Signal> {
+    let limit = limit(view, group)?;
+    let near = view.of("cgroup.memory_current", group)?.map(|used| step(used >= AT_LIMIT * limit));
+    let waiting = match view.of("cgroup.psi_memory_some", group) {
+        Some(pressure) => pressure.map(|pressure| step(pressure >= PRESSURE)),
+        None => process::group_waiting(view, group, &[WaitKind::Memory], &near).map(|n| step(n >= 1.0)),
+    };
+    Some(near.zip(&waiting, f64::min))
 }
 
 /// A group at its limit, and the share of the time in which somebody waited for memory.

@@ -1,0 +1,88 @@
+//! What nobody suffers from yet is told below incidents, and never as one.
+
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "each test program uses its own part of the support")]
+mod support;
+
+use mitra_model::report::Report;
+use mitra_model::{CaptureRow, EventKind};
+use support::{AFTER, HEALTHY, INCIDENT, Machine};
+
+const SECONDS: usize = HEALTHY + INCIDENT + AFTER;
+const MB: f64 = 1e6;
+
+fn level(m: &mut Machine, metric: &str, row: &str, at: impl Fn(f64) -> f64) {
+    m.values(metric, row, 0, (0..SECONDS).map(|i| at(i as f64)).collect());
+}
+
+/// A cgroup with a limit of 400 MB in which something grows all the time.
+fn group(grows: impl Fn(f64) -> f64) -> Report {
+    let mut m = Machine::idle();
+    m.task(70, "worker", 0).cgroup(70, "/svc");
+    level(&mut m, "task.rss_anon", "70@70000000", |t| grows(t) / 4096.0);
+    level(&mut m, "cgroup.anon", "/svc", &grows);
+    level(&mut m, "cgroup.memory_max", "/svc", |_| 400.0 * MB);
+    m.explain()
+}
+
+#[test]
+fn memory_of_a_group_is_told_before_it_is_at_its_limit() {
+    let report = group(|t| 50.0 * MB + 2.0 * MB * t);
+    assert!(report.incidents.is_empty());
+    let [finding] = report.findings.as_slice() else { panic!("{:#?}", report.findings) };
+    let culprit = &finding.culprit;
+    assert_eq!((finding.condition.as_str(), culprit.pid), ("oom-kill", Some(70)));
+    assert_eq!(culprit.cgroup.as_deref(), Some("/svc"));
+    let left = (350.0 - 2.0 * (SECONDS - 1) as f64) / 2.0;
+    let [soonest, latest] = finding.limit_in_seconds.unwrap();
+    assert!((soonest - left).abs() < 6.0 && (latest - left).abs() < 6.0, "{left}: {soonest} {latest}");
+}
+
+#[test]
+fn memory_that_stands_is_not() {
+    assert!(group(|t| 50.0 * MB + 4.0 * MB * t.min(20.0)).findings.is_empty());
+    assert!(group(|t| 350.0 * MB + MB * (t % 2.0)).findings.is_empty());
+}
+
+fn failing(per_s: f64) -> Report {
+    let mut m = Machine::idle();
+    m.task(70, "api", 0);
+    m.task_rate(70, "task.system_time", 0.8, 0.8);
+    let what = "access ENOENT".to_owned();
+    let row = CaptureRow {
+        pid: Some(70),
+        comm: "api".into(),
+        what,
+        device: String::new(),
+        count: 3.0 * per_s,
+        amount: 0.0,
+    };
+    let kind = EventKind::Capture {
+        capture: "errors".into(),
+        why: "rule busy-in-the-kernel".into(),
+        seconds: 3.0,
+        events: 1000,
+        lost: 0,
+        ended: "time".into(),
+        cost_ns: None,
+        file: None,
+        tops: vec![row],
+    };
+    m.event(HEALTHY, kind);
+    m.explain()
+}
+
+#[test]
+fn calls_in_vain_are_told_with_what_they_cost() {
+    let report = failing(250_000.0);
+    assert!(report.incidents.is_empty());
+    let [finding] = report.findings.as_slice() else { panic!("{:#?}", report.findings) };
+    assert_eq!((finding.condition.as_str(), finding.culprit.pid), ("futile-calls", Some(70)));
+    assert!(finding.statement.starts_with("api (70) makes 250"), "{}", finding.statement);
+    assert!(
+        finding.statement.contains("fail with ENOENT, and is in the kernel for 80 %"),
+        "{}",
+        finding.statement
+    );
+    assert!(failing(900.0).findings.is_empty());
+}
