@@ -306,11 +306,14 @@ fn link(a: &Active, root: Option<&Finding>) -> Link {
 /// The edges between active conditions that the timing allows.
 struct Links {
     next: BTreeMap<&'static str, Vec<&'static str>>,
+    /// Those of them whose effect cannot be seen before its cause.
+    later: BTreeMap<&'static str, Vec<&'static str>>,
 }
 
 impl Links {
     fn new(active: &BTreeMap<&'static str, Active>, view: &View<'_>) -> Links {
         let mut next: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+        let mut later: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for edge in graph::edges() {
             let (Some(cause), Some(effect)) = (active.get(edge.cause), active.get(edge.effect)) else {
                 continue;
@@ -341,21 +344,22 @@ impl Links {
             let follows = edge.any_order || effect.finding.onset >= cause.finding.onset - tolerance;
             if !ordered || (overlap && follows) {
                 next.entry(edge.cause).or_default().push(edge.effect);
+                if !edge.any_order {
+                    later.entry(edge.cause).or_default().push(edge.effect);
+                }
             }
         }
-        Links { next }
+        Links { next, later }
     }
 
     /// Everything that follows from a condition.
     fn effects(&self, id: &str) -> BTreeSet<&'static str> {
-        let mut seen = BTreeSet::new();
-        let mut stack: Vec<&'static str> = self.next.get(id).into_iter().flatten().copied().collect();
-        while let Some(id) = stack.pop() {
-            if seen.insert(id) {
-                stack.extend(self.next.get(id).into_iter().flatten().copied());
-            }
-        }
-        seen
+        reached(&self.next, id)
+    }
+
+    /// Those of them that cannot be seen before it.
+    fn later_effects(&self, id: &str) -> BTreeSet<&'static str> {
+        reached(&self.later, id)
     }
 
     fn caused_by_a_root(&self, id: &str, active: &BTreeMap<&'static str, Active>) -> bool {
@@ -364,6 +368,17 @@ impl Links {
             .filter(|a| a.condition.role == Role::Root && a.condition.id != id)
             .any(|a| self.effects(a.condition.id).contains(id))
     }
+}
+
+fn reached(next: &BTreeMap<&'static str, Vec<&'static str>>, id: &str) -> BTreeSet<&'static str> {
+    let mut seen = BTreeSet::new();
+    let mut stack: Vec<&'static str> = next.get(id).into_iter().flatten().copied().collect();
+    while let Some(id) = stack.pop() {
+        if seen.insert(id) {
+            stack.extend(next.get(id).into_iter().flatten().copied());
+        }
+    }
+    seen
 }
 
 /// The incident of a group of roots. `before` is what brought them about and has no cause that is known.
@@ -442,14 +457,18 @@ fn incident(
         )
     });
     // Nothing is there before its cause: where an effect was seen first, the cause was seen late.
-    let seen_first =
-        |a: &&&Active| effects.contains(a.condition.id) && is_ordered(&first.finding, &a.finding);
+    let later = links.later_effects(first.condition.id);
+    let seen_first = |a: &&&Active| later.contains(a.condition.id) && is_ordered(&first.finding, &a.finding);
     let began =
         chain_ids.iter().filter(seen_first).map(|a| a.finding.onset).fold(first.finding.onset, i64::min);
     let root = Finding { onset: began, ..first.finding.clone() };
     let mut chain: Vec<Link> = chain_ids.iter().map(|a| link(a, Some(&root))).collect();
-    if let Some(link) = chain.first_mut() {
-        (link.onset, link.lag_s) = (Moment(began), 0.0);
+    // Two sides of one state begin together, whichever of them was seen first.
+    let is_side = |link: &Link| link.lag_s < 0.0 && effects.contains(link.condition.as_str());
+    for (i, link) in chain.iter_mut().enumerate() {
+        if i == 0 || is_side(link) {
+            (link.onset, link.lag_s) = (Moment(began), 0.0);
+        }
     }
     let symptoms = active
         .values()

@@ -13,6 +13,7 @@ pub const CONDITION: Condition = Condition {
     needs: &[
         "task.cpu_time",
         "task.run_delay",
+        "tasks.run_delay",
         "task.ppid",
         "sys.cpu_idle",
         "sys.cpu_iowait",
@@ -120,7 +121,9 @@ fn observe(view: &View<'_>) -> Observation {
     finding.evidence.push(view.task_evidence("task.cpu_time", &top.lead, before_s, top.rate, span));
     finding.evidence.push(view.evidence_of("task.run_delay", "others", Some(before), waited));
     finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
-    finding.loss_s = Some((waited - before) * run.seconds());
+    // Without it nobody would queue, its own processes included.
+    let queued = view.excess(&["tasks.run_delay"], run.span());
+    finding.loss_s = queued.or(Some((waited - before) * run.seconds()));
     finding.confidence = 0.5 + 0.5 * top.share;
     finding.active()
 }
