@@ -281,6 +281,8 @@ pub struct Finding {
     pub client_wait_s: Option<f64>,
     /// What a service waits for, where it was followed to another one.
     pub waits_for: Option<String>,
+    /// Whether a lock is on the way there.
+    pub waits_for_lock: bool,
     /// Whether a symptom is an incident where nothing explains it: somebody suffers from it who does not make it.
     pub is_severe: bool,
     /// The states that it can bring about, where this one reaches less far than the effects of its condition: a limit

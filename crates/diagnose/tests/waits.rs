@@ -134,3 +134,20 @@ fn whoever_holds_a_lock_and_waits_for_another_process_leads_to_that_one() {
         "its only thread waits for its child backup (70) to end, which is stopped by a signal or a debugger";
     assert!(says(one(&report), words), "{:#?}", one(&report));
 }
+
+/// It is free at most samples of the kernel's list.
+#[test]
+fn a_lock_that_is_held_again_and_again_is_seen_by_those_that_wait() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "appd"), during(Asked::each(200.0, 0.002), Asked::each(15.0, 1.6)));
+    wait(&mut m, "50>lock:60", Some((60, "sync")), 3.0);
+    wait(&mut m, "60>timer", None, 1.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("lock-queue", Some("sync"), Some(60)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("appd (port 8080) answered in")
+            && statement.contains("a lock of a file that sync (60) holds"),
+        "{statement}"
+    );
+}

@@ -1,5 +1,6 @@
 //! Compares Mitra's answers with the truth.
 
+mod calibration;
 mod goals;
 mod html;
 mod judge;
@@ -35,6 +36,8 @@ pub struct Verdict {
     pub condition: String,
     /// The root in first place, of the first incident that overlaps the trouble.
     pub answer: Option<String>,
+    /// How sure it is.
+    pub confidence: Option<f64>,
     /// Whether the root in first place is right.
     pub root: bool,
     /// Whether any incident that overlaps the trouble has a true root.
@@ -211,6 +214,7 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     };
     let root = &top["root_cause"];
     verdict.answer = crate::report::root(top);
+    verdict.confidence = top["root_cause"]["confidence"].as_f64();
     verdict.root = verdict.answer.as_deref().is_some_and(right);
     verdict.onset_error_s = time_of(top, "onset").map(|onset_s| onset_s - act.onset_s);
     verdict.culprit_wrong =

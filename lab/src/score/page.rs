@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::calibration::Bin;
 use super::{Judged, Summary, Verdict};
 use crate::record::Kind;
 
@@ -117,6 +118,17 @@ pub fn page(runs: &[Judged], summary: &Summary) -> String {
     }
     for (seed, root, culprit) in &summary.seeds {
         _ = writeln!(text, "  seed {seed:<8} root {root:<20} culprit {culprit}");
+    }
+    _ = writeln!(text, "\nhow sure, and how often right");
+    for bin in &summary.calibration {
+        let Bin { from, verdicts, said, right } = bin;
+        _ = writeln!(
+            text,
+            "  from {:>3.0} %   said {:>3.0} %   right {:>3.0} %   of {verdicts}",
+            100.0 * from,
+            100.0 * said,
+            100.0 * right
+        );
     }
     _ = writeln!(text, "\nroot in first place, by others on the same recordings");
     for (name, right, all) in &summary.baselines {

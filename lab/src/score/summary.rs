@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::calibration::{Bin, bins};
 use super::goals::{Goal, goals, share};
 use super::{Judged, Verdict};
 use crate::baselines::{self, NAMES};
@@ -22,6 +23,8 @@ pub struct Summary {
     pub baselines: Vec<(&'static str, usize, usize)>,
     /// True roots that the baselines cannot name: no metric in their table stands for them.
     pub unnamed: BTreeSet<String>,
+    /// How sure verdicts are, and how often they are right.
+    pub calibration: Vec<Bin>,
     /// Number of incidents that were made.
     pub made: usize,
     /// Runs that cannot be judged, with the reason.
@@ -33,8 +36,13 @@ impl Summary {
     pub fn of(runs: &[Judged]) -> Self {
         let single: Vec<&Verdict> =
             runs.iter().filter(|r| r.record.kind == Kind::Incident).flat_map(|r| &r.verdicts).collect();
-        let mut summary =
-            Self { made: single.len(), goals: goals(runs), seeds: by_seed(runs), ..Self::default() };
+        let mut summary = Self {
+            made: single.len(),
+            goals: goals(runs),
+            seeds: by_seed(runs),
+            calibration: bins(runs),
+            ..Self::default()
+        };
         for run in runs.iter().filter(|r| r.record.state.is_judged()) {
             *summary.builds.entry(run.record.mitra.clone()).or_default() += 1;
         }

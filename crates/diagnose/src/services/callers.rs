@@ -115,8 +115,10 @@ pub fn overlapping(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: 
         let own: Vec<&str> = rows.into_iter().filter(|row| calls(view.set, servers, row)).collect();
         let connections = mean(view.set, &own, "dependency.established", span).round();
         let is_asked = mean(view.set, &own, "dependency.requests", span) > 0.0;
-        if is_asked && connections >= 1.0 && open >= OVERLAP * connections {
-            let service = local_service(view.set, &address);
+        let service = local_service(view.set, &address);
+        // Its clients may run under its name.
+        let is_itself = service == Some(row);
+        if is_asked && !is_itself && connections >= 1.0 && open >= OVERLAP * connections {
             let name = service.map(|row| crate::services::name(&Servers::of(view, row), row));
             may.push(name.unwrap_or_else(|| address.text.to_owned()));
         }

@@ -248,6 +248,7 @@ pub fn follow<'a>(
     }
     let Some((pid, comm)) = walk.culprit() else { return false };
     finding.waits_for = Some(walk.words());
+    finding.waits_for_lock = walk.passes_a_lock();
     let process = view.process(pid);
     finding.culprit.process = comm.or(process.map(|p| p.comm)).map(str::to_owned);
     finding.culprit.pid = Some(pid);
@@ -276,7 +277,7 @@ pub fn let_go_on(who: &str, pid: &str) -> Remedy {
 #[must_use]
 pub fn wait_for_a_lock<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> bool {
     let walk = of_service(view, servers, row, span);
-    walk.is_some_and(|walk| walk.steps.iter().any(|step| matches!(step.wait.kind, "lock" | "mutex")))
+    walk.is_some_and(|walk| walk.passes_a_lock())
 }
 
 /// Follows a process that holds a lock of a file, or a thread that holds a mutex of a process.
@@ -371,6 +372,12 @@ impl Walk<'_> {
     #[must_use]
     pub fn culprit(&self) -> Option<(u32, Option<&str>)> {
         self.culprit.as_ref().map(|(pid, comm)| (*pid, comm.as_deref()))
+    }
+
+    /// Whether one of the waits is for a lock.
+    #[must_use]
+    pub fn passes_a_lock(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.wait.kind, "lock" | "mutex"))
     }
 
     /// The row of the first wait.

@@ -19,7 +19,6 @@
 use mitra_model::report::Moment;
 use mitra_model::{Change, ChangeKind, lookup};
 
-use crate::condition::Others;
 use crate::prelude::*;
 use crate::settings::{Direction, Feed, PORT_RANGE, Setting};
 use crate::{changes, network};

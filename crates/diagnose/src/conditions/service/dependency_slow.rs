@@ -9,7 +9,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::condition::Others;
 use crate::prelude::*;
 use crate::services::{self, Address, DEPENDENCY, Servers, Slow, Traffic, local_service, rows_by_address};
 

@@ -6,7 +6,6 @@
 //!
 //! Load that rises and is answered as fast as ever is no incident.
 
-use crate::condition::Others;
 use crate::prelude::*;
 use crate::services::{self, Address, Servers, Service, Slow, Usual};
 

@@ -7,6 +7,9 @@
 //! session waits for which. Where PostgreSQL does not, the titles of its sessions tell that they wait, and which one is idle in
 //! a transaction: it keeps each row that it has changed locked until it commits.
 //!
+//! A lock that is taken and given back several times a second is free at many samples. Then the looks at a slow service tell
+//! that its threads wait for it more than for anything else.
+//!
 //! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
 //! an incident by itself from two on, or where the one that waits serves others. Where the holder itself waits for the disk most
 //! of the time, the disk is the cause: it holds each lock for as long as the disk takes (a convoy).
@@ -40,6 +43,7 @@ pub const CONDITION: Condition = Condition {
         can_be_steady: true,
     })],
     observe,
+    observe_after: Some(observe_after),
     causes: &[
         explains("timeout-cascade", "whoever waits for the lock is given up"),
         explains("retry-storm", "what fails or is given up is asked again"),
@@ -104,6 +108,26 @@ fn observe(view: &View<'_>) -> Observation {
     if !queue.is_convoy {
         finding.despite.extend(DISK);
     }
+    finding.active()
+}
+
+/// Services that are late or silent, most of whose requests were seen to wait for a lock.
+const LATE: [&str; 2] = ["service-slow", "service-silent"];
+
+fn observe_after(view: &View<'_>, others: &Others<'_>) -> Observation {
+    let own = observe(view);
+    let late = LATE.iter().filter_map(|id| others.active.get(id)).find(|late| late.waits_for_lock);
+    let (Some(late), false) = (late, matches!(own, Observation::Active(_))) else { return own };
+    let mut finding = Finding { confidence: 0.8, client_wait_s: late.client_wait_s, ..Finding::default() };
+    (finding.onset, finding.end) = (late.onset, late.end);
+    (finding.step_s, finding.seen) = (late.step_s, late.seen);
+    finding.culprit.clone_from(&late.culprit);
+    finding.culprit.address = None;
+    finding.loss_s = late.client_wait_s;
+    finding.statement = late.waits_for.clone().unwrap_or_default();
+    let is_wait = |evidence: &&Evidence| evidence.metric == waits::WAITS;
+    finding.evidence.extend(late.evidence.iter().filter(is_wait).cloned());
+    finding.despite.extend(DISK);
     finding.active()
 }
 
