@@ -371,6 +371,8 @@ mod tests {
         })
     }
 
+    type Size = fn(f64) -> f64;
+
     fn seconds(n: i32) -> impl Iterator<Item = f64> {
         (0..n).map(f64::from)
     }
@@ -397,7 +399,7 @@ mod tests {
 
     #[test]
     fn what_is_no_line_has_none() {
-        let silent: &[(&str, fn(f64) -> f64)] = &[
+        let silent: [(&str, Size); 8] = [
             ("stands", |_| 300.0),
             ("falls", |t| 900.0 - t),
             ("a start that levels off", |t| 900.0 * (1.0 - (-t / 12.0).exp())),

@@ -177,10 +177,12 @@ mod tests {
         }
     }
 
+    type Spoil = fn(&mut Report);
+
     #[test]
     fn each_contradiction_is_found() {
         assert_eq!(contradictions(&report()), Vec::<String>::new());
-        let cases: &[(&str, fn(&mut Report))] = &[
+        let cases: [(&str, Spoil); 16] = [
             ("after the window", |r| r.incidents[0].onset = Moment(11 * SAMPLE_NS)),
             ("before it begins", |r| r.incidents[0].end = Some(Moment(SAMPLE_NS))),
             ("disk is said to be fine", |r| r.healthy = vec!["disk".to_owned()]),
