@@ -253,6 +253,23 @@ fn limited(m: &mut Machine, rate: f64, pressure: f64) {
     waits(m, pressure, pressure);
 }
 
+/// Beside it another group stands still at its quota of CPU.
+#[test]
+fn two_at_once_that_have_nothing_to_do_with_each_other_are_two() {
+    let mut m = Machine::idle();
+    limited(&mut m, 40.0, 0.8);
+    m.task(110, "nginx", 0).task_rate(110, "task.run_delay", 0.01, 0.5).cgroup(110, "/app");
+    m.row("cgroup.throttled_time", "/app", 0.0, 0.5).row("cgroup.nr_throttled", "/app", 0.0, 9.4);
+    m.row("cgroup.nr_periods", "/app", 0.0, 9.8).row("cgroup.cpu_quota", "/app", 0.02, 0.02);
+    m.row("cgroup.cpu_period", "/app", 0.1, 0.1);
+    m.sys("tasks.run_delay", 0.01, 0.51).sys("psi.cpu_some", 0.0, 0.5);
+    let report = m.explain();
+    assert_eq!(ids(&report), ["io-throttled", "cpu-quota-throttled"], "the more costly one comes first");
+    let costs: Vec<f64> = report.incidents.iter().filter_map(|i| i.lost_task_seconds).collect();
+    assert!(costs.len() == 2 && costs[0] > costs[1], "{costs:?}");
+    assert!(report.incidents.iter().all(|incident| incident.other_roots.is_empty()));
+}
+
 #[test]
 fn a_group_at_its_limit_is_throttled_and_the_device_is_not_to_blame() {
     let mut m = Machine::idle();

@@ -196,6 +196,12 @@ pub fn explain(
         later.onset == first.onset && a.condition == b.condition && a.culprit == b.culprit
     });
     incidents.iter_mut().for_each(Incident::round_times);
+    // Of those that begin together the most costly one comes first.
+    incidents.sort_by(|a, b| {
+        let cost =
+            |i: &Incident| i.lost_task_seconds.unwrap_or(0.0).max(i.client_wait_seconds.unwrap_or(0.0));
+        a.onset.cmp(&b.onset).then_with(|| cost(b).total_cmp(&cost(a)))
+    });
     let findings = findings(scan, window, whole.as_deref(), &mut loader, &incidents);
 
     let services = areas::healthy_services(scan, window, &incidents);

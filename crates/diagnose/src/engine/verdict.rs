@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mitra_model::report::{self, Incident, Link, Moment, Root, RuledOut, Unknown};
+use mitra_model::report::{self, Culprit, Incident, Link, Moment, Root, RuledOut, Unknown};
 use mitra_model::time::SECOND;
 use mitra_model::{Era, SeriesSet, Span};
 
@@ -95,9 +95,11 @@ impl Observed {
                 _ => groups.push(vec![root]),
             }
         }
+        let groups: Vec<Group<'_>> =
+            groups.into_iter().flat_map(|group| apart(view, group, &links)).collect();
         let mut unexplained = self.unexplained(&links);
         let mut incidents = Vec::new();
-        for group in &groups {
+        for Group { roots: group, own_loss_s } in &groups {
             // What brought a root about and has no cause of its own that is known belongs to the incident of that root.
             let follow: BTreeSet<&str> =
                 group.iter().flat_map(|root| links.effects(root.condition.id)).collect();
@@ -109,10 +111,10 @@ impl Observed {
             };
             let (before, others): (Vec<&Active>, Vec<&Active>) = unexplained.into_iter().partition(reaches);
             unexplained = others;
-            incidents.push(incident(view, group, &before, self, &links));
+            incidents.push(incident(view, group, *own_loss_s, &before, self, &links));
         }
         let alone = unexplained.into_iter().filter(goes_on);
-        incidents.extend(alone.map(|symptom| incident(view, &[symptom], &[], self, &links)));
+        incidents.extend(alone.map(|symptom| incident(view, &[symptom], None, &[], self, &links)));
         // What somebody suffers from is never nothing: the symptom that costs most, where no incident covers its time.
         let severe = self.active.values().filter(|a| a.finding.is_severe).filter(goes_on);
         let is_covered =
@@ -122,7 +124,7 @@ impl Observed {
             loss(a).total_cmp(&loss(b))
         };
         if let Some(symptom) = severe.filter(|a| !is_covered(a)).max_by(most) {
-            incidents.push(incident(view, &[symptom], &[], self, &links));
+            incidents.push(incident(view, &[symptom], None, &[], self, &links));
         }
         incidents
     }
@@ -381,10 +383,71 @@ fn reached(next: &BTreeMap<&'static str, Vec<&'static str>>, id: &str) -> BTreeS
     seen
 }
 
+/// The roots of one incident.
+struct Group<'a> {
+    roots: Vec<&'a Active>,
+    /// What they cost, where others act at the same time that have nothing to do with them.
+    own_loss_s: Option<f64>,
+}
+
+/// A root that costs less of what was lost than this stands below another one.
+const APART: f64 = 0.1;
+
+/// The incidents of roots that act at the same time: those that have nothing to do with each other, and cost as much that
+/// each is worth a look, are apart.
+fn apart<'a>(view: &View<'_>, group: Vec<&'a Active>, links: &Links) -> Vec<Group<'a>> {
+    let loss = |roots: &[&Active]| roots.iter().map(|a| a.finding.loss_s).sum::<Option<f64>>();
+    let known: f64 = group.iter().filter_map(|a| a.finding.loss_s).sum();
+    let mut parts: Vec<Vec<&Active>> = Vec::new();
+    for root in &group {
+        let is_near = |part: &Vec<&Active>| part.iter().any(|other| is_related(other, root, links));
+        let (near, far): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_near);
+        parts = far;
+        parts.push(near.into_iter().flatten().chain([*root]).collect());
+    }
+    // What came of files has no time line that could tell two apart.
+    let is_apart = |part: &Vec<&Active>| {
+        !view.is_case && loss(part).is_some_and(|loss| loss > 0.0 && loss >= APART * known)
+    };
+    let (own, rest): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_apart);
+    if own.len() < 2 {
+        return vec![Group { roots: group, own_loss_s: None }];
+    }
+    let mut own: Vec<Group<'_>> =
+        own.into_iter().map(|roots| Group { own_loss_s: loss(&roots), roots }).collect();
+    own.sort_by(|a, b| b.own_loss_s.unwrap_or(0.0).total_cmp(&a.own_loss_s.unwrap_or(0.0)));
+    own[0].roots.extend(rest.into_iter().flatten());
+    own
+}
+
+/// Whether two roots have to do with each other: they are about the same thing, or take effect in the same way. That many wait
+/// for the disk, or that the load is high, says nothing of that.
+fn is_related(a: &Active, b: &Active, links: &Links) -> bool {
+    let (one, other) = (&a.finding.culprit, &b.finding.culprit);
+    let same = |of: fn(&Culprit) -> &Option<String>| of(one).is_some() && of(one) == of(other);
+    // Programs of one interpreter have one name, and those of one session one cgroup.
+    let are_processes = one.pid.is_some() && other.pid.is_some();
+    if (are_processes && one.pid == other.pid)
+        || !are_processes && (same(|c| &c.process) || same(|c| &c.cgroup))
+        || same(|c| &c.device)
+        || same(|c| &c.nic)
+        || same(|c| &c.address)
+    {
+        return true;
+    }
+    let is_way = |id: &&&str| {
+        let condition = conditions().iter().find(|c| c.id == **id);
+        condition.is_some_and(|c| c.role != Role::Symptom || c.stands_alone)
+    };
+    let (a, b) = (links.effects(a.condition.id), links.effects(b.condition.id));
+    a.intersection(&b).any(|id| is_way(&id))
+}
+
 /// The incident of a group of roots. `before` is what brought them about and has no cause that is known.
 fn incident(
     view: &View<'_>,
     group: &[&Active],
+    own_loss_s: Option<f64>,
     before: &[&Active],
     observed: &Observed,
     links: &Links,
@@ -397,7 +460,11 @@ fn incident(
     let sample = onset.saturating_add((step_s * SECOND as f64) as i64);
     let until = end.unwrap_or(view.window.until).max(sample).saturating_add(1);
     let span = Span { since: onset + 1, until };
-    let lost = lost_above_baseline(view, span);
+    let all_lost = lost_above_baseline(view, span);
+    let lost = match (all_lost, own_loss_s) {
+        (Some(all), Some(own)) => Some(own.min(all)),
+        (all, _) => all,
+    };
     let services = Services::of(group, before, active, links);
     // Who waits for a lock asleep loses what no counter of the kernel adds up, and so do the clients of a service.
     let asleep = group.iter().filter_map(|a| a.finding.client_wait_s);
@@ -456,14 +523,15 @@ fn incident(
             position(a.condition.id),
         )
     });
-    // Nothing is there before its cause: where an effect was seen first, the cause was seen late.
+    // Nothing is there before its cause: where an effect was seen first, the cause was seen late, by a sample at most.
     let later = links.later_effects(first.condition.id);
     let seen_first = |a: &&&Active| later.contains(a.condition.id) && is_ordered(&first.finding, &a.finding);
     let began =
         chain_ids.iter().filter(seen_first).map(|a| a.finding.onset).fold(first.finding.onset, i64::min);
+    let began = began.max(first.finding.onset - (first.finding.step_s.max(1.0) * SECOND as f64) as i64);
     let root = Finding { onset: began, ..first.finding.clone() };
     let mut chain: Vec<Link> = chain_ids.iter().map(|a| link(a, Some(&root))).collect();
-    // Two sides of one state begin together, whichever of them was seen first.
+    // What was seen earlier still begins with it.
     let is_side = |link: &Link| link.lag_s < 0.0 && effects.contains(link.condition.as_str());
     for (i, link) in chain.iter_mut().enumerate() {
         if i == 0 || is_side(link) {
