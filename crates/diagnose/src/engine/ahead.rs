@@ -5,9 +5,9 @@
 
 use mitra_model::Span;
 use mitra_model::report::{Culprit, Evidence, Finding, Incident};
-use mitra_model::time::SECOND;
 
 use crate::condition::Condition;
+use crate::engine::parts::FOCUS_NS;
 use crate::filesystems::Room;
 use crate::process::{self, Process, Top};
 use crate::signal::Signal;
@@ -331,9 +331,9 @@ fn taker<'a>(view: &View<'a>, filling: &Filling<'_>, climb: &Climb) -> Option<To
     (top.total >= mitra_model::growth::MOST * (climb.to - climb.from)).then_some(top)
 }
 
-/// The last minutes of a window, which are looked at with their tasks.
+/// The last minutes of a window, which are looked at with their tasks: as much as a part of an episode.
 pub(crate) fn last_minutes(window: Span) -> Span {
-    Span { since: window.since.max(window.until.saturating_sub(900 * SECOND)), until: window.until }
+    Span { since: window.since.max(window.until.saturating_sub(FOCUS_NS)), until: window.until }
 }
 
 /// Adds findings of another look, but for what is known.
@@ -353,6 +353,8 @@ fn range(soonest_s: f64, latest_s: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mitra_model::time::SECOND;
+
     use super::*;
 
     /// A size by the second, against a limit of 1000.

@@ -232,6 +232,7 @@ fn findings(
     incidents: &[Incident],
 ) -> Vec<Finding> {
     let last = ahead::last_minutes(window);
+    loader.quiet = None;
     let loaded = if whole.is_some() { None } else { loader.load(last) };
     let mut all = Vec::new();
     if let Some(set) = whole.or(loaded.as_deref()) {
