@@ -241,6 +241,36 @@ fn a_virtual_disk_that_calls_itself_rotational_is_held_to_what_it_did() {
     assert!(!ids(&m.explain()).contains(&"slow-device"), "an arm moves now");
 }
 
+/// A group at its limit, in which two tasks wait in reclaim for pages that are being written: none gets so far as to run into
+/// the limit again.
+#[test]
+fn a_group_that_stands_still_in_its_own_reclaim_is_held_at_its_limit() {
+    let held = |used: f64| {
+        let mut m = Machine::idle();
+        for tid in [72, 73] {
+            let stack = "folio_wait_bit;folio_wait_writeback;shrink_folio_list;shrink_lruvec;try_to_free_mem_cgroup_pages";
+            stuck(&mut m, tid, "import", stack);
+            m.cgroup(tid, "/batch");
+        }
+        m.row("cgroup.memory_failcnt", "/batch", 0.0, 0.0).row("cgroup.memory_max", "/batch", 6e8, 6e8);
+        m.values("cgroup.memory_current", "/batch", 0, vec![used; N]);
+        m.row("cgroup.writeback", "/batch", 0.0, 1.5e8);
+        m.sys("psi.memory_some", 0.0, 0.7).sys("tasks.d_memory", 0.0, 2.0);
+        m.explain()
+    };
+    let report = held(5.8e8);
+    assert_eq!(ids(&report), ["cgroup-memory-limit"]);
+    let root = &report.incidents[0].root_cause;
+    assert!(root.statement.starts_with("/batch is held at its memory limit of 600 MB"), "{}", root.statement);
+    assert!(root.remarks.iter().any(|r| r.contains("being written back to a device")), "{root:#?}");
+    // Both tasks, for as long as it lasts.
+    assert!(root.share > Some(0.9), "{root:#?}");
+    // With room in the group it is not its limit; that tasks stand still is told all the same.
+    let report = held(2e8);
+    assert_eq!(ids(&report), ["pressure-memory"]);
+    assert!(report.incidents[0].root_cause.statement.ends_with("the cause was not found"));
+}
+
 /// A group that may read 40 times a second from a device that answers in 50 us.
 fn limited(m: &mut Machine, rate: f64, pressure: f64) {
     device(m, "loop2", (400.0, 4096.0, 5e-5), (rate, 4096.0, 5e-5), "read");

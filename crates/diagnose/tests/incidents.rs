@@ -549,3 +549,56 @@ fn an_incident_that_lasts_has_no_end() {
     assert_eq!(report.incidents.len(), 1);
     assert_eq!(report.incidents[0].end, None);
 }
+
+/// All CPUs are busy with programs of many names, and nobody takes most of them.
+fn crowded() -> Machine {
+    let mut m = Machine::idle();
+    m.sys("sys.cpu_idle", 1.9, 0.0).sys("psi.cpu_some", 0.0, 0.9);
+    for (pid, name) in [(90, "a"), (91, "b"), (92, "c"), (93, "d")] {
+        m.task(pid, name, HEALTHY).task_during(pid, "task.cpu_time", 0.45);
+        m.task_during(pid, "task.run_delay", 0.4);
+    }
+    m
+}
+
+#[test]
+fn a_queue_without_a_known_cause_is_an_incident_if_bystanders_pay_for_it() {
+    let queue = |cpu: f64| {
+        let mut m = crowded();
+        m.task(80, "api", 0).task_rate(80, "task.cpu_time", 0.1, cpu).task_rate(
+            80,
+            "task.run_delay",
+            0.0,
+            0.7,
+        );
+        m.sys("tasks.run_delay", 0.0, 2.3);
+        m.explain()
+    };
+    let report = queue(0.1);
+    assert_eq!(ids(&report), ["runqueue-wait"]);
+    assert!(report.incidents[0].root_cause.statement.ends_with("the cause was not found"));
+    assert!(queue(0.19).incidents.is_empty(), "it computes more itself");
+    let mut alone = crowded();
+    alone.sys("tasks.run_delay", 0.0, 1.6);
+    assert!(alone.explain().incidents.is_empty(), "they wait for each other");
+}
+
+/// Programs of one interpreter: two that were there wait for five that came.
+#[test]
+fn of_one_name_those_that_came_and_take_the_cpu_are_the_hog() {
+    let mut m = Machine::idle();
+    m.sys("sys.cpu_idle", 1.9, 0.0).sys("tasks.run_delay", 0.0, 3.4).sys("psi.cpu_some", 0.0, 1.0);
+    for pid in [80, 81] {
+        m.task(pid, "python3", 0).task_rate(pid, "task.cpu_time", 0.02, 0.02);
+        m.task_rate(pid, "task.run_delay", 0.0, 0.3);
+    }
+    for pid in 90..95 {
+        m.task(pid, "python3", HEALTHY).task_during(pid, "task.cpu_time", 0.38);
+        m.task_during(pid, "task.run_delay", 0.55);
+    }
+    let report = m.explain();
+    assert_eq!(ids(&report), ["cpu-hog"]);
+    let root = &report.incidents[0].root_cause;
+    assert!(root.statement.starts_with("5 processes named python3"), "{}", root.statement);
+    assert!(root.culprit.pid >= Some(90) && root.share > Some(0.9), "{root:#?}");
+}
