@@ -7,8 +7,8 @@
 //! session waits for which. Where PostgreSQL does not, the titles of its sessions tell that they wait, and which one is idle in
 //! a transaction: it keeps each row that it has changed locked until it commits.
 //!
-//! A lock that is taken and given back several times a second is free at many samples. Then the looks at a slow service tell
-//! that its threads wait for it more than for anything else.
+//! A lock that is taken and given back several times a second is free at many samples of the kernel's list. Then it is told by
+//! the threads of the service that is late: most of its requests wait for the lock.
 //!
 //! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
 //! an incident by itself from two on, or where the one that waits serves others. Where the holder itself waits for the disk most
@@ -42,7 +42,6 @@ pub const CONDITION: Condition = Condition {
         need_s: NEED_S,
         can_be_steady: true,
     })],
-    observe,
     observe_after: Some(observe_after),
     causes: &[
         explains("timeout-cascade", "whoever waits for the lock is given up"),

@@ -116,10 +116,10 @@ pub(super) fn incident(
     let began = began.max(first.finding.onset - (first.finding.step_s.max(1.0) * SECOND as f64) as i64);
     let root = Finding { onset: began, ..first.finding.clone() };
     let mut chain: Vec<Link> = chain_ids.iter().map(|a| link(a, Some(&root))).collect();
-    // What was seen earlier still begins with it.
-    let is_side = |link: &Link| link.lag_s < 0.0 && effects.contains(link.condition.as_str());
+    // An effect that was seen earlier still begins with it.
+    let is_early = |link: &Link| link.lag_s < 0.0 && effects.contains(link.condition.as_str());
     for (i, link) in chain.iter_mut().enumerate() {
-        if i == 0 || is_side(link) {
+        if i == 0 || is_early(link) {
             (link.onset, link.lag_s) = (Moment(began), 0.0);
         }
     }

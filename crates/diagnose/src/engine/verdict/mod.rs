@@ -207,8 +207,8 @@ pub(crate) fn findings(view: &View<'_>) -> Vec<report::Finding> {
     list.filter_map(of).collect()
 }
 
-/// What a condition whose role that is found.
-pub(crate) fn as_finding(condition: &Condition, finding: &Finding) -> report::Finding {
+/// What a condition found, as a report has it.
+fn as_finding(condition: &Condition, finding: &Finding) -> report::Finding {
     report::Finding {
         condition: condition.id.to_owned(),
         culprit: finding.culprit.clone(),
