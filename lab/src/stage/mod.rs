@@ -249,6 +249,12 @@ impl Stage {
         self.pass(self.conductor.healthy(), &mut |_| Ok(()))
     }
 
+    /// Waits until clients of something that always takes long have their first answers, so that a recording has them from the
+    /// beginning, as it would have after a day.
+    pub fn warm_up(&self, takes: Duration) -> Result<(), Stop> {
+        machine::nap(takes)
+    }
+
     /// Ends the healthy phase: measurements from now until the trouble do not count.
     pub fn calm(&mut self) {
         self.calm = Some(SystemTime::now());

@@ -46,7 +46,10 @@ kinds! {
     Accept = "accept",
     /// A request of a client of its own.
     Client = "client",
-    /// Another thread of its process: a condition variable, a semaphore, a pipe of its own.
+    /// The other end of a connection of its own, unless another thread of its process wakes it: clients whose event loop has a
+    /// descriptor for that.
+    Answer = "answer",
+    /// Another thread of its process: a condition variable, a semaphore, a pipe or an eventfd of its own.
     Futex = "futex",
     /// One of many descriptors, or of several that not only other processes write to.
     Poll = "poll",
@@ -57,7 +60,8 @@ kinds! {
 impl Kind {
     /// Whether another process or thread ends such a wait, known or not.
     pub fn has_other_end(self) -> bool {
-        matches!(self, Kind::Mutex | Kind::FileLock | Kind::Pipe | Kind::Unix | Kind::Tcp | Kind::Child)
+        use Kind::{Answer, Child, FileLock, Mutex, Pipe, Tcp, Unix};
+        matches!(self, Mutex | FileLock | Pipe | Unix | Tcp | Child | Answer)
     }
 }
 

@@ -40,8 +40,10 @@ pub enum Open {
     Socket(u32),
     Epoll,
     Timer,
-    /// A descriptor by which the process wakes itself, or waits for a child or a signal.
+    /// A descriptor by which the process wakes itself.
     Event,
+    /// One for a child, a signal, or something else.
+    Special,
     File,
 }
 
@@ -231,7 +233,8 @@ pub fn open(root: &Root, pid: u32, fd: i32) -> Option<Open> {
     Some(match link {
         b"anon_inode:[eventpoll]" => Open::Epoll,
         b"anon_inode:[timerfd]" => Open::Timer,
-        _ if link.starts_with(b"anon_inode:") || link.starts_with(b"pidfd:") => Open::Event,
+        b"anon_inode:[eventfd]" => Open::Event,
+        _ if link.starts_with(b"anon_inode:") || link.starts_with(b"pidfd:") => Open::Special,
         _ => Open::File,
     })
 }

@@ -178,7 +178,8 @@ impl<'l> Scene<'l> {
             Some(Open::Epoll) => (Kind::Poll, End::Unknown),
             Some(Open::Timer) => (Kind::Timer, End::Unknown),
             Some(Open::File) => self.inside(process.pid, tid),
-            Some(Open::Event) | None => NOBODY,
+            Some(Open::Event) => (Kind::Futex, End::Unknown),
+            Some(Open::Special) | None => NOBODY,
         }
     }
 
@@ -231,9 +232,16 @@ impl<'l> Scene<'l> {
             let client = ends.iter().find(|(kind, _)| *kind == Kind::Client);
             return vec![client.or(ends.first()).copied().unwrap_or(NOBODY)];
         }
+        if others == ends.len() {
+            return ends;
+        }
         // Signals and its own threads wake it through a descriptor: it need not wait for whoever holds the others, as a server
-        // process that also watches whether its parent is alive.
-        if others == ends.len() { ends } else { vec![(Kind::Poll, End::Unknown)] }
+        // process that also watches whether its parent is alive. A client with a single conversation hardly does anything else.
+        let mut named = ends.iter().filter(|(kind, _)| *kind != Kind::Futex);
+        match (named.next(), named.next()) {
+            (Some((Kind::Tcp | Kind::Unix, end)), None) if *end != End::Unknown => vec![(Kind::Answer, *end)],
+            _ => vec![(Kind::Poll, End::Unknown)],
+        }
     }
 
     /// An array of `struct pollfd`: `int fd; short events; short revents`.

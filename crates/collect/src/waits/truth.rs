@@ -106,6 +106,7 @@ impl Graph {
             // It may be woken by its own threads.
             "either" if op.b == op.process as i32 => one(Kind::Poll, End::Unknown),
             "either" => [op.a, op.b].map(|a| (Kind::Pipe, self.process(a))).into(),
+            "tcp_woken" | "unix_woken" => one(Kind::Answer, self.process(op.a)),
             "unix_serve" | "tcp_serve" => one(Kind::Client, End::Unknown),
             name if name.starts_with("pipe") => one(Kind::Pipe, self.process(op.a)),
             name if name.starts_with("tcp") => one(Kind::Tcp, self.process(op.a)),

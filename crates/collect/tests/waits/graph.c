@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -279,6 +280,12 @@ static void wait_for(struct op *op)
 		siginfo_t info;
 		waitid(P_ALL, 0, &info, WEXITED);
 	} else if (is(op, "either")) {
+		poll(polled, 2, -1);
+	} else if (strcmp(manner, "woken") == 0) {
+		int two[2];
+		if (begins(op, "tcp") ? (two[0] = eventfd(0, 0)) < 0 : pipe(two))
+			die("a descriptor to be woken by");
+		polled[1].fd = two[0];
 		poll(polled, 2, -1);
 	} else if (strcmp(manner, "poll") == 0) {
 		poll(polled, 1, 1000000);

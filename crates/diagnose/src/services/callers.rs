@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
-use crate::services::{Address, Servers};
+use crate::services::{Address, Servers, usual_of_address};
 use crate::view::View;
 
 /// A fifth of a task's time that is waited for others is felt, or a quarter of what the service's own clients wait.
@@ -147,6 +147,47 @@ pub fn asks(view: &View<'_>, who: &Finding, whom: &Finding) -> bool {
     };
     walk.services.iter().any(is_meant)
         || walk.elsewhere.iter().any(|address| whom.culprit.address.as_deref() == Some(address.text))
+}
+
+/// A twentieth of the time is waited for answers, several times as long for each as is usual: where requests overlap on a
+/// connection (HTTP/2), the one that is seen is the first that is answered.
+const SOME_WAIT: f64 = 0.05;
+const AS_LONG: f64 = 3.0;
+
+/// Whether a process waits for answers of another one longer than is usual, or for a felt part of the time, as far as its
+/// conversations tell: those that the other one has as a server of this machine. `None` stands for somebody elsewhere.
+#[must_use]
+pub fn waits_for_answers(view: &View<'_>, pid: u32, other: Option<u32>, span: Span) -> bool {
+    let Some(servers) = Servers::of_process(view, pid) else { return false };
+    let mut asked = called_by(view.set, &servers);
+    asked.retain(|row| match (local_service(view.set, &Address::called(row)), other) {
+        (Some(service), Some(other)) => serves(view, service, other),
+        (None, None) => true,
+        _ => false,
+    });
+    let (waits, answers) = (
+        mean(view.set, &asked, "dependency.wait_time", span),
+        mean(view.set, &asked, "dependency.requests", span),
+    );
+    let is_long = |row: &&str| {
+        let usual = usual_of_address(view, &Address::called(row));
+        usual.is_some_and(|usual| waits >= SOME_WAIT.max(AS_LONG * usual.each_s * answers))
+    };
+    waits >= WAITS || asked.iter().any(is_long)
+}
+
+/// The service of this machine that a process answers for and that another service calls.
+#[must_use]
+pub fn called_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, pid: u32) -> Option<&'a str> {
+    let mut called = called_by(view.set, servers)
+        .into_iter()
+        .filter_map(|row| local_service(view.set, &Address::called(row)));
+    called.find(|service| serves(view, service, pid))
+}
+
+fn serves(view: &View<'_>, service: &str, pid: u32) -> bool {
+    let servers = Servers::of(view, service);
+    servers.pid == Some(pid) || servers.processes.iter().any(|process| process.pid == pid)
 }
 
 /// The rows of `dependency` of these processes.

@@ -16,7 +16,8 @@ mod traffic;
 pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{
-    Walk, asks, called_by, callers, local_service, overlapping, rows_by_address, waited_for, walk,
+    Walk, asks, called_by, called_service, callers, local_service, overlapping, rows_by_address, waited_for,
+    waits_for_answers, walk,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};

@@ -152,6 +152,7 @@ fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic, of_all: Option<&Usual
     for (row, _) in view.each("dependency.requests").filter(|(row, _)| called(row)) {
         callers.entry(name(view.set, row).unwrap_or_default()).or_default().push(row);
     }
+    let crowded = of_all.and_then(|usual| traffic.first_crowded(usual));
     let mut kept = vec![Kept::default(); traffic.t.len()];
     let mut new = vec![0.0; traffic.t.len()];
     for (caller, own) in callers {
@@ -165,6 +166,8 @@ fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic, of_all: Option<&Usual
         });
         // Who came only now has nothing to compare with but what the others are used to.
         let Some(usual) = own_usual.as_ref().or(of_all) else { continue };
+        // Without a quiet time it is compared with itself before so much was asked.
+        let of_page = own_usual.or_else(|| of_caller.until(crowded?).usual());
         for (i, t) in of_caller.t.iter().enumerate() {
             let Ok(at) = traffic.t.binary_search(t) else { continue };
             let is_late = of_caller.is_tail_late(i, usual);
@@ -173,7 +176,8 @@ fn kept(view: &View<'_>, rows: &[&str], traffic: &Traffic, of_all: Option<&Usual
                 None if is_late => new[at] += 1.0,
                 _ => {}
             }
-            kept[at].has_late_page |= own_usual.is_some() && of_caller.is_page_kept(i, usual);
+            kept[at].has_late_page |= of_page.is_some_and(|usual| of_caller.is_page_kept(i, &usual));
+            kept[at].has_later_page |= of_page.is_some_and(|usual| of_caller.is_page_later(i, &usual));
         }
     }
     // It keeps somebody waiting who was there before.

@@ -85,6 +85,8 @@ pub(super) struct Kept {
     pub tail: f64,
     /// One that asks no more than ever has a page late, of which each answer takes several times as long.
     pub has_late_page: bool,
+    /// The same where the page is late by less.
+    pub has_later_page: bool,
 }
 
 /// How requests are usually answered.
@@ -277,17 +279,35 @@ impl Traffic {
         // A closer look may find a few of them late.
         let late = self.may_be_late(&best);
         let first = late.runs(1.0).into_iter().find(|run| run.high_s >= NEED_S && run.end > window.since)?;
-        let mut before = Traffic::default();
-        for i in (0..self.t.len()).filter(|i| self.t[*i] <= first.onset && late.v[*i] < 1.0) {
-            before.t.push(self.t[i]);
-            before.dt.push(self.dt[i]);
-            before.requests.push(self.requests[i]);
-            before.waiting.push(self.waiting[i]);
-            before.p50.push(self.p50[i]);
-            before.p90.push(self.p90[i]);
-            before.p99.push(self.p99[i]);
+        Some(self.only(|i| self.t[i] <= first.onset && late.v[i] < 1.0))
+    }
+
+    /// The samples until a moment.
+    #[must_use]
+    pub(super) fn until(&self, moment: i64) -> Traffic {
+        self.only(|i| self.t[i] <= moment)
+    }
+
+    /// Some of its samples, of which nothing was looked at closely.
+    fn only(&self, is_wanted: impl Fn(usize) -> bool) -> Traffic {
+        let all: Vec<usize> = (0..self.t.len()).filter(|i| is_wanted(*i)).collect();
+        let of = |values: &[f64]| all.iter().map(|i| values[*i]).collect();
+        Traffic {
+            t: all.iter().map(|i| self.t[*i]).collect(),
+            dt: of(&self.dt),
+            requests: of(&self.requests),
+            waiting: of(&self.waiting),
+            kept: Vec::new(),
+            p50: of(&self.p50),
+            p90: of(&self.p90),
+            p99: of(&self.p99),
         }
-        Some(before)
+    }
+
+    /// When the first sample begins in which more is asked than ever, and several clients wait that would not.
+    pub(super) fn first_crowded(&self, usual: &Usual) -> Option<i64> {
+        let first = (0..self.t.len()).find(|i| self.is_crowded(*i, usual))?;
+        Some(self.t[first] - (self.dt[first] * SECOND as f64) as i64)
     }
 
     fn total(&self, values: &[f64]) -> f64 {
@@ -325,6 +345,18 @@ impl Traffic {
         self.requests[i] >= AS_MANY * usual.rate && self.beyond(i, usual) >= CROWD
     }
 
+    /// Whether so much more is asked that this alone is a sign, and several clients wait that would not.
+    fn is_flooded(&self, i: usize, usual: &Usual) -> bool {
+        self.requests[i] >= TENFOLD * usual.rate && self.is_crowded(i, usual)
+    }
+
+    /// Whether half of the answers take several times as long, and a page of them is later by what a single answer of a person's
+    /// may be, though no more is asked than ever.
+    pub(super) fn is_page_later(&self, i: usize, usual: &Usual) -> bool {
+        let later = (GROWTH * usual.p50).max(usual.p50 + LATE_S / OF_A_PAGE);
+        self.p50[i] >= later && self.requests[i] < AS_MANY * usual.rate
+    }
+
     /// Whether half of the answers take so much longer that a page is late, though no more is asked than ever: others keep it
     /// waiting.
     pub(super) fn is_page_kept(&self, i: usize, usual: &Usual) -> bool {
@@ -354,10 +386,10 @@ impl Traffic {
         Some(self.slow_in(run, span, usual, (Late::Half, during_s, usual_s)))
     }
 
-    /// One in the samples in which half of the answers to no more requests than ever take so much longer that a page is late.
+    /// One in the samples in which half of the answers to no more requests than ever take so much longer that a page may be late.
     #[must_use]
-    pub fn is_page_kept_at(&self, usual: &Usual) -> Signal {
-        self.signal(|i| self.is_page_kept(i, usual))
+    pub fn is_page_later_at(&self, usual: &Usual) -> Signal {
+        self.signal(|i| self.is_page_later(i, usual))
     }
 
     /// One in the samples in which a closer look may find requests late.
@@ -404,7 +436,8 @@ impl Traffic {
             stalled_s = if is_stalled { stalled_s + beyond * self.dt[i] } else { 0.0 };
             let kept = self.kept.get(i).copied().unwrap_or_default();
             let is_dear = self.is_page_kept(i, usual) && beyond >= CROWD;
-            let is_in_the_way = kept.has_late_page && self.is_crowded(i, usual);
+            let is_in_the_way = kept.has_late_page && self.is_crowded(i, usual)
+                || kept.has_later_page && self.is_flooded(i, usual);
             if self.p50[i] >= usual.late_p50 || is_dear || is_in_the_way {
                 Late::Half
             } else if is_stalled && stalled_s / beyond.max(1e-9) >= usual.late_p50 {

@@ -16,7 +16,7 @@ use mitra_model::report::Remedy;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
-use crate::services::Servers;
+use crate::services::{self, Servers};
 use crate::view::View;
 
 /// Threads that wait.
@@ -60,10 +60,14 @@ struct Wait<'a> {
     threads: f64,
 }
 
+/// For whoever is at the other end of a connection, unless another thread of the process wakes it.
+const ANSWER: &str = "answer";
 /// Kinds of waits that another process or thread ends.
-const BETWEEN: &[&str] = &["mutex", "lock", "pipe", "unix", "tcp", "child"];
-/// A thread that has nothing to do, or is woken by others of its process.
-const IDLE: &[&str] = &["accept", "client", "futex"];
+const BETWEEN: &[&str] = &["mutex", "lock", "pipe", "unix", "tcp", "child", ANSWER];
+/// A thread that has nothing to do.
+const UNASKED: &[&str] = &["accept", "client"];
+/// One that is woken by others of its process.
+const FUTEX: &str = "futex";
 /// Nothing can be said of these.
 const OPAQUE: &[&str] = &["poll", "other"];
 
@@ -166,6 +170,15 @@ fn waits_of_thread<'a>(set: &'a SeriesSet, pid: u32, tid: u32, span: Span) -> Ve
     own
 }
 
+impl Other<'_> {
+    fn process(self) -> Option<u32> {
+        match self {
+            Other::Process(pid) => Some(pid),
+            _ => None,
+        }
+    }
+}
+
 impl Node {
     fn waits<'a>(&self, set: &'a SeriesSet, span: Span) -> Vec<Wait<'a>> {
         match self {
@@ -175,18 +188,20 @@ impl Node {
     }
 
     /// How many threads wait for others of their process, if each process has none besides these and some in one wait: they
-    /// all move only if that wait ends.
-    fn inside(&self, set: &SeriesSet, main: &Wait<'_>, span: Span) -> Option<f64> {
+    /// all move only if that wait ends. Where one thread of a service fetches the answers for all others, those that wait to be
+    /// asked for something are none of these.
+    fn inside(&self, set: &SeriesSet, main: &Wait<'_>, is_service: bool, span: Span) -> Option<f64> {
         let Node::Processes(pids) = self else { return None };
         let mut inside = 0.0;
         for pid in pids {
             let waits = waits_together(set, &[*pid], span);
             let in_main = waits.iter().filter(|wait| (wait.kind, wait.other) == (main.kind, main.other));
-            let futex = sum(waits.iter().filter(|wait| wait.kind == "futex"));
+            let futex = sum(waits.iter().filter(|wait| wait.kind == FUTEX));
+            let fetches = is_service && main.kind == ANSWER;
+            let unasked = waits.iter().filter(|wait| fetches && UNASKED.contains(&wait.kind));
             let main = sum(in_main);
-            if !waits.is_empty()
-                && (main < THREADS_MIN || sum(waits.iter()) - main - futex > ELSEWHERE * main)
-            {
+            let others = sum(waits.iter()) - main - futex - sum(unasked);
+            if !waits.is_empty() && (main < THREADS_MIN || others > ELSEWHERE * main) {
                 return None;
             }
             inside += futex;
@@ -206,6 +221,13 @@ impl Node {
         rows.sort_by_key(|row| (*row != first, *row));
         let ended_by = |row: &&str| set.get("wait.pid", row)?.last(span).filter(|pid| *pid >= 1.0);
         rows.iter().filter_map(ended_by).map(|pid| pid as u32).collect()
+    }
+
+    fn pids(&self) -> &[u32] {
+        match self {
+            Node::Processes(pids) => pids,
+            Node::Thread(pid, _) => std::slice::from_ref(pid),
+        }
     }
 
     fn count(&self) -> usize {
@@ -302,7 +324,9 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
         seen.push(node.clone());
         let waits = node.waits(set, span);
         let total = sum(waits.iter());
-        let is_idle = |wait: &&Wait<'_>| IDLE.contains(&wait.kind) || OPAQUE.contains(&wait.kind);
+        let is_idle = |wait: &&Wait<'_>| {
+            UNASKED.contains(&wait.kind) || wait.kind == FUTEX || OPAQUE.contains(&wait.kind)
+        };
         let busy = total - sum(waits.iter().filter(is_idle));
         let others = |wait: &&Wait<'_>| BETWEEN.contains(&wait.kind) && wait.threads >= THREADS_MIN;
         let Some(main) = waits.iter().find(others) else {
@@ -310,11 +334,15 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
                 waits.iter().find(|wait| !is_idle(wait)).or(waits.first()).map(|wait| words::does(wait.kind));
             break;
         };
-        let inside = node.inside(set, main, span);
         let is_first = walk.steps.is_empty();
+        // The thread that fetches the answers of all others waits for the next one too when nothing was asked.
+        let is_asked = |pid: &u32| services::waits_for_answers(view, *pid, main.other.process(), span);
+        let inside = node
+            .inside(set, main, is_first && open.is_some(), span)
+            .filter(|_| main.kind != ANSWER || node.pids().iter().any(is_asked));
         // Threads that are more than the requests may wait for something to do, in the same way.
         let is_of_most = |open: f64| main.threads - (busy - open).max(0.0) > MAJORITY * open.min(total);
-        let is_main = matches!(node, Node::Thread(..))
+        let is_main = matches!(node, Node::Thread(..)) && main.kind != ANSWER
             || inside.is_some()
             || is_first && main.threads > MAJORITY * busy && open.is_some_and(is_of_most);
         let children = match main.other {

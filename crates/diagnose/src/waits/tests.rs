@@ -114,6 +114,24 @@ fn threads_that_wait_for_others_of_their_process_wait_for_whom_these_wait() {
 }
 
 #[test]
+fn a_thread_that_fetches_the_answers_for_all_others_waits_for_who_gives_them() {
+    let client = |waits: f64, answers: f64| {
+        let mut set = service(9.0);
+        wait_for(&mut set, "50>answer:60", (60, "python3"), 1.0);
+        wait(&mut set, "50>futex", 9.0);
+        wait(&mut set, "50>accept", 20.0);
+        wait(&mut set, "60>timer", 1.0);
+        series(&mut set, "service.requests", "127.0.0.1:81", vec![answers; 4]);
+        series(&mut set, "service.pid", "127.0.0.1:81", vec![60.0; 4]);
+        series(&mut set, "dependency.requests", "50>127.0.0.1:81", vec![answers; 4]);
+        series(&mut set, "dependency.wait_time", "50>127.0.0.1:81", vec![waits; 4]);
+        set
+    };
+    assert_eq!(followed(&client(0.5, 7.0)).1, Some(60));
+    assert_eq!(followed(&client(0.0, 0.0)).1, None, "nothing was asked");
+}
+
+#[test]
 fn nobody_is_named_where_several_could_end_the_wait_or_it_is_elsewhere() {
     for (row, words) in [
         ("50>pipe", "its only thread waits for a pipe, and who is at its other end is not certain"),

@@ -2,7 +2,7 @@
 
 use mitra_model::{SeriesSet, Span};
 
-use super::{Other, THREADS_MIN, Wait, Walk, owner, text_of};
+use super::{ANSWER, Other, THREADS_MIN, Wait, Walk, owner, text_of};
 use crate::words;
 
 /// Who ends a wait: `a pipe of worker (5151)`.
@@ -12,14 +12,14 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         "lock" => "a lock of a file",
         "pipe" => "a pipe",
         "unix" => "a Unix socket",
-        "tcp" => "a connection",
+        "tcp" | ANSWER => "a connection",
         "child" => "a child",
         _ => "a mutex",
     };
     let name = |pid: u32| comm.map_or(format!("process {pid}"), |comm| format!("{comm} ({pid})"));
     match (wait.other, wait.kind) {
         (Other::Process(pid), "lock") => format!("{what} that {} holds", name(pid)),
-        (Other::Process(pid), "tcp") => format!("{what} with {}", name(pid)),
+        (Other::Process(pid), "tcp" | ANSWER) => format!("{what} with {}", name(pid)),
         (Other::Process(pid), "child") => format!("its child {} to end", name(pid)),
         (Other::Process(pid), _) => format!("{what} of {}", name(pid)),
         (Other::Children(comm), _) => match children {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use super::site::{App, Asks, Crowd, Proxy, Size, family, free_address};
 use crate::incident::{Stop, Truth};
@@ -10,6 +11,8 @@ use crate::incidents::common::trouble_from_full;
 use crate::stage::{Isolation, Stage, Victim};
 
 const PATIENCE_MS: u64 = 5_000;
+/// A long poll is answered by then.
+pub const LONGEST_POLL: Duration = Duration::from_millis(3_500);
 /// nginx' log message when connections run out.
 const NOT_ENOUGH: &str = "worker_connections are not enough";
 
@@ -54,6 +57,7 @@ fn filled(
     let victim = asks.start(stage, &here, &proxy.address)?;
     let polls = Crowd::start(stage, &here, &proxy.address, full_per_s * 0.4, 10_000, "/poll")?;
     let times = stage.real((2.5, 4.0), (1.15, 1.3));
+    stage.warm_up(LONGEST_POLL)?;
     stage.healthy()?;
 
     stage.trouble_starts();

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use super::FAINT;
 use super::site::{App, Asks, Crowd, Postgres, Size, free_address, wait_for_server};
 use super::waits::{asked_through, holds};
 use crate::incident::{Stop, Truth};
@@ -101,7 +102,7 @@ pub fn newcomer(stage: &mut Stage) -> Result<Truth, Stop> {
     cgroup.limit_memory_but_swap((held_mb * 13 / 10) << 20)?;
     let ask = stage.draw().name();
     let victim = stage.role(&ask, "redis-write", format!("{port} {keys}"), &Isolation::default())?;
-    let set_mb = (held_mb as f64 * stage.real((1.0, 1.4), (0.45, 0.55))) as u64;
+    let set_mb = (held_mb as f64 * stage.real((1.0, 1.4), (0.6, 0.8))) as u64;
     let job = stage.draw().name();
     stage.healthy()?;
 
@@ -112,7 +113,7 @@ pub fn newcomer(stage: &mut Stage) -> Result<Truth, Stop> {
         return Err(Stop::NotMade("the kernel killed for lack of memory".to_owned()));
     }
     stage.must_move("vm.pswpin", 20.0)?;
-    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
+    stage.suffered(&victim, stage.loud(2.0, FAINT))?;
     Ok(Truth { cgroup: Some(cgroup.name().to_owned()), ..Truth::of(&job) })
 }
 
@@ -120,7 +121,7 @@ pub fn newcomer(stage: &mut Stage) -> Result<Truth, Stop> {
 pub fn replica(stage: &mut Stage) -> Result<Truth, Stop> {
     let (server, port) = redis_server(stage)?;
     let (replica, second) = redis_server(stage)?;
-    let keys = stage.between((700_000, 1_000_000), (300_000, 500_000));
+    let keys = stage.between((700_000, 1_000_000), (500_000, 700_000));
     let fill = format!(
         "local v = string.rep('x', 300) for i = 0, {keys} do redis.call('set', string.format('key:%012d', i), v) end"
     );
@@ -142,7 +143,7 @@ pub fn replica(stage: &mut Stage) -> Result<Truth, Stop> {
         "while :; do redis-benchmark -p {port} -q -c 4 -n 10000 -r {keys} setrange key:__rand_int__ 0 x >/dev/null; sleep 0.2; done"
     );
     stage.spawn(Command::new("sh").args(["-c", &load]))?;
-    let every_s = stage.real((0.7, 1.2), (2.0, 3.0));
+    let every_s = stage.real((0.7, 1.2), (1.2, 1.8));
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -155,7 +156,7 @@ pub fn replica(stage: &mut Stage) -> Result<Truth, Stop> {
         }
         Ok(())
     })?;
-    stage.suffered(&victim, stage.loud(1.5, 1.15))?;
+    stage.suffered(&victim, stage.loud(3.0, FAINT))?;
     let pids = vec![server.pid(), replica.pid()];
     Ok(Truth { process: Some("redis-server".into()), pids, ..Truth::default() })
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use super::limits::LONGEST_POLL;
 use super::site::{App, Asks, Crowd, Size, family, free_address, wait_for_server};
 use super::stacks::{Workers, all_workers_wait};
 use super::waits::{asked_through, holds};
@@ -100,6 +101,7 @@ pub fn haproxy(stage: &mut Stage) -> Result<Truth, Stop> {
     let full_per_s = places as f64 / 3.0;
     let polls = Crowd::start(stage, &here, &address, full_per_s * 0.4, 10_000, "/poll")?;
     let times = stage.real((1.8, 2.5), (1.05, 1.15));
+    stage.warm_up(LONGEST_POLL)?;
     stage.healthy()?;
 
     stage.trouble_starts();

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::FAINT;
 use super::site::{Asks, free_address, wait_for_server};
 use crate::incident::{Stop, Truth, WithPath};
 use crate::incidents::cpu::redis_server;
@@ -33,7 +34,7 @@ pub fn event_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     Asks { every_ms, path: "/report", ..asks }.start(stage, &here, &address)?;
     stage.trouble()?;
-    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    stage.suffered(&victim, stage.loud(5.0, FAINT))?;
     Ok(Truth { process: Some("node".into()), pids: vec![server.pid()], ..Truth::default() })
 }
 
@@ -51,7 +52,7 @@ pub fn redis_keys(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     stage.start("redis-say", format!("{port} {every_ms} KEYS {pattern}"))?;
     stage.trouble()?;
-    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    stage.suffered(&victim, stage.loud(5.0, FAINT))?;
     Ok(Truth { process: Some("redis-server".into()), pids: vec![server.pid()], ..Truth::default() })
 }
 
@@ -65,7 +66,7 @@ pub fn heap_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let heap_mb = stage.draw().between(96, 256);
     let collector = stage.draw().pick(&["Serial", "Parallel", "G1"]);
     let (threads, garbage_kb) = (stage.draw().uniform(4, 12), stage.draw().between(200, 600));
-    let percent = stage.uniform((93, 96), (89, 92));
+    let percent = stage.uniform((93, 96), (91, 93));
     let mut command = Command::new("java");
     command.args([&format!("-Xmx{heap_mb}m"), &format!("-Xms{heap_mb}m"), &format!("-XX:+Use{collector}GC")]);
     // Without this, each answer waits for the TCP acknowledgement of its headers.
@@ -92,6 +93,6 @@ pub fn heap_full(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     fs::write(&go, "").at(&go)?;
     stage.trouble()?;
-    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    stage.suffered(&victim, stage.loud(5.0, FAINT))?;
     Ok(Truth { process: Some("java".into()), pids: vec![server.pid()], ..Truth::default() })
 }

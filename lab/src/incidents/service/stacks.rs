@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::FAINT;
 use super::site::{App, Asks, Crowd, Proxy, Size, family, free_address, wait_for_server};
 use super::waits::{asked_through, stopped_now_and_then};
 use crate::incident::{Stop, Truth, WithPath};
@@ -177,6 +178,6 @@ pub fn handshakes(stage: &mut Stage) -> Result<Truth, Stop> {
         stage.spawn(Command::new("openssl").args(words))?;
     }
     stage.trouble()?;
-    stage.suffered(&victim, stage.loud(3.0, 1.5))?;
+    stage.suffered(&victim, stage.loud(3.0, FAINT))?;
     Ok(Truth { process: Some("nginx".into()), pids: proxy.pids(), ..Truth::default() })
 }

@@ -35,7 +35,7 @@ pub struct Plan {
 }
 
 /// Waits for another process at the other end of something.
-pub const BETWEEN: [&str; 18] = [
+pub const BETWEEN: [&str; 20] = [
     "pipe_read",
     "pipe_write",
     "pipe_poll",
@@ -53,6 +53,8 @@ pub const BETWEEN: [&str; 18] = [
     "tcp_push",
     "tcp_queue",
     "tcp_select",
+    "tcp_woken",
+    "unix_woken",
     "pipe_copy",
 ];
 pub const ALONE: [&str; 3] = ["sleep", "accept", "condition"];

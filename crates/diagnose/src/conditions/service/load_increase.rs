@@ -46,6 +46,8 @@ const SAME_COST: f64 = 1.5;
 /// CPU of a request that can be told from the process's own housekeeping.
 const COST_S: f64 = 20e-6;
 const NEED_S: f64 = 3.0;
+/// Of what a service is asked less than that at an address is next to nothing.
+const RARE: f64 = 0.1;
 
 /// A service that is asked more.
 struct Loaded<'a> {
@@ -108,7 +110,10 @@ fn loaded<'a>(
     if full.is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid)) {
         return Err(format!("{name} has no file descriptors left, and cannot accept more"));
     }
-    let cost = servers.per_request(view, &service.rows, "task.cpu_time", slow.run.span());
+    // Requests of another kind cost what they cost.
+    let cost = (!is_of_another_kind(view, service, &usual, &high))
+        .then(|| servers.per_request(view, &service.rows, "task.cpu_time", slow.run.span()))
+        .flatten();
     if let Some((now, before)) = cost.filter(|(now, before)| *now > SAME_COST * before && *now >= COST_S) {
         return Err(format!(
             "each request to {name} cost {} of CPU ({} before)",
@@ -117,6 +122,17 @@ fn loaded<'a>(
         ));
     }
     Ok(Some(Loaded { row, run: high.run, slow, usual, offered: high.during, cost }))
+}
+
+/// Whether most of what is asked more is asked at addresses that hardly anybody had asked before.
+fn is_of_another_kind(view: &View<'_>, service: &Service<'_>, usual: &Usual, high: &High) -> bool {
+    let mean = |row: &str, set: &SeriesSet, span: Span| set.get("service.requests", row)?.mean(span);
+    let earlier = Span { since: i64::MIN, until: high.run.onset };
+    let before = |row: &str| view.before("service.requests", row).or_else(|| mean(row, view.around, earlier));
+    let was_asked = |row: &&&str| before(row).is_some_and(|rate| rate >= RARE * usual.rate);
+    let new = service.rows.iter().filter(|row| !was_asked(row));
+    let new: f64 = new.filter_map(|row| mean(row, view.set, high.run.span())).sum();
+    new >= 0.5 * (high.during - usual.rate)
 }
 
 /// What was asked, whether or not it was answered, per second.
@@ -146,7 +162,7 @@ fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {
             words::seconds(now),
             words::seconds(before)
         )),
-        None => finding.remarks.push("what a request cost is not known".to_owned()),
+        None => finding.remarks.push("what a request cost before is not known".to_owned()),
     }
     finding.prove_nonzero(
         view,

@@ -252,7 +252,7 @@ fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
         let traffic = Traffic::of(set, &SERVICE, &[row], window)?;
         let usual = traffic.at_best()?;
         let mut late = traffic.may_be_late(&usual);
-        let kept = traffic.is_page_kept_at(&usual);
+        let kept = traffic.is_page_later_at(&usual);
         for ((late, kept), t) in late.v.iter_mut().zip(&kept.v).zip(&kept.t) {
             *late = late.max(step(*kept >= 1.0 && is_crowded(t)));
         }

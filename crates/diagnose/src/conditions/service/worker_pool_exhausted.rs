@@ -73,12 +73,15 @@ fn observe(view: &View<'_>) -> Observation {
     let mut because = "no accept queue grew while the workers of its service slept".to_owned();
     for (row, _) in view.each("listener.queue") {
         let Some(high) = view.high("listener.queue", row, QUEUED, QUEUED_S) else { continue };
-        match exhausted(view, row, &high) {
+        match exhausted(view, row, &high.run, high.peak) {
             Ok(finding) => return finding.active(),
             Err(reason) => because = reason,
         }
     }
     let services = view.services();
+    if let Some(finding) = services.iter().find_map(|service| barely_exhausted(view, service)) {
+        return finding.active();
+    }
     let of_pool = || services.iter().find_map(|service| kept_inside(view, service));
     match services.iter().find_map(|service| are_busy(view, service)).or_else(of_pool) {
         Some(finding) => finding.active(),
@@ -134,7 +137,7 @@ fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
     );
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.despite = services::despite(view, &walk, span);
-    let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    let is_known = follow(view, &mut finding, &servers, row, span).ok()?;
     finding.confidence = if is_known || !walk.elsewhere.is_empty() { 0.85 } else { 0.7 };
     Some(finding)
 }
@@ -196,7 +199,7 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.prove(view, &["dependency.requests"], pool, span);
     finding.despite = vec!["lock-queue", "dependency-slow", "dependency-unreachable"];
-    let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    let is_known = follow(view, &mut finding, &servers, row, span).ok()?;
     if !is_known {
         finding.remarks.extend(services::overlapping(view, &servers, row, span));
     }
@@ -204,25 +207,45 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, String> {
-    let span = high.run.span();
+/// Who has a place free takes each connection within a millisecond: by chance one is not taken yet in one look of many.
+const OFTEN: f64 = 0.5;
+
+/// A late service of which one or two connections mostly wait to be taken: about as much is asked as it has places.
+fn barely_exhausted<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
+    let slow = service.slow()?.ok()?;
+    let span = slow.run.span();
+    service.rows.iter().find_map(|row| {
+        let queue = view.of("listener.queue", row)?.within(span);
+        let queued = queue.v.iter().filter(|queued| **queued >= 1.0).count();
+        if (queued as f64) < OFTEN * queue.v.len() as f64 {
+            return None;
+        }
+        let peak = queue.v.iter().copied().fold(0.0, f64::max);
+        exhausted(view, row, &slow.run, peak).ok()
+    })
+}
+
+fn exhausted<'a>(view: &View<'a>, row: &'a str, run: &Run, peak: f64) -> Result<Finding, String> {
+    let span = run.span();
     let Places { servers, taken: workers, are_of_events, walk } = Places::full(view, row, span)?;
     let name = services::name(&servers, row);
     if are_of_events {
         return Err(format!("{name} has no workers: each of its threads waits for many connections"));
     }
-    let mut finding = view.finding(&high.run);
+    let mut finding = view.finding(run);
     servers.blame(&mut finding, row);
     let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
     let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
-    let queued = words::count(high.peak);
+    let queue = match words::count(peak) {
+        one if one == "1" => "a connection queues".to_owned(),
+        many => format!("up to {many} connections queue"),
+    };
     finding.statement = match workers.round() {
-        workers if workers > 1.0 => format!(
-            "all {} workers of {name} wait{waits}, and up to {queued} connections queue for them",
-            words::count(workers)
-        ),
-        _ => format!("the only worker of {name} waits{waits}, and up to {queued} connections queue for it"),
+        workers if workers > 1.0 => {
+            format!("all {} workers of {name} wait{waits}, and {queue} for them", words::count(workers))
+        }
+        _ => format!("the only worker of {name} waits{waits}, and {queue} for it"),
     };
     finding.prove(
         view,
@@ -231,10 +254,30 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
         span,
     );
     finding.despite = services::despite(view, &walk, span);
-    let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    let is_known = follow(view, &mut finding, &servers, row, span)?;
     if targets.is_empty() && !is_known {
         finding.remarks.extend(services::overlapping(view, &servers, row, span));
     }
     finding.confidence = if targets.is_empty() && !is_known { 0.7 } else { 0.9 };
     Ok(finding)
+}
+
+/// Says what the threads wait for. An error where they wait for answers of another service: that one is the trouble.
+fn follow(
+    view: &View<'_>,
+    finding: &mut Finding,
+    servers: &Servers<'_, '_>,
+    row: &str,
+    span: Span,
+) -> Result<bool, String> {
+    let is_known = waits::follow(view, finding, servers, row, span);
+    let end = finding.culprit.pid.filter(|pid| is_known && Some(*pid) != servers.pid);
+    match end.and_then(|pid| services::called_service(view, servers, pid)) {
+        Some(inner) => {
+            let [outer, inner] =
+                [services::name(servers, row), services::name(&Servers::of(view, inner), inner)];
+            Err(format!("the workers of {outer} wait for answers of {inner}"))
+        }
+        None => Ok(is_known),
+    }
 }
