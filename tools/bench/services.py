@@ -1,8 +1,8 @@
 #!/usr/bin/env -S python3 -B
 """Requests and response times as recorded, beside what the load generators counted, in one run.
 
-Redis (redis-benchmark), nginx (wrk) and PostgreSQL (pgbench -S), each at its limit with many connections and at a rate, on
-loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the
+Redis (redis-benchmark) over TCP and over a Unix socket, nginx (wrk), PostgreSQL (pgbench -S) and a gRPC server (a client in
+Python), each at its limit with many connections and at a hundred requests a second, on loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the
 load. The service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the
 limit, where it has no CPU of its own, that is most of it. So the calls of the generator are shown too.
 
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-REDIS, NGINX, POSTGRES = 7481, 7482, 7483
+REDIS, NGINX, POSTGRES, GRPC = 7481, 7482, 7483, 7484
 # The recorder learns in its first frames which ports are listened on.
 SETTLE_S = 6
 # Beyond the load on both sides, so that its first and last frames are whole.
@@ -45,26 +45,54 @@ def seconds(text):
     return float(value) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
 
 
+# One request after the other, of which each waits for a hundredth of a second on the client's side.
+PACED = """import socket, sys, time
+where, request, count = sys.argv[1], sys.argv[2].encode().decode("unicode_escape").encode(), int(sys.argv[3])
+s = socket.socket(socket.AF_UNIX if where.startswith("/") else socket.AF_INET)
+s.connect(where if where.startswith("/") else ("127.0.0.1", int(where)))
+t = []
+for _ in range(count):
+    began = time.perf_counter()
+    s.sendall(request)
+    s.recv(4096)
+    t.append(time.perf_counter() - began)
+    time.sleep(0.01)
+t.sort()
+print(len(t), t[len(t) // 2], t[len(t) * 99 // 100])
+"""
+
+
+def paced(where, request, seconds_long):
+    count, p50, p99 = ran([sys.executable, "-c", PACED, where, request, 100 * seconds_long]).split()
+    return int(count), float(p50), float(p99)
+
+
 class Redis:
     name, program, port = "redis", "redis-benchmark", REDIS
 
     def start(self, folder):
+        self.at, self.where = ["-p", REDIS], REDIS
         return [subprocess.Popen(["redis-server", "--port", str(REDIS), "--save", "", "--dir", folder], stdout=subprocess.DEVNULL)]
 
     def limit(self, seconds_long):
         number = 50_000 * seconds_long
-        out = ran(["redis-benchmark", "-p", REDIS, "-t", "get", "-n", number, "-c", 50, "--csv"])
+        out = ran(["redis-benchmark", *self.at, "-t", "get", "-n", number, "-c", 50, "--csv"])
         row = list(csv.DictReader(io.StringIO(out[out.index('"test"'):])))[0]
         # It asks for the configuration first, twice.
         return number + 2, float(row["p50_latency_ms"]) / 1e3, float(row["p99_latency_ms"]) / 1e3
 
     def rate(self, seconds_long):
-        # One request after the other, of which each waits for a hundredth of a second on the client's side.
-        script = f"import socket,time\ns=socket.create_connection(('127.0.0.1',{REDIS}))\nt=[]\n" \
-            f"for i in range({100 * seconds_long}):\n b=time.perf_counter();s.sendall(b'PING\\r\\n');s.recv(64);t.append(time.perf_counter()-b);time.sleep(0.01)\n" \
-            "t.sort();print(len(t),t[len(t)//2],t[len(t)*99//100])"
-        count, p50, p99 = ran([sys.executable, "-c", script]).split()
-        return int(count), float(p50), float(p99)
+        return paced(self.where, "PING\\r\\n", seconds_long)
+
+
+class UnixRedis(Redis):
+    name = "redis, Unix socket"
+
+    def start(self, folder):
+        self.port = self.where = f"{folder}/redis.sock"
+        self.at = ["-s", self.where]
+        argv = ["redis-server", "--port", "0", "--unixsocket", self.where, "--save", "", "--dir", folder]
+        return [subprocess.Popen(argv, stdout=subprocess.DEVNULL)]
 
 
 class Nginx:
@@ -79,7 +107,64 @@ class Nginx:
         of = lambda percent: seconds(re.search(rf"{percent}%\s+(\S+)", out)[1])
         return int(re.search(r"(\d+) requests in", out)[1]), of(50), of(99)
 
-    rate = None
+    def rate(self, seconds_long):
+        return paced(NGINX, "GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", seconds_long)
+
+
+GRPC_SERVER = """import sys
+from concurrent import futures
+import grpc
+
+server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
+get = grpc.unary_unary_rpc_method_handler(lambda request, context: b"." * 500)
+server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Shop", {"Get": get}),))
+server.add_insecure_port(f"127.0.0.1:{sys.argv[1]}")
+server.start()
+server.wait_for_termination()
+"""
+
+# A connection for each of its threads: of requests that overlap on one only the first is seen.
+GRPC_CLIENT = """import sys, threading, time
+import grpc
+
+port, many, pause, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+took = []
+
+def ask(ends):
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        get = channel.unary_unary("/bench.Shop/Get")
+        while time.monotonic() < ends:
+            began = time.perf_counter()
+            get(b"x")
+            took.append(time.perf_counter() - began)
+            time.sleep(pause) if pause else None
+
+threads = [threading.Thread(target=ask, args=(time.monotonic() + seconds,)) for _ in range(many)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+took.sort()
+print(len(took), took[len(took) // 2], took[len(took) * 99 // 100])
+"""
+
+
+class Grpc:
+    # Debian's package python3-grpcio.
+    name, program, port = "grpc", "/usr/bin/python3", GRPC
+
+    def start(self, folder):
+        server = subprocess.Popen([self.program, "-c", GRPC_SERVER, str(GRPC)], stdout=subprocess.DEVNULL)
+        time.sleep(1)
+        return [server]
+
+    def ask(self, many, pause_s, seconds_long):
+        count, p50, p99 = ran([self.program, "-c", GRPC_CLIENT, GRPC, many, pause_s, seconds_long]).split()[-3:]
+        return int(count), float(p50), float(p99)
+
+    def limit(self, seconds_long):
+        return self.ask(4, 0, seconds_long)
+
+    def rate(self, seconds_long):
+        return self.ask(1, 0.01, seconds_long)
 
 
 class Postgres:
@@ -170,7 +255,7 @@ def main():
           f"{'service':>9}{'calls':>9}")
     with tempfile.TemporaryDirectory(prefix="mitra-services-", dir="/var/tmp") as scratch:
         pathlib.Path(scratch).chmod(0o755)
-        for server in (Redis(), Nginx(), Postgres()):
+        for server in (Redis(), UnixRedis(), Nginx(), Postgres(), Grpc()):
             if shutil.which(server.program):
                 measure(args, server, scratch)
             else:

@@ -12,6 +12,8 @@ mod space;
 mod spaces;
 #[path = "net_truth/trouble.rs"]
 mod trouble;
+#[path = "net_truth/ways.rs"]
+mod ways;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

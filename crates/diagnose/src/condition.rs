@@ -48,6 +48,8 @@ pub struct Condition {
     pub role: Role,
     /// Whether it is an incident also where no cause is known: somebody waits who is no task of this machine.
     pub stands_alone: bool,
+    /// Whether it may harm nobody by itself ([`Finding::is_harmless`]).
+    pub may_be_harmless: bool,
     /// What part of the machine it concerns, for lists.
     pub area: &'static str,
     /// The metrics that `observe` reads itself: a recording gives it no other than those that it says it needs. Without the
@@ -88,6 +90,7 @@ impl Condition {
         title: "",
         role: Role::Root,
         stands_alone: false,
+        may_be_harmless: false,
         area: "",
         needs: &[],
         needs_of: &[],
@@ -285,6 +288,9 @@ pub struct Finding {
     pub waits_for_lock: bool,
     /// Whether a symptom is an incident where nothing explains it: somebody suffers from it who does not make it.
     pub is_severe: bool,
+    /// Whether it harms nobody by itself, as a job that takes one of several idle CPUs: where nothing follows from it, it is no
+    /// incident and told as a finding.
+    pub is_harmless: bool,
     /// The states that it can bring about, where this one reaches less far than the effects of its condition: a limit
     /// of dirty pages delays writers and no connection.
     pub governs: Option<&'static [&'static str]>,

@@ -31,14 +31,16 @@ pub struct Memory {
 
 /// The orphans of a view.
 pub fn orphans(view: &View<'_>) -> Option<Orphans> {
-    let most = view.set.get("sock.tcp_orphan", "")?.max(view.window)?;
+    let known = view.fullest("sock.tcp_orphan", MAX_ORPHANS, "");
+    let most = known
+        .map_or_else(|| view.set.get("sock.tcp_orphan", "")?.max(view.window), |(most, _)| Some(most))?;
     let mut evidence = Vec::new();
     evidence.extend(view.reading_evidence("sock.tcp_orphan", ""));
     if let Some(first) = evidence.first_mut() {
         first.during = most;
     }
-    if let Some(limit) = max_orphans(view) {
-        let mut setting = view.reading_evidence("sysctl.net.ipv4.tcp_max_orphans", "");
+    if let Some(limit) = known.map(|(_, limit)| limit).or_else(|| view.reading(MAX_ORPHANS, "")) {
+        let mut setting = view.reading_evidence(MAX_ORPHANS, "");
         if let Some(setting) = &mut setting {
             setting.during = limit;
         }
@@ -57,17 +59,12 @@ pub fn orphans(view: &View<'_>) -> Option<Orphans> {
     }
     evidence.push(Evidence {
         quotes: view.event_quote(event).into_iter().collect(),
-        ..view.evidence_of("sysctl.net.ipv4.tcp_max_orphans", "", None, limit)
+        ..view.evidence_of(MAX_ORPHANS, "", None, limit)
     });
     Some(Orphans { most, limit, is_guess: true, evidence })
 }
 
-/// The limit as it was in the window: it may have been changed since.
-fn max_orphans(view: &View<'_>) -> Option<f64> {
-    let metric = "sysctl.net.ipv4.tcp_max_orphans";
-    let known = Span { since: i64::MIN, until: view.window.until };
-    view.set.get(metric, "").and_then(|s| s.last(known)).or_else(|| view.reading(metric, ""))
-}
+const MAX_ORPHANS: &str = "sysctl.net.ipv4.tcp_max_orphans";
 
 /// Three numbers that rise, or the text is not this setting.
 fn three_limits(text: &str) -> Option<[f64; 3]> {
@@ -91,9 +88,11 @@ pub fn under_pressure(set: &SeriesSet, window: Span) -> Option<Signal> {
 
 /// The memory of TCP in a view.
 pub fn memory(view: &View<'_>) -> Option<Memory> {
-    let used = view.set.get("sock.tcp_mem", "")?.max(view.window)?;
     let setting = view.set.text("sysctl.net.ipv4.tcp_mem", "")?;
-    let limits = setting.at(view.window.until).or_else(|| setting.last()).and_then(three_limits)?;
+    let at = |t: i64| setting.at(t).or_else(|| setting.last()).and_then(three_limits);
+    let samples = view.set.get("sock.tcp_mem", "")?.samples(view.window);
+    let of_limits = samples.filter_map(|(t, _, used)| Some((used, at(t)?)));
+    let (used, limits) = of_limits.max_by(|a, b| (a.0 / a.1[2]).total_cmp(&(b.0 / b.1[2])))?;
     let mut evidence: Vec<Evidence> = view.reading_evidence("sock.tcp_mem", "").into_iter().collect();
     if let Some(first) = evidence.first_mut() {
         first.during = used;

@@ -159,6 +159,22 @@ impl<'a> View<'a> {
         self.base_set.get(metric, row)?.mean(self.baseline?)
     }
 
+    /// What a limit was at a moment: it may have been changed since, and before what it limits was read. Of one that was read
+    /// later only, what it was then.
+    #[must_use]
+    pub fn limit_at(&self, metric: &str, row: &str, t: i64) -> Option<f64> {
+        let series = self.set.get(metric, row)?;
+        series.last(Span { since: i64::MIN, until: t.saturating_add(1) }).or_else(|| series.first(Span::ALL))
+    }
+
+    /// The moment at which most of a limit was used in the window: how much, and what the limit was then.
+    #[must_use]
+    pub fn fullest(&self, used: &str, limit: &str, row: &str) -> Option<(f64, f64)> {
+        let used = self.set.get(used, row)?.samples(self.window);
+        let of_limit = used.filter_map(|(t, _, used)| Some((used, self.limit_at(limit, row, t)?)));
+        of_limit.filter(|(_, limit)| *limit > 0.0).max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)))
+    }
+
     /// The mean of a sum of metrics of the whole machine in the baseline.
     #[must_use]
     pub fn before_sum(&self, metrics: &[&str]) -> Option<f64> {

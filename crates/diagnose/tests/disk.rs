@@ -252,7 +252,14 @@ fn a_group_that_stands_still_in_its_own_reclaim_is_held_at_its_limit() {
             stuck(&mut m, tid, "import", stack);
             m.cgroup(tid, "/batch");
         }
-        m.row("cgroup.memory_failcnt", "/batch", 0.0, 0.0).row("cgroup.memory_max", "/batch", 6e8, 6e8);
+        m.row("cgroup.memory_failcnt", "/batch", 0.0, 0.0);
+        // It was lifted at the end.
+        m.values(
+            "cgroup.memory_max",
+            "/batch",
+            0,
+            (0..N).map(|i| if i + 1 < N { 6e8 } else { 9e9 }).collect(),
+        );
         m.values("cgroup.memory_current", "/batch", 0, vec![used; N]);
         m.row("cgroup.writeback", "/batch", 0.0, 1.5e8);
         m.sys("psi.memory_some", 0.0, 0.7).sys("tasks.d_memory", 0.0, 2.0);

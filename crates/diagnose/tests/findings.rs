@@ -44,6 +44,28 @@ fn memory_that_stands_is_not() {
     assert!(group(|t| 350.0 * MB + MB * (t % 2.0)).findings.is_empty());
 }
 
+/// A program that takes a CPU in the second half, and came in some second.
+fn busy(came: usize) -> Report {
+    let mut m = Machine::idle();
+    m.task(70, "solver", came);
+    let one = |i: usize| if i >= came && i >= HEALTHY { 1.0 } else { 0.0 };
+    m.values("task.cpu_time", "70@70000000", came, (came..SECONDS).map(one).collect());
+    level(&mut m, "tasks.busiest", "", |t| one(t as usize));
+    level(&mut m, "sys.cpu_idle", "", |t| 1.9 - one(t as usize));
+    m.explain()
+}
+
+#[test]
+fn a_job_that_takes_an_idle_cpu_is_a_finding_and_a_server_at_its_limit_an_incident() {
+    let report = busy(HEALTHY);
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+    let [finding] = report.findings.as_slice() else { panic!("{:#?}", report.findings) };
+    assert_eq!((finding.condition.as_str(), finding.culprit.pid), ("single-thread-bottleneck", Some(70)));
+    let report = busy(0);
+    assert_eq!(report.incidents[0].root_cause.condition, "single-thread-bottleneck");
+    assert!(report.findings.is_empty());
+}
+
 fn failing(per_s: f64) -> Report {
     let mut m = Machine::idle();
     m.task(70, "api", 0);

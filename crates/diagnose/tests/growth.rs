@@ -161,6 +161,18 @@ fn orphans_and_memory_of_tcp() {
 }
 
 #[test]
+fn a_limit_that_was_put_back_since_is_told_as_it_was() {
+    let mut m = machine();
+    m.sys("tcpext.TCPAbortOnMemory", 0.0, 200.0).sys("sock.tcp_orphan", 10.0, 268.0);
+    let end = (HEALTHY + INCIDENT) as f64;
+    level(&mut m, "sysctl.net.ipv4.tcp_max_orphans", "", |i| if i < end { 256.0 } else { 131_072.0 });
+    let report = case(&m);
+    assert_eq!(root(&report), Some("tcp-orphan-pressure"));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains(" orphaned sockets of 256 allowed: "), "{statement}");
+}
+
+#[test]
 fn a_full_node_beside_an_empty_one() {
     let numa = |free: [f64; 2]| {
         let mut m = machine();

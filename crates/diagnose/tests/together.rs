@@ -209,6 +209,56 @@ fn workers_that_share_a_unix_socket_are_exhausted_like_others() {
     assert_eq!(root(&m.explain()).0, "worker-pool-exhausted");
 }
 
+#[test]
+fn about_as_many_requests_as_there_are_workers_leave_one_connection_in_the_queue() {
+    // Six threads, most of which sleep with a long request each.
+    let pool = |queued: &dyn Fn(usize) -> f64, busy: f64| {
+        let mut m = Machine::idle();
+        let open = |i: usize| busy + if i >= HEALTHY { queued(i - HEALTHY) } else { 0.0 };
+        let late = |i| Asked { waiting: open(i), p90: 0.97, ..Asked::each(30.0, 0.06) };
+        service(&mut m, APP, (50, "puma"), |i| if is_on(i) { late(i) } else { Asked::each(47.0, 0.0013) });
+        queue(&mut m, APP, (50, "puma"), queued);
+        for tid in 1..8 {
+            m.thread(50, 500 + tid, "puma srv tp", 0);
+        }
+        m.explain()
+    };
+    let report = pool(&|i| [2.0, 1.0, 0.0, 2.0][i % 4], 6.0);
+    assert_eq!(root(&report), ("worker-pool-exhausted", Some("puma"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("all 6 workers of puma (port 8080) wait, and up to 2 connections"),
+        "{statement}"
+    );
+    assert_eq!(
+        root(&pool(&|i| if i % 4 == 0 { 1.0 } else { 0.0 }, 6.0)).0,
+        "service-slow",
+        "mostly one of them is free"
+    );
+}
+
+#[test]
+fn workers_that_wait_for_another_service_of_the_machine_are_not_the_root() {
+    // It answers what it is asked, and no longer what it promised before: who has told it something waits for its word.
+    let report = |kind: &str| {
+        let mut m = Machine::idle();
+        let queued = Asked { waiting: 24.0, ..Asked::each(4.0, 3.0) };
+        service(&mut m, WEB, (40, "payd"), during(Asked::each(46.0, 0.002), queued));
+        queue(&mut m, WEB, (40, "payd"), |_| 20.0);
+        for tid in 1..4 {
+            m.thread(40, 400 + tid, "payd", 0);
+        }
+        dependency(&mut m, (40, "payd"), APP, during(Asked::each(46.0, 0.001), Asked::each(4.0, 0.001)));
+        service(&mut m, APP, (50, "beam.smp"), during(Asked::each(46.0, 0.001), Asked::each(4.0, 0.001)));
+        let waits = format!("40>{kind}:50");
+        m.values("wait.threads", &waits, HEALTHY, vec![4.0; INCIDENT]);
+        m.values("wait.pid", &waits, HEALTHY, vec![50.0; INCIDENT]);
+        m.explain()
+    };
+    assert_eq!(root(&report("answer")), ("service-slow", Some("beam.smp"), Some(50)));
+    assert_eq!(root(&report("tcp")), ("service-slow", Some("beam.smp"), Some(50)));
+}
+
 /// Clients wait in the accept queue of a program that sleeps, and the server behind it answers one request in ten, and then
 /// most of them, late.
 fn full_proxy(threads: u32, p90_before: f64) -> Report {
@@ -356,6 +406,8 @@ fn who_asks_no_more_than_ever_is_kept_waiting_by_those_who_came() {
     };
     assert_eq!(root(&asked(0.008, 30.0).explain()), ("load-increase", Some("nginx"), Some(50)));
     is_silent(&asked(0.002, 30.0));
+    // A page of thirty is late by less than a tenth of a second: among 28 times as many requests that is no chance.
+    assert_eq!(root(&asked(0.0035, 30.0).explain()).0, "load-increase");
     // It is the one that asks more.
     is_silent(&asked(0.008, 120.0));
     // They came to another address of the same process.
@@ -365,6 +417,9 @@ fn who_asks_no_more_than_ever_is_kept_waiting_by_those_who_came() {
     service(&mut m, WEB, (50, "nginx"), during(Asked::nothing(0.0), others));
     dependency(&mut m, (60, "shop"), APP, during(Asked::each(30.0, 0.001), Asked::each(30.0, 0.008)));
     assert_eq!(root(&m.explain()), ("load-increase", Some("nginx"), Some(50)));
+    // And what they ask there costs what it costs, which is more: nothing of before is dearer.
+    m.task_rate(50, "task.cpu_time", 0.02, 1.0);
+    assert_eq!(root(&m.explain()).0, "load-increase");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Series {
     }
 
     /// Time, covered seconds and value of each measured sample inside the span.
-    pub fn samples(&self, span: Span) -> impl Iterator<Item = (i64, f64, f64)> {
+    pub fn samples(&self, span: Span) -> impl DoubleEndedIterator<Item = (i64, f64, f64)> {
         let range = self.axis.range(span);
         let start = range.start.max(self.start);
         let end = range.end.min(self.start + self.values.len());
@@ -122,7 +122,7 @@ impl Series {
     /// The last value inside the span.
     #[must_use]
     pub fn last(&self, span: Span) -> Option<f64> {
-        self.samples(span).last().map(|(_, _, value)| value)
+        self.samples(span).next_back().map(|(_, _, value)| value)
     }
 
     /// The first value inside the span.

@@ -13,7 +13,7 @@ use super::Bench;
 /// The first frames only learn which ports are listened on.
 const SETTLE: usize = 4;
 
-fn settled() -> Option<Bench> {
+pub fn settled() -> Option<Bench> {
     settle(Bench::open()?)
 }
 
@@ -100,7 +100,7 @@ fn start(act: Act, connections: usize) -> (SocketAddr, JoinHandle<()>) {
 }
 
 /// Asks, and returns what it took.
-fn ask(stream: &mut (impl Read + Write)) -> Duration {
+pub fn ask(stream: &mut (impl Read + Write)) -> Duration {
     let mut byte = [7];
     let begun = Instant::now();
     stream.write_all(&byte).expect("a question");
@@ -109,7 +109,7 @@ fn ask(stream: &mut (impl Read + Write)) -> Duration {
 }
 
 impl Bench {
-    fn service(&self, row: &str, metric: &str) -> i64 {
+    pub fn service(&self, row: &str, metric: &str) -> i64 {
         self.cell(Entity::Service, row, &format!("service.{metric}")).unwrap_or(-1)
     }
 

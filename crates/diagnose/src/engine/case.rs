@@ -44,7 +44,7 @@ pub fn explain_files(set: &SeriesSet, good: Option<&SeriesSet>, files: Vec<FileR
 
 fn conclude(view: &View<'_>, observed: &Observed, since: i64, report: &mut Report) {
     let found = observed.incidents(view, since);
-    for finding in observed.findings() {
+    for finding in observed.findings(view) {
         if !report.findings.contains(&finding) {
             report.findings.push(finding);
         }

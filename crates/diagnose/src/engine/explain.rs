@@ -147,6 +147,7 @@ pub fn explain(
 
     let mut incidents: Vec<(Part, Incident)> = Vec::new();
     let mut waited = ledger::Waited::default();
+    let mut harmless: Vec<Finding> = Vec::new();
     let mut baseline_used = request.baseline;
     for part in &chosen {
         let focus = with_lead(part.span);
@@ -176,6 +177,7 @@ pub fn explain(
         if scan.span().is_some_and(|s| s.until > focus.until + LEAD_NS) {
             observed.end_at(focus.until);
         }
+        ahead::add(&mut harmless, observed.findings(&view));
         let found = observed.incidents(&view, window.since);
         if !found.is_empty() && baseline_used.is_none() {
             baseline_used = loaded.baseline;
@@ -202,7 +204,9 @@ pub fn explain(
             |i: &Incident| i.lost_task_seconds.unwrap_or(0.0).max(i.client_wait_seconds.unwrap_or(0.0));
         a.onset.cmp(&b.onset).then_with(|| cost(b).total_cmp(&cost(a)))
     });
-    let findings = findings(scan, window, whole.as_deref(), &mut loader, &incidents);
+    let mut findings = findings(scan, window, whole.as_deref(), &mut loader, &incidents);
+    harmless.retain(|finding| !verdict::is_told(&finding.condition, &finding.culprit, &incidents));
+    ahead::add(&mut findings, harmless);
 
     let services = areas::healthy_services(scan, window, &incidents);
     let healthy = areas::healthy(scan, window, &incidents);
@@ -238,7 +242,7 @@ fn findings(
     if let Some(set) = whole.or(loaded.as_deref()) {
         let view = View::new(set, last, set, None);
         all = ahead::findings(&view, incidents);
-        all.extend(verdict::findings(&view));
+        all.extend(verdict::findings(&view, incidents));
     }
     ahead::add(&mut all, ahead::findings(&View::new(scan, window, scan, None), incidents));
     all

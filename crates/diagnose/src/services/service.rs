@@ -5,13 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use mitra_model::{SeriesSet, Span};
 
 use crate::process::Process;
-use crate::services::traffic::Kept;
+use crate::services::traffic::{BUCKET, Kept};
 use crate::services::{Address, DEPENDENCY, SERVICE, Slow, Traffic, Usual, local_service, usual_of};
 use crate::signal::Signal;
 use crate::view::View;
-
-/// Times are counted in steps of an eighth of a power of two.
-const BUCKET: f64 = 1.125;
 
 /// A service of this machine.
 #[derive(Debug)]

@@ -32,6 +32,8 @@ const GROWTH: f64 = 3.0;
 const SIGMAS: f64 = 6.0;
 /// More clients than one wait beyond the usual: a single one that asks for something long, again and again, is a job.
 pub const CROWD: f64 = 1.2;
+/// Times are counted in steps of an eighth of a power of two.
+pub(super) const BUCKET: f64 = 1.125;
 /// A server that stands still answers nothing; one of which a part stands still answers less than half.
 const STALLED: f64 = 0.5;
 /// And two clients at least wait for it meanwhile; three, where others are answered.
@@ -228,6 +230,8 @@ impl Traffic {
         let (_, page_p50) = late_from(&self.p50, PAGE_S)?;
         let (p90, late_p90) = late_from(&self.p90, TAIL_S).unwrap_or((p50, late_p50));
         let (p99, late_p99) = late_from(&self.p99, LATE_S).unwrap_or((p90, late_p90));
+        // What took long for one in a hundred does so for one in ten where more of that is asked.
+        let late_p90 = late_p90.max(BUCKET * p99);
         let waiting = waited / seconds;
         let spread = stats::level(&self.waiting).map_or(waiting, |l| l.median + SIGMAS * l.sigma);
         Some(Usual {

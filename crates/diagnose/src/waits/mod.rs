@@ -201,7 +201,9 @@ impl Node {
             let unasked = waits.iter().filter(|wait| fetches && UNASKED.contains(&wait.kind));
             let main = sum(in_main);
             let others = sum(waits.iter()) - main - futex - sum(unasked);
-            if !waits.is_empty() && (main < THREADS_MIN || others > ELSEWHERE * main) {
+            // Of such a program all that wait for an answer stand still while it does not come.
+            let still = if fetches { main + futex } else { main };
+            if !waits.is_empty() && (main < THREADS_MIN || others > ELSEWHERE * still) {
                 return None;
             }
             inside += futex;

@@ -120,6 +120,7 @@ fn a_thread_that_fetches_the_answers_for_all_others_waits_for_who_gives_them() {
         wait_for(&mut set, "50>answer:60", (60, "python3"), 1.0);
         wait(&mut set, "50>futex", 9.0);
         wait(&mut set, "50>accept", 20.0);
+        wait(&mut set, "50>cpu", 0.2);
         wait(&mut set, "60>timer", 1.0);
         series(&mut set, "service.requests", "127.0.0.1:81", vec![answers; 4]);
         series(&mut set, "service.pid", "127.0.0.1:81", vec![60.0; 4]);

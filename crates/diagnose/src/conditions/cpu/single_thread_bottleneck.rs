@@ -7,6 +7,8 @@
 //! limit of a CPU too and makes progress that can be seen: that is work. A server that was there before and has come to
 //! its limit, or a thread that burns a CPU without any such progress, is a bottleneck.
 //!
+//! Who came only now and has been at the limit ever since is a job: it is a finding, unless somebody waits for it.
+//!
 //! A tool that was not asked for threads prints processes: one that never exceeds a single CPU, and is at its limit, is
 //! taken for one thread with less certainty.
 
@@ -35,6 +37,7 @@ pub const CONDITION: Condition = Condition {
         above(&["tasks.busiest"], 0.9),
     ],
     observe,
+    may_be_harmless: true,
     causes: &[
         effect("runqueue-wait", "what shares the CPU with the busy thread waits"),
         asked("listen-overflow", "the thread that is busy is the one that accepts"),
@@ -64,6 +67,8 @@ const NEAR_LIMIT: f64 = 0.75;
 const SPARE: f64 = 0.5;
 /// Shorter is a burst.
 const NEED_S: f64 = 6.0;
+/// Who is at the limit so soon after it came has not been asked for anything in between.
+const AT_ONCE_S: f64 = 3.0;
 /// A job that moves a hundred kilobytes a second to or from a device, or touches half a megabyte of new memory a
 /// second, gets on.
 const PROGRESS_BYTES_S: f64 = 1e5;
@@ -123,6 +128,9 @@ fn observe(view: &View<'_>) -> Observation {
     }
     // That it rose to the limit says more than that it has been there ever since it came.
     finding.confidence = if limit.before.is_some() { 0.9 } else { 0.75 };
+    let begins = view.set.span().map_or(i64::MIN, |span| span.since);
+    let came = process.first_seen(view.set).filter(|t| *t > begins + SECOND);
+    finding.is_harmless = came.is_some_and(|came| words::between(came, limit.run.onset) <= AT_ONCE_S);
     if !knows_threads(view) {
         finding.confidence *= 0.8;
         finding.remarks.push(

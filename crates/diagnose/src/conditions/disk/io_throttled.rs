@@ -132,7 +132,9 @@ fn observe(view: &View<'_>) -> Observation {
     let mut best: Option<ThrottledGroup<'_>> = None;
     for (limit_metric, metric, what) in LIMITS {
         for (group, series) in view.each(limit_metric) {
-            let Some(limit) = series.last(view.window).filter(|limit| *limit > 0.0) else { continue };
+            // It may have been lifted since.
+            let mut known = series.samples(view.window).filter(|(_, _, limit)| *limit > 0.0);
+            let Some((_, _, limit)) = known.next_back() else { continue };
             let Some(held) = held(view, group, limit, (limit_metric, metric, what)) else { continue };
             if best
                 .as_ref()

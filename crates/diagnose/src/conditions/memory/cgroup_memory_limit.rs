@@ -85,7 +85,7 @@ fn observe(view: &View<'_>) -> Observation {
             words::percent(pressure)
         ));
     }
-    let limit = limit(view, name);
+    let limit = view.limit_at("cgroup.memory_max", name, span.until);
     let of_limit = limit.map(|l| format!(" of {}", words::bytes(l))).unwrap_or_default();
     let mut finding = view.finding(&high.run);
     finding.culprit.cgroup = Some(name.to_owned());
@@ -119,14 +119,13 @@ const WRITEBACK: f64 = 0.1;
 /// Reclaim frees some thousand pages at a time: a group at its limit is a little below it.
 const AT_LIMIT: f64 = 0.9;
 
-fn limit(view: &View<'_>, group: &str) -> Option<f64> {
-    view.set.get("cgroup.memory_max", group).and_then(|s| s.last(view.window))
-}
-
 /// One while a group is at its limit and its tasks wait for memory: by its own pressure, or by their kernel stacks.
 fn stalled(view: &View<'_>, group: &str) -> Option<Signal> {
-    let limit = limit(view, group)?;
-    let near = view.of("cgroup.memory_current", group)?.map(|used| step(used >= AT_LIMIT * limit));
+    let mut near = view.of("cgroup.memory_current", group)?;
+    for (t, used) in near.t.iter().zip(&mut near.v) {
+        let limit = view.limit_at("cgroup.memory_max", group, *t);
+        *used = step(limit.is_some_and(|limit| *used >= AT_LIMIT * limit));
+    }
     let waiting = match view.of("cgroup.psi_memory_some", group) {
         Some(pressure) => pressure.map(|pressure| step(pressure >= PRESSURE)),
         None => process::group_waiting(view, group, &[WaitKind::Memory], &near).map(|n| step(n >= 1.0)),

@@ -91,7 +91,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.culprit.cgroup.clone_from(&group);
     let grew = if same { grown(view, first, group.as_deref()) } else { None };
     let span = Span { since: first.at - SECOND, until: last.at + 2 * SECOND };
-    let limit = group.as_ref().and_then(|g| view.set.get("cgroup.memory_max", g)?.last(Span::ALL));
+    let limit = group.as_ref().and_then(|g| view.limit_at("cgroup.memory_max", g, last.at));
     let place = match (&group, limit) {
         (Some(group), Some(limit)) => format!(" in {group}, which may have {}", words::bytes(limit)),
         (Some(group), None) => format!(" in {group}"),

@@ -197,7 +197,7 @@ fn finding(view: &View<'_>, full: &Full<'_, '_>) -> Finding {
 
 /// The limit of the whole machine.
 fn whole_machine(view: &View<'_>) -> Option<Finding> {
-    let max = view.set.get("files.max", "")?.last(view.window).filter(|m| *m > 0.0)?;
+    let (_, max) = view.fullest("files.nr", "files.max", "")?;
     let high = view.high("files.nr", "", FULL * max, NEED_S)?;
     if high.before.is_some_and(|before| before >= WAS_FULL * max) {
         return None;

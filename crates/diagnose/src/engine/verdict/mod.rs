@@ -8,7 +8,7 @@ mod links;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::Span;
-use mitra_model::report::{self, Incident, Link, Unknown};
+use mitra_model::report::{self, Culprit, Incident, Link, Unknown};
 
 use crate::condition::{Condition, Finding, Missing, Observation, Others, Role};
 use crate::engine::graph;
@@ -88,6 +88,7 @@ impl Observed {
             .values()
             .filter(|a| a.condition.role == Role::Root)
             .filter(|a| !links.caused_by_a_root(a.condition.id, &self.active))
+            .filter(|a| !is_free(a, &links))
             .filter(goes_on)
             .collect();
         roots.sort_by_key(|a| a.finding.onset);
@@ -148,8 +149,10 @@ impl Observed {
     }
 
     /// What is no incident and could still be better.
-    pub(crate) fn findings(&self) -> Vec<report::Finding> {
-        let list = self.active.values().filter(|a| a.condition.role == Role::Finding);
+    pub(crate) fn findings(&self, view: &View<'_>) -> Vec<report::Finding> {
+        let links = Links::new(&self.active, view);
+        let is_one = |a: &&Active| a.condition.role == Role::Finding || is_free(a, &links);
+        let list = self.active.values().filter(is_one);
         list.map(|a| as_finding(a.condition, &a.finding)).collect()
     }
 
@@ -197,13 +200,30 @@ impl Observed {
     }
 }
 
-/// What nobody suffers from, whatever the incidents are.
-pub(crate) fn findings(view: &View<'_>) -> Vec<report::Finding> {
-    let list = conditions().iter().filter(|condition| condition.role == Role::Finding);
+/// Whether it harms nobody and nothing follows from it.
+fn is_free(active: &Active, links: &Links) -> bool {
+    active.finding.is_harmless && links.effects(active.condition.id).is_empty()
+}
+
+/// Whether an incident tells of a condition as the doing of the same.
+pub(crate) fn is_told(condition: &str, culprit: &Culprit, incidents: &[Incident]) -> bool {
+    let mut roots = incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
+    roots.any(|root| root.condition == condition && root.culprit == *culprit)
+}
+
+/// What nobody suffers from, but for what the incidents tell.
+pub(crate) fn findings(view: &View<'_>, incidents: &[Incident]) -> Vec<report::Finding> {
     let of = |condition: &Condition| match (condition.observe)(view) {
-        Observation::Active(finding) => Some(as_finding(condition, &finding)),
+        Observation::Active(finding)
+            if (condition.role == Role::Finding || finding.is_harmless)
+                && !is_told(condition.id, &finding.culprit, incidents) =>
+        {
+            Some(as_finding(condition, &finding))
+        }
         _ => None,
     };
+    let list =
+        conditions().iter().filter(|condition| condition.role == Role::Finding || condition.may_be_harmless);
     list.filter_map(of).collect()
 }
 

@@ -33,3 +33,24 @@ fn what_may_be_late_is_not_what_is_usual() {
     let usual = kept().before_late(whole).and_then(|before| before.usual()).expect("five good seconds");
     assert!(usual.p99 < 0.001 && usual.rate > 90.0, "{usual:?}");
 }
+
+#[test]
+fn more_of_what_always_took_long_is_not_late() {
+    // Polls of three seconds: one request in a hundred, and then one in ten, of which several wait.
+    let polled = |p99: f64| {
+        let each = |usual: f64, more: f64| (0..16).map(|i| if i < 8 { usual } else { more }).collect();
+        let all = Traffic {
+            t: (1..=16).map(|i| i * SECOND).collect(),
+            dt: vec![1.0; 16],
+            requests: vec![50.0; 16],
+            waiting: each(2.0, 15.0),
+            kept: Vec::new(),
+            p50: vec![0.001; 16],
+            p90: each(0.001, 3.1),
+            p99: each(p99, 3.4),
+        };
+        all.slow(&all.until(8 * SECOND).usual().expect("eight good seconds"))
+    };
+    assert!(polled(3.3).is_err());
+    assert_eq!(polled(0.003).expect("late").late, Late::Tail);
+}
