@@ -2,7 +2,7 @@
 """Requests and response times as recorded, beside what the load generators counted, in one run.
 
 Redis (redis-benchmark) over TCP and over a Unix socket, nginx (wrk), PostgreSQL (pgbench -S) and a gRPC server (a client in
-Python), each at its limit with many connections and at a hundred requests a second, on loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the
+Python), each at its limit with many connections, at a hundred requests a second, and at as many that take 5 ms in the server each, on loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the
 load. The service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the
 limit, where it has no CPU of its own, that is most of it. So the calls of the generator are shown too.
 
@@ -24,7 +24,8 @@ import sys
 import tempfile
 import time
 
-REDIS, NGINX, POSTGRES, GRPC = 7481, 7482, 7483, 7484
+REDIS, NGINX, POSTGRES, GRPC, BEHIND = 7481, 7482, 7483, 7484, 7485
+FORMS = {"limit": "limit", "rate": "100/s", "slow": "100/s, 5 ms"}
 # The recorder learns in its first frames which ports are listened on.
 SETTLE_S = 6
 # Beyond the load on both sides, so that its first and last frames are whole.
@@ -32,8 +33,20 @@ MARGIN_S = 2.2
 
 NGINX_CONF = """daemon off; worker_processes 1; pid nginx.pid; error_log error.log;
 events { worker_connections 512; }
-http { access_log off; server { listen 127.0.0.1:%d; location / { return 200 "hello world\\n"; } } }
-""" % NGINX
+http { access_log off; server { listen 127.0.0.1:%d; location / { return 200 "hello world\\n"; }
+location /slow { proxy_pass http://127.0.0.1:%d; } } }
+""" % (NGINX, BEHIND)
+
+# What nginx waits for.
+SLOW_SERVER = """import http.server, sys, time
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        time.sleep(0.005)
+        self.wfile.write(b"HTTP/1.0 200 OK\\r\\nContent-Length: 1\\r\\n\\r\\n.")
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Slow).serve_forever()
+"""
 
 
 def ran(argv, **options):
@@ -72,7 +85,11 @@ class Redis:
 
     def start(self, folder):
         self.at, self.where = ["-p", REDIS], REDIS
-        return [subprocess.Popen(["redis-server", "--port", str(REDIS), "--save", "", "--dir", folder], stdout=subprocess.DEVNULL)]
+        return self.server(["--port", str(REDIS)], folder)
+
+    def server(self, at, folder):
+        argv = ["redis-server", *at, "--save", "", "--dir", folder, "--enable-debug-command", "local"]
+        return [subprocess.Popen(argv, stdout=subprocess.DEVNULL)]
 
     def limit(self, seconds_long):
         number = 50_000 * seconds_long
@@ -84,6 +101,9 @@ class Redis:
     def rate(self, seconds_long):
         return paced(self.where, "PING\\r\\n", seconds_long)
 
+    def slow(self, seconds_long):
+        return paced(self.where, "DEBUG SLEEP 0.005\\r\\n", seconds_long)
+
 
 class UnixRedis(Redis):
     name = "redis, Unix socket"
@@ -91,8 +111,7 @@ class UnixRedis(Redis):
     def start(self, folder):
         self.port = self.where = f"{folder}/redis.sock"
         self.at = ["-s", self.where]
-        argv = ["redis-server", "--port", "0", "--unixsocket", self.where, "--save", "", "--dir", folder]
-        return [subprocess.Popen(argv, stdout=subprocess.DEVNULL)]
+        return self.server(["--port", "0", "--unixsocket", self.where], folder)
 
 
 class Nginx:
@@ -100,7 +119,9 @@ class Nginx:
 
     def start(self, folder):
         pathlib.Path(folder, "nginx.conf").write_text(NGINX_CONF)
-        return [subprocess.Popen(["nginx", "-p", folder, "-c", "nginx.conf"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return [subprocess.Popen([sys.executable, "-c", SLOW_SERVER, str(BEHIND)], **quiet),
+                subprocess.Popen(["nginx", "-p", folder, "-c", "nginx.conf"], **quiet)]
 
     def limit(self, seconds_long):
         out = ran(["wrk", "-t1", "-c20", f"-d{seconds_long}", "--latency", f"http://127.0.0.1:{NGINX}/"])
@@ -110,13 +131,20 @@ class Nginx:
     def rate(self, seconds_long):
         return paced(NGINX, "GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", seconds_long)
 
+    def slow(self, seconds_long):
+        return paced(NGINX, "GET /slow HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", seconds_long)
 
-GRPC_SERVER = """import sys
+
+GRPC_SERVER = """import sys, time
 from concurrent import futures
 import grpc
 
+def answer(request, context):
+    time.sleep(float(request))
+    return b"." * 500
+
 server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
-get = grpc.unary_unary_rpc_method_handler(lambda request, context: b"." * 500)
+get = grpc.unary_unary_rpc_method_handler(answer)
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Shop", {"Get": get}),))
 server.add_insecure_port(f"127.0.0.1:{sys.argv[1]}")
 server.start()
@@ -127,7 +155,7 @@ server.wait_for_termination()
 GRPC_CLIENT = """import sys, threading, time
 import grpc
 
-port, many, pause, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+port, many, pause, seconds, takes = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5].encode()
 took = []
 
 def ask(ends):
@@ -135,7 +163,7 @@ def ask(ends):
         get = channel.unary_unary("/bench.Shop/Get")
         while time.monotonic() < ends:
             began = time.perf_counter()
-            get(b"x")
+            get(takes)
             took.append(time.perf_counter() - began)
             time.sleep(pause) if pause else None
 
@@ -152,12 +180,12 @@ class Grpc:
     name, program, port = "grpc", "/usr/bin/python3", GRPC
 
     def start(self, folder):
-        server = subprocess.Popen([self.program, "-c", GRPC_SERVER, str(GRPC)], stdout=subprocess.DEVNULL)
+        server = subprocess.Popen([self.program, "-c", GRPC_SERVER, str(GRPC)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(1)
         return [server]
 
-    def ask(self, many, pause_s, seconds_long):
-        count, p50, p99 = ran([self.program, "-c", GRPC_CLIENT, GRPC, many, pause_s, seconds_long]).split()[-3:]
+    def ask(self, many, pause_s, seconds_long, takes_s=0):
+        count, p50, p99 = ran([self.program, "-c", GRPC_CLIENT, GRPC, many, pause_s, seconds_long, takes_s]).split()[-3:]
         return int(count), float(p50), float(p99)
 
     def limit(self, seconds_long):
@@ -165,6 +193,9 @@ class Grpc:
 
     def rate(self, seconds_long):
         return self.ask(1, 0.01, seconds_long)
+
+    def slow(self, seconds_long):
+        return self.ask(1, 0.01, seconds_long, 0.005)
 
 
 class Postgres:
@@ -191,16 +222,23 @@ class Postgres:
     def load(self, *argv):
         for old in pathlib.Path(self.folder).glob("pgbench_log.*"):
             old.unlink()
-        self.ask("-S", "-n", "-l", *argv)
+        self.ask("-n", "-l", *argv)
         lines = [line for log in pathlib.Path(self.folder).glob("pgbench_log.*") for line in log.read_text().splitlines()]
-        times = sorted(int(line.split()[2]) / 1e6 for line in lines)
+        # What waits for its turn because of the rate has not been asked yet: the lag is the last number.
+        late = lambda words: int(words[6]) if len(words) > 6 else 0
+        times = sorted((int(words[2]) - late(words)) / 1e6 for words in map(str.split, lines))
         return len(times), times[len(times) // 2], times[len(times) * 99 // 100]
 
     def limit(self, seconds_long):
-        return self.load("-c", "8", "-T", seconds_long)
+        return self.load("-S", "-c", "8", "-T", seconds_long)
 
     def rate(self, seconds_long):
-        return self.load("-c", "4", "-R", "100", "-T", seconds_long)
+        return self.load("-S", "-c", "4", "-R", "100", "-T", seconds_long)
+
+    def slow(self, seconds_long):
+        script = pathlib.Path(self.folder, "slow.sql")
+        script.write_text("SELECT pg_sleep(0.005);\n")
+        return self.load("-f", script, "-c", "4", "-R", "100", "-T", seconds_long)
 
 
 def recorded(mitra, archive, port, since_s, until_s):
@@ -220,16 +258,14 @@ def measure(args, server, scratch):
     recorder = subprocess.Popen([args.mitra, "record", "--archive", archive], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(SETTLE_S)
-        for form in ("limit", "rate"):
+        for form in ("limit", "rate", "slow"):
             load = getattr(server, form)
-            if not load:
-                continue
             since_s = time.time()
             count, p50, p99 = load(args.seconds)
             time.sleep(MARGIN_S)
             # A frame ends up to a second after what it counts.
             span_s, service, calls = recorded(args.mitra, archive, server.port, since_s - 1, time.time())
-            row(f"{server.name}, {form}", count, p50, p99, span_s, service, calls)
+            row(f"{server.name}, {FORMS[form]}", count, p50, p99, span_s, service, calls)
     finally:
         for process in [recorder, *running]:
             with contextlib.suppress(OSError):
@@ -241,7 +277,7 @@ def measure(args, server, scratch):
 def row(name, count, p50, p99, span_s, service, calls):
     seen = service["requests"] * span_s
     of = lambda one, key: f"{1e3 * one[key]:>9.3f}" if one and key in one else f"{'-':>9}"
-    print(f"{name:<18}{count:>9,}{seen:>11,.0f}{100 * (seen / count - 1):>+7.2f} %{1e2 * service['watched']:>6.0f} %"
+    print(f"{name:<32}{count:>9,}{seen:>11,.0f}{100 * (seen / count - 1):>+7.2f} %{1e2 * service['watched']:>6.0f} %"
           f"{1e3 * p50:>9.3f}{of(service, 'latency_p50')}{of(calls, 'latency_p50')}"
           f"{1e3 * p99:>9.3f}{of(service, 'latency_p99')}{of(calls, 'latency_p99')}", flush=True)
 
@@ -251,7 +287,7 @@ def main():
     parser.add_argument("--mitra", required=True)
     parser.add_argument("--seconds", type=int, default=10, help="of each load")
     args = parser.parse_args()
-    print(f"{'':<18}{'requests':>9}{'recorded':>11}{'':>9}{'watched':>8}{'p50 ms':>9}{'service':>9}{'calls':>9}{'p99 ms':>9}"
+    print(f"{'':<32}{'requests':>9}{'recorded':>11}{'':>9}{'watched':>8}{'p50 ms':>9}{'service':>9}{'calls':>9}{'p99 ms':>9}"
           f"{'service':>9}{'calls':>9}")
     with tempfile.TemporaryDirectory(prefix="mitra-services-", dir="/var/tmp") as scratch:
         pathlib.Path(scratch).chmod(0o755)

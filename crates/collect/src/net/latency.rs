@@ -54,19 +54,20 @@ impl Latency {
         if count == 0 {
             return [None; 4];
         }
-        let longest = |ns: u64| if self.worst_ns > 0 { ns.min(self.worst_ns) } else { ns };
-        let of = |part: f64| self.within(part * count as f64).map(longest);
+        let of = |part: f64| self.within(part * count as f64);
         let last = self.counts.iter().rposition(|count| *count > 0).map(|bucket| lower_ns(bucket + 1));
         [of(0.5), of(0.9), of(0.99), if self.worst_ns > 0 { Some(self.worst_ns) } else { last }]
     }
 
-    /// The time within which as many were answered, evenly spread within a step.
+    /// The time within which as many were answered, evenly spread within a step, of which nothing is beyond the longest.
     fn within(&self, rank: f64) -> Option<u64> {
         let mut before = 0.0;
         for (bucket, count) in self.counts.iter().enumerate() {
             let count = positive(*count) as f64;
             if count > 0.0 && before + count >= rank {
                 let (lower, upper) = (lower_ns(bucket) as f64, lower_ns(bucket + 1) as f64);
+                let longest = if self.worst_ns > 0 { self.worst_ns as f64 } else { upper };
+                let (lower, upper) = (lower.min(longest), upper.min(longest));
                 return Some((lower + (upper - lower) * ((rank - before) / count).clamp(0.0, 1.0)) as u64);
             }
             before += count;
@@ -114,7 +115,12 @@ mod tests {
         latency.note_worst(lower_ns(41) + 10);
         let [p50, p90, p99, max] = latency.quantiles_ns().map(Option::unwrap);
         assert_eq!(p50, lower_ns(41));
-        assert_eq!([p90, p99, max], [lower_ns(41) + 10; 3], "no longer than the longest");
+        let longest = lower_ns(41) + 10;
+        assert_eq!(
+            [p90, p99, max],
+            [lower_ns(41) + 8, lower_ns(41) + 9, longest],
+            "no longer than the longest"
+        );
     }
 
     #[test]
