@@ -64,6 +64,7 @@ need_kernel() {
 
 # Services that tests ask, and look into while they are asked.
 need_services() {
+    need_command javac default-jdk-headless
     need_command nginx nginx-light
     need_command redis-server redis-server
     need_command redis-cli redis-tools
@@ -111,7 +112,6 @@ need_lab() {
     need_command git git
     # Services and what they are asked with.
     need_command node nodejs
-    need_command javac default-jdk-headless
     need_command python3 python3
     need_command gunicorn gunicorn
     need_command haproxy haproxy

@@ -24,6 +24,7 @@ mod fuse;
 mod host;
 mod inotify;
 mod io;
+mod jvm;
 mod kmsg;
 mod limits;
 mod log_tail;

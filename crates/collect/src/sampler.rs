@@ -16,6 +16,7 @@ use crate::finder::TaskFinder;
 use crate::fuse::Fuse;
 use crate::host::host_info;
 use crate::io::Io;
+use crate::jvm::Jvms;
 use crate::kmsg::KernelLog;
 use crate::limits::Limits;
 use crate::missing::reason;
@@ -102,6 +103,7 @@ pub struct Sampler {
     status: Status,
     fuse: Fuse,
     limits_reached: Limits,
+    jvms: Jvms,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     self_metrics: SelfMetrics,
@@ -159,6 +161,7 @@ impl Sampler {
             status: Status::new(config.ask_databases),
             fuse: Fuse::new(),
             limits_reached: Limits::new(),
+            jvms: Jvms::new(),
             kernel_log,
             governor: Governor::new(config.budget),
             self_metrics: SelfMetrics::new(),
@@ -250,6 +253,7 @@ impl Sampler {
         self.status.fill(&mut self.io, frame);
         self.fuse.fill(&mut self.io, frame);
         self.limits_reached.fill(&mut self.io, frame);
+        self.jvms.fill(&mut self.io, frame, is_slow);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);

@@ -39,6 +39,23 @@ fn memory_of_a_group_is_told_before_it_is_at_its_limit() {
 }
 
 #[test]
+fn what_was_killed_once_and_grows_again_is_told_again() {
+    let mut m = Machine::idle();
+    m.task(70, "worker", 0).cgroup(70, "/svc");
+    // Another one of its kind was killed, and it grows as that one did.
+    let killed = HEALTHY as f64;
+    let grows = |t: f64| 40.0 * MB + 3.0 * MB * (t - killed).max(0.0);
+    level(&mut m, "task.rss_anon", "70@70000000", |t| grows(t) / 4096.0);
+    level(&mut m, "cgroup.anon", "/svc", grows);
+    level(&mut m, "cgroup.memory_max", "/svc", |_| 400.0 * MB);
+    let (comm, cgroup) = ("worker".into(), Some("/svc".into()));
+    m.event(HEALTHY, EventKind::OomKill { pid: 69, comm, cgroup, anon_bytes: None });
+    let report = m.explain();
+    assert_eq!(report.incidents[0].root_cause.condition, "oom-kill");
+    assert!(report.findings.iter().any(|finding| finding.condition == "oom-kill"), "{:#?}", report.findings);
+}
+
+#[test]
 fn memory_that_stands_is_not() {
     assert!(group(|t| 50.0 * MB + 4.0 * MB * t.min(20.0)).findings.is_empty());
     assert!(group(|t| 350.0 * MB + MB * (t % 2.0)).findings.is_empty());

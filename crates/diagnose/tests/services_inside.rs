@@ -63,6 +63,23 @@ fn a_jvm_that_stops_for_a_fifth_of_the_time_is_one_where_its_clients_wait() {
     assert!(pauses(0.12).incidents.is_empty());
 }
 
+#[test]
+fn what_a_jvm_counts_itself_says_how_long_it_stands_still_and_how_full_it_is() {
+    let mut m = Machine::idle();
+    // Many threads collect, so that none of them is busy for long.
+    jvm(&mut m, (0.05, 1.2), (0.4, 0.2));
+    m.row("jvm.gc_time", "50", 0.02, 0.9);
+    m.values("jvm.old_used", "50", 0, vec![194e6; N]);
+    m.values("jvm.old_max", "50", 0, vec![200e6; N]);
+    service(&mut m, APP, (50, "java"), slow());
+    let report = m.explain();
+    assert_eq!(root(&report), ("gc-pressure", Some("java"), Some(50)));
+    let cause = &one(&report).root_cause;
+    assert!(cause.statement.contains("stood still for 9"), "{}", cause.statement);
+    let full = "194 MB of what lives long were left after the last collection, 97 % of the 200 MB that there may be";
+    assert!(cause.remarks.iter().any(|remark| remark == full), "{:?}", cause.remarks);
+}
+
 /// A FUSE file system whose requests wait in the incident, and its daemon, which is stopped meanwhile or wakes so often.
 fn fuse(m: &mut Machine, waiting: f64, state: u8, wakes: f64) {
     m.task(80, "sshfs", 0).task_rate(80, "task.nvcsw", 30.0, wakes);

@@ -63,6 +63,8 @@ pub enum Entity {
     Fuse,
     /// One limit of its own that a program says in its log to have reached; key is `nginx:worker_connections`.
     Limit,
+    /// One JVM; key is its process id.
+    Jvm,
     /// One system call of a trace; key is the call, or `program/call` if the trace names the program.
     Call,
     /// Failed path lookups (ENOENT) in one directory; key is the directory.
@@ -83,7 +85,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 33] = [
+    pub const ALL: [Entity; 34] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -109,6 +111,7 @@ impl Entity {
         Entity::Command,
         Entity::Fuse,
         Entity::Limit,
+        Entity::Jvm,
         Entity::Call,
         Entity::Lookup,
         Entity::Mapping,
@@ -150,6 +153,7 @@ impl Entity {
             Entity::Command => "command",
             Entity::Fuse => "fuse",
             Entity::Limit => "limit",
+            Entity::Jvm => "jvm",
             Entity::Call => "call",
             Entity::Lookup => "lookup",
             Entity::Mapping => "mapping",
@@ -164,7 +168,7 @@ impl Entity {
     /// Whether the recorder fills its table. The others are filled from the output of other tools only.
     #[must_use]
     pub fn is_recorded(self) -> bool {
-        (self as usize) <= Entity::Limit as usize
+        (self as usize) <= Entity::Jvm as usize
     }
 
     /// Whether the counters of a new row start at zero, so that its first values are increments since the last frame.

@@ -35,6 +35,7 @@ pub mod mounts;
 pub mod net_dev;
 pub mod netlink;
 pub mod node;
+pub mod perfdata;
 pub mod pressure;
 pub mod slabinfo;
 pub mod smaps;

@@ -202,7 +202,9 @@ fn findings(page: &mut Page<'_>, list: &[Finding], shown: &mut ShownLines) {
         page.heading("Findings: nobody suffers from it yet");
     }
     for finding in list.iter().take(FINDINGS_MAX) {
-        page.paragraph(2, 4, None, &format!("{} ({})", finding.statement, finding.condition));
+        // What it becomes, where it is nothing yet.
+        let then = if finding.limit_in_seconds.is_some() { "then " } else { "" };
+        page.paragraph(2, 4, None, &format!("{} ({then}{})", finding.statement, finding.condition));
         for remark in &finding.remarks {
             page.paragraph(4, 6, None, &format!("- {remark}"));
         }

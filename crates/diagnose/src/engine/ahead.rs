@@ -58,15 +58,19 @@ struct Filling<'a> {
 
 /// What will be at its limit, that which is nearest first.
 pub(crate) fn findings(view: &View<'_>, incidents: &[Incident]) -> Vec<Finding> {
-    let is_told = |id: &str| {
-        let of = |incident: &Incident| {
+    // What has come to its limit already is no longer ahead, as long as it lasts. What was there once may come again.
+    let is_told = |filling: &Filling<'_>| {
+        let names = |incident: &&Incident| {
             let roots = std::iter::once(&incident.root_cause).chain(&incident.other_roots);
             let links = incident.chain.iter().map(|link| &link.condition);
-            roots.map(|root| &root.condition).chain(links).any(|known| known == id)
+            roots.map(|root| &root.condition).chain(links).any(|known| known == filling.becomes)
         };
-        incidents.iter().any(of)
+        incidents
+            .iter()
+            .filter(names)
+            .any(|incident| incident.end.is_none_or(|end| end.0 >= view.window.until))
     };
-    let all = everything(view).into_iter().filter(|filling| !is_told(filling.becomes));
+    let all = everything(view).into_iter().filter(|filling| !is_told(filling));
     let mut found: Vec<(f64, Finding)> = all
         .filter_map(|filling| {
             let climb = Climb::of(&filling)?;

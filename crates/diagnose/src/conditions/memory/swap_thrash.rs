@@ -4,6 +4,8 @@
 //! and tasks that wait for their own memory. It may be local to a control group at its limit, with free memory
 //! elsewhere.
 //!
+//! Where tasks hardly wait, as for a swap device in memory, it is a finding: the memory in use does not fit all the same.
+//!
 //! Who waits for swap most is who uses what does not fit. Where another program came, or grew by as much as was swapped out for
 //! it, while the one that waits held what it always had, that other one is the culprit.
 
@@ -34,6 +36,7 @@ pub const CONDITION: Condition = Condition {
     ],
     triggers: &[above(&["vm.workingset_refault_anon"], 100.0), above(&["vm.pswpin"], 100.0)],
     observe,
+    may_be_harmless: true,
     causes: &[
         effect("major-faults", "a page that comes back from swap comes by a major fault"),
         effect("pressure-memory", "waiting for one's own pages counts as memory pressure"),
@@ -83,13 +86,14 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     let pressure = view.system("psi.memory_some").and_then(|p| p.within(span).mean());
-    if pressure.is_some_and(|p| p < PRESSURE) {
-        return Observation::Inactive(format!(
-            "tasks waited for memory for {} of the time only",
-            words::percent(pressure.unwrap_or(0.0))
-        ));
-    }
     let mut finding = view.finding(&high.run);
+    if let Some(waited) = pressure.filter(|pressure| *pressure < PRESSURE) {
+        finding.is_harmless = true;
+        finding.governs = Some(&[]);
+        finding
+            .remarks
+            .push(format!("tasks waited for memory for {} of the time only", words::percent(waited)));
+    }
     let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.majflt", span));
     let top = tops.first().filter(|t| t.share >= 0.5);
     if let Some(top) = top {

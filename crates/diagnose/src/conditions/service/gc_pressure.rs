@@ -18,7 +18,7 @@ pub const CONDITION: Condition = Condition {
     id: "gc-pressure",
     title: "a runtime collects garbage most of the time",
     area: "service",
-    needs: &["task.cpu_time", "task.nvcsw", "task.rss_anon", REQUESTS, WAITS],
+    needs: &["task.cpu_time", "task.nvcsw", "task.rss_anon", REQUESTS, WAITS, GC_TIME, OLD_USED, OLD_MAX],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[REQUESTS, WAITS],
@@ -71,6 +71,10 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
+/// What a JVM counts itself.
+const GC_TIME: &str = "jvm.gc_time";
+const OLD_USED: &str = "jvm.old_used";
+const OLD_MAX: &str = "jvm.old_max";
 const REQUESTS: &str = "service.requests";
 const WAITS: &str = "service.wait_time";
 /// Names of threads that collect while the program stands still, as far as the kernel keeps them: 15 bytes. JDK 8 and later,
@@ -186,7 +190,10 @@ fn collects<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Result<Coll
         gc.zip(&program, |gc, program| step(gc >= SHARE * (gc + program)))
     };
     let and_most = |busy: Signal| busy.zip(&is_most, |busy, is_most| busy * is_most);
-    let stopped = and_most(busiest(process, view, STOPPING));
+    // What a JVM counts itself is known at the end of each collection: of one that lasts its threads tell.
+    let counted = view.of(GC_TIME, &process.pid.to_string()).unwrap_or_default();
+    let busy = busiest(process, view, STOPPING);
+    let stopped = and_most(if counted.total() > busy.total() { counted } else { busy });
     let beside = and_most(busiest(process, view, CONCURRENT));
     let runs = [stopped.run(TENTH, NEED_S), beside.run(WITHOUT_BREAK, WITHOUT_BREAK_S)];
     let [by_pauses, without_break] = runs;
@@ -295,6 +302,17 @@ fn finding(view: &View<'_>, found: &Collects<'_, '_>) -> Finding {
     finding.evidence.push(view.task_evidence("task.cpu_time", process, found.before, found.gc, span));
     let leader = process.rows.first().copied().unwrap_or_default();
     finding.prove(view, &["task.rss_anon"], leader, span);
+    let pid = process.pid.to_string();
+    finding.prove(view, &[GC_TIME, OLD_USED, OLD_MAX], &pid, span);
+    let level = |metric: &str| view.set.get(metric, &pid)?.last(span);
+    if let Some((used, most)) = level(OLD_USED).zip(level(OLD_MAX)).filter(|(_, most)| *most > 0.0) {
+        finding.remarks.push(format!(
+            "{} of what lives long were left after the last collection, {} of the {} that there may be",
+            words::bytes(used),
+            words::percent(used / most),
+            words::bytes(most)
+        ));
+    }
     // While the world is stopped they wait, whatever for.
     let waited_s: f64 =
         own_services(view, process.pid).iter().filter_map(|(_, waits)| waits.total(span)).sum();

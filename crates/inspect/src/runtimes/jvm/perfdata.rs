@@ -2,24 +2,7 @@
 //! process.
 //!
 //! They are read from the mapping, so it does not matter which `/tmp` the process sees or whether
-//! the file still exists. HotSpot's `perfMemory.hpp`, the same from Java 5 to 25 (version 2.0); all
-//! numbers in the byte order given by the fifth byte:
-//!
-//! ```text
-//! prologue   0  ca fe c0 c0   magic, in this order
-//!            4  u8            1: little endian, 0: big endian
-//!            5  u8, u8        version: 2, 0
-//!            7  u8            1: all counters are there
-//!            8  i32 i32       bytes used; bytes that did not fit
-//!           16  i64           time of the last change
-//!           24  i32 i32       offset of the first entry; number of entries
-//! entry      0  i32           its length
-//!            4  i32           offset of its name in the entry
-//!            8  i32           length of a vector; 0: one number
-//!           12  u8            type as in class files: J a long, B a byte
-//!           13  u8 u8 u8      flags; unit; kind
-//!           16  i32           offset of its value in the entry
-//! ```
+//! the file still exists. The format stands in [`mitra_parse::perfdata`].
 //!
 //! The counters that are used here have kept their names since Java 8:
 //! `sun.gc.generation.0.space.0.used`, `sun.gc.collector.0.time`, `sun.gc.metaspace.used`,
@@ -27,20 +10,15 @@
 
 use std::collections::BTreeMap;
 
+use mitra_parse::perfdata::{self, MAGIC, PerfData};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::{Memory, PAGE};
 
-const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
-const PROLOGUE: usize = 32;
-const ENTRY: usize = 20;
 /// `-XX:PerfDataMemorySize` is 32 KiB by default; Java 17 uses about 600 entries of it.
 const BYTES_MAX: u64 = 1 << 20;
 /// Limit of a mapping, which may be merged from several.
 const SEARCHED_BYTES_MAX: u64 = 16 << 20;
-const ENTRIES_MAX: usize = 16 << 10;
-/// Limit of a text, such as a version or a name.
-const TEXT_MAX: usize = 256;
 /// Limit of the generations, of the spaces of one, and of the collectors: HotSpot has two, three,
 /// and four (G1's with its pauses).
 const PARTS_MAX: usize = 8;
@@ -236,67 +214,25 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Counters, String> {
 }
 
 fn values(bytes: &[u8]) -> Result<Values, String> {
-    let foreign = || "its counters have a form that is not known".to_owned();
-    if bytes.get(..4) != Some(&MAGIC) || bytes.len() < PROLOGUE || bytes[5] != 2 {
-        return Err(foreign());
-    }
-    let is_little = match bytes[4] {
-        0 => false,
-        1 => true,
-        _ => return Err(foreign()),
-    };
-    if bytes[7] != 1 {
-        return Err("its counters are not complete: it has just been started".to_owned());
-    }
-    let int = |at: usize| -> Option<usize> {
-        let four = bytes.get(at..)?.first_chunk::<4>()?;
-        let number = if is_little { i32::from_le_bytes(*four) } else { i32::from_be_bytes(*four) };
-        usize::try_from(number).ok()
-    };
-    let long = |at: usize| -> Option<i64> {
-        let eight = bytes.get(at..)?.first_chunk::<8>()?;
-        Some(if is_little { i64::from_le_bytes(*eight) } else { i64::from_be_bytes(*eight) })
-    };
-    let text = |from: usize, end: usize| -> Option<String> {
-        let part = bytes.get(from..end)?;
-        let part = &part[..part.len().min(TEXT_MAX)];
-        let length = part.iter().position(|byte| *byte == 0).unwrap_or(part.len());
-        Some(String::from_utf8_lossy(&part[..length]).chars().filter(|c| !c.is_control()).collect())
-    };
-    let mut values = Values { all: BTreeMap::new(), unread: 0 };
-    let (mut at, count) = (int(24).ok_or_else(foreign)?, int(28).ok_or_else(foreign)?);
-    for seen in 0..count.min(ENTRIES_MAX) {
-        let length = int(at).filter(|length| *length >= ENTRY);
-        let Some(end) = length.and_then(|length| at.checked_add(length)).filter(|end| *end <= bytes.len())
-        else {
-            values.unread += (count - seen) as u64;
-            break;
+    let text = |text: &[u8]| String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect();
+    let mut all = BTreeMap::new();
+    let unread = PerfData::open(bytes)?.each(|name, value| {
+        let value = match value {
+            perfdata::Value::Number(number, _) => Value::Number(number),
+            perfdata::Value::Text(bytes) => Value::Text(text(bytes)),
         };
-        let entry = || {
-            let name = text(at + int(at + 4)?, end)?;
-            let value = at + int(at + 16)?;
-            let value = match (bytes.get(at + 12)?, int(at + 8)?) {
-                (b'J', 0) => Value::Number(long(value)?),
-                (b'B', length) => Value::Text(text(value, end.min(value.checked_add(length)?))?),
-                _ => return None,
-            };
-            (!name.is_empty()).then_some((name, value))
-        };
-        match entry() {
-            Some((name, value)) => {
-                values.all.insert(name, value);
-            }
-            None => values.unread += 1,
-        }
-        at = end;
-    }
-    Ok(values)
+        all.insert(text(name), value);
+    });
+    Ok(Values { all, unread })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory::{Image, Word};
+
+    const PROLOGUE: usize = 32;
+    const ENTRY: usize = 20;
 
     /// An entry in HotSpot's layout: the name behind the header, the value behind it, aligned to
     /// eight.
