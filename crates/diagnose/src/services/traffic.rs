@@ -230,6 +230,11 @@ impl Traffic {
         let (_, page_p50) = late_from(&self.p50, PAGE_S)?;
         let (p90, late_p90) = late_from(&self.p90, TAIL_S).unwrap_or((p50, late_p50));
         let (p99, late_p99) = late_from(&self.p99, LATE_S).unwrap_or((p90, late_p90));
+        // Of requests that pile up meanwhile nobody knows yet how long they take: of a recording that has just begun, whatever
+        // always takes longer than that.
+        let piling = self.piling_up() / (self.piling_up() + answered / seconds);
+        let unless = |share: f64, late: f64| if piling >= share { f64::INFINITY } else { late };
+        let [late_p90, late_p99] = [unless(0.1, late_p90), unless(0.01, late_p99)];
         // What took long for one in a hundred does so for one in ten where more of that is asked.
         let late_p90 = late_p90.max(BUCKET * p99);
         let waiting = waited / seconds;
@@ -247,6 +252,16 @@ impl Traffic {
             page_p50,
             spread,
         })
+    }
+
+    /// By how much more clients wait from one second to the next.
+    fn piling_up(&self) -> f64 {
+        let (Some((first, last)), Some((from, to))) =
+            (self.t.first().zip(self.t.last()), self.waiting.first().zip(self.waiting.last()))
+        else {
+            return 0.0;
+        };
+        ((to - from) / words::between(*first, *last).max(1.0)).max(0.0)
     }
 
     /// What is usual where nothing else is known than the samples themselves, of which some may be trouble: their best tenth.

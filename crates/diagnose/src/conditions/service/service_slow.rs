@@ -12,7 +12,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Late, SERVICE, Servers, Slow, Traffic, Walk};
+use crate::services::{self, Address, Late, SERVICE, Servers, Service, Slow, Traffic, Walk};
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
@@ -91,6 +91,12 @@ fn observe(view: &View<'_>) -> Observation {
             Ok(slow) if Servers::of(view, row).are_restarted(view, row, slow.run.onset, WARM_UP_S) => {
                 because = format!("{} had just been started again", name());
             }
+            Ok(slow) if is_left_with_long_ones(view, service, &slow) => {
+                because = format!(
+                    "{} is only asked for what always took long: its caller turns the rest away",
+                    name()
+                );
+            }
             Ok(slow) => {
                 let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
                 let walk = services::walk(view, row, slow.run.span(), beyond);
@@ -109,6 +115,29 @@ fn observe(view: &View<'_>) -> Observation {
         Some(front) => finding(view, front, &found).active(),
         None => Observation::Inactive(because),
     }
+}
+
+/// Less than this of what it was asked before is left to it.
+const LEFT: f64 = 0.8;
+
+/// Whether half of its answers take as long as some always did, because a service that calls it is asked as much as ever and turns
+/// much of that away by itself.
+fn is_left_with_long_ones<'a>(view: &View<'a>, service: &Service<'a>, slow: &Slow) -> bool {
+    let span = slow.run.span();
+    let is_asked_less = service.usual.is_some_and(|usual| slow.rate < LEFT * usual.rate);
+    if slow.late != Late::Half || !is_asked_less || !service.answers_as_some_did(view, span) {
+        return false;
+    }
+    let reaches = |row: &str| service.rows.iter().any(|own| Address::called(row).reaches(&Address::of(own)));
+    let turns_away = |caller: &Service<'_>| {
+        let is_busy = || {
+            let rate = caller.mean(view.set, "service.requests", span);
+            rate.zip(caller.usual).is_some_and(|(rate, usual)| rate >= usual.rate)
+        };
+        let calls = || services::called_by(view.set, &Servers::of(view, caller.row)).into_iter().any(reaches);
+        caller.row != service.row && is_busy() && calls()
+    };
+    view.services().iter().any(turns_away)
 }
 
 /// The one whose clients waited longest, or who asks it and is slow for that reason.

@@ -54,3 +54,26 @@ fn more_of_what_always_took_long_is_not_late() {
     assert!(polled(3.3).is_err());
     assert_eq!(polled(0.003).expect("late").late, Late::Tail);
 }
+
+#[test]
+fn of_what_takes_longer_than_it_was_watched_nobody_knows_whether_it_is_late() {
+    // Polls of three seconds, of which the first ones are still open at the end of what is known.
+    let begun = |pile: f64| {
+        let mut all = Traffic {
+            t: (1..=16).map(|i| i * SECOND).collect(),
+            dt: vec![1.0; 16],
+            requests: vec![50.0; 16],
+            waiting: (0..16).map(|i| 1.0 + pile * f64::from(i).min(3.0)).collect(),
+            kept: Vec::new(),
+            p50: vec![0.001; 16],
+            p90: vec![0.001; 16],
+            p99: vec![0.002; 16],
+        };
+        all.p90[3..].fill(3.1);
+        all.p99[3..].fill(3.4);
+        all.waiting[4..].iter_mut().for_each(|waiting| *waiting += 5.0);
+        all.slow(&all.until(3 * SECOND).usual().expect("three good seconds")).is_ok()
+    };
+    assert!(!begun(7.0));
+    assert!(begun(0.1));
+}
