@@ -29,7 +29,7 @@ struct conn {
 	__u32 last_seq;
 	__u32 bucket;
 	__u32 ticket;
-	__u32 sends;
+	__u32 sends; /* of TCP as many segments of data as had been sent when that was looked at last */
 	__u8 role;
 	__u8 turn;
 	__u8 was_answered;
@@ -97,6 +97,46 @@ struct {
 	__u64 slots_lost;
 } globals;
 
+/*
+ * Connections that are not watched, by their cookies, which are never given out again. Who finds one here is done: to look up
+ * what is kept with a socket takes ten times as long, as another CPU has just written to it. Each pass over all connections
+ * says what is not watched.
+ */
+#define SKIPPED 8192
+struct skipped {
+	__u32 cookies[SKIPPED];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct skipped);
+} skipped SEC(".maps");
+
+static __always_inline bool is_skipped(struct sock *sk)
+{
+	__u64 cookie = sk->__sk_common.skc_cookie.counter;
+	__u32 first = 0;
+	struct skipped *all = bpf_map_lookup_elem(&skipped, &first);
+
+	return all && cookie && all->cookies[cookie % SKIPPED] == (__u32)cookie;
+}
+
+static __always_inline void skip(struct sock *sk, bool is_watched)
+{
+	__u64 cookie = sk->__sk_common.skc_cookie.counter;
+	__u32 first = 0, *known;
+	struct skipped *all = bpf_map_lookup_elem(&skipped, &first);
+
+	if (!all || !cookie)
+		return;
+	known = &all->cookies[cookie % SKIPPED];
+	if (!is_watched)
+		*known = cookie;
+	else if (*known == (__u32)cookie)
+		*known = 0;
+}
+
 static __always_inline void add(__u64 *to, __u64 n)
 {
 	__sync_fetch_and_add(to, n);
@@ -118,6 +158,13 @@ static __always_inline bool is_unix(struct sock *sk)
 {
 	return sk->__sk_common.skc_family == AF_UNIX &&
 	       (sk->sk_type == SOCK_STREAM || sk->sk_type == SOCK_SEQPACKET);
+}
+
+static __always_inline __u32 segments_sent(struct sock *sk)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	return tcp ? tcp->data_segs_out : 0;
 }
 
 static __always_inline __u32 netns_of(struct sock *sk)
@@ -261,6 +308,9 @@ static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_proc
 		return 0;
 	conn->gen = slot->gen;
 	conn->ticket = __sync_fetch_and_add(&slot->tickets, 1);
+	conn->sends = is_tcp(sk) ? segments_sent(sk) : 0;
+	/* It has one from now on. */
+	bpf_get_socket_cookie(sk);
 	return 1;
 }
 

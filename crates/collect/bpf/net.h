@@ -23,6 +23,9 @@ struct in6_addr {
 typedef struct {
 	struct net *net;
 } possible_net_t;
+typedef struct {
+	long long counter;
+} atomic64_t;
 
 struct sock_common {
 	__be32 skc_daddr;
@@ -35,6 +38,7 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 	possible_net_t skc_net;
+	atomic64_t skc_cookie;
 };
 struct upid {
 	int nr;
@@ -52,6 +56,7 @@ struct sock {
 struct tcp_sock {
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 data_segs_out;
 };
 struct sockaddr_un {
 	char sun_path[108];

@@ -141,14 +141,19 @@ static __always_inline void note_bytes(struct service_slot *slot, __u64 *total, 
 	}
 }
 
-/* How often a connection has sent, which is kept with it. */
-static __always_inline void add_sends(struct service_slot *slot, struct conn *conn)
+/* How often a connection has sent: the kernel counts the segments of TCP, and those of a Unix socket are kept with it. */
+static __always_inline void add_sends(struct sock *sk, struct service_slot *slot, struct conn *conn)
 {
 	__u32 sends = conn->sends;
 
+	if (is_tcp(sk)) {
+		conn->sends = segments_sent(sk);
+		sends = conn->sends - sends;
+	} else {
+		conn->sends = 0;
+	}
 	if (!sends)
 		return;
-	conn->sends = 0;
 	add(&slot->sends, sends);
 	if (!(conn->ticket & slot->mask))
 		add(&slot->sends_watched, sends);
@@ -205,12 +210,13 @@ int socket_sent(unsigned long long *ctx)
 	struct conn *conn;
 	__u64 now;
 
-	if (bytes <= 0 || !(is_tcp(sk) || is_unix(sk)))
+	if (bytes <= 0 || !(is_tcp(sk) || is_unix(sk)) || is_skipped(sk))
 		return 0;
 	conn = conn_of(sk, true, ROLE_NONE, &slot);
 	if (!conn || !slot)
 		return 0;
-	conn->sends++;
+	if (is_unix(sk))
+		conn->sends++;
 	if (!is_watched(slot, conn))
 		return 0;
 	note_bytes(slot, &slot->sent, &conn->sent, bytes);
@@ -261,7 +267,7 @@ int data_ready(unsigned long long *ctx)
 	struct conn *conn;
 	__u64 now;
 
-	if (!(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN)
+	if (!(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN || is_skipped(sk))
 		return 0;
 	conn = conn_of(sk, false, ROLE_NONE, &slot);
 	if (!conn || !slot || !is_watched(slot, conn))
@@ -399,7 +405,7 @@ int state_changed(unsigned long long *ctx)
 	else if (is_watched(slot, conn) && to != TCP_ESTABLISHED)
 		close_open(slot, conn, now);
 	if (to == TCP_CLOSE) {
-		add_sends(slot, conn);
+		add_sends(sk, slot, conn);
 		add(&slot->sent, conn->sent);
 		add(&slot->received, conn->received);
 		conn->sent = conn->received = 0;
@@ -445,7 +451,10 @@ int open_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!slot || slot->gen != conn->gen)
 		return 0;
 	slot->alive += 1;
-	add_sends(slot, conn);
+	add_sends(sk, slot, conn);
+	/* A Unix socket counts itself how often it sends. */
+	if (is_tcp(sk))
+		skip(sk, is_watched(slot, conn));
 	if (is_watched(slot, conn))
 		slot->watched += 1;
 	else if (!conn->is_connecting)

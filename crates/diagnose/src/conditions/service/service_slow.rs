@@ -42,6 +42,17 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[explains("service-failing", "clients give up what is late")],
+    suspicions: &[Suspicion {
+        rank: 200,
+        name: "clients-wait-beside-idle-cpus",
+        when: "any(service.wait_time > 300% and service.latency_p50 > 100ms) and sys.cpu_idle > 50% * sys.cpus_online for 3s",
+        arm: &["offcpu min=100ms"],
+        seconds: 3.0,
+        cool_down_s: 600.0,
+        why: "Three clients wait for a service at any moment, half of its answers take a tenth of a second, and the CPUs idle: its threads \
+              sleep, and where they do says for what. Long polls look alike, so that it is asked every ten minutes at most.",
+        ..Suspicion::NONE
+    }],
     remedies_of: remedies,
     next_of: next,
     source: include_str!("service_slow.rs"),
