@@ -96,7 +96,7 @@ fn page() -> f64 {
 fn whole(series: &Series) -> Option<Span> {
     let mut times = series.samples(Span::ALL).filter(|(_, _, value)| value.is_finite()).map(|(t, _, _)| t);
     let first = times.next()?;
-    Some(Span { since: first, until: times.last().unwrap_or(first) })
+    Some(Span { since: first, until: times.next_back().unwrap_or(first) })
 }
 
 fn grown(metric: &'static str, what: &'static str, series: &Series) -> Option<Growth> {

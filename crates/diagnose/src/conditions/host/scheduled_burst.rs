@@ -138,7 +138,7 @@ fn jobs<'a>(view: &View<'a>) -> Vec<Jobs<'a>> {
         let Some(series) = view.set.get("task.tgid", row) else { continue };
         let mut times = series.samples(Span::ALL).map(|(t, ..)| t);
         let Some(born) = times.next().filter(|t| *t > first) else { continue };
-        let last = times.last().unwrap_or(born);
+        let last = times.next_back().unwrap_or(born);
         by_job
             .entry((parent, process.comm))
             .or_default()
