@@ -122,6 +122,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Command,
             Entity::Fuse,
             Entity::Limit,
+            Entity::Jvm,
         ];
         if entity.is_recorded() && !is_rare.contains(&entity) {
             assert!(all > 0, "no {entity}");
