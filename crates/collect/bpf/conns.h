@@ -98,9 +98,9 @@ struct {
 } globals;
 
 /*
- * Connections that are not watched, by their cookies, which are never given out again. Who finds one here is done: to look up
- * what is kept with a socket takes ten times as long, as another CPU has just written to it. Each pass over all connections
- * says what is not watched.
+ * Connections that are not watched, by their cookies, which are never given out again. Who finds one here is done, and does
+ * not look up what is kept with the socket, to which another CPU has just written. Each pass over all connections says what is
+ * not watched.
  */
 #define SKIPPED 8192
 struct skipped {

@@ -448,8 +448,11 @@ int open_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!conn || !sk || !conn->slot || sk->sk_shutdown == SHUTDOWN_MASK)
 		return 0;
 	slot = slot_at(conn->slot);
-	if (!slot || slot->gen != conn->gen)
+	if (!slot || slot->gen != conn->gen) {
+		/* The slot has gone to somebody else: it is looked up again when something happens. */
+		skip(sk, true);
 		return 0;
+	}
 	slot->alive += 1;
 	add_sends(sk, slot, conn);
 	/* A Unix socket counts itself how often it sends. */

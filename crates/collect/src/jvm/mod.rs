@@ -37,7 +37,7 @@ enum Known {
     Without(Instant),
 }
 
-/// Reads.
+/// Finds the counters of each JVM once, and reads them.
 struct Reader {
     root: Root,
     known: BTreeMap<u32, Known>,
@@ -104,7 +104,6 @@ pub struct Jvms {
     comm: usize,
     tgid: usize,
     columns: [usize; 5],
-    seen: Seen,
 }
 
 impl Jvms {
@@ -116,12 +115,11 @@ impl Jvms {
             comm: col("task.comm"),
             tgid: col("task.tgid"),
             columns: ["gc_time", "collections", "safepoint_time", "old_used", "old_max"].map(of),
-            seen: Seen::new(),
         }
     }
 
     /// Fills the rows with what was read since the frame before. Tasks have to be in the frame already; which of them are JVMs
-    /// is looked up on slow ticks.
+    /// is looked up on slow ticks. Without an answer there is nothing: what was read before is no longer so.
     pub fn fill(&mut self, io: &mut Io, frame: &mut Frame, is_slow: bool) {
         if !io.root.is_host() {
             return;
@@ -139,11 +137,9 @@ impl Jvms {
             }
         }
         let Some(reader) = &self.reader else { return };
-        if let Some(seen) = reader.answers().last() {
-            self.seen = seen;
-        }
+        let seen = reader.answers().last().unwrap_or_default();
         reader.ask(self.pids.clone());
-        for (pid, counts) in &self.seen {
+        for (pid, counts) in seen {
             let key = Key::named(io.strings.intern(&pid.to_string()));
             let row = frame.table_mut(Entity::Jvm).push(key);
             let values =
@@ -164,6 +160,5 @@ impl Jvms {
         }
         self.pids.sort_unstable();
         self.pids.dedup();
-        self.seen.retain(|(pid, _)| self.pids.contains(pid));
     }
 }
