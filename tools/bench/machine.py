@@ -192,14 +192,14 @@ class KernelSide:
 
 
 def attached_programs(pid):
-    """Ids of the BPF programs that a process has attached to something other than an iterator."""
-    ids = set()
+    """Ids of the BPF programs that a process has attached to something other than an iterator, or keeps to attach now and then."""
+    ids, iterators = set(), set()
     for fd in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
         with contextlib.suppress(OSError):
-            link = fields(fd, ":")
-            if link.get("link_type", "iter") != "iter":
-                ids.add(int(link["prog_id"]))
-    return ids
+            of = fields(fd, ":")
+            if "prog_id" in of:
+                (iterators if of.get("link_type") == "iter" else ids).add(int(of["prog_id"]))
+    return ids - iterators
 
 
 def bpf_stats_on():

@@ -92,7 +92,7 @@ class Redis:
         return [subprocess.Popen(argv, stdout=subprocess.DEVNULL)]
 
     def limit(self, seconds_long):
-        number = 50_000 * seconds_long
+        number = 150_000 * seconds_long
         out = ran(["redis-benchmark", *self.at, "-t", "get", "-n", number, "-c", 50, "--csv"])
         row = list(csv.DictReader(io.StringIO(out[out.index('"test"'):])))[0]
         # It asks for the configuration first, twice.

@@ -17,26 +17,33 @@
 #define PORTS 4096
 #define IPPROTO_TCP 6
 
+/* Messages of a connection without any answer, after which none is expected. */
+#define ONE_WAY 3
+
 enum turn { TURN_NONE, TURN_OPEN, TURN_HALF_CLOSED, TURN_ANSWERED };
 
 struct conn {
 	__u64 gen;
 	__u64 asked;
 	__u64 answered;
+	__u64 sent; /* of TCP what the kernel had counted when that was added last, of a Unix socket what is still to be added */
+	__u64 received;
 	__u32 slot;
-	__u32 sent;
-	__u32 received;
+	__u32 window; /* in which it was looked at last */
 	__u32 last_seq;
+	__u32 written; /* likewise, of what is sent */
 	__u32 bucket;
-	__u32 ticket;
-	__u32 sends; /* of TCP as many segments of data as had been sent when that was looked at last */
+	__u32 sends; /* segments of data, when they were added last */
+	__u32 seen_from;
+	__u32 seen_to; /* the segments of which it is known what was asked and answered */
 	__u8 role;
 	__u8 turn;
 	__u8 was_answered;
 	__u8 messages;
 	__u8 is_connecting;
 	__u8 was_reset;
-	__u8 pad[6];
+	__u8 is_known; /* whether what is open was known at some time in this window */
+	__u8 pad[1];
 };
 
 struct {
@@ -80,16 +87,29 @@ struct {
 	__type(value, __u32);
 } listening SEC(".maps");
 
-/*
- * User space sets it once it has filled the above: to the process id of the recorder, if it asks services itself over Unix
- * sockets, and otherwise to 1.
- */
+/* What user space says. */
+enum setting {
+	/* The process id of the recorder, if it asks services itself over Unix sockets, and otherwise 1, once the above is filled. */
+	IS_ON,
+	/* Of the time in which turns are looked at. It grows from one to the next, and is 0 between them. */
+	WINDOW,
+	TICK_NS, /* of the kernel's clock of jiffies */
+	SETTINGS,
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SETTINGS);
 	__type(key, __u32);
 	__type(value, __u32);
-} is_on SEC(".maps");
+} settings SEC(".maps");
+
+/* How often the programs were called that see each request. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} calls SEC(".maps");
 
 struct {
 	/* Grows with each slot that is given out. */
@@ -97,44 +117,20 @@ struct {
 	__u64 slots_lost;
 } globals;
 
-/*
- * Connections that are not watched, by their cookies, which are never given out again. Who finds one here is done, and does
- * not look up what is kept with the socket, to which another CPU has just written. Each pass over all connections says what is
- * not watched.
- */
-#define SKIPPED 8192
-struct skipped {
-	__u32 cookies[SKIPPED];
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct skipped);
-} skipped SEC(".maps");
-
-static __always_inline bool is_skipped(struct sock *sk)
+static __always_inline __u32 setting(enum setting which)
 {
-	__u64 cookie = sk->__sk_common.skc_cookie.counter;
-	__u32 first = 0;
-	struct skipped *all = bpf_map_lookup_elem(&skipped, &first);
+	__u32 at = which, *value = bpf_map_lookup_elem(&settings, &at);
 
-	return all && cookie && all->cookies[cookie % SKIPPED] == (__u32)cookie;
+	return value ? *value : 0;
 }
 
-static __always_inline void skip(struct sock *sk, bool is_watched)
+static __always_inline void count_call(void)
 {
-	__u64 cookie = sk->__sk_common.skc_cookie.counter;
-	__u32 first = 0, *known;
-	struct skipped *all = bpf_map_lookup_elem(&skipped, &first);
+	__u32 first = 0;
+	__u64 *count = bpf_map_lookup_elem(&calls, &first);
 
-	if (!all || !cookie)
-		return;
-	known = &all->cookies[cookie % SKIPPED];
-	if (!is_watched)
-		*known = cookie;
-	else if (*known == (__u32)cookie)
-		*known = 0;
+	if (count)
+		*count += 1;
 }
 
 static __always_inline void add(__u64 *to, __u64 n)
@@ -158,13 +154,6 @@ static __always_inline bool is_unix(struct sock *sk)
 {
 	return sk->__sk_common.skc_family == AF_UNIX &&
 	       (sk->sk_type == SOCK_STREAM || sk->sk_type == SOCK_SEQPACKET);
-}
-
-static __always_inline __u32 segments_sent(struct sock *sk)
-{
-	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-
-	return tcp ? tcp->data_segs_out : 0;
 }
 
 static __always_inline __u32 netns_of(struct sock *sk)
@@ -249,9 +238,40 @@ static __always_inline void set_addresses(struct sock *sk, struct service_key *k
 /* Whether this end of a Unix socket, or of one with this peer, is the recorder's: what it asks itself is no work of a service. */
 static __always_inline bool is_of_recorder(__u32 tgid)
 {
-	__u32 first = 0, *on = bpf_map_lookup_elem(&is_on, &first);
+	__u32 on = setting(IS_ON);
 
-	return on && *on > 1 && *on == tgid;
+	return on > 1 && on == tgid;
+}
+
+/* Whether the end of what the other side sends has come, which counts like a byte (SOCK_DONE in enum sock_flags). */
+static __always_inline bool other_has_ended(struct sock *sk)
+{
+	return sk->__sk_common.skc_flags >> 1 & 1;
+}
+
+static __always_inline __u64 bytes_received(struct sock *sk, struct tcp_sock *tcp)
+{
+	return tcp->bytes_received - other_has_ended(sk);
+}
+
+static __always_inline __u64 bytes_sent(struct tcp_sock *tcp)
+{
+	return tcp->bytes_sent - tcp->bytes_retrans;
+}
+
+/* What was before is not counted. */
+static __always_inline void begin_at(struct sock *sk, struct conn *conn)
+{
+	struct tcp_sock *tcp = is_tcp(sk) ? bpf_skc_to_tcp_sock(sk) : 0;
+
+	conn->is_known = 0;
+	if (!tcp)
+		return;
+	conn->sends = conn->seen_from = conn->seen_to = tcp->data_segs_out;
+	conn->sent = bytes_sent(tcp);
+	conn->received = bytes_received(sk, tcp);
+	conn->last_seq = tcp->copied_seq;
+	conn->written = tcp->write_seq;
 }
 
 /* Finds out which side of a connection this is, and whose slot it counts in. */
@@ -307,10 +327,8 @@ static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_proc
 	if (!slot || !conn->slot)
 		return 0;
 	conn->gen = slot->gen;
-	conn->ticket = __sync_fetch_and_add(&slot->tickets, 1);
-	conn->sends = is_tcp(sk) ? segments_sent(sk) : 0;
-	/* It has one from now on. */
-	bpf_get_socket_cookie(sk);
+	conn->window = setting(WINDOW);
+	begin_at(sk, conn);
 	return 1;
 }
 
@@ -328,9 +346,7 @@ static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __
 	if (!found)
 		return 0;
 	if (!conn->slot || conn->gen != found->gen) {
-		__u32 first = 0, *on = bpf_map_lookup_elem(&is_on, &first);
-
-		if (!on || !*on)
+		if (!setting(IS_ON))
 			return 0;
 		if (role)
 			conn->role = role;

@@ -34,6 +34,7 @@ struct sock_common {
 	__u16 skc_num;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned long skc_flags;
 	int skc_incoming_cpu;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -53,10 +54,24 @@ struct sock {
 	__u16 sk_protocol;
 	__u8 sk_shutdown;
 };
+struct inet_connection_sock {
+	struct {
+		__u32 lrcvtime;
+	} icsk_ack;
+};
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 write_seq;
+	__u32 snd_una;
+	__u32 snd_wl1;
+	__u32 lsndtime;
+	__u32 rcv_tstamp;
 	__u32 data_segs_out;
+	__u64 bytes_received;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
 };
 struct sockaddr_un {
 	char sun_path[108];

@@ -5,7 +5,7 @@
  * what is sent. State is kept with the socket and goes with it. This source is dual licensed;
  * inside the kernel it runs under the GPL, which the helpers it calls ask for.
  */
-#include "conns.h"
+#include "unseen.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -16,15 +16,8 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
 #define TCP_LISTEN 10
-/* include/net/sock.h */
-#define RCV_SHUTDOWN 1
-#define SEND_SHUTDOWN 2
-#define SHUTDOWN_MASK 3
-
 /* Who closes sooner than this after data without an answer says goodbye (QUIT, close_notify) and has not given up. */
 #define PATIENCE_NS 100000000ULL
-/* Messages of a connection without any answer, after which none is expected. */
-#define ONE_WAY 3
 /* An answer in parts goes on after a pause as long as the answer so far, or as this. */
 #define PAUSE_NS 1000000ULL
 
@@ -74,16 +67,6 @@ static __always_inline void count_latency(struct service_slot *slot, __u32 bucke
 		__sync_fetch_and_add(&slot->latency[bucket], n);
 }
 
-/* Of a service that is asked very often only some connections are watched. */
-static __always_inline bool is_watched(struct service_slot *slot, struct conn *conn)
-{
-	if (!(conn->ticket & slot->mask))
-		return true;
-	/* What was open when that began is not seen to end. */
-	conn->turn = TURN_NONE;
-	return false;
-}
-
 static __always_inline void open_turn(struct conn *conn, __u64 now)
 {
 	conn->asked = now;
@@ -131,32 +114,38 @@ static __always_inline void answer(struct service_slot *slot, struct conn *conn,
 	conn->bucket = bucket;
 }
 
-/* What a connection sends little by little is kept with it: an addition that all CPUs see costs as much as all the rest. */
-static __always_inline void note_bytes(struct service_slot *slot, __u64 *total, __u32 *kept, __u32 bytes)
+/* What a Unix socket sends little by little is kept with it: an addition that all CPUs see costs as much as all the rest. */
+static __always_inline void note_unix_bytes(struct service_slot *slot, struct conn *conn, __u32 bytes)
 {
-	*kept += bytes;
-	if (*kept >= KEPT_BYTES) {
-		add(total, *kept);
-		*kept = 0;
+	conn->sent += bytes;
+	if (conn->sent >= KEPT_BYTES) {
+		add(&slot->sent, conn->sent);
+		conn->sent = 0;
 	}
 }
 
-/* How often a connection has sent: the kernel counts the segments of TCP, and those of a Unix socket are kept with it. */
-static __always_inline void add_sends(struct sock *sk, struct service_slot *slot, struct conn *conn)
+/* What TCP has counted itself since this was added last. */
+static __always_inline void add_counted(struct sock *sk, struct service_slot *slot, struct conn *conn)
 {
-	__u32 sends = conn->sends;
+	struct tcp_sock *tcp = is_tcp(sk) ? bpf_skc_to_tcp_sock(sk) : 0;
+	__u64 sent, received;
+	__u32 sends;
 
-	if (is_tcp(sk)) {
-		conn->sends = segments_sent(sk);
-		sends = conn->sends - sends;
-	} else {
-		conn->sends = 0;
-	}
-	if (!sends)
+	if (!tcp)
 		return;
-	add(&slot->sends, sends);
-	if (!(conn->ticket & slot->mask))
-		add(&slot->sends_watched, sends);
+	sends = tcp->data_segs_out;
+	sent = bytes_sent(tcp);
+	received = bytes_received(sk, tcp);
+	if (sends != conn->sends)
+		add(&slot->sends, (__u32)(sends - conn->sends));
+	if (sent != conn->sent)
+		add(&slot->sent, sent - conn->sent);
+	if (received != conn->received)
+		add(&slot->received, received - conn->received);
+	conn->sends = sends;
+	conn->sent = sent;
+	conn->received = received;
+	add_seen(slot, conn);
 }
 
 static __always_inline void note_process(struct service_slot *slot)
@@ -200,35 +189,56 @@ static __always_inline void note_oncpu(struct service_slot *slot)
 		slot->oncpu_worst = stretch;
 }
 
+/* From here on it is known what each segment of this window answers. */
+static __always_inline void begin_to_know(struct conn *conn, __u32 segments)
+{
+	if (conn->is_known)
+		return;
+	conn->is_known = 1;
+	conn->seen_from = conn->seen_to = segments;
+}
+
 /* sk, ret, flags; in the process that sends. */
 SEC("tp_btf/sock_send_length")
 int socket_sent(unsigned long long *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
+	__u32 window = setting(WINDOW);
 	int bytes = (int)ctx[1];
 	struct service_slot *slot = 0;
+	struct tcp_sock *tcp = 0;
 	struct conn *conn;
 	__u64 now;
 
-	if (bytes <= 0 || !(is_tcp(sk) || is_unix(sk)) || is_skipped(sk))
+	count_call();
+	if (!window || bytes <= 0 || !(is_tcp(sk) || is_unix(sk)))
 		return 0;
 	conn = conn_of(sk, true, ROLE_NONE, &slot);
 	if (!conn || !slot)
 		return 0;
-	if (is_unix(sk))
-		conn->sends++;
-	if (!is_watched(slot, conn))
-		return 0;
-	note_bytes(slot, &slot->sent, &conn->sent, bytes);
-	note_process(slot);
 	now = bpf_ktime_get_ns();
+	if (conn->window != window) {
+		add_seen(slot, conn);
+		take_up(sk, conn, window, AT_SEND, bytes, now);
+	}
+	if (is_tcp(sk))
+		tcp = bpf_skc_to_tcp_sock(sk);
+	if (tcp)
+		conn->written = tcp->write_seq;
+	else
+		note_unix_bytes(slot, conn, bytes);
+	note_process(slot);
 	if (conn->role == ROLE_SERVER) {
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
+		if (tcp && conn->is_known)
+			conn->seen_to = tcp->data_segs_out;
 		note_oncpu(slot);
 	} else if (conn->turn == TURN_OPEN) {
 		restart_turn(conn, now);
 	} else if (expects_answer(conn)) {
+		if (tcp)
+			begin_to_know(conn, tcp->data_segs_out - 1);
 		open_turn(conn, now);
 	}
 	return 0;
@@ -237,22 +247,20 @@ int socket_sent(unsigned long long *ctx)
 enum arrival { ARRIVAL_NOTHING, ARRIVAL_MORE, ARRIVAL_AFTER_READING };
 
 /* What arrived; whether all before it had been read, so that the program waited for more. */
-static __always_inline enum arrival note_arrival(struct sock *sk, struct service_slot *slot, struct conn *conn)
+static __always_inline enum arrival note_arrival(struct sock *sk, struct tcp_sock *tcp, struct conn *conn)
 {
-	struct tcp_sock *tcp = is_tcp(sk) ? bpf_skc_to_tcp_sock(sk) : 0;
 	bool was_read;
 	__u32 bytes;
 
 	if (!tcp)
 		return ARRIVAL_MORE;
 	was_read = (__s32)(tcp->copied_seq - conn->last_seq) >= 0;
-	bytes = conn->last_seq ? tcp->rcv_nxt - conn->last_seq : 0;
+	bytes = tcp->rcv_nxt - conn->last_seq;
 	/* The end of the other side's data takes a number of its own. */
 	if (bytes && (sk->sk_shutdown & RCV_SHUTDOWN))
 		bytes--;
-	if (conn->last_seq && !bytes)
+	if (!bytes)
 		return ARRIVAL_NOTHING;
-	note_bytes(slot, &slot->received, &conn->received, bytes);
 	conn->last_seq = tcp->rcv_nxt;
 	return was_read ? ARRIVAL_AFTER_READING : ARRIVAL_MORE;
 }
@@ -262,23 +270,34 @@ SEC("tp_btf/sk_data_ready")
 int data_ready(unsigned long long *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
+	__u32 window = setting(WINDOW);
 	struct service_slot *slot = 0;
+	struct tcp_sock *tcp = 0;
 	enum arrival arrival;
 	struct conn *conn;
 	__u64 now;
 
-	if (!(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN || is_skipped(sk))
+	count_call();
+	if (!window || !(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN)
 		return 0;
 	conn = conn_of(sk, false, ROLE_NONE, &slot);
-	if (!conn || !slot || !is_watched(slot, conn))
-		return 0;
-	arrival = note_arrival(sk, slot, conn);
-	if (arrival == ARRIVAL_NOTHING)
+	if (!conn || !slot)
 		return 0;
 	now = bpf_ktime_get_ns();
+	if (conn->window != window) {
+		add_seen(slot, conn);
+		take_up(sk, conn, window, AT_ARRIVAL, 0, now);
+	}
+	if (is_tcp(sk))
+		tcp = bpf_skc_to_tcp_sock(sk);
+	arrival = note_arrival(sk, tcp, conn);
+	if (arrival == ARRIVAL_NOTHING)
+		return 0;
 	if (conn->role == ROLE_CLIENT) {
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
+		if (tcp && conn->is_known)
+			conn->seen_to = tcp->data_segs_out;
 	} else if (conn->turn == TURN_OPEN) {
 		/* Of a Unix socket it is not known what was read: what was never answered may expect no answer. */
 		if (arrival == ARRIVAL_AFTER_READING || (is_unix(sk) && !conn->was_answered))
@@ -291,6 +310,8 @@ int data_ready(unsigned long long *ctx)
 		conn->asked = now;
 		conn->turn = TURN_HALF_CLOSED;
 	} else if (expects_answer(conn)) {
+		if (tcp)
+			begin_to_know(conn, tcp->data_segs_out);
 		open_turn(conn, now);
 	}
 	return 0;
@@ -348,6 +369,7 @@ int state_changed(unsigned long long *ctx)
 	int from = (int)ctx[1], to = (int)ctx[2];
 	struct service_slot *slot = 0;
 	struct conn *conn;
+	__u32 window;
 	__u64 now;
 
 	if (!is_tcp(sk))
@@ -400,16 +422,17 @@ int state_changed(unsigned long long *ctx)
 			conn->last_seq = tcp->rcv_nxt;
 		return 0;
 	}
-	if (is_watched(slot, conn) && to == TCP_CLOSE_WAIT)
-		half_close(sk, slot, conn, now);
-	else if (is_watched(slot, conn) && to != TCP_ESTABLISHED)
-		close_open(slot, conn, now);
-	if (to == TCP_CLOSE) {
-		add_sends(sk, slot, conn);
-		add(&slot->sent, conn->sent);
-		add(&slot->received, conn->received);
-		conn->sent = conn->received = 0;
+	window = setting(WINDOW);
+	if (!window || conn->window != window) {
+		add_seen(slot, conn);
+		take_up(sk, conn, window, AT_CHANGE, 0, now);
 	}
+	if (to == TCP_CLOSE_WAIT)
+		half_close(sk, slot, conn, now);
+	else if (to != TCP_ESTABLISHED)
+		close_open(slot, conn, now);
+	if (to == TCP_CLOSE)
+		add_counted(sk, slot, conn);
 	return 0;
 }
 
@@ -433,6 +456,35 @@ int reset_received(unsigned long long *ctx)
 	return 0;
 }
 
+/* The slot of a connection at which a pass has come, after what the kernel has counted of it was added. */
+static __always_inline struct service_slot *passed(struct sock *sk, struct conn *conn, __u64 now)
+{
+	__u32 window = setting(WINDOW);
+	struct service_slot *slot;
+
+	if (!conn->slot || sk->sk_shutdown == SHUTDOWN_MASK)
+		return 0;
+	slot = slot_at(conn->slot);
+	if (!slot || slot->gen != conn->gen)
+		return 0;
+	add_counted(sk, slot, conn);
+	if (!conn->is_connecting && (!window || conn->window != window))
+		take_up(sk, conn, window, AT_REST, 0, now);
+	return slot;
+}
+
+/* As a window begins: what is open on each connection. */
+SEC("iter/bpf_sk_storage_map")
+int window_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct conn *conn = ctx->value;
+	struct sock *sk = ctx->sk;
+
+	if (conn && sk)
+		passed(sk, conn, bpf_ktime_get_ns());
+	return 0;
+}
+
 /*
  * A pass over all connections: what is open in each slot. User space zeroes the numbers before; nobody else writes them.
  * Of a Unix socket nobody says that the other side has closed it, and it is seen here.
@@ -445,26 +497,15 @@ int open_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct service_slot *slot;
 	__u64 now, since;
 
-	if (!conn || !sk || !conn->slot || sk->sk_shutdown == SHUTDOWN_MASK)
-		return 0;
-	slot = slot_at(conn->slot);
-	if (!slot || slot->gen != conn->gen) {
-		/* The slot has gone to somebody else: it is looked up again when something happens. */
-		skip(sk, true);
-		return 0;
-	}
-	slot->alive += 1;
-	add_sends(sk, slot, conn);
-	/* A Unix socket counts itself how often it sends. */
-	if (is_tcp(sk))
-		skip(sk, is_watched(slot, conn));
-	if (is_watched(slot, conn))
-		slot->watched += 1;
-	else if (!conn->is_connecting)
-		return 0;
-	if ((conn->turn != TURN_OPEN && !conn->is_connecting) || (is_unix(sk) && sk->sk_shutdown))
+	if (!conn || !sk)
 		return 0;
 	now = bpf_ktime_get_ns();
+	slot = passed(sk, conn, now);
+	if (!slot)
+		return 0;
+	slot->alive += 1;
+	if ((conn->turn != TURN_OPEN && !conn->is_connecting) || (is_unix(sk) && sk->sk_shutdown))
+		return 0;
 	since = conn->asked;
 	since = now > since ? now - since : 0;
 	if (conn->is_connecting) {

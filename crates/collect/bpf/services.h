@@ -37,10 +37,10 @@ struct service_slot {
 	__u64 connect_time;
 	__u64 connect_failed;
 	__u64 resets;
-	__u64 sent; /* of a connection whenever it is much, and at its end */
+	__u64 sent; /* of TCP at each pass and at the end, of a Unix socket whenever it is much */
 	__u64 received;
-	__u64 sends;	     /* of all connections, when they end and at each pass: they say how much of all is watched */
-	__u64 sends_watched; /* of those that are watched */
+	__u64 sends;	  /* segments of TCP, at each pass and at the end: they say how much of all was seen */
+	__u64 sends_seen; /* those of which it is known what was asked and answered */
 	__u64 worst; /* since user space wrote a zero here */
 	__u64 oncpu_worst; /* likewise: CPU time of a thread without a pause, from one answer to the next */
 	__u64 oncpu_from;  /* CPU time of the thread that answered last, when it did */
@@ -51,15 +51,12 @@ struct service_slot {
 	__u64 connecting;
 	__u64 connecting_wait;
 	__u64 alive; /* connections */
-	__u64 watched;
-	__u32 mask;    /* set by user space: a connection is watched whose ticket has none of these bits */
-	__u32 tickets; /* given to connections */
 	__u32 tgid;
 	__u32 tid; /* of the thread that answered last */
 	char comm[16];
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1160, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1144, "twin: src/bpf/services.rs");
 
 #endif

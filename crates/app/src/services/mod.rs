@@ -109,7 +109,7 @@ pub struct Traffic {
     pub resets: Option<f64>,
     pub sent_bytes: Option<f64>,
     pub received_bytes: Option<f64>,
-    /// The smallest share of connections that was watched and stood for all.
+    /// The smallest share of a second in which requests were looked at and stood for all.
     pub watched: Option<f64>,
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::Map;
-use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr, Iter};
+use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, Iter};
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -49,17 +49,17 @@ impl Probes {
         }
     }
 
-    /// Those that older kernels lack come first: none of the others is attached then. They begin together, later.
+    /// Those that older kernels lack come first: none of the others is attached then. What sees each request is attached later.
     fn load_services(&mut self, object: &mut Ebpf, btf: &Btf) {
-        let programs = [
-            ("sk_data_ready", "data_ready"),
-            ("sock_send_length", "socket_sent"),
-            ("inet_sock_set_state", "state_changed"),
-        ];
-        let all = programs
-            .iter()
-            .all(|(point, program)| self.attach_first(object, btf, "services", point, &[*program]).is_some());
-        if !all {
+        let mut load = |point, name| load_tracing(object, btf, point, name);
+        let programs = load("sk_data_ready", "data_ready")
+            .and_then(|first| Ok([first, load("sock_send_length", "socket_sent")?]));
+        let programs = match programs {
+            Ok(programs) => programs,
+            Err(error) => return self.miss("services", &*error),
+        };
+        let changes = self.attach_first(object, btf, "services", "inet_sock_set_state", &["state_changed"]);
+        if changes.is_none() {
             return;
         }
         // Without it a reset is an end like others.
@@ -71,10 +71,13 @@ impl Probes {
                 map("slots")?,
                 map("free_slots")?,
                 map("listening")?,
-                map("is_on")?,
+                map("settings")?,
+                map("calls")?,
                 map(".bss")?,
             ];
-            Ok::<_, AnyError>(Services::new(maps.each_ref(), connection_pass(object, btf)?)?)
+            let passes =
+                [connection_pass(object, btf, "open_pass")?, connection_pass(object, btf, "window_pass")?];
+            Ok::<_, AnyError>(Services::new(maps.each_ref(), programs, passes, cpus()?)?)
         })();
         match opened {
             Ok(services) => self.services = Some(services),
@@ -116,10 +119,18 @@ impl Probes {
     }
 }
 
-/// What goes over all connections that are watched.
-fn connection_pass(object: &mut Ebpf, btf: &Btf) -> Result<OwnedFd, AnyError> {
+/// A program that is attached and detached by the recorder.
+fn load_tracing(object: &mut Ebpf, btf: &Btf, point: &str, name: &str) -> Result<OwnedFd, AnyError> {
+    let program: &mut BtfTracePoint =
+        object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
+    program.load(point, btf)?;
+    Ok(program.fd()?.as_fd().try_clone_to_owned()?)
+}
+
+/// What goes over all connections that are known.
+fn connection_pass(object: &mut Ebpf, btf: &Btf, name: &str) -> Result<OwnedFd, AnyError> {
     let program: &mut Iter =
-        object.program_mut("open_pass").ok_or("the program is not in its object")?.try_into()?;
+        object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
     program.load("bpf_sk_storage_map", btf)?;
     let program = program.fd()?.try_clone()?;
     let Some(Map::SkStorage(connections)) = object.map("conns") else {

@@ -21,6 +21,7 @@ mod record;
 mod services;
 pub(crate) mod sys;
 mod task;
+mod windows;
 
 pub use block::{BlockHist, BlockHists, BlockOp};
 pub use dns::{DNS_BUCKETS, Open, Resolvers, ServerKey, ServerSum};
@@ -37,6 +38,7 @@ pub use record::{
 };
 pub use services::{PortKey, SERVICE_BUCKETS, ServiceCounts, ServiceKey, Services};
 pub use task::{PassStats, Seen, StillRec, TaskIo, TaskIter, TaskRec, split_cpu_time};
+pub use windows::Windows;
 
 /// The exit ring's bytes by the size of a record and its 8 bytes of header.
 const EXIT_RING_RECORDS_MAX: usize = 512 * 1024 / (size_of::<ExitRec>() + 8);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aya::maps::MapData;
 
 use super::sys::{self, MapReader, Mapped, Plain};
+use super::windows::{Seeing, Windows};
 
 /// Both kinds have as many entries together; the first is nobody's.
 const SLOTS: u32 = 1024;
@@ -87,10 +88,10 @@ pub struct ServiceCounts {
     pub sent: u64,
     /// Bytes that arrived.
     pub received: u64,
-    /// How often all connections have sent, up to the last [`Services::pass`].
+    /// Segments of TCP that all connections have sent, up to the last [`Services::pass`].
     pub sends: u64,
-    /// Those that are watched.
-    pub sends_watched: u64,
+    /// Those of which it is known what was asked and answered.
+    pub sends_seen: u64,
     worst_ns: u64,
     oncpu_worst_ns: u64,
     oncpu_from_ns: u64,
@@ -105,10 +106,6 @@ pub struct ServiceCounts {
     pub connecting_ns: u64,
     /// Connections.
     pub alive: u64,
-    /// Of those, the ones that are watched.
-    pub watched: u64,
-    mask: u32,
-    tickets: u32,
     /// The process that sent last.
     pub tgid: u32,
     tid: u32,
@@ -117,13 +114,12 @@ pub struct ServiceCounts {
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1160, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1144, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.
 const OPEN_AT: usize = std::mem::offset_of!(ServiceCounts, open);
-const OPEN_WORDS: usize = 6;
-const MASK_AT: usize = std::mem::offset_of!(ServiceCounts, mask);
+const OPEN_WORDS: usize = 5;
 // SAFETY: repr(C), integer and byte fields, no hole.
 unsafe impl Plain for ServiceCounts {}
 
@@ -163,18 +159,28 @@ pub struct Services {
     slots: Mapped,
     free: OwnedFd,
     listening: MapReader<PortKey, SlotNumber>,
-    is_on: MapReader<u32, u32>,
+    settings: MapReader<u32, u32>,
+    calls: MapReader<u32, u64>,
     totals: MapReader<u32, Totals>,
     over_connections: OwnedFd,
+    /// Until it has begun.
+    seeing: Option<Seeing>,
+    windows: Option<Windows>,
 }
+
+/// As `enum setting` has them.
+const IS_ON: u32 = 0;
+const TICK_NS: u32 = 2;
 
 type SlotNumber = u32;
 
 impl Services {
-    /// `over_connections` goes over all connections.
+    /// `programs` see each request; `over_connections` go over all connections, to count what is open and as a window begins.
     pub(super) fn new(
-        [slot_of, slots, free, listening, is_on, globals]: [&MapData; 6],
-        over_connections: OwnedFd,
+        [slot_of, slots, free, listening, settings, calls, globals]: [&MapData; 7],
+        programs: [OwnedFd; 2],
+        [over_connections, pass]: [OwnedFd; 2],
+        cpus: usize,
     ) -> io::Result<Self> {
         let info = slots.info().map_err(io::Error::other)?;
         if info.value_size() as usize != SLOT_BYTES {
@@ -185,9 +191,12 @@ impl Services {
             slots: Mapped::new(slots, SLOT_BYTES * SLOTS as usize)?,
             free: free.fd().as_fd().try_clone_to_owned()?,
             listening: MapReader::new(listening, 1)?,
-            is_on: MapReader::new(is_on, 1)?,
+            settings: MapReader::new(settings, 1)?,
+            calls: MapReader::new(calls, cpus)?,
             totals: MapReader::new(globals, 1)?,
             over_connections,
+            seeing: Some(Seeing { programs, pass, settings: MapReader::new(settings, 1)? }),
+            windows: None,
         };
         for slot in (1..SLOTS).rev() {
             sys::push(services.free.as_fd(), &slot)?;
@@ -196,15 +205,25 @@ impl Services {
     }
 
     /// Begins, once it is known which ports are listened on. What a process asks over Unix sockets is left out.
-    pub fn begin(&self, but_for: Option<u32>) -> io::Result<()> {
-        self.is_on.store(&0, &but_for.unwrap_or(1))
+    pub fn begin(&mut self, but_for: Option<u32>) -> io::Result<()> {
+        let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+        self.settings.store(&TICK_NS, &u32::try_from(tick.tv_nsec).unwrap_or(0))?;
+        self.settings.store(&IS_ON, &but_for.unwrap_or(1))?;
+        if let Some(seeing) = self.seeing.take() {
+            self.windows = Some(Windows::start(seeing)?);
+        }
+        Ok(())
     }
 
-    /// Watches one connection of `one_in`, a power of two, of those that count in this slot.
-    pub fn watch(&self, slot: u32, one_in: u32) {
-        if let Some(mask) = self.offset(slot).and_then(|at| self.slots.small(at + MASK_AT)) {
-            mask.store(one_in.max(1) - 1, Ordering::Relaxed);
-        }
+    /// How much of all time requests are looked at, once it has begun.
+    #[must_use]
+    pub fn windows(&self) -> Option<&Windows> {
+        self.windows.as_ref()
+    }
+
+    /// How often the programs were called that see each request.
+    pub fn calls(&mut self) -> io::Result<u64> {
+        Ok(self.calls.lookup(&0)?.map_or(0, |counts| counts.iter().sum()))
     }
 
     /// Looks at all connections for what is open in these slots.
@@ -213,11 +232,9 @@ impl Services {
             let words = (0..OPEN_WORDS).filter_map(|word| self.slots.atomic(at + OPEN_AT + 8 * word));
             words.for_each(|word| word.store(0, Ordering::Relaxed));
         }
-        let pass = sys::iter_create(self.over_connections.as_fd())?;
-        // Nothing is handed over: the programs add to the slots.
-        let mut nothing = [0_u8; 64];
-        while rustix::io::read(&pass, &mut nothing)? > 0 {}
-        Ok(())
+        // The programs add to the slots.
+        let pass = || sys::iterate(self.over_connections.as_fd());
+        self.windows.as_ref().map_or_else(pass, |windows| windows.alone(pass))
     }
 
     /// Says that a port is listened on.

@@ -6,7 +6,7 @@ use aya::maps::MapData;
 use std::cell::{Cell, OnceCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
@@ -17,6 +17,7 @@ const BPF_MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
+const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 /// The kernel's own "not supported", which libc does not name.
 const ENOTSUPP: i32 = 524;
 const BPF_TRACE_ITER: u32 = 28;
@@ -130,6 +131,28 @@ pub(crate) fn iter_create(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let attr = IterCreateAttr { link_fd: number(link), flags: 0 };
     // SAFETY: BPF_ITER_CREATE with the layout it wants; no address is passed.
     owned(unsafe { bpf(BPF_ITER_CREATE, &attr) }?)
+}
+
+/// Goes over all objects of a program that hands nothing over.
+pub(crate) fn iterate(link: BorrowedFd<'_>) -> io::Result<()> {
+    let pass = iter_create(link)?;
+    let mut nothing = [0_u8; 64];
+    while rustix::io::read(&pass, &mut nothing)? > 0 {}
+    Ok(())
+}
+
+#[repr(C)]
+struct TracingAttr {
+    name: u64,
+    prog_fd: u32,
+    pad: u32,
+}
+
+/// Attaches a loaded program to the tracepoint that it was loaded for, until the descriptor is closed.
+pub(crate) fn attach_tracing(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let attr = TracingAttr { name: 0, prog_fd: number(program), pad: 0 };
+    // SAFETY: BPF_RAW_TRACEPOINT_OPEN with the layout it wants; no address is passed.
+    owned(unsafe { bpf(BPF_RAW_TRACEPOINT_OPEN, &attr) }?)
 }
 
 #[repr(C)]
@@ -254,13 +277,6 @@ impl Mapped {
         let from = self.pointer::<T>(at)?;
         // SAFETY: within the mapping and aligned. Any bytes make a `T`, also torn ones.
         Some(unsafe { from.read_volatile() })
-    }
-
-    /// A number of half the size.
-    pub(crate) fn small(&self, at: usize) -> Option<&AtomicU32> {
-        let of = self.pointer::<u32>(at)?;
-        // SAFETY: within the mapping and aligned; the programs in the kernel only read it.
-        Some(unsafe { AtomicU32::from_ptr(of) })
     }
 
     /// A number that both sides change.

@@ -10,6 +10,7 @@ pub(crate) mod owner;
 mod queues;
 mod receivers;
 #[cfg(feature = "bpf")]
+mod seen_part;
 mod service_names;
 #[cfg(feature = "bpf")]
 pub mod services;

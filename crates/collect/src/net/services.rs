@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::latency::Latency;
+use super::seen_part::{Seen, SeenPart};
 use super::service_names::row_name;
 use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services};
 use crate::cells::{cell, col, set};
@@ -27,12 +28,13 @@ const YOUNG_NS: i64 = 10_000_000_000;
 const SETTLE_FRAMES: u32 = 3;
 /// A service whose listening socket is not known by then is called by the address of its connections.
 const UNNAMED_FRAMES: u32 = 3;
-/// Of one service as many requests a second are looked at: a fiftieth of a CPU's time goes into a hundred thousand. Of more,
-/// some connections are watched and stand for the others.
-const REQUESTS_PER_S_MAX: f64 = 10_000.0;
-const ONE_IN_MAX: u32 = 1024;
-/// As many connections are watched at least: fewer do not stand for the others.
-const WATCHED_MIN: u64 = 4;
+/// As often a second the kernel's programs may be called that see requests: half a per cent of one CPU's time goes into it, as
+/// each call takes 0.1 to 0.2 us. Beyond it they are called in a part of the time.
+const CALLS_PER_S_MAX: f64 = 25_000.0;
+/// That part at least: what is rarer is hardly seen.
+const SHARE_MIN: f64 = 0.03;
+/// How often they are called is not told by less time: half of the least in a second. A frame may be late by some of it.
+const SEEN_NS_MIN: f64 = 15e6;
 /// How often ports that are closed are forgotten.
 const FORGET_EVERY_FRAMES: u32 = 60;
 
@@ -66,9 +68,6 @@ const DEPENDENCY_COUNTERS: [&str; COUNTERS] = [
 ];
 /// Those that are not known of Unix sockets: connections, and what arrived.
 const NOT_OF_UNIX: [usize; 2] = [5, 8];
-
-/// Those that are counted of all connections: beginnings and ends.
-const OF_ALL_CONNECTIONS: [usize; 4] = [5, 6, 9, 10];
 
 /// The columns of one of both entities.
 #[derive(Debug)]
@@ -120,8 +119,7 @@ struct Row {
     oncpu_max_ns: u64,
     open: u64,
     connecting: u64,
-    /// Connections, and how many of them are watched.
-    connections: [u64; 2],
+    connections: u64,
     pid: u32,
     comm: String,
     /// Whether a slot counts in it.
@@ -138,8 +136,8 @@ struct Watched {
     last: ServiceCounts,
     histogram: Latency,
     waits: [OpenWait; 2],
-    one_in: u32,
-    factor: f64,
+    part: SeenPart,
+    response_ns: u64,
     seen_frames: u32,
     is_young: bool,
     is_left_out: bool,
@@ -174,7 +172,13 @@ pub struct ServiceCells {
     frames: u32,
     slots_made: u64,
     left_out: u64,
+    /// At the last frame: the time, for how long nothing was seen in all, and how often the kernel's programs had been called.
     last_ns: i64,
+    blind_ns: u64,
+    calls: u64,
+    /// Of the time since the frame before so much was seen, and so much is planned.
+    share: f64,
+    planned: f64,
     generation: Option<u32>,
 }
 
@@ -195,6 +199,10 @@ impl ServiceCells {
             slots_made: 0,
             left_out: 0,
             last_ns: i64::MIN,
+            blind_ns: 0,
+            calls: 0,
+            share: 1.0,
+            planned: 1.0,
             generation: None,
         }
     }
@@ -226,17 +234,16 @@ impl ServiceCells {
         for row in self.rows.iter_mut().flatten() {
             row.latency.clear();
             row.oncpu_max_ns = 0;
-            (row.open, row.connecting, row.connections) = (0, 0, [0; 2]);
+            (row.open, row.connecting, row.connections) = (0, 0, 0);
             row.is_used = false;
         }
         if !self.watched.is_empty() {
             services.pass(self.watched.iter().map(|one| one.slot))?;
         }
-        let now = frame.time.mono;
-        let elapsed_s = now.saturating_sub(std::mem::replace(&mut self.last_ns, now)) as f64 / 1e9;
+        self.plan(services, frame.time.mono)?;
         let mut at = 0;
         while at < self.watched.len() {
-            if self.take_in(at, services, elapsed_s, io, frame) {
+            if self.take_in(at, services, io, frame) {
                 at += 1;
             } else {
                 let gone = self.watched.swap_remove(at);
@@ -244,6 +251,28 @@ impl ServiceCells {
                 services.release(&gone.key, gone.slot)?;
             }
         }
+        Ok(())
+    }
+
+    /// Finds how much was seen since the last frame, and plans how much is to be.
+    fn plan(&mut self, services: &mut Services, now: i64) -> Result<()> {
+        let calls = services.calls()?;
+        let Some(windows) = services.windows() else { return Ok(()) };
+        let blind_ns = windows.blind_ns()?;
+        let elapsed = now.saturating_sub(std::mem::replace(&mut self.last_ns, now)) as f64;
+        let blind = blind_ns.saturating_sub(std::mem::replace(&mut self.blind_ns, blind_ns)) as f64;
+        let called = calls.saturating_sub(std::mem::replace(&mut self.calls, calls)) as f64;
+        // The frame's time is a moment before this.
+        let seen = (elapsed - blind).max(0.0);
+        self.share = match blind > 0.0 {
+            true if called > 0.0 => seen / elapsed,
+            true => 0.0,
+            false => 1.0,
+        };
+        if seen > SEEN_NS_MIN {
+            self.planned = share_wanted(called / seen * 1e9, self.planned);
+        }
+        windows.plan(self.planned);
         Ok(())
     }
 
@@ -275,8 +304,8 @@ impl ServiceCells {
                     last: ServiceCounts::default(),
                     histogram: Latency::default(),
                     waits: [OpenWait::default(); 2],
-                    one_in: 1,
-                    factor: 1.0,
+                    part: SeenPart::default(),
+                    response_ns: 0,
                     seen_frames: 0,
                     is_young: !key.is_server(),
                     is_left_out: false,
@@ -287,14 +316,7 @@ impl ServiceCells {
     }
 
     /// Takes in what a slot has counted since the last frame; false: it is not needed any more.
-    fn take_in(
-        &mut self,
-        at: usize,
-        services: &Services,
-        elapsed_s: f64,
-        io: &mut Io,
-        frame: &Frame,
-    ) -> bool {
+    fn take_in(&mut self, at: usize, services: &Services, io: &mut Io, frame: &Frame) -> bool {
         let idle_ns_max = self.idle_ns_max();
         let Some(one) = self.watched.get_mut(at) else { return false };
         let Some(mut counts) = services.counts(one.slot) else { return false };
@@ -305,10 +327,10 @@ impl ServiceCells {
         let is_same = counts == one.last;
         if let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) {
             row.is_used = true;
-            row.connections[0] = row.connections[0].saturating_add(counts.alive);
-            row.connections[1] = row.connections[1].saturating_add(counts.watched);
+            row.connections = row.connections.saturating_add(counts.alive);
         }
-        if is_same && counts.open == 0 && counts.connecting == 0 {
+        let goes_on = self.share < 1.0 && one.key.endpoint().is_none() && one.part.goes_on();
+        if is_same && counts.open == 0 && counts.connecting == 0 && !goes_on {
             let is_gone = !one.key.is_server() && is_gone(one.key.tgid);
             return !is_gone && frame.time.mono - one.touched_ns < idle_ns_max;
         }
@@ -328,7 +350,7 @@ impl ServiceCells {
                 }
             }
         }
-        self.add(at, &counts, services, elapsed_s, frame.time.mono);
+        self.add(at, &counts, services, frame.time.mono);
         true
     }
 
@@ -357,7 +379,7 @@ impl ServiceCells {
             oncpu_max_ns: 0,
             open: 0,
             connecting: 0,
-            connections: [0; 2],
+            connections: 0,
             pid: 0,
             comm: String::new(),
             is_used: true,
@@ -373,29 +395,13 @@ impl ServiceCells {
         Some(free)
     }
 
-    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, elapsed_s: f64, now: i64) {
+    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, now: i64) {
         let Some(one) = self.watched.get_mut(at) else { return };
         let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) else {
             one.last = *counts;
             return;
         };
         let last = std::mem::replace(&mut one.last, *counts);
-        // Those that are watched stand for all: each for as many as it sends of what all do.
-        let sends = [
-            counts.sends.saturating_sub(last.sends),
-            counts.sends_watched.saturating_sub(last.sends_watched),
-        ];
-        if one.one_in == 1 {
-            one.factor = 1.0;
-        } else if sends[1] > 0 {
-            one.factor = sends[0] as f64 / sends[1] as f64;
-        } else if counts.watched > 0 {
-            one.factor = counts.alive as f64 / counts.watched as f64;
-        }
-        let factor = one.factor;
-        let [wait, connect] = &mut one.waits;
-        let waited = wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
-        let connecting = connect.grow(counts.connect_ns, counts.connecting_ns);
         let mut answered = 0;
         if counts.response_ns != last.response_ns {
             services.latency(one.slot, |bucket, count| {
@@ -407,31 +413,34 @@ impl ServiceCells {
             row.oncpu_max_ns = row.oncpu_max_ns.max(services.take_oncpu_worst_ns(one.slot));
         }
         let by = |of: fn(&ServiceCounts) -> u64| of(counts).saturating_sub(of(&last));
+        let share = self.share;
+        let [requests, response_ns, sent] = one.part.whole(Seen {
+            sent: by(|c| c.sent),
+            answered: u64::try_from(answered).unwrap_or(0),
+            response_ns: by(|c| c.response_ns),
+            segments: (!row.is_unix).then(|| [by(|c| c.sends), by(|c| c.sends_seen)]),
+            connections: counts.alive,
+            share,
+        });
+        one.response_ns = one.response_ns.saturating_add(response_ns);
+        let [wait, connect] = &mut one.waits;
         let grown = [
-            u64::try_from(answered).unwrap_or(0),
-            by(|c| c.response_ns),
-            waited,
+            requests,
+            response_ns,
+            wait.grow(one.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns),
             by(|c| c.unanswered),
             by(|c| c.abandoned),
             by(|c| c.connections),
             by(|c| c.resets),
-            by(|c| c.sent),
+            sent,
             by(|c| c.received),
-            connecting,
+            connect.grow(counts.connect_ns, counts.connecting_ns),
             by(|c| c.connect_failed),
         ];
-        for (number, (total, grown)) in row.totals.iter_mut().zip(grown).enumerate() {
-            let is_all = OF_ALL_CONNECTIONS.contains(&number);
-            *total = total.saturating_add(if is_all { grown } else { scaled(grown, factor) });
+        for (total, grown) in row.totals.iter_mut().zip(grown) {
+            *total = total.saturating_add(grown);
         }
-        let requests_per_s = u64::try_from(answered).map_or(0.0, |n| n as f64) * factor / elapsed_s;
-        let one_in = one_in(requests_per_s, one.one_in).min(most_one_in(counts.alive));
-        if one_in != one.one_in {
-            // Until a pass has counted them; tickets are given out in turn.
-            (one.one_in, one.factor) = (one_in, f64::from(one_in));
-            services.watch(one.slot, one_in);
-        }
-        row.open = row.open.saturating_add(scaled(counts.open, factor));
+        row.open = row.open.saturating_add(counts.open);
         row.connecting = row.connecting.saturating_add(counts.connecting);
         if counts.tgid > 0 && row.pid != counts.tgid {
             row.pid = counts.tgid;
@@ -481,13 +490,13 @@ impl ServiceCells {
             }
             set(cells, columns.oncpu_max, quantiles[0].map_or(NA, |_| cell(row.oncpu_max_ns)));
             // Of who has never answered it is not known what is open: see `take_in`.
-            let is_asked = row.totals[0] > 0 || !(row.is_service || row.is_unix);
+            // What was open before is not known of a Unix socket that is seen for a part of the time.
+            let is_asked = (row.totals[0] > 0 || !(row.is_service || row.is_unix))
+                && (self.share >= 1.0 || !row.is_unix);
             set(cells, columns.open, if is_asked { cell(row.open) } else { NA });
             set(cells, columns.connecting, cell(row.connecting));
-            let [connections, watched] = row.connections;
-            let share = watched.saturating_mul(1_000_000).checked_div(connections);
-            set(cells, columns.watched, share.map_or(NA, cell));
-            set(cells, columns.established, cell(connections.saturating_sub(row.connecting)));
+            set(cells, columns.watched, (self.share * 1e6) as i64);
+            set(cells, columns.established, cell(row.connections.saturating_sub(row.connecting)));
             if row.pid > 0 {
                 set(cells, columns.pid, i64::from(row.pid));
                 set(cells, columns.comm, i64::from(io.strings.intern(&row.comm)));
@@ -496,26 +505,10 @@ impl ServiceCells {
     }
 }
 
-/// What some connections counted, of all of them.
-fn scaled(counted: u64, factor: f64) -> u64 {
-    if factor > 1.0 { (counted as f64 * factor).round() as u64 } else { counted }
-}
-
-/// One connection in how many is watched from now on. It is not changed back before there is much less to do.
-fn one_in(requests_per_s: f64, now: u32) -> u32 {
-    let wanted = (requests_per_s / REQUESTS_PER_S_MAX).ceil().clamp(1.0, f64::from(ONE_IN_MAX)) as u32;
-    let wanted = wanted.next_power_of_two();
-    if wanted > now || wanted * 4 <= now || wanted == 1 && requests_per_s * 2.0 < REQUESTS_PER_S_MAX {
-        wanted
-    } else {
-        now
-    }
-}
-
-/// One in how many may be watched of so many connections.
-fn most_one_in(connections: u64) -> u32 {
-    let most = u32::try_from(connections / WATCHED_MIN).unwrap_or(u32::MAX).clamp(1, ONE_IN_MAX);
-    1 << most.ilog2()
+/// Of all time so much is seen from now on. It is not changed before there is clearly more or less to see.
+fn share_wanted(calls_per_s: f64, now: f64) -> f64 {
+    let wanted = (CALLS_PER_S_MAX / calls_per_s.max(1.0)).clamp(SHARE_MIN, 1.0);
+    if wanted < now * 0.9 || wanted > now * 1.25 { wanted } else { now }
 }
 
 /// Whether a process has ended.
@@ -561,15 +554,9 @@ mod tests {
 
     #[test]
     fn more_requests_than_may_be_looked_at() {
-        assert_eq!(
-            [(0.0, 1), (9e3, 1), (11e3, 1), (45e3, 1)].map(|(rate, now)| one_in(rate, now)),
-            [1, 1, 2, 8]
-        );
-        assert_eq!(
-            [(30e3, 8), (15e3, 8), (4e3, 2), (8e3, 2)].map(|(rate, now)| one_in(rate, now)),
-            [8, 2, 1, 2]
-        );
-        assert_eq!((scaled(7, 1.0), scaled(7, 3.5)), (7, 25));
-        assert_eq!([0, 3, 8, 20, 50, 1 << 40].map(most_one_in), [1, 1, 2, 4, 8, 1024]);
+        let after = |calls: [f64; 3]| calls.map(|calls| share_wanted(calls, 1.0));
+        assert_eq!(after([0.0, 25e3, 27e3]), [1.0; 3]);
+        assert_eq!(after([50e3, 250e3, 1e9]), [0.5, 0.1, SHARE_MIN]);
+        assert_eq!([45e3, 37.5e3, 10e3].map(|calls| share_wanted(calls, 0.5)), [0.5, 2.0 / 3.0, 1.0]);
     }
 }

@@ -3,6 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -164,41 +167,114 @@ fn requests_are_counted_and_their_time_is_what_the_client_saw() {
     assert_eq!((bench.service(&row, "sent_bytes"), bench.service(&row, "received_bytes")), (50, 50));
 }
 
-/// Every fourth connection asks ten times as often as the others: which of them are watched is decided in the order in which
-/// they came.
+/// Asks without a pause on so many connections until it is told to stop, each `times` and then one after the other, and says how
+/// often it has asked by now.
+struct Crowd {
+    asked: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    fn start(address: SocketAddr, connections: usize) -> Self {
+        let (asked, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let threads = (0..connections).map(|nth| {
+            let (asked, ends) = (Arc::clone(&asked), Arc::clone(&ends));
+            let mut stream = TcpStream::connect(address).expect("a connection");
+            stream.set_nodelay(true).expect("no delay");
+            std::thread::spawn(move || {
+                // Not all at the same time.
+                std::thread::sleep(Duration::from_millis(75) * u32::try_from(nth).expect("few"));
+                while !ends.load(Relaxed) {
+                    ask(&mut stream);
+                    asked.fetch_add(1, Relaxed);
+                    // Some ask less often than others.
+                    if nth.is_multiple_of(4) {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                }
+            })
+        });
+        let threads = threads.collect();
+        Crowd { asked, ends, threads }
+    }
+
+    fn asked(&self) -> i64 {
+        i64::try_from(self.asked.load(Relaxed)).expect("a count")
+    }
+
+    fn end(self) {
+        self.ends.store(true, Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("a client"));
+    }
+}
+
+/// Where very much is asked, the recorder looks at windows of each second. Beside such a service are one that answers late, one
+/// that does not answer and whose clients give up, and one that nobody asks for a while.
 #[test]
 #[ignore = "needs root: make test-kernel"]
-fn connections_that_are_watched_stand_for_what_all_ask() {
-    const CONNECTIONS: usize = 16;
+fn what_is_seen_in_windows_stands_for_all() {
+    const SECONDS: u32 = 12;
+    const LATE_MS: u64 = 300;
     let Some(mut bench) = settled() else { return };
-    let (address, server) = start(Act::Answer(0), CONNECTIONS);
-    let row = address.to_string();
-    let mut streams: Vec<TcpStream> =
-        (0..CONNECTIONS).map(|_| TcpStream::connect(address).expect("a connection")).collect();
-    let mut asked = 0;
-    let mut frame = |bench: &mut Bench| {
-        for (nth, stream) in streams.iter_mut().enumerate() {
-            let times = if nth.is_multiple_of(4) { 40 } else { 4 };
-            (0..times).for_each(|_| _ = ask(stream));
-            asked += times;
-        }
+    let (busy, busy_server) = start(Act::Answer(0), 12);
+    let (late, late_server) = start(Act::Answer(LATE_MS), 4);
+    let (idle, idle_server) = start(Act::Answer(1), 1);
+    let (mute, mute_server) = start(Act::Ignore, SECONDS as usize);
+    let mut idle_stream = TcpStream::connect(idle).expect("a connection");
+    ask(&mut idle_stream);
+    bench.sample();
+    let (many, few) = (Crowd::start(busy, 12), Crowd::start(late, 4));
+    let mut second = || {
+        std::thread::sleep(Duration::from_secs(1));
         bench.sample();
-        asked
     };
-    // The recorder begins to watch only some where more than ten thousand are asked in a second.
-    let is_sampled = |bench: &Bench| bench.service(&row, "watched") < 1_000_000;
-    if !(0..500).any(|_| frame(&mut bench) > 0 && is_sampled(&bench)) {
-        println!("this machine asks less than 10,000 times a second");
+    (0..4).for_each(|_| second());
+    let row = |address: SocketAddr| address.to_string();
+    let values =
+        |bench: &Bench, metric: &str| [busy, late].map(|address| bench.service(&row(address), metric));
+    if bench.service(&row(busy), "watched") > 900_000 {
+        println!("skipped: this machine does not ask often enough");
         return;
     }
-    frame(&mut bench);
-    let (before, counted) = (frame(&mut bench), bench.service(&row, "requests"));
-    let after = (0..60).map(|_| frame(&mut bench)).last().expect("a frame");
-    let (asked, counted) = (after - before, bench.service(&row, "requests") - counted);
-    assert!(is_sampled(&bench));
-    assert!((counted - asked).abs() * 20 < asked, "{counted} of {asked}");
-    drop(streams);
-    server.join().expect("the server");
+    let counts =
+        |bench: &Bench| [values(bench, "requests"), [many.asked(), few.asked()], values(bench, "wait_time")];
+    let before = counts(&bench);
+    let mut open = Vec::new();
+    let mut latency = Vec::new();
+    for _ in 0..SECONDS {
+        let mut gives_up = TcpStream::connect(mute).expect("a connection");
+        gives_up.write_all(&[1]).expect("a question");
+        std::thread::sleep(Duration::from_secs(1));
+        bench.sample();
+        drop(gives_up);
+        open.push(bench.service(&row(late), "open"));
+        latency.extend(Some(bench.service(&row(late), "latency_p50")).filter(|value| *value > 0));
+        assert_eq!(bench.service(&row(idle), "open"), 0, "nobody waits there");
+    }
+    let after = counts(&bench);
+    let grown = |of: usize, which: usize| after[of][which] - before[of][which];
+    println!("seen {}, asked {:?}", bench.service(&row(busy), "watched"), (grown(1, 0), grown(1, 1)));
+    println!("counted {:?}, open {open:?}, median {latency:?}", (grown(0, 0), grown(0, 1)));
+    for which in [0, 1] {
+        let (counted, asked) = (grown(0, which), grown(1, which));
+        assert!((counted - asked).abs() * 50 < asked + 200, "{counted} of {asked}");
+    }
+    // What has just begun is not seen.
+    assert!(open.iter().all(|open| (3..=4).contains(open)), "{open:?}");
+    let late_ns = (LATE_MS * 1_000_000) as f64;
+    assert!(!latency.is_empty(), "some answers are seen");
+    assert!(latency.iter().all(|ns| (*ns as f64 / late_ns - 1.0).abs() < 0.1), "{latency:?}");
+    let waited_s = grown(2, 1) as f64 / 1e9 / f64::from(SECONDS);
+    assert!((3.2..4.8).contains(&waited_s), "four clients wait all the time: {waited_s}");
+    bench.sample();
+    assert_eq!(bench.service(&row(mute), "abandoned"), i64::from(SECONDS));
+    many.end();
+    few.end();
+    drop(idle_stream);
+    [busy_server, late_server, idle_server, mute_server]
+        .into_iter()
+        .for_each(|server| server.join().expect("a server"));
 }
 
 #[test]
@@ -478,18 +554,18 @@ fn how_long_the_thread_that_answers_ran_at_a_stretch() {
         seen as f64 / 1e6
     };
     // Whatever else runs on the machine may take the CPU away, and the thread has not slept meanwhile.
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let others = std::thread::available_parallelism().map_or(2, |n| 2 * n.get());
     let computed = std::thread::scope(|scope| {
         for _ in 0..others {
             scope.spawn(|| {
-                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                while !is_over.load(Relaxed) {
                     std::hint::spin_loop()
                 }
             });
         }
         let computed = longest(Act::Compute(120), 5);
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        is_over.store(true, Relaxed);
         computed
     });
     assert!((100.0..150.0).contains(&computed), "{computed} ms of 120");

@@ -98,7 +98,10 @@ fn beneath(page: &mut Page<'_>, shown: &Shown<'_>, i: usize) {
         page.paragraph(2, 4, Some(Ink::Warn), &text);
     }
     if let Some(share) = service.traffic.watched.filter(|share| *share < 1.0) {
-        let text = format!("{} of its connections were watched and stand for all", words::percent(share));
+        let text = format!(
+            "its requests were looked at for at least {} of each second, and those stand for all",
+            words::percent(share)
+        );
         page.paragraph(2, 4, Some(Ink::Faint), &text);
     }
     let calls: Vec<&Edge> = shown.map.from(&Caller::Service(i)).collect();
