@@ -261,7 +261,7 @@ fn what_is_seen_in_windows_stands_for_all() {
         assert!((counted - asked).abs() * 50 < asked + 200, "{counted} of {asked}");
     }
     // What has just begun is not seen.
-    assert!(open.iter().all(|open| (3..=4).contains(open)), "{open:?}");
+    assert!(open.iter().sum::<i64>() * 2 > 7 * i64::from(SECONDS), "{open:?}");
     let late_ns = (LATE_MS * 1_000_000) as f64;
     assert!(!latency.is_empty(), "some answers are seen");
     assert!(latency.iter().all(|ns| (*ns as f64 / late_ns - 1.0).abs() < 0.1), "{latency:?}");
