@@ -225,6 +225,11 @@ fuzz-short: ## the same without an engine, other garbage each time: TIME=20 seco
 	FUZZ_SEED=$$RANDOM FUZZ_SECONDS=$(if $(filter file,$(origin TIME)),20,$(TIME)) \
 		cargo test --locked -p mitra-fuzz --lib $(TARGET) -- --nocapture
 
+.PHONY: fuzz-reports
+fuzz-reports: ## explain recordings whose numbers are spoiled, other ones each time; no report may contradict itself: TIME=600 seconds
+	@tools/install-deps.sh build
+	SPOIL_SECONDS=$(TIME) cargo test --release --locked -p mitra-lab --test spoiled -- --nocapture
+
 .PHONY: miri
 miri: ## unsafe code that makes no system calls, in an interpreter that knows what it may do
 	@tools/install-deps.sh miri

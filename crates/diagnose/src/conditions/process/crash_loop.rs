@@ -175,7 +175,8 @@ fn failing<'a>(view: &'a View<'_>, group: Deaths<'a>, known: Span) -> Result<Opt
 /// Whether most of the ends that are known were asked for: a signal that a process sends to another one to end it. Whom the
 /// kernel kills for lack of memory is the matter of `oom-kill`.
 fn is_asked_to(view: &View<'_>, group: &Deaths<'_>, span: Span) -> bool {
-    const ASKED: &[i32] = &[1, 2, 9, 13, 15];
+    // No fault raises SIGUSR1 or SIGUSR2.
+    const ASKED: &[i32] = &[1, 2, 9, 10, 12, 13, 15];
     let (mut asked, mut all) = (0, 0);
     for event in view.set.events.iter().filter(|e| span.contains(e.real)) {
         let signal = match &event.kind {

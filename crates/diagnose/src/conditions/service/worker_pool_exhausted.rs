@@ -107,10 +107,10 @@ fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
     if masters.len() != 1 || many < WORKERS_MIN || workers.iter().any(|p| p.rows.len() != 1) {
         return None;
     }
-    let open: Vec<&Series> =
-        service.rows.iter().filter_map(|row| view.set.get("service.open", row)).collect();
-    let high =
-        view.high_signal(&Signal::sum(open, view.window)?, BUSY * many, QUEUED_S, Some(usual.waiting))?;
+    // In the mean of each second: clients that ask once a second are all open, or none, whenever it is looked at.
+    let traffic = &service.traffic;
+    let waiting = Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v: traffic.waiting.clone() };
+    let high = view.high_signal(&waiting, BUSY * many, QUEUED_S, Some(usual.waiting))?;
     let span = high.run.span();
     // More of them come as long as there may be more.
     let came = workers.iter().filter(|p| p.first_seen(view.set).is_some_and(|t| t > span.since)).count();
