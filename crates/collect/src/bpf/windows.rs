@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::sys::{self, MapReader};
@@ -45,7 +44,8 @@ struct Plan {
     blind_ns: u64,
     /// Since when nothing is.
     since_ns: Option<u64>,
-    error: Option<io::Error>,
+    /// Why nothing can be seen.
+    error: Option<String>,
 }
 
 #[derive(Debug)]
@@ -66,26 +66,24 @@ impl Shared {
     }
 }
 
-/// The thread that attaches and detaches. It ends when this is dropped.
+/// The thread that attaches and detaches. It ends when this is dropped; nobody waits for it, as it may wait for the kernel.
 #[derive(Debug)]
 pub struct Windows {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Windows {
     /// Attaches, and sees everything until something else is planned.
     pub(super) fn start(seeing: Seeing) -> io::Result<Self> {
-        let links = seeing.attach()?;
         let plan = Plan { share: 1.0, ends: false, blind_ns: 0, since_ns: None, error: None };
         let shared = Arc::new(Shared { plan: Mutex::new(plan), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("services".to_owned()).stack_size(128 * 1024);
-        let thread = thread.spawn(move || {
-            let failed = run(&of_thread, &seeing, links).err();
-            of_thread.plan().error = failed;
+        thread.spawn(move || {
+            let failed = run(&of_thread, &seeing).err();
+            of_thread.plan().error = failed.map(|error| error.to_string());
         })?;
-        Ok(Windows { shared, thread: Some(thread) })
+        Ok(Windows { shared })
     }
 
     /// From now on, so much of all time is seen.
@@ -97,11 +95,11 @@ impl Windows {
         }
     }
 
-    /// For how long nothing was seen in all.
+    /// For how long nothing was seen in all, since it was attached first.
     pub fn blind_ns(&self) -> io::Result<u64> {
-        let mut plan = self.shared.plan();
-        if let Some(error) = plan.error.take() {
-            return Err(error);
+        let plan = self.shared.plan();
+        if let Some(error) = &plan.error {
+            return Err(io::Error::other(error.clone()));
         }
         let since = plan.since_ns.map_or(0, |since| sys::now_mono_ns().saturating_sub(since));
         Ok(plan.blind_ns.saturating_add(since))
@@ -118,16 +116,31 @@ impl Drop for Windows {
     fn drop(&mut self) {
         self.shared.plan().ends = true;
         self.shared.changed.notify_all();
-        // A panic of the thread has been printed.
-        self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn run(shared: &Shared, seeing: &Seeing, mut links: [OwnedFd; 2]) -> io::Result<()> {
+/// Attaches, as often as it takes. `None`: this ends.
+fn attach(shared: &Shared, seeing: &Seeing) -> Option<[OwnedFd; 2]> {
+    loop {
+        let attached = seeing.attach();
+        shared.plan().error = attached.as_ref().err().map(ToString::to_string);
+        match attached {
+            Ok(links) => return Some(links),
+            Err(_) => shared.wait(PERIOD_NS, |_| true),
+        }
+        if shared.plan().ends {
+            return None;
+        }
+    }
+}
+
+fn run(shared: &Shared, seeing: &Seeing) -> io::Result<()> {
     let is_partial = |plan: &Plan| plan.share < 1.0;
     let mut window = 0_u32;
     let mut blind_ns = 0;
-    loop {
+    let mut links = attach(shared, seeing);
+    // `None`: this ends.
+    while links.is_some() {
         window = window.wrapping_add(1).max(1);
         seeing.settings.store(&WINDOW, &window)?;
         let began_ns = sys::now_mono_ns();
@@ -147,20 +160,20 @@ fn run(shared: &Shared, seeing: &Seeing, mut links: [OwnedFd; 2]) -> io::Result<
         let window_ns = if is_late { blind_ns.min(WINDOW_NS_MAX) } else { (period_ns as f64 * share) as u64 };
         let left = |of: u64| of.saturating_sub(sys::now_mono_ns().saturating_sub(began_ns));
         shared.wait(left(window_ns), is_partial);
-        let (ends, share) = {
-            let plan = shared.plan();
-            (plan.ends, plan.share)
-        };
-        if ends {
-            return Ok(());
+        {
+            let mut plan = shared.plan();
+            if plan.ends {
+                return Ok(());
+            }
+            if plan.share >= 1.0 {
+                continue;
+            }
+            plan.since_ns = Some(sys::now_mono_ns());
         }
-        if share >= 1.0 {
-            continue;
-        }
-        shared.plan().since_ns = Some(sys::now_mono_ns());
         seeing.settings.store(&WINDOW, &0)?;
-        drop(links);
+        links = None;
         shared.wait(left(period_ns), is_partial);
-        links = seeing.attach()?;
+        links = links.or_else(|| attach(shared, seeing));
     }
+    Ok(())
 }

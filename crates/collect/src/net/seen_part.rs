@@ -61,6 +61,8 @@ impl SeenPart {
         let wanted = match seen.segments {
             Some([sent, _]) if self.segments > 0.0 => sent as f64 * self.answered / self.segments,
             None if seen.connections > 0 => self.in_interval,
+            // Nobody saw when the last one ended: in the middle.
+            None => std::mem::take(&mut self.in_interval) / 2.0,
             _ => 0.0,
         };
         let wanted = wanted.max(answered) + self.rest;
@@ -111,7 +113,12 @@ mod tests {
         let mut part = SeenPart::default();
         assert_eq!(part.whole(of_unix(50, 1, 0.25)), [200, 200_000, 600]);
         assert_eq!(part.whole(of_unix(0, 1, 0.0)), [200, 200_000, 600], "nothing was seen: as before");
-        assert_eq!(part.whole(of_unix(0, 0, 0.0)), [0, 0, 0], "there is no connection any more");
+        assert_eq!(
+            part.whole(of_unix(0, 0, 0.0)),
+            [100, 100_000, 300],
+            "the last connection has ended meanwhile"
+        );
+        assert_eq!(part.whole(of_unix(0, 0, 0.0)), [0, 0, 0]);
         assert_eq!(part.whole(of_unix(0, 1, 0.25)), [0, 0, 0]);
         assert_eq!(part.whole(of_unix(0, 1, 0.0)), [0, 0, 0]);
     }
