@@ -163,14 +163,19 @@ static __always_inline void note_process(struct service_slot *slot)
  * the CPU away meanwhile, in the mean of each of its turns between two sleeps since its last answer. The
  * scheduler adds up at its ticks, and when the thread leaves the CPU.
  */
-static __always_inline void note_oncpu(struct service_slot *slot)
+static __always_inline void note_oncpu(struct service_slot *slot, __u32 window)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 ran = task->se.sum_exec_runtime, slept = task->nvcsw;
 	__u64 stretch = ran - task->se.prev_sum_exec_runtime;
 	__u32 tid = bpf_get_current_pid_tgid();
 
-	if (slot->tid == tid) {
+	/* What it has answered between two windows is not known. */
+	if (slot->window != window) {
+		slot->window = window;
+		slot->tid = tid;
+		stretch = 0;
+	} else if (slot->tid == tid) {
 		__u64 since = ran - slot->oncpu_from, sleeps = slept - slot->sleeps_from;
 
 		/* An answer is mostly the last thing before a sleep. */
@@ -233,7 +238,7 @@ int socket_sent(unsigned long long *ctx)
 			answer(slot, conn, now);
 		if (tcp && conn->is_known)
 			conn->seen_to = tcp->data_segs_out;
-		note_oncpu(slot);
+		note_oncpu(slot, window);
 	} else if (conn->turn == TURN_OPEN) {
 		restart_turn(conn, now);
 	} else if (expects_answer(conn)) {

@@ -52,11 +52,13 @@ struct service_slot {
 	__u64 connecting_wait;
 	__u64 alive; /* connections */
 	__u32 tgid;
-	__u32 tid; /* of the thread that answered last */
+	__u32 tid;    /* of the thread that answered last */
+	__u32 window; /* in which it did */
+	__u32 pad;
 	char comm[16];
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1144, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1152, "twin: src/bpf/services.rs");
 
 #endif

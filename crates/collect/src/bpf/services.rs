@@ -109,12 +109,14 @@ pub struct ServiceCounts {
     /// The process that sent last.
     pub tgid: u32,
     tid: u32,
+    window: u32,
+    pad: u32,
     comm: [u8; 16],
     path: [u8; 112],
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1144, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1152, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.

@@ -171,9 +171,9 @@ fn run(shared: &Shared, seeing: &Seeing) -> io::Result<()> {
             plan.since_ns = Some(sys::now_mono_ns());
         }
         seeing.settings.store(&WINDOW, &0)?;
-        links = None;
+        drop(links);
         shared.wait(left(period_ns), is_partial);
-        links = links.or_else(|| attach(shared, seeing));
+        links = attach(shared, seeing);
     }
     Ok(())
 }

@@ -182,6 +182,17 @@ impl Slow {
     }
 }
 
+/// Where requests were counted and none of them was looked at, which is so in some seconds on a very busy machine, they took what
+/// they took before.
+fn carried(mut values: Vec<f64>, requests: &[f64]) -> Vec<f64> {
+    for i in 1..values.len() {
+        if values[i].is_nan() && requests[i] > 0.0 {
+            values[i] = values[i - 1];
+        }
+    }
+    values
+}
+
 impl Traffic {
     /// Of some rows together. `None` where none of them has been measured.
     #[must_use]
@@ -191,9 +202,8 @@ impl Traffic {
         let waits = Signal::sum(rows.iter().filter_map(waits), span).unwrap_or_default();
         let at = |signal: &Signal, t: &i64| signal.t.binary_search(t).map_or(0.0, |i| signal.v[i]);
         let waiting = requests.t.iter().map(|t| at(&waits, t)).collect();
-        let p50 = quantile(set, side, side.p50, rows, &requests);
-        let p90 = quantile(set, side, side.p90, rows, &requests);
-        let p99 = quantile(set, side, side.p99, rows, &requests);
+        let [p50, p90, p99] = [side.p50, side.p90, side.p99]
+            .map(|of| carried(quantile(set, side, of, rows, &requests), &requests.v));
         let Signal { t, dt, v } = requests;
         Some(Traffic { t, dt, requests: v, waiting, kept: Vec::new(), p50, p90, p99 })
     }

@@ -77,3 +77,14 @@ fn of_what_takes_longer_than_it_was_watched_nobody_knows_whether_it_is_late() {
     assert!(!begun(7.0));
     assert!(begun(0.1));
 }
+
+#[test]
+fn what_was_not_looked_at_took_what_it_took_before() {
+    let nan = f64::NAN;
+    let carried = carried(vec![nan, 2.0, nan, nan, 3.0, nan], &[5.0, 5.0, 5.0, 0.0, 5.0, 5.0]);
+    assert!(
+        carried[0].is_nan() && carried[3].is_nan(),
+        "nothing is known, and nothing was asked: {carried:?}"
+    );
+    assert_eq!([1, 2, 4, 5].map(|i| carried[i]), [2.0, 2.0, 3.0, 3.0]);
+}
