@@ -131,7 +131,7 @@ fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
     finding.client_wait_s = service.beyond_s(span);
     finding.statement = format!(
         "{} of the {} workers of {} have a request and wait: the next one finds none free most of the time",
-        words::count(high.during.min(many)),
+        words::count(high.during.min(many).round()),
         words::count(many),
         services::name(&servers, row)
     );
