@@ -16,6 +16,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
 #define TCP_LISTEN 10
+
 /* Who closes sooner than this after data without an answer says goodbye (QUIT, close_notify) and has not given up. */
 #define PATIENCE_NS 100000000ULL
 /* An answer in parts goes on after a pause as long as the answer so far, or as this. */

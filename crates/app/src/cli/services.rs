@@ -12,7 +12,7 @@ use super::{ArchiveArgs, RangeArgs};
                         waited at a time, on average.\n\n\
                         Keys of --json are in base units, rates per second: address, name, pid, pids, cgroup, requests, \
                         latency_mean, latency_p50, latency_p99, latency_max, waiting, open, unanswered, abandoned, resets, \
-                        sent_bytes, received_bytes, watched (the smallest share of a second in which requests were looked at and stood for all); of services also connections, slower (since, and the medians before and now) and \
+                        sent_bytes, received_bytes, watched (the part of the time in which requests were looked at, which stand for all); of services also connections, slower (since, and the medians before and now) and \
                         calls (keys of dependencies); of dependencies also key, service (whom it calls), of (whose process \
                         it is), connects, connect_time, connect_failed and connecting. map has who calls whom: from \
                         (service, process or elsewhere), to (service or address). What was not measured is left out.\n\n\

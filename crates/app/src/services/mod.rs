@@ -109,7 +109,7 @@ pub struct Traffic {
     pub resets: Option<f64>,
     pub sent_bytes: Option<f64>,
     pub received_bytes: Option<f64>,
-    /// The smallest share of a second in which requests were looked at and stood for all.
+    /// The part of the time in which requests were looked at, which stand for all.
     pub watched: Option<f64>,
 }
 

@@ -220,7 +220,7 @@ fn add_rows(rows: &mut BTreeMap<String, Row>, set: &SeriesSet, span: Span, names
         total(&mut row.sent, names.sent);
         total(&mut row.received, names.received);
         total(&mut row.connections, names.connections);
-        let watched = set.get(names.watched, key).and_then(|series| series.min(span));
+        let watched = set.get(names.watched, key).and_then(|series| series.mean(span));
         row.watched = [row.watched, watched].into_iter().flatten().reduce(f64::min);
         let at_end = |metric: &str| set.get(metric, key).and_then(|series| at_end(series, span));
         row.open = at_end(names.open);

@@ -99,7 +99,7 @@ fn beneath(page: &mut Page<'_>, shown: &Shown<'_>, i: usize) {
     }
     if let Some(share) = service.traffic.watched.filter(|share| *share < 1.0) {
         let text = format!(
-            "its requests were looked at for at least {} of each second, and those stand for all",
+            "its requests were looked at for {} of the time, and stand for all",
             words::percent(share)
         );
         page.paragraph(2, 4, Some(Ink::Faint), &text);
