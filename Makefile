@@ -156,7 +156,7 @@ bench-observer: build ## what being recorded costs other people's work, by the s
 	tools/bench/observer.py --mitra $(MITRA) $(BLOCKS:%=--blocks %) $(CAPTURE:%=--capture %) $(PEERS:1=--peers) $(ONLY:%=--only %)
 
 .PHONY: bench-services
-bench-services: build ## requests and response times as recorded, beside what load generators counted: redis-benchmark, wrk, pgbench
+bench-services: build ## requests and response times as recorded, beside what load generators counted: redis-benchmark, wrk, pgbench, h2load
 	@tools/install-deps.sh observer
 	tools/bench/services.py --mitra $(MITRA)
 

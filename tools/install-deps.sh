@@ -151,6 +151,8 @@ need_observer() {
     need_command redis-server redis-server
     need_command redis-benchmark redis-tools
     need_command wrk wrk
+    need_command h2load nghttp2-client
+    need_file /usr/lib/python3/dist-packages/grpc python3-grpcio
     need_command nginx nginx-light
     # Tells what programs in the kernel take.
     need_command bpftool bpftool

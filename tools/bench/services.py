@@ -1,9 +1,9 @@
 #!/usr/bin/env -S python3 -B
 """Requests and response times as recorded, beside what the load generators counted, in one run.
 
-Redis (redis-benchmark) over TCP and over a Unix socket, nginx (wrk), PostgreSQL (pgbench -S) and a gRPC server (a client in
-Python), each at its limit with many connections, at a hundred requests a second, and at as many that take 5 ms in the server each, on loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the
-load. The service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the
+Redis (redis-benchmark) over TCP and over a Unix socket, nginx (wrk), PostgreSQL (pgbench -S) and a gRPC server
+(h2load), each at its limit with many connections, at a hundred requests a second, and at as many that take 5 ms in the server each, on
+loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the load. The service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the
 limit, where it has no CPU of its own, that is most of it. So the calls of the generator are shown too.
 
 Needs root and the programs; one that is missing is left out and named.
@@ -151,51 +151,37 @@ server.start()
 server.wait_for_termination()
 """
 
-# A connection for each of its threads: of requests that overlap on one only the first is seen.
-GRPC_CLIENT = """import sys, threading, time
-import grpc
-
-port, many, pause, seconds, takes = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5].encode()
-took = []
-
-def ask(ends):
-    with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        get = channel.unary_unary("/bench.Shop/Get")
-        while time.monotonic() < ends:
-            began = time.perf_counter()
-            get(takes)
-            took.append(time.perf_counter() - began)
-            time.sleep(pause) if pause else None
-
-threads = [threading.Thread(target=ask, args=(time.monotonic() + seconds,)) for _ in range(many)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-took.sort()
-print(len(took), took[len(took) // 2], took[len(took) * 99 // 100])
-"""
-
 
 class Grpc:
-    # Debian's package python3-grpcio.
-    name, program, port = "grpc", "/usr/bin/python3", GRPC
+    # Debian's packages python3-grpcio, and nghttp2-client for what asks.
+    name, program, port = "grpc", "h2load", GRPC
 
     def start(self, folder):
-        server = subprocess.Popen([self.program, "-c", GRPC_SERVER, str(GRPC)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.folder = pathlib.Path(folder)
+        argv = ["/usr/bin/python3", "-c", GRPC_SERVER, str(GRPC)]
+        server = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(1)
         return [server]
 
-    def ask(self, many, pause_s, seconds_long, takes_s=0):
-        count, p50, p99 = ran([self.program, "-c", GRPC_CLIENT, GRPC, many, pause_s, seconds_long, takes_s]).split()[-3:]
-        return int(count), float(p50), float(p99)
+    def ask(self, seconds_long, takes, *argv):
+        """One request at a time on each connection: of those that overlap on one only the first is seen."""
+        log, body = self.folder / "grpc.log", self.folder / "grpc.body"
+        log.unlink(missing_ok=True)
+        body.write_bytes(b"\0" + len(takes).to_bytes(4, "big") + takes)
+        ran(["h2load", "-m", 1, *argv, "-D", seconds_long, "-d", body, f"--log-file={log}", "-H", "content-type: application/grpc",
+             "-H", "te: trailers", f"http://127.0.0.1:{GRPC}/bench.Shop/Get"])
+        rows = [line.split("\t") for line in log.read_text().splitlines()]
+        times = sorted(int(us) / 1e6 for _, status, us in rows if status == "200")
+        return len(times), times[len(times) // 2], times[len(times) * 99 // 100]
 
     def limit(self, seconds_long):
-        return self.ask(4, 0, seconds_long)
+        return self.ask(seconds_long, b"0", "-c", 4)
 
     def rate(self, seconds_long):
-        return self.ask(1, 0.01, seconds_long)
+        return self.ask(seconds_long, b"0", "-c", 1, "--rps", 100)
 
     def slow(self, seconds_long):
-        return self.ask(1, 0.01, seconds_long, 0.005)
+        return self.ask(seconds_long, b"0.005", "-c", 1, "--rps", 100)
 
 
 class Postgres:
@@ -286,12 +272,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mitra", required=True)
     parser.add_argument("--seconds", type=int, default=10, help="of each load")
+    parser.add_argument("--only", metavar="NAME", help="of this server only")
     args = parser.parse_args()
     print(f"{'':<32}{'requests':>9}{'recorded':>11}{'':>9}{'watched':>8}{'p50 ms':>9}{'service':>9}{'calls':>9}{'p99 ms':>9}"
           f"{'service':>9}{'calls':>9}")
     with tempfile.TemporaryDirectory(prefix="mitra-services-", dir="/var/tmp") as scratch:
         pathlib.Path(scratch).chmod(0o755)
-        for server in (Redis(), UnixRedis(), Nginx(), Postgres(), Grpc()):
+        servers = (Redis(), UnixRedis(), Nginx(), Postgres(), Grpc())
+        for server in (server for server in servers if args.only in (None, server.name)):
             if shutil.which(server.program):
                 measure(args, server, scratch)
             else:

@@ -31,13 +31,13 @@ struct bpf_iter__bpf_sk_storage_map {
 };
 #pragma clang attribute pop
 
-/* Eight steps for each power of two of units of 1024 ns. */
+/* Sixteen steps for each power of two of units of 1024 ns. */
 static __always_inline __u32 latency_bucket(__u64 ns)
 {
 	__u64 v = ns >> 10, left = v;
 	__u32 power = 0, bucket;
 
-	if (v < 8)
+	if (v < 16)
 		return v;
 	if (left >> 32)
 		return SERVICE_BUCKETS - 1;
@@ -58,7 +58,7 @@ static __always_inline __u32 latency_bucket(__u64 ns)
 		left >>= 2;
 	}
 	power += left >> 1;
-	bucket = (power - 2) * 8 + ((v >> (power - 3)) & 7);
+	bucket = (power - 3) * 16 + ((v >> (power - 4)) & 15);
 	return bucket < SERVICE_BUCKETS ? bucket : SERVICE_BUCKETS - 1;
 }
 

@@ -10,8 +10,8 @@
 
 /* Of both kinds, and the first one, which nobody has. */
 #define SLOTS 1024
-/* Steps of an eighth of a power of two from 1 us to 2 minutes; see latency_bucket(). */
-#define SERVICE_BUCKETS 208
+/* Steps of a sixteenth of a power of two from 1 us to 2 minutes; see latency_bucket(). */
+#define SERVICE_BUCKETS 400
 #define UNIX_PATH 108
 
 enum service_role { ROLE_NONE, ROLE_SERVER, ROLE_CLIENT };
@@ -59,6 +59,6 @@ struct service_slot {
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1152, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1920, "twin: src/bpf/services.rs");
 
 #endif

@@ -15,7 +15,7 @@ const SLOTS: u32 = 1024;
 /// Ports that may be listened on.
 const PORTS_MAX: usize = 4096;
 /// Steps of the histogram of response times: eight for each power of two from 1 us to two minutes.
-pub const SERVICE_BUCKETS: usize = 208;
+pub const SERVICE_BUCKETS: usize = 400;
 
 /// Which side of a connection a key is about.
 const ROLE_SERVER: u8 = 1;
@@ -116,7 +116,7 @@ pub struct ServiceCounts {
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1152, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1920, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.

@@ -2,10 +2,10 @@
 
 use crate::bpf::SERVICE_BUCKETS;
 
-/// The kernel's unit: 1024 ns. Steps below the eighth are one unit wide; then there are eight for each power of two.
+/// The kernel's unit: 1024 ns. Steps below the sixteenth are one unit wide; then there are sixteen for each power of two.
 const UNIT_SHIFT: u32 = 10;
-const STEPS: usize = 8;
-const STEPS_SHIFT: u32 = 3;
+const STEPS: usize = 16;
+const STEPS_SHIFT: u32 = 4;
 
 /// Counts by step. Those of a slot only grow, but for a request whose answer took longer than it seemed, which moves up.
 #[derive(Debug, Clone)]
@@ -97,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_an_eighth_of_a_power_of_two() {
-        let bounds = [0, 1, 8, 9, 15, 16, 17, 24].map(lower_ns);
-        assert_eq!(bounds, [0, 1, 8, 9, 15, 16, 18, 32].map(|units| units * 1024));
+    fn steps_are_a_sixteenth_of_a_power_of_two() {
+        let bounds = [0, 1, 16, 17, 31, 32, 33, 48].map(lower_ns);
+        assert_eq!(bounds, [0, 1, 16, 17, 31, 32, 34, 64].map(|units| units * 1024));
         assert!(lower_ns(SERVICE_BUCKETS - 1) > 120_000_000_000);
         for bucket in STEPS..SERVICE_BUCKETS {
             let width = (lower_ns(bucket + 1) - lower_ns(bucket)) as f64 / lower_ns(bucket) as f64;
-            assert!(width <= 0.125, "{bucket}");
+            assert!(width <= 0.0625, "{bucket}");
         }
     }
 

@@ -32,7 +32,7 @@ const GROWTH: f64 = 3.0;
 const SIGMAS: f64 = 6.0;
 /// More clients than one wait beyond the usual: a single one that asks for something long, again and again, is a job.
 pub const CROWD: f64 = 1.2;
-/// Times are counted in steps of an eighth of a power of two.
+/// Times are counted in steps of a sixteenth of a power of two, in older recordings of an eighth.
 pub(super) const BUCKET: f64 = 1.125;
 /// A server that stands still answers nothing; one of which a part stands still answers less than half.
 const STALLED: f64 = 0.5;

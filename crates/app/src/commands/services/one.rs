@@ -13,7 +13,10 @@ use crate::render::html;
 use crate::render::page::Page;
 use crate::render::sources::range;
 use crate::render::style::{Ink, Style};
-use crate::services::{self, Services, concerns};
+use crate::services::{self, Services, Traffic, concerns};
+
+/// A service of which more fails is not well: no one promises its users less than 99 %.
+const FAILED_MAX: f64 = 0.01;
 
 /// The services that are meant.
 pub struct Chosen {
@@ -105,11 +108,25 @@ impl Chosen {
                         text::slow(slower)
                     ),
                 ),
+                None if failed(&service.traffic) > FAILED_MAX => (
+                    Ink::Warn,
+                    format!("{name}: no incident concerns it in {when}, but requests failed: {figures}."),
+                ),
+                None if service.traffic.requests.is_none_or(|requests| requests <= 0.0) => {
+                    (Ink::Faint, format!("{name}: no incident concerns it in {when}, and {figures}."))
+                }
                 None => (Ink::Good, format!("{name} was well in {when}: {figures}.")),
             };
             page.paragraph(0, 2, Some(ink), &said);
         }
     }
+}
+
+/// The share of what was asked that failed.
+fn failed(traffic: &Traffic) -> f64 {
+    let failed = traffic.errors().unwrap_or(0.0);
+    let asked = failed + traffic.requests.unwrap_or(0.0);
+    if asked > 0.0 { failed / asked } else { 0.0 }
 }
 
 /// A report with what is known of the services.
@@ -147,6 +164,31 @@ mod tests {
     #[test]
     fn a_service_that_is_slower_is_not_well() {
         insta::assert_snapshot!(said("orders-api", examples::quiet()));
+    }
+
+    #[test]
+    fn a_service_that_fails_or_is_not_asked_is_not_well() {
+        let mut chosen = chosen("cached");
+        let mut says = |change: &dyn Fn(&mut Traffic)| {
+            let i = chosen.chosen[0];
+            change(&mut chosen.services.services[i].traffic);
+            chosen.text(&examples::quiet(), &Style::plain(200))
+        };
+        assert!(
+            says(&|traffic| (traffic.requests, traffic.resets) = (Some(990.0), Some(5.0)))
+                .contains(" was well in ")
+        );
+        let failing = says(&|traffic| traffic.resets = Some(20.0));
+        assert!(
+            failing.contains("but requests failed: it answered 990 requests/s")
+                && failing.contains("20.0 errors/s"),
+            "{failing}"
+        );
+        let idle = says(&|traffic| (traffic.requests, traffic.resets) = (Some(0.0), None));
+        assert!(
+            idle.contains("no incident concerns it") && idle.contains("and it answered nothing"),
+            "{idle}"
+        );
     }
 
     #[test]
