@@ -1,5 +1,5 @@
-//! When the turns of connections are looked at: all the time, or, on a machine with very many of them, in some windows of each
-//! second. The programs that see them are detached between two windows and cost nothing there.
+//! When the turns of connections are looked at: all the time, or, on a machine with very many of them, in a window of each three
+//! seconds. The programs that see them are detached between two windows and cost nothing there.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -51,6 +51,7 @@ pub const CONDITION: Condition = Condition {
         risk: "",
     }],
     next_of: next,
+    may_be_harmless: true,
     source: include_str!("event_loop_blocked.rs"),
     ..Condition::ROOT
 };
@@ -62,6 +63,8 @@ const KEPT_S: f64 = services::LATE_S;
 const NEED_S: f64 = 3.0;
 /// A twentieth of a client waits who did not ask for it: a second of each twenty is lost.
 const OTHERS: f64 = 0.05;
+/// A hundredth of one: the 99th percentile shows it, and nobody suffers.
+const NOTICED: f64 = 0.01;
 /// The share of the process's CPU time that its thread takes which answers; the rest are compilers, collectors, I/O threads.
 const ONE_THREAD: f64 = 0.8;
 /// The share of the samples in which one process answered last.
@@ -143,8 +146,8 @@ fn kept<'a>(view: &View<'a>, service: &Service<'a>, high: High) -> Result<Kept<'
     let others = beyond - (used - before).max(0.0);
     let waits = Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v: traffic.waiting.clone() };
     // As many clients as usual, or hardly more than there sometimes are, wait as ever.
-    let is_usual = waits.within(span).mean().is_none_or(|waiting| waiting < usual.crowd(OTHERS));
-    if others < OTHERS || is_usual {
+    let is_usual = waits.within(span).mean().is_none_or(|waiting| waiting < usual.crowd(NOTICED));
+    if others < NOTICED || is_usual {
         return Err(format!(
             "while a thread of {name} ran for {}, nobody else waited for it",
             words::seconds(high.peak)
@@ -197,6 +200,7 @@ fn finding(view: &View<'_>, kept: &Kept<'_>) -> Finding {
         words::seconds(kept.others * kept.high.run.seconds())
     );
     finding.client_wait_s = Some(kept.beyond_s);
+    finding.is_harmless = kept.others < OTHERS;
     let limit = if kept.used < AT_LIMIT { "it is not at its limit" } else { "it is at its limit too" };
     finding.remarks.push(format!("it took {} of a CPU: {limit}", words::percent(kept.used)));
     if let Some((command, text)) = services::costly(view, pid, span) {
