@@ -3,8 +3,9 @@
 
 Redis (redis-benchmark) over TCP and over a Unix socket, nginx (wrk), PostgreSQL (pgbench -S) and a gRPC server
 (h2load), each at its limit with many connections, at a hundred requests a second, and at as many that take 5 ms in the server each, on
-loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the load. The service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the
-limit, where it has no CPU of its own, that is most of it. So the calls of the generator are shown too.
+loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the load. The
+service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the limit, where it has
+no CPU of its own, that is most of it. So the calls of the generator are shown too.
 
 Needs root and the programs; one that is missing is left out and named.
 """
