@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
 """Requests and response times as recorded, beside what the load generators counted, in one run.
 
-Redis (redis-benchmark) over TCP and over a Unix socket, nginx (wrk), PostgreSQL (pgbench -S) and a gRPC server
+Redis (redis-benchmark) and PostgreSQL (pgbench -S), both over TCP and over a Unix socket, nginx (wrk) and a gRPC server
 (h2load), each at its limit with many connections, at a hundred requests a second, and at as many that take 5 ms in the server each, on
 loopback. Recorded is what `mitra services --json` says of the service, and of the generator's own calls, over the time of the load. The
 service is seen from outside: what the generator adds, its own queue and the way to it, is in its number only; at the limit, where it has
@@ -189,6 +189,7 @@ class Postgres:
     name, program, port = "postgres", "pgbench", POSTGRES
 
     def start(self, folder):
+        self.host = "127.0.0.1"
         binaries = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
         self.folder = folder
         shutil.chown(folder, "postgres")
@@ -204,7 +205,7 @@ class Postgres:
         return [server]
 
     def ask(self, *argv):
-        return ran(["runuser", "-u", "postgres", "--", "pgbench", "-h", "127.0.0.1", "-p", POSTGRES, *argv, "postgres"], cwd=self.folder)
+        return ran(["runuser", "-u", "postgres", "--", "pgbench", "-h", self.host, "-p", POSTGRES, *argv, "postgres"], cwd=self.folder)
 
     def load(self, *argv):
         for old in pathlib.Path(self.folder).glob("pgbench_log.*"):
@@ -226,6 +227,15 @@ class Postgres:
         script = pathlib.Path(self.folder, "slow.sql")
         script.write_text("SELECT pg_sleep(0.005);\n")
         return self.load("-f", script, "-c", "4", "-R", "100", "-T", seconds_long)
+
+
+class UnixPostgres(Postgres):
+    name = "postgres, Unix socket"
+
+    def start(self, folder):
+        running = super().start(folder)
+        self.host, self.port = folder, f"{folder}/.s.PGSQL.{POSTGRES}"
+        return running
 
 
 def recorded(mitra, archive, port, since_s, until_s):
@@ -279,7 +289,7 @@ def main():
           f"{'service':>9}{'calls':>9}")
     with tempfile.TemporaryDirectory(prefix="mitra-services-", dir="/var/tmp") as scratch:
         pathlib.Path(scratch).chmod(0o755)
-        servers = (Redis(), UnixRedis(), Nginx(), Postgres(), Grpc())
+        servers = (Redis(), UnixRedis(), Nginx(), Postgres(), UnixPostgres(), Grpc())
         for server in (server for server in servers if args.only in (None, server.name)):
             if shutil.which(server.program):
                 measure(args, server, scratch)

@@ -31,9 +31,10 @@ struct conn {
 	__u32 slot;
 	__u32 window; /* in which it was looked at last */
 	__u32 last_seq;
-	__u32 written; /* likewise, of what is sent */
+	__u32 written; /* likewise, of what is sent; of a Unix socket messages */
 	__u32 bucket;
 	__u32 sends; /* segments of data, when they were added last */
+	__u32 messages_out; /* of a Unix socket, which keeps no count of its own */
 	__u32 seen_from;
 	__u32 seen_to; /* the segments of which it is known what was asked and answered */
 	__u8 role;
@@ -43,7 +44,7 @@ struct conn {
 	__u8 is_connecting;
 	__u8 was_reset;
 	__u8 is_known; /* whether what is open was known at some time in this window */
-	__u8 pad[1];
+	__u8 pad[5];
 };
 
 struct {

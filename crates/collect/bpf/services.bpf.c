@@ -22,7 +22,9 @@ char LICENSE[] SEC("license") = "GPL";
 /* An answer in parts goes on after a pause as long as the answer so far, or as this. */
 #define PAUSE_NS 1000000ULL
 
-#define KEPT_BYTES (16 * 1024)
+/* What a Unix socket has sent is added up a 64th at a time, and at the latest after as many messages. */
+#define KEPT_SHIFT 6
+#define KEPT_MAX 64
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct bpf_iter__bpf_sk_storage_map {
@@ -115,25 +117,31 @@ static __always_inline void answer(struct service_slot *slot, struct conn *conn,
 	conn->bucket = bucket;
 }
 
-/* What a Unix socket sends little by little is kept with it: an addition that all CPUs see costs as much as all the rest. */
-static __always_inline void note_unix_bytes(struct service_slot *slot, struct conn *conn, __u32 bytes)
+/* What a Unix socket sends is kept with it for a while: an addition that all CPUs see costs as much as all the rest. */
+static __always_inline void note_unix_sent(struct service_slot *slot, struct conn *conn, __u32 bytes)
 {
+	__u32 kept = ++conn->messages_out - conn->sends;
+
 	conn->sent += bytes;
-	if (conn->sent >= KEPT_BYTES) {
-		add(&slot->sent, conn->sent);
-		conn->sent = 0;
-	}
+	if (kept < KEPT_MAX && kept <= conn->sends >> KEPT_SHIFT)
+		return;
+	add(&slot->sends, kept);
+	add(&slot->sent, conn->sent);
+	conn->sends += kept;
+	conn->sent = 0;
 }
 
-/* What TCP has counted itself since this was added last. */
+/* What TCP has counted itself since this was added last, and what was seen. */
 static __always_inline void add_counted(struct sock *sk, struct service_slot *slot, struct conn *conn)
 {
 	struct tcp_sock *tcp = is_tcp(sk) ? bpf_skc_to_tcp_sock(sk) : 0;
 	__u64 sent, received;
 	__u32 sends;
 
-	if (!tcp)
+	if (!tcp) {
+		add_seen(slot, conn);
 		return;
+	}
 	sends = tcp->data_segs_out;
 	sent = bytes_sent(tcp);
 	received = bytes_received(sk, tcp);
@@ -216,12 +224,17 @@ int socket_sent(unsigned long long *ctx)
 	struct conn *conn;
 	__u64 now;
 
-	count_call();
-	if (!window || bytes <= 0 || !(is_tcp(sk) || is_unix(sk)))
+	/* Between two windows this may be attached to count what Unix sockets send. */
+	if (bytes <= 0 || !(is_unix(sk) || (window && is_tcp(sk))))
 		return 0;
 	conn = conn_of(sk, true, ROLE_NONE, &slot);
 	if (!conn || !slot)
 		return 0;
+	if (is_unix(sk))
+		note_unix_sent(slot, conn, bytes);
+	if (!window)
+		return 0;
+	count_call();
 	now = bpf_ktime_get_ns();
 	if (conn->window != window) {
 		add_seen(slot, conn);
@@ -229,22 +242,21 @@ int socket_sent(unsigned long long *ctx)
 	}
 	if (is_tcp(sk))
 		tcp = bpf_skc_to_tcp_sock(sk);
+	conn->written = conn->messages_out;
+	barrier();
 	if (tcp)
 		conn->written = tcp->write_seq;
-	else
-		note_unix_bytes(slot, conn, bytes);
 	note_process(slot);
 	if (conn->role == ROLE_SERVER) {
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
-		if (tcp && conn->is_known)
-			conn->seen_to = tcp->data_segs_out;
+		if (conn->is_known)
+			conn->seen_to = sends_of(tcp, conn);
 		note_oncpu(slot, window);
 	} else if (conn->turn == TURN_OPEN) {
 		restart_turn(conn, now);
 	} else if (expects_answer(conn)) {
-		if (tcp)
-			begin_to_know(conn, tcp->data_segs_out - 1);
+		begin_to_know(conn, sends_of(tcp, conn) - 1);
 		open_turn(conn, now);
 	}
 	return 0;
@@ -302,8 +314,8 @@ int data_ready(unsigned long long *ctx)
 	if (conn->role == ROLE_CLIENT) {
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
-		if (tcp && conn->is_known)
-			conn->seen_to = tcp->data_segs_out;
+		if (conn->is_known)
+			conn->seen_to = sends_of(tcp, conn);
 	} else if (conn->turn == TURN_OPEN) {
 		/* Of a Unix socket it is not known what was read: what was never answered may expect no answer. */
 		if (arrival == ARRIVAL_AFTER_READING || (is_unix(sk) && !conn->was_answered))
@@ -316,8 +328,7 @@ int data_ready(unsigned long long *ctx)
 		conn->asked = now;
 		conn->turn = TURN_HALF_CLOSED;
 	} else if (expects_answer(conn)) {
-		if (tcp)
-			begin_to_know(conn, tcp->data_segs_out);
+		begin_to_know(conn, sends_of(tcp, conn));
 		open_turn(conn, now);
 	}
 	return 0;

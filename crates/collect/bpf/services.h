@@ -37,9 +37,9 @@ struct service_slot {
 	__u64 connect_time;
 	__u64 connect_failed;
 	__u64 resets;
-	__u64 sent; /* of TCP at each pass and at the end, of a Unix socket whenever it is much */
+	__u64 sent; /* of TCP at each pass and at the end, of a Unix socket little by little */
 	__u64 received;
-	__u64 sends;	  /* segments of TCP, at each pass and at the end: they say how much of all was seen */
+	__u64 sends;	  /* segments of TCP or messages of a Unix socket, likewise: they say how much of all was seen */
 	__u64 sends_seen; /* those of which it is known what was asked and answered */
 	__u64 worst; /* since user space wrote a zero here */
 	__u64 oncpu_worst; /* likewise: CPU time of a thread without a pause, from one answer to the next */

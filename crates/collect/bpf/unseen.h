@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
  * What happened on a connection while its turns were not looked at. TCP keeps what is needed: what was sent and received last, when,
- * by the clock of jiffies, and which of both came first. Of a Unix socket nothing is kept.
+ * by the clock of jiffies, and which of both came first. A Unix socket keeps nothing: what it sends may be counted.
  */
 #ifndef MITRA_UNSEEN_H
 #define MITRA_UNSEEN_H
@@ -64,6 +64,31 @@ static __always_inline void find_turn(struct sock *sk, struct tcp_sock *tcp, str
 	conn->turn = TURN_OPEN;
 }
 
+/* Segments of data that were sent, or messages of a Unix socket. */
+static __always_inline __u32 sends_of(struct tcp_sock *tcp, struct conn *conn)
+{
+	__u32 sends = conn->messages_out;
+
+	/* The verifier wants one instruction for each kind of pointer. */
+	barrier_var(sends);
+	if (tcp)
+		sends = tcp->data_segs_out;
+	return sends;
+}
+
+/* A request that a server of a Unix socket had not answered is still open if it has sent nothing since. */
+static __always_inline void take_up_unix(struct conn *conn, bool is_sending)
+{
+	__u32 before = conn->messages_out - is_sending;
+
+	if (conn->role != ROLE_SERVER || conn->turn != TURN_OPEN || before != conn->written) {
+		conn->turn = TURN_NONE;
+		return;
+	}
+	conn->is_known = 1;
+	conn->seen_from = conn->seen_to = before;
+}
+
 /* What is known of a connection that was not looked at for a while. `bytes` are about to be told as sent. */
 static __always_inline void take_up(struct sock *sk, struct conn *conn, __u32 window, enum moment moment, __u32 bytes, __u64 now)
 {
@@ -73,7 +98,7 @@ static __always_inline void take_up(struct sock *sk, struct conn *conn, __u32 wi
 	conn->window = window;
 	conn->is_known = 0;
 	if (!tcp) {
-		conn->turn = TURN_NONE;
+		take_up_unix(conn, moment == AT_SEND);
 		return;
 	}
 	is_same = tcp->write_seq - bytes == conn->written;

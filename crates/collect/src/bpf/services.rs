@@ -14,7 +14,7 @@ use super::windows::{Seeing, Windows};
 const SLOTS: u32 = 1024;
 /// Ports that may be listened on.
 const PORTS_MAX: usize = 4096;
-/// Steps of the histogram of response times: eight for each power of two from 1 us to two minutes.
+/// Steps of the histogram of response times: sixteen for each power of two from 1 us to two minutes.
 pub const SERVICE_BUCKETS: usize = 400;
 
 /// Which side of a connection a key is about.
@@ -88,7 +88,7 @@ pub struct ServiceCounts {
     pub sent: u64,
     /// Bytes that arrived.
     pub received: u64,
-    /// Segments of TCP that all connections have sent, up to the last [`Services::pass`].
+    /// Segments of TCP that all connections have sent, up to the last [`Services::pass`], or messages of Unix sockets.
     pub sends: u64,
     /// Those of which it is known what was asked and answered.
     pub sends_seen: u64,

@@ -1,5 +1,6 @@
 //! When the turns of connections are looked at: all the time, or, on a machine with very many of them, in a window of each three
-//! seconds. The programs that see them are detached between two windows and cost nothing there.
+//! seconds. The programs that see them are detached between two windows and cost nothing there. Unix sockets keep no count of what they
+//! send: where some serve, and not too much is sent, the program that sees it stays attached and only counts.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -22,17 +23,29 @@ const WINDOW: u32 = 1;
 
 /// What is needed to see turns.
 pub(super) struct Seeing {
-    /// The programs that see each request.
+    /// The programs that see what arrives and what is sent.
     pub(super) programs: [OwnedFd; 2],
     /// What goes over all connections as a window begins.
     pub(super) pass: OwnedFd,
     pub(super) settings: MapReader<u32, u32>,
 }
 
+/// What is attached, of both programs.
+type Links = [Option<OwnedFd>; 2];
+const ARRIVED: usize = 0;
+const SENT: usize = 1;
+
 impl Seeing {
-    fn attach(&self) -> io::Result<[OwnedFd; 2]> {
-        let [first, second] = &self.programs;
-        Ok([sys::attach_tracing(first.as_fd())?, sys::attach_tracing(second.as_fd())?])
+    /// Attaches one that is not attached.
+    fn attach_one(&self, links: &mut Links, which: usize) -> io::Result<()> {
+        if links[which].is_none() {
+            links[which] = Some(sys::attach_tracing(self.programs[which].as_fd())?);
+        }
+        Ok(())
+    }
+
+    fn attach(&self, links: &mut Links) -> io::Result<()> {
+        [ARRIVED, SENT].into_iter().try_for_each(|which| self.attach_one(links, which))
     }
 }
 
@@ -40,6 +53,8 @@ impl Seeing {
 struct Plan {
     /// Of all time, so much is to be seen.
     share: f64,
+    /// What is sent is counted all the time.
+    counts_sends: bool,
     ends: bool,
     /// How long nothing was seen.
     blind_ns: u64,
@@ -76,7 +91,8 @@ pub struct Windows {
 impl Windows {
     /// Attaches, and sees everything until something else is planned.
     pub(super) fn start(seeing: Seeing) -> io::Result<Self> {
-        let plan = Plan { share: 1.0, ends: false, blind_ns: 0, since_ns: None, error: None };
+        let plan =
+            Plan { share: 1.0, counts_sends: false, ends: false, blind_ns: 0, since_ns: None, error: None };
         let shared = Arc::new(Shared { plan: Mutex::new(plan), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("services".to_owned()).stack_size(128 * 1024);
@@ -87,11 +103,11 @@ impl Windows {
         Ok(Windows { shared })
     }
 
-    /// From now on, so much of all time is seen.
-    pub fn plan(&self, share: f64) {
+    /// From now on, so much of all time is seen, and what is sent over Unix sockets counted all the time or not.
+    pub fn plan(&self, share: f64, counts_sends: bool) {
         let mut plan = self.shared.plan();
-        if plan.share != share {
-            plan.share = share;
+        if plan.share != share || plan.counts_sends != counts_sends {
+            (plan.share, plan.counts_sends) = (share, counts_sends);
             self.shared.changed.notify_all();
         }
     }
@@ -120,17 +136,17 @@ impl Drop for Windows {
     }
 }
 
-/// Attaches, as often as it takes. `None`: this ends.
-fn attach(shared: &Shared, seeing: &Seeing) -> Option<[OwnedFd; 2]> {
+/// Attaches, as often as it takes. False: this ends.
+fn attach(shared: &Shared, seeing: &Seeing, links: &mut Links) -> bool {
     loop {
-        let attached = seeing.attach();
+        let attached = seeing.attach(links);
         shared.plan().error = attached.as_ref().err().map(ToString::to_string);
-        match attached {
-            Ok(links) => return Some(links),
-            Err(_) => shared.wait(PERIOD_NS, |_| true),
+        if attached.is_ok() {
+            return true;
         }
+        shared.wait(PERIOD_NS, |_| true);
         if shared.plan().ends {
-            return None;
+            return false;
         }
     }
 }
@@ -139,9 +155,8 @@ fn run(shared: &Shared, seeing: &Seeing) -> io::Result<()> {
     let is_partial = |plan: &Plan| plan.share < 1.0;
     let mut window = 0_u32;
     let mut blind_ns = 0;
-    let mut links = attach(shared, seeing);
-    // `None`: this ends.
-    while links.is_some() {
+    let mut links = Links::default();
+    while attach(shared, seeing, &mut links) {
         window = window.wrapping_add(1).max(1);
         seeing.settings.store(&WINDOW, &window)?;
         let began_ns = sys::now_mono_ns();
@@ -172,9 +187,20 @@ fn run(shared: &Shared, seeing: &Seeing) -> io::Result<()> {
             plan.since_ns = Some(sys::now_mono_ns());
         }
         seeing.settings.store(&WINDOW, &0)?;
-        drop(links);
-        shared.wait(left(period_ns), is_partial);
-        links = attach(shared, seeing);
+        links[ARRIVED] = None;
+        while is_partial(&shared.plan()) && left(period_ns) > 0 {
+            let counts_sends = shared.plan().counts_sends;
+            if counts_sends {
+                // If not now, then with the next window.
+                let _ = seeing.attach_one(&mut links, SENT);
+            } else {
+                links[SENT] = None;
+            }
+            shared.wait(left(period_ns), |plan| is_partial(plan) && plan.counts_sends == counts_sends);
+            if shared.plan().ends {
+                return Ok(());
+            }
+        }
     }
     Ok(())
 }

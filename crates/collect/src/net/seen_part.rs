@@ -6,12 +6,12 @@ const KEPT: f64 = 0.5;
 /// Less of the time tells nothing: a frame is not as long as it says, by the time that it takes.
 const SHARE_MIN: f64 = 0.002;
 
-/// Of one service: how many requests a segment of TCP stands for, and how long they take. TCP counts its segments all the time. Of a Unix
-/// socket nobody does: there are as many as when it was looked at last.
+/// Of one service: how many requests a segment of TCP stands for, or a message of a Unix socket, and how long they take. TCP counts its
+/// segments all the time. Where nobody counts messages, there are as many requests as when it was looked at last.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SeenPart {
     answered: f64,
-    segments: f64,
+    sends: f64,
     response_ns: f64,
     sent: f64,
     in_interval: f64,
@@ -28,8 +28,8 @@ pub struct Seen {
     pub response_ns: u64,
     /// Bytes that were sent.
     pub sent: u64,
-    /// Segments that were sent, and those of them that belong to the requests that were seen; `None` of a Unix socket.
-    pub segments: Option<[u64; 2]>,
+    /// Segments or messages that were sent, and those of them that belong to the requests that were seen; `None`: nobody counts them.
+    pub sends: Option<[u64; 2]>,
     /// Connections there are now.
     pub connections: u64,
     /// The part of the time.
@@ -48,7 +48,7 @@ impl SeenPart {
         if answered > 0.0 {
             let mean = |before: &mut f64, now: u64| *before = *before * KEPT + now as f64;
             mean(&mut self.answered, seen.answered);
-            mean(&mut self.segments, seen.segments.map_or(0, |segments| segments[1]));
+            mean(&mut self.sends, seen.sends.map_or(0, |sends| sends[1]));
             mean(&mut self.response_ns, seen.response_ns);
             mean(&mut self.sent, seen.sent);
         }
@@ -58,8 +58,8 @@ impl SeenPart {
         if seen.share >= 1.0 {
             return [seen.answered, seen.response_ns, seen.sent];
         }
-        let wanted = match seen.segments {
-            Some([sent, _]) if self.segments > 0.0 => sent as f64 * self.answered / self.segments,
+        let wanted = match seen.sends {
+            Some([sends, _]) if self.sends > 0.0 => sends as f64 * self.answered / self.sends,
             None if seen.connections > 0 => self.in_interval,
             // Nobody saw when the last one ended: in the middle.
             None => std::mem::take(&mut self.in_interval) / 2.0,
@@ -69,7 +69,7 @@ impl SeenPart {
         let requests = wanted.floor();
         self.rest = wanted - requests;
         let each = |of: f64| if self.answered > 0.0 { (requests * of / self.answered) as u64 } else { 0 };
-        let sent = if seen.segments.is_some() { seen.sent } else { each(self.sent) };
+        let sent = if seen.sends.is_some() { seen.sent } else { each(self.sent) };
         // Below 2^53 by far.
         [requests as u64, each(self.response_ns), sent]
     }
@@ -80,19 +80,12 @@ mod tests {
     use super::*;
 
     fn seen(answered: u64, sent: u64, sent_seen: u64, share: f64) -> Seen {
-        let segments = Some([sent, sent_seen]);
-        Seen { answered, response_ns: answered * 1000, segments, connections: 1, sent: 5, share }
+        let sends = Some([sent, sent_seen]);
+        Seen { answered, response_ns: answered * 1000, sends, connections: 1, sent: 5, share }
     }
 
     fn of_unix(answered: u64, connections: u64, share: f64) -> Seen {
-        Seen {
-            answered,
-            response_ns: answered * 1000,
-            segments: None,
-            connections,
-            sent: answered * 3,
-            share,
-        }
+        Seen { answered, response_ns: answered * 1000, sends: None, connections, sent: answered * 3, share }
     }
 
     #[test]

@@ -35,6 +35,11 @@ const CALLS_PER_S_MAX: f64 = 10_000.0;
 const SHARE_MIN: f64 = 0.03;
 /// How often they are called is not told by less time: half of the least in a second. A frame may be late by some of it.
 const SEEN_NS_MIN: f64 = 15e6;
+/// What Unix sockets send is counted meanwhile, if not more than so many calls a second and CPU would see each request: half of them
+/// count then, in 0.2 us each, half a per cent of all CPU time.
+const COUNTED_PER_S_MAX: f64 = 50_000.0;
+/// A Unix socket that has answered nothing for so long serves no more: three windows.
+const UNIX_IDLE_NS_MAX: i64 = 10_000_000_000;
 /// How often ports that are closed are forgotten.
 const FORGET_EVERY_FRAMES: u32 = 60;
 
@@ -144,6 +149,14 @@ struct Watched {
     touched_ns: i64,
 }
 
+impl Watched {
+    /// Whether a Unix socket has answered or was asked a short while ago.
+    fn serves_unix(&self, now: i64) -> bool {
+        let is_recent = now - self.touched_ns < UNIX_IDLE_NS_MAX;
+        self.key.endpoint().is_none() && self.last.response_ns > 0 && is_recent
+    }
+}
+
 /// Time that was waited in all, with what has not ended yet.
 #[derive(Debug, Default, Clone, Copy)]
 struct OpenWait {
@@ -179,6 +192,10 @@ pub struct ServiceCells {
     /// Of the time since the frame before so much was seen, and so much is planned.
     share: f64,
     planned: f64,
+    /// As often they would be called in a second, if all was seen.
+    calls_per_s: f64,
+    /// What Unix sockets send is counted meanwhile.
+    counts_sends: bool,
     generation: Option<u32>,
 }
 
@@ -203,6 +220,8 @@ impl ServiceCells {
             calls: 0,
             share: 1.0,
             planned: 1.0,
+            calls_per_s: 0.0,
+            counts_sends: false,
             generation: None,
         }
     }
@@ -240,7 +259,7 @@ impl ServiceCells {
         if !self.watched.is_empty() {
             services.pass(self.watched.iter().map(|one| one.slot))?;
         }
-        self.plan(services, frame.time.mono)?;
+        self.note_share(services, frame.time.mono)?;
         let mut at = 0;
         while at < self.watched.len() {
             if self.take_in(at, services, io, frame) {
@@ -251,11 +270,19 @@ impl ServiceCells {
                 services.release(&gone.key, gone.slot)?;
             }
         }
+        if let Some(windows) = services.windows() {
+            let serves_unix = || self.watched.iter().any(|one| one.serves_unix(frame.time.mono));
+            let most = COUNTED_PER_S_MAX * frame.table(Entity::Cpu).len() as f64;
+            // Not to and fro.
+            let most = if self.counts_sends { most * 1.25 } else { most };
+            self.counts_sends = self.calls_per_s < most && serves_unix();
+            windows.plan(self.planned, self.counts_sends);
+        }
         Ok(())
     }
 
-    /// Finds how much was seen since the last frame, and plans how much is to be.
-    fn plan(&mut self, services: &mut Services, now: i64) -> Result<()> {
+    /// Finds how much was seen since the last frame, and how much is to be.
+    fn note_share(&mut self, services: &mut Services, now: i64) -> Result<()> {
         let calls = services.calls()?;
         let Some(windows) = services.windows() else { return Ok(()) };
         let blind_ns = windows.blind_ns()?;
@@ -270,9 +297,9 @@ impl ServiceCells {
             false => 1.0,
         };
         if seen > SEEN_NS_MIN {
-            self.planned = share_wanted(called / seen * 1e9, self.planned);
+            self.calls_per_s = called / seen * 1e9;
+            self.planned = share_wanted(self.calls_per_s, self.planned);
         }
-        windows.plan(self.planned);
         Ok(())
     }
 
@@ -329,7 +356,8 @@ impl ServiceCells {
             row.is_used = true;
             row.connections = row.connections.saturating_add(counts.alive);
         }
-        let goes_on = self.share < 1.0 && one.key.endpoint().is_none() && one.part.goes_on();
+        let is_counted = one.key.endpoint().is_some() || self.counts_sends;
+        let goes_on = self.share < 1.0 && !is_counted && one.part.goes_on();
         if is_same && counts.open == 0 && counts.connecting == 0 && !goes_on {
             let is_gone = !one.key.is_server() && is_gone(one.key.tgid);
             return !is_gone && frame.time.mono - one.touched_ns < idle_ns_max;
@@ -414,11 +442,12 @@ impl ServiceCells {
         }
         let by = |of: fn(&ServiceCounts) -> u64| of(counts).saturating_sub(of(&last));
         let share = self.share;
+        let is_counted = !row.is_unix || self.counts_sends || share >= 1.0;
         let [requests, response_ns, sent] = one.part.whole(Seen {
             sent: by(|c| c.sent),
             answered: u64::try_from(answered).unwrap_or(0),
             response_ns: by(|c| c.response_ns),
-            segments: (!row.is_unix).then(|| [by(|c| c.sends), by(|c| c.sends_seen)]),
+            sends: is_counted.then(|| [by(|c| c.sends), by(|c| c.sends_seen)]),
             connections: counts.alive,
             share,
         });
