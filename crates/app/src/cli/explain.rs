@@ -28,6 +28,15 @@ pub struct ExplainArgs {
     /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Of several incidents, tell this one: its number in the list
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    pub incident: Option<usize>,
+    /// All numbers of each step, where time was lost, and everything that was ruled out
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Quote the lines of files and logs that the numbers come from
+    #[arg(long)]
+    pub evidence: bool,
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date, requires = "paths")]
     pub date: Option<i64>,

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use mitra_model::SeriesSet;
+use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 
 use super::services::one::Chosen;
@@ -11,7 +12,10 @@ use crate::errors::usage;
 use crate::evidence::{self, quotes};
 use crate::progress::Progress;
 use crate::recording::{Recording, not_recorded};
+use crate::render::proof::Detail;
+use crate::render::repeats;
 use crate::render::style::Style;
+use crate::render::text::Shown;
 use crate::values::time::LocalClock;
 use crate::{confined, diagnosis};
 
@@ -57,9 +61,10 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
         None => SeriesSet::default(),
     };
     let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let shown = args.shown(&report)?;
     match chosen {
-        Some(chosen) => chosen.show(&report, args.json, page.as_ref(), &drawn, style),
-        None => show::report(&report, args.json, page.as_ref(), &[&drawn], style),
+        Some(chosen) => chosen.show(&report, args.json, page.as_ref(), &drawn, style, &shown),
+        None => show::report(&report, args.json, page.as_ref(), &[&drawn], style, &shown),
     }
 }
 
@@ -80,5 +85,21 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
     let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
     quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
-    show::report(&report, args.json, page.as_ref(), &[&loaded.set], style)
+    show::report(&report, args.json, page.as_ref(), &[&loaded.set], style, &args.shown(&report)?)
+}
+
+impl ExplainArgs {
+    /// What is shown as text.
+    fn shown(&self, report: &Report) -> Result<Shown> {
+        let incidents = repeats::told(report).len();
+        if let Some(number) = self.incident.filter(|number| *number == 0 || *number > incidents) {
+            return Err(usage(match incidents {
+                0 => format!("there is no incident {number}: none was found"),
+                1 => format!("there is no incident {number}: there is one"),
+                _ => format!("there is no incident {number}: they are 1 to {incidents}"),
+            }));
+        }
+        let detail = Detail { numbers: self.verbose, quotes: self.evidence };
+        Ok(Shown { detail, incident: self.incident })
+    }
 }

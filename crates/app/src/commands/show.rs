@@ -14,6 +14,7 @@ use mitra_model::{Metric, SeriesSet, Span, lookup};
 use super::{print, print_json};
 use crate::diagnosis::title;
 use crate::render::style::Style;
+use crate::render::text::Shown;
 use crate::render::{html, text};
 
 /// An HTML page. Its file is opened before any foreign file is read.
@@ -49,13 +50,14 @@ pub fn report(
     page: Option<&Page>,
     sets: &[&SeriesSet],
     style: &Style,
+    shown: &Shown,
 ) -> Result<()> {
     if let Some(page) = page
         && page.write(&html::report(report, sets, style, &title))?
     {
         return Ok(());
     }
-    if json { print_json(report) } else { print(&text::report(report, style, &title)) }
+    if json { print_json(report) } else { print(&text::report(report, style, &title, shown)) }
 }
 
 fn is_stdout(path: &Path) -> bool {

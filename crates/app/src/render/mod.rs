@@ -1,6 +1,7 @@
 //! How output looks: text, tables, HTML.
 
 pub mod capture;
+pub mod card;
 pub mod changed;
 pub mod compare;
 #[cfg(test)]

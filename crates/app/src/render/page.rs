@@ -53,6 +53,38 @@ impl<'a> Page<'a> {
         self.lines.extend(rest.map(|line| format!("{:at$}{line}", "")));
     }
 
+    /// The same in at most so many lines; what is cut off ends in `…`. Whether nothing was.
+    pub fn card(
+        &mut self,
+        label: &str,
+        label_width: usize,
+        ink: Option<Ink>,
+        text: &str,
+        most: usize,
+    ) -> bool {
+        let text = clean(text);
+        if text.trim().is_empty() {
+            return true;
+        }
+        let at = label_width + 2;
+        let width = self.style.width.saturating_sub(at).max(20);
+        let lines = wrap(&text, width);
+        let is_whole = lines.len() <= most && lines.iter().all(|line| line.chars().count() <= width);
+        let label = self.style.paint(Ink::Strong, &format!("{label:label_width$}"));
+        for (i, line) in lines.iter().take(most).enumerate() {
+            let is_cut = (i + 1 == most && lines.len() > most) || line.chars().count() > width;
+            let line = if is_cut {
+                format!("{}…", line.chars().take(width - 1).collect::<String>())
+            } else {
+                line.clone()
+            };
+            let line = ink.map_or_else(|| line.clone(), |ink| self.style.paint(ink, &line));
+            let head = if i == 0 { label.clone() } else { format!("{:label_width$}", "") };
+            self.lines.push(format!("{head}  {line}"));
+        }
+        is_whole
+    }
+
     /// An unbroken line: commands are copied.
     pub fn verbatim(&mut self, indent: usize, ink: Ink, text: &str) {
         self.lines.push(format!("{:indent$}{}", "", self.style.paint(ink, &clean(text))));
@@ -88,7 +120,7 @@ impl<'a> Page<'a> {
     /// Says how many entries were not shown.
     pub fn more(&mut self, total: usize, shown: usize) {
         if let Some(more) = total.checked_sub(shown).filter(|n| *n > 0) {
-            self.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
+            self.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see -v or --json"));
         }
     }
 

@@ -17,9 +17,32 @@ const LINES_MAX: usize = 8;
 /// Minimum width of the times before the numbers.
 const HEAD_MIN: usize = 16;
 
-/// Quoted lines that were shown already: later only their place is.
+/// How much of the evidence is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Detail {
+    /// All numbers, and all that was ruled out.
+    pub numbers: bool,
+    /// The quoted lines.
+    pub quotes: bool,
+}
+
+impl Detail {
+    /// Everything.
+    pub const ALL: Detail = Detail { numbers: true, quotes: true };
+}
+
+/// What is shown of the evidence, and the quoted lines that were already: later only their place is.
 #[derive(Default)]
-pub struct ShownLines(HashSet<(String, u32)>);
+pub struct ShownLines {
+    pub detail: Detail,
+    lines: HashSet<(String, u32)>,
+}
+
+impl ShownLines {
+    pub fn new(detail: Detail) -> Self {
+        ShownLines { detail, lines: HashSet::new() }
+    }
+}
 
 /// The chain, from the root cause on. A statement is left out if the verdict has `said` it.
 pub fn chain(
@@ -30,6 +53,9 @@ pub fn chain(
     style: &Style,
     title: Title<'_>,
 ) {
+    if !shown.detail.numbers {
+        return short_chain(page, links, said, shown, style, title);
+    }
     let clocks = clocks(links, style);
     let heads: Vec<String> = links.iter().zip(clocks).map(|(link, clock)| head(link, clock)).collect();
     let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0).max(HEAD_MIN);
@@ -45,6 +71,48 @@ pub fn chain(
         }
         evidence(page, at, &link.evidence, shown);
     }
+}
+
+/// One line for each link: what happened, with its number, and the id of its condition.
+fn short_chain(
+    page: &mut Page<'_>,
+    links: &[Link],
+    said: &str,
+    shown: &mut ShownLines,
+    style: &Style,
+    title: Title<'_>,
+) {
+    let heads: Vec<String> =
+        links.iter().zip(clocks(links, style)).map(|(link, clock)| head(link, clock)).collect();
+    let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
+    for (link, head) in links.iter().zip(&heads) {
+        let is_said = link.statement.is_empty() || link.statement == said;
+        let text = if is_said {
+            let words = title(&link.condition).unwrap_or(&link.condition);
+            let number = link.evidence.first().map_or_else(String::new, |e| format!(": {}", number(e)));
+            format!("{words}{number}")
+        } else {
+            link.statement.trim_end_matches('.').to_owned()
+        };
+        let id =
+            if text.starts_with(&link.condition) { String::new() } else { format!(" ({})", link.condition) };
+        page.labelled(2, head, width, Some(Ink::Faint), &format!("{text}{id}"));
+        if !is_said {
+            for remark in &link.remarks {
+                page.paragraph(width + 4, width + 6, None, &format!("- {remark}"));
+            }
+        }
+        if shown.detail.quotes {
+            quotes(page, width + 4, link.evidence.iter().flat_map(|e| &e.quotes), shown);
+        }
+    }
+}
+
+/// `vm.pgmajfault 0/s → 61.2 k/s (sar-B.txt:5)`.
+fn number(evidence: &Evidence) -> String {
+    let places = places(&evidence.quotes);
+    let places = if places.is_empty() { places } else { format!(" ({places})") };
+    format!("{} {}{places}", name(evidence), movement(evidence))
 }
 
 /// The onset of each link. If only some have a date, the date is shown, so that times of different
@@ -75,7 +143,9 @@ pub fn evidence(page: &mut Page<'_>, indent: usize, list: &[Evidence], shown: &m
         let places = if places.is_empty() { places } else { format!("  ({places})") };
         page.labelled(indent, name, width, Some(Ink::Faint), &format!("{}{places}", movement(evidence)));
     }
-    quotes(page, indent + 2, list.iter().flat_map(|e| &e.quotes), shown);
+    if shown.detail.quotes {
+        quotes(page, indent + 2, list.iter().flat_map(|e| &e.quotes), shown);
+    }
 }
 
 /// Quoted lines in the order of the files, each once per report.
@@ -87,7 +157,7 @@ pub fn quotes<'q>(
 ) {
     let mut lines: Vec<(&str, u32, &str)> = quotes
         .filter_map(|q| Some((q.file.as_str(), q.line, q.text.as_deref()?)))
-        .filter(|(file, line, _)| !shown.0.contains(&((*file).to_owned(), *line)))
+        .filter(|(file, line, _)| !shown.lines.contains(&((*file).to_owned(), *line)))
         .collect();
     lines.sort_unstable();
     lines.dedup();
@@ -96,7 +166,7 @@ pub fn quotes<'q>(
     let width = places.iter().map(|p| p.chars().count()).max().unwrap_or(0);
     for (place, (file, line, text)) in places.iter().zip(&lines) {
         page.quoted(indent, place, width, text);
-        shown.0.insert(((*file).to_owned(), *line));
+        shown.lines.insert(((*file).to_owned(), *line));
     }
 }
 
@@ -125,9 +195,15 @@ pub fn name(evidence: &Evidence) -> String {
     }
 }
 
+/// Shares of a CPU and of time are told in percent, as other tools do.
+fn unit(evidence: &Evidence) -> &str {
+    let is_share = evidence.metric.starts_with("cpu.") || evidence.metric.contains("psi");
+    if is_share && evidence.unit == "s/s" { "share" } else { &evidence.unit }
+}
+
 /// `1.2 MB/s → 710 MB/s, at most 812 MB/s`.
 pub fn movement(evidence: &Evidence) -> String {
-    let show = |value: f64| units::value(value, &evidence.unit);
+    let show = |value: f64| units::value(value, unit(evidence));
     let during = show(evidence.during);
     let peak = evidence.peak.map(show).filter(|peak| *peak != during);
     let word = if evidence.peak.is_some_and(|peak| peak < evidence.during) { "lowest" } else { "peak" };

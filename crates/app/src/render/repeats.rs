@@ -18,7 +18,6 @@ pub struct Told<'a> {
 
 /// What is told, in order of the first onsets.
 pub fn told(report: &Report) -> Vec<Told<'_>> {
-    let cost = |i: &Incident| i.lost_task_seconds.unwrap_or(0.0).max(i.client_wait_seconds.unwrap_or(0.0));
     let tell = |(i, incident)| match report.repeats.iter().find(|repeat| repeat.incidents.contains(&i)) {
         None => Some(Told { incident, repeat: None }),
         Some(repeat) if repeat.incidents.first() == Some(&i) => {
@@ -29,6 +28,17 @@ pub fn told(report: &Report) -> Vec<Told<'_>> {
         Some(_) => None,
     };
     report.incidents.iter().enumerate().filter_map(tell).collect()
+}
+
+/// The place of the one that cost most.
+pub fn dearest(told: &[Told<'_>]) -> usize {
+    let cost = |at: &usize| cost(told[*at].incident);
+    let first_of_most = |best: usize, next: usize| if cost(&next) > cost(&best) { next } else { best };
+    (0..told.len()).reduce(first_of_most).unwrap_or(0)
+}
+
+fn cost(incident: &Incident) -> f64 {
+    incident.lost_task_seconds.unwrap_or(0.0).max(incident.client_wait_seconds.unwrap_or(0.0))
 }
 
 /// `288 times from 00:02:11 to 23:57:12, every 5 min; together they cost 1,234 task-seconds`.
@@ -104,7 +114,7 @@ mod tests {
         let told = told(&report);
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].incident.onset, report.incidents[2].onset);
-        let text = text::report(&report, &Style::plain(200), &|_| None);
+        let text = text::report(&report, &Style::plain(200), &|_| None, &text::Shown::default());
         assert!(text.contains("20 times from ") && text.contains(", every 5 min"), "{text}");
         assert!(
             text.contains("together they cost 118 task-seconds") && text.contains(", and 8 more"),

@@ -10,10 +10,10 @@ use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
 use mitra_model::{Era, must_escape};
 
-/// Columns of output that does not go to a terminal.
-const WIDTH_PIPED: usize = 100;
+/// Output that does not go to a terminal is not wrapped: programs read lines.
+const WIDTH_PIPED: usize = 10_000;
 /// Longer lines are hard to read.
-const WIDTH_MAX: usize = 120;
+const WIDTH_MAX: usize = 200;
 const WIDTH_MIN: usize = 40;
 
 /// Shown for unknown times.

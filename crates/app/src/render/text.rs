@@ -1,57 +1,64 @@
 //! The report as text, the verdict first.
 
 use mitra_model::Era;
-use mitra_model::report::{
-    Culprit, Finding, Incident, Ledger, Moment, Remedy, Report, Root, Unknown, Window,
-};
+use mitra_model::report::{Culprit, Finding, Incident, Ledger, Moment, Remedy, Report, Unknown, Window};
 
+use crate::render::card;
 use crate::render::changed;
 use crate::render::page::Page;
-use crate::render::proof::{self, ShownLines};
+use crate::render::proof::{self, Detail, ShownLines};
 use crate::render::repeats::{self, Told};
 use crate::render::sources::{self, range};
 use crate::render::style::{Ink, Style, UNKNOWN};
+use crate::render::table::Table;
 use crate::render::units;
 
 /// The title of a condition by its id.
 pub type Title<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
-/// Shown conditions that were ruled out; `--json` has the others.
-const RULED_OUT_MAX: usize = 6;
+/// Shown conditions that were ruled out; `-v` and `--json` have the others.
+const RULED_OUT_MAX: usize = 3;
 /// Shown findings; `--json` has the others.
 const FINDINGS_MAX: usize = 8;
 
-pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
+/// What is shown of a report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown {
+    pub detail: Detail,
+    /// Of several incidents only this one, from 1.
+    pub incident: Option<usize>,
+}
+
+impl Shown {
+    /// With all evidence.
+    pub fn all() -> Self {
+        Shown { detail: Detail::ALL, incident: None }
+    }
+}
+
+pub fn report(report: &Report, style: &Style, title: Title<'_>, show: &Shown) -> String {
     let style = &clock_of(report, style);
     let mut page = Page::new(style);
-    let mut shown = ShownLines::default();
+    let mut shown = ShownLines::new(show.detail);
     if report.incidents.is_empty() {
         quiet(&mut page, report, &mut shown, title);
         return page.finish();
     }
     let told = repeats::told(report);
-    if told.len() > 1 {
-        for Told { incident, repeat } in &told {
-            page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, report.window.until, style, title));
-            if let Some(repeat) = repeat {
-                page.paragraph(2, 2, Some(Ink::Bad), &repeats::how_often(repeat, report, style));
-            }
-        }
+    // Of several the one that cost most is told whole.
+    let chosen = show.incident.map_or_else(|| repeats::dearest(&told), |number| number.saturating_sub(1));
+    let Some(Told { incident, repeat }) = told.get(chosen) else { return page.finish() };
+    if told.len() > 1 && show.incident.is_none() {
+        table(&mut page, &told, chosen, report);
     }
-    for (i, Told { incident, repeat }) in told.iter().enumerate() {
-        if told.len() > 1 {
-            page.gap();
-            let rule = format!("── incident {} of {} ", i + 1, told.len());
-            let fill = style.width.saturating_sub(rule.chars().count());
-            page.line(style.paint(Ink::Faint, &format!("{rule}{}", "─".repeat(fill))));
-        }
-        let again = repeat.map(|repeat| {
-            let often = repeats::how_often(repeat, report, style);
-            format!("{often}; this one cost most. They began at {}", repeats::when(repeat, report, style))
-        });
-        one(&mut page, incident, again.as_deref(), report.window.until, &mut shown, title);
+    let again = repeat.map(|repeat| {
+        let often = repeats::how_often(repeat, report, style);
+        format!("{often}; this one cost most. They began at {}", repeats::when(repeat, report, style))
+    });
+    one(&mut page, incident, again.as_deref(), report.window.until, &mut shown, title);
+    if show.detail.numbers {
+        ledger(&mut page, &report.ledger, report.window);
     }
-    ledger(&mut page, &report.ledger, report.window);
     if let Some(comparison) = &report.comparison {
         sources::comparison(&mut page, comparison, &mut shown);
     }
@@ -60,6 +67,35 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     sources::files(&mut page, &report.files);
     whole(&mut page, report);
     page.finish()
+}
+
+/// The incidents in order of time. The one that is told below has a mark.
+fn table(page: &mut Page<'_>, told: &[Told<'_>], chosen: usize, report: &Report) {
+    let style = page.style;
+    let mut table = Table::of("|>#|ONSET|>LENGTH|>COST|ROOT CAUSE|CULPRIT");
+    for (i, Told { incident, repeat }) in told.iter().enumerate() {
+        let end = incident.end.unwrap_or(report.window.until);
+        let length = length_between(incident.onset, end).unwrap_or_default();
+        let length = if incident.end.is_none() && !length.is_empty() { format!("{length}+") } else { length };
+        let times = repeat.map_or_else(String::new, |repeat| format!(" ×{}", repeat.incidents.len()));
+        table.row([
+            if i == chosen { "→" } else { "" }.to_owned(),
+            (i + 1).to_string(),
+            style.moment(incident.onset.0),
+            length,
+            units::short_cost(incident).unwrap_or_default(),
+            format!("{}{times}", incident.root_cause.condition),
+            who(&incident.root_cause.culprit).unwrap_or_default(),
+        ]);
+    }
+    page.lines(0, &table.render(style));
+    page.paragraph(
+        0,
+        2,
+        Some(Ink::Faint),
+        "→ cost most and is told below; the others: mitra explain --incident N",
+    );
+    page.gap();
 }
 
 const DAY_S: f64 = 86_400.0;
@@ -116,27 +152,26 @@ fn one(
 ) {
     let style = page.style;
     let root = &incident.root_cause;
-    page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, until, style, title));
+    let is_whole = card::first_screen(page, incident, until, title);
     if let Some(again) = again {
-        page.paragraph(2, 2, Some(Ink::Bad), again);
+        page.gap();
+        page.paragraph(0, 2, Some(Ink::Bad), again);
     }
-    page.paragraph(2, 2, Some(Ink::Faint), &about(root, title));
-
+    if !root.remarks.is_empty() {
+        page.gap();
+    }
     for remark in &root.remarks {
-        page.paragraph(2, 4, None, &format!("- {remark}"));
+        page.paragraph(0, 2, None, &format!("- {remark}"));
     }
     page.heading("How it came about");
-    proof::chain(page, &incident.chain, &root.statement, shown, style, title);
+    proof::chain(page, &incident.chain, if is_whole { &root.statement } else { "" }, shown, style, title);
     if !incident.symptoms.is_empty() {
         let named: Vec<&str> = incident.symptoms.iter().map(|id| title(id).unwrap_or(id)).collect();
         page.labelled(2, "noticed as", 10, Some(Ink::Faint), &named.join("; "));
     }
-    if let Some(culprit) = culprit(&root.culprit) {
-        page.gap();
-        page.labelled(0, "Culprit", 8, Some(Ink::Strong), &culprit);
-    }
     for other in &incident.other_roots {
         let share = other.share.map_or_else(String::new, |s| format!(", {} of the loss", percent(s)));
+        page.gap();
         page.labelled(
             0,
             "Also",
@@ -148,26 +183,13 @@ fn one(
             page.paragraph(10, 12, None, &format!("- {remark}"));
         }
     }
-    changed::text(page, incident);
     if !incident.remedies.is_empty() {
         page.heading("What to do");
         remedies(page, 2, &incident.remedies);
     }
+    changed::text(page, incident);
     next(page, incident);
-    reasons(page, incident);
-}
-
-/// The condition and the confidence.
-fn about(root: &Root, title: Title<'_>) -> String {
-    let mut parts = vec![match title(&root.condition) {
-        Some(words) => format!("{}: {words}", root.condition),
-        None => root.condition.clone(),
-    }];
-    parts.push(format!("{} sure", percent(root.confidence)));
-    if let Some(share) = root.share {
-        parts.push(format!("explains {} of the lost time", percent(share)));
-    }
-    parts.join("; ")
+    reasons(page, incident, shown.detail);
 }
 
 fn remedies(page: &mut Page<'_>, indent: usize, remedies: &[Remedy]) {
@@ -176,7 +198,8 @@ fn remedies(page: &mut Page<'_>, indent: usize, remedies: &[Remedy]) {
         for command in remedy.command.lines() {
             page.verbatim(indent + 2, Ink::Command, command);
         }
-        for (label, text) in [("verify", &remedy.verify), ("risk", &remedy.risk)] {
+        let risk = if remedy.risk.is_empty() { "none known" } else { &remedy.risk };
+        for (label, text) in [("verify", remedy.verify.as_str()), ("risk", risk)] {
             if !text.is_empty() {
                 page.labelled(indent + 2, label, 6, Some(Ink::Faint), text);
             }
@@ -214,16 +237,17 @@ fn findings(page: &mut Page<'_>, list: &[Finding], shown: &mut ShownLines) {
     page.more(list.len(), FINDINGS_MAX);
 }
 
-fn reasons(page: &mut Page<'_>, incident: &Incident) {
+fn reasons(page: &mut Page<'_>, incident: &Incident, detail: Detail) {
     if !incident.ruled_out.is_empty() {
         page.heading("What it is not");
     }
-    let width =
-        incident.ruled_out.iter().take(RULED_OUT_MAX).map(|r| r.condition.len()).max().unwrap_or(0).min(24);
-    for ruled_out in incident.ruled_out.iter().take(RULED_OUT_MAX) {
+    let most = if detail.numbers { usize::MAX } else { RULED_OUT_MAX };
+    let shown = || incident.ruled_out.iter().take(most);
+    let width = shown().map(|r| r.condition.len()).max().unwrap_or(0).min(24);
+    for ruled_out in shown() {
         page.labelled(2, &ruled_out.condition, width, None, &ruled_out.because);
     }
-    page.more(incident.ruled_out.len(), RULED_OUT_MAX);
+    page.more(incident.ruled_out.len(), most);
     unknown(page, &incident.unknown);
 }
 
@@ -419,27 +443,39 @@ mod tests {
 
     #[test]
     fn an_incident() {
-        insta::assert_snapshot!(report(&examples::flood(), &Style::plain(80), &title));
+        insta::assert_snapshot!(report(&examples::flood(), &Style::plain(80), &title, &Shown::default()));
     }
 
     #[test]
     fn two_incidents_and_a_hole() {
-        insta::assert_snapshot!(report(&examples::two(), &Style::plain(100), &title));
+        insta::assert_snapshot!(report(&examples::two(), &Style::plain(100), &title, &Shown::default()));
+    }
+
+    #[test]
+    fn all_the_evidence() {
+        let all = Shown::all();
+        insta::assert_snapshot!(report(&examples::files(), &Style::plain(100), &title, &all));
+        let one = Shown { incident: Some(2), ..all };
+        let text = report(&examples::two(), &Style::plain(100), &title, &one);
+        assert!(
+            text.starts_with("ROOT CAUSE  a group has used up its CPU quota")
+                && !text.contains("→ cost most")
+        );
     }
 
     #[test]
     fn nothing_wrong() {
-        insta::assert_snapshot!(report(&examples::quiet(), &Style::plain(80), &title));
+        insta::assert_snapshot!(report(&examples::quiet(), &Style::plain(80), &title, &Shown::default()));
     }
 
     #[test]
     fn an_incident_from_files() {
-        insta::assert_snapshot!(report(&examples::files(), &Style::plain(100), &title));
+        insta::assert_snapshot!(report(&examples::files(), &Style::plain(100), &title, &Shown::default()));
     }
 
     #[test]
     fn runs_and_findings() {
-        insta::assert_snapshot!(report(&examples::runs(), &Style::plain(100), &title));
+        insta::assert_snapshot!(report(&examples::runs(), &Style::plain(100), &title, &Shown::default()));
     }
 
     #[test]
@@ -447,16 +483,19 @@ mod tests {
         let mut files = examples::files();
         files.window = Window { since: Moment(0), until: Moment(3_600_000_000_000) };
         let elsewhere = Style { zone: jiff::tz::TimeZone::fixed(jiff::tz::offset(7)), ..Style::plain(200) };
-        let text = report(&files, &elsewhere, &title);
+        let text = report(&files, &elsewhere, &title, &Shown::default());
         assert!(text.contains("1970-01-01 00:00:00 to 01:00:00\n"), "{text}");
-        assert!(text.starts_with("12:41:21 sdb was read"), "{text}");
+        assert!(text.contains("\nSEEN        12:41:21 to 12:42:51 "), "{text}");
     }
 
     #[test]
     fn the_first_line_is_the_verdict() {
-        let text = report(&examples::flood(), &Style::plain(200), &title);
-        let first = text.lines().next().unwrap();
-        for part in ["03:42:07", "dd (8123)", "12.1 GB", "3,010 task-seconds", "not over"] {
+        let text = report(&examples::flood(), &Style::plain(200), &title, &Shown::default());
+        assert!(text.starts_with(
+            "ROOT CAUSE  somebody reads more than the cache holds (streaming-read-flood, 94 % sure)"
+        ));
+        let first = text.split("\n\n").next().unwrap();
+        for part in ["03:42:07", "dd (8123)", "12.1 GB", "3,010 task-seconds", "not over", "iflag=direct"] {
             assert!(first.contains(part), "{first}");
         }
     }
@@ -464,7 +503,7 @@ mod tests {
     #[test]
     fn lines_keep_to_the_width_and_commands_stay_whole() {
         for width in [40, 60, 80, 120] {
-            let text = report(&examples::flood(), &Style::plain(width), &title);
+            let text = report(&examples::flood(), &Style::plain(width), &title, &Shown::default());
             for line in text.lines().filter(|l| !l.trim_start().starts_with("dd if=")) {
                 // A single word may be longer than its column.
                 assert!(line.chars().count() <= width.max(60), "{width}: {line}");
@@ -478,18 +517,18 @@ mod tests {
         let coloured = Style { color: true, ..Style::plain(80) };
         for style in [Style::plain(80), coloured] {
             for example in [examples::flood(), examples::files()] {
-                let text = report(&example, &style, &title);
+                let text = report(&example, &style, &title, &Shown::default());
                 assert!(!text.contains("\x1b[2J") && !text.contains("\x1b[31m"));
             }
         }
-        assert!(!report(&examples::flood(), &Style::plain(80), &title).contains('\x1b'));
+        assert!(!report(&examples::flood(), &Style::plain(80), &title, &Shown::default()).contains('\x1b'));
     }
 
     #[test]
     fn what_was_not_measured_is_not_zero() {
         let mut quiet = examples::quiet();
         quiet.ledger = Ledger::default();
-        let text = report(&quiet, &Style::plain(200), &title);
+        let text = report(&quiet, &Style::plain(200), &title, &Shown::default());
         assert!(
             text.contains("lost time could not be measured") && !text.contains(" 0 task-seconds"),
             "{text}"

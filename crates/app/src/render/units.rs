@@ -53,6 +53,15 @@ pub fn cost(incident: &Incident) -> Option<String> {
     }
 }
 
+/// The same for a table: `3,010 task-s`, `51 s`.
+pub fn short_cost(incident: &Incident) -> Option<String> {
+    let (lost, waited) = (incident.lost_task_seconds, incident.client_wait_seconds);
+    match waited.filter(|waited| lost.is_none_or(|lost| *waited > lost)) {
+        Some(waited) => Some(format!("{} of clients", words::seconds(waited))),
+        None => lost.map(|lost| task_seconds(lost).replace("task-seconds", "task-s")),
+    }
+}
+
 /// `12,345`: whole, with a comma for each thousand.
 pub fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());

@@ -441,7 +441,8 @@ mod tests {
     #[test]
     fn the_report_scrolls() {
         let mut screen = Screen { view: View::Report, scroll: 1000, ..Screen::default() };
-        let report = text::report(&examples::flood(), &Style::plain(79), &diagnosis::title);
+        let report =
+            text::report(&examples::flood(), &Style::plain(79), &diagnosis::title, &text::Shown::default());
         let shown = ScreenData { report: Some(report.clone()), ..shown() };
         let text = screen_text(80, 24, &mut screen, &shown);
         assert_eq!(screen.scroll, report.lines().count() - 22);

@@ -168,9 +168,9 @@ fn gather<'a>(
                 let mut report = seen.report.as_ref().clone();
                 report.incidents = vec![seen.incident.clone()];
                 report.repeats.clear();
-                Some(text::report(&report, &style, &title))
+                Some(text::report(&report, &style, &title, &text::Shown::default()))
             }
-            None => report.map(|report| text::report(&report, &style, &title)),
+            None => report.map(|report| text::report(&report, &style, &title, &text::Shown::default())),
         };
     }
     shown

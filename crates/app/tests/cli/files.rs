@@ -43,12 +43,14 @@ fn files_are_explained_with_their_lines_and_as_a_page() {
     let dir = tempfile::tempdir().expect("a directory");
     let files = dir.path().join("case");
     sar(&files, "2026-03-05", true);
-    let report = good(&["explain", text(&files)]);
+    let short = good(&["explain", text(&files)]);
+    assert!(short.contains("sar-d.txt:") && !short.contains("720000.00"), "{short}");
+    let report = good(&["explain", text(&files), "--evidence"]);
     assert!(report.contains("sdq") && report.contains("sar-d.txt:"), "{report}");
     // The line itself, as it stands in the file.
     assert!(report.contains("720000.00") && report.contains("sar -B"), "{report}");
     let page = dir.path().join("page.html");
-    assert_eq!(good(&["explain", text(&files), "--html", text(&page)]), report);
+    assert_eq!(good(&["explain", text(&files), "--evidence", "--html", text(&page)]), report);
     let html = std::fs::read_to_string(&page).expect("the page was written");
     assert!(
         html.starts_with("<!DOCTYPE html>")

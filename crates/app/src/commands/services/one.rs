@@ -13,6 +13,7 @@ use crate::render::html;
 use crate::render::page::Page;
 use crate::render::sources::range;
 use crate::render::style::{Ink, Style};
+use crate::render::text::Shown;
 use crate::services::{self, Services, Traffic, concerns};
 
 /// A service of which more fails is not well: no one promises its users less than 99 %.
@@ -53,6 +54,7 @@ impl Chosen {
         page: Option<&show::Page>,
         drawn: &mitra_model::SeriesSet,
         style: &Style,
+        shown: &Shown,
     ) -> Result<()> {
         if let Some(page) = page
             && page.write(&html::report(report, &[drawn], style, &title))?
@@ -64,15 +66,15 @@ impl Chosen {
             let services = self.chosen.iter().map(one).collect();
             return print_json(&Document { report, services, other_incidents: self.others });
         }
-        print(&self.text(report, style))
+        print(&self.text(report, style, shown))
     }
 
-    fn text(&self, report: &Report, style: &Style) -> String {
+    fn text(&self, report: &Report, style: &Style, shown: &Shown) -> String {
         let mut page = Page::new(style);
         if report.incidents.is_empty() {
             self.verdicts(&mut page, report);
         } else {
-            page.lines(0, &crate::render::text::report(report, style, &title));
+            page.lines(0, &crate::render::text::report(report, style, &title, shown));
             page.heading("The service in that time");
             for i in &self.chosen {
                 let service = &self.services.services[*i];
@@ -153,7 +155,7 @@ mod tests {
     fn said(name: &str, mut report: Report) -> String {
         let mut chosen = chosen(name);
         chosen.restrict(&mut report);
-        chosen.text(&report, &Style::plain(100))
+        chosen.text(&report, &Style::plain(100), &Shown::default())
     }
 
     #[test]
@@ -172,7 +174,7 @@ mod tests {
         let mut says = |change: &dyn Fn(&mut Traffic)| {
             let i = chosen.chosen[0];
             change(&mut chosen.services.services[i].traffic);
-            chosen.text(&examples::quiet(), &Style::plain(200))
+            chosen.text(&examples::quiet(), &Style::plain(200), &Shown::default())
         };
         assert!(
             says(&|traffic| (traffic.requests, traffic.resets) = (Some(990.0), Some(5.0)))
@@ -192,7 +194,7 @@ mod tests {
         let mut report = examples::two();
         report.incidents[0].root_cause.culprit.cgroup = Some("/system.slice/orders-api.service".into());
         let text = said("orders-api", report);
-        assert!(text.starts_with("03:42:07 dd (8123)"), "{text}");
+        assert!(text.starts_with("ROOT CAUSE  ") && text.contains("\nSEEN        since 03:42:07"), "{text}");
         assert!(
             text.contains("\nThe service in that time\n  gunicorn 127.0.0.1:8080: it answered 6 requests/s"),
             "{text}"

@@ -76,7 +76,7 @@ fn document(report: &Report, incident: &Incident) -> Document {
     let root = &incident.root_cause;
     let one = Report { incidents: vec![incident.clone()], ..report.clone() };
     Document {
-        content: Some(text::report(&one, &Style::plain(WIDTH), &diagnosis::title)),
+        content: Some(text::report(&one, &Style::plain(WIDTH), &diagnosis::title, &text::Shown::all())),
         facts: facts(incident),
         since_ns: incident.onset.0,
         ..Document::new(

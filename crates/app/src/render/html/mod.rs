@@ -14,6 +14,7 @@ use mitra_model::must_escape;
 use mitra_model::report::{Incident, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
 
+use crate::render::card;
 use crate::render::changed;
 use crate::render::repeats::{self, Told};
 use crate::render::sources;
@@ -123,17 +124,13 @@ fn incident(
     title: Title<'_>,
 ) -> String {
     let root = &incident.root_cause;
-    let verdict = text::verdict(incident, report.window.until, style, title);
-    let mut html = format!("<h1 class=\"verdict\">{}</h1>\n{}", escape(&verdict), facts(root, title));
+    let mut html = summary(report, incident, style, title);
+    html.push_str(&remedies("What to do", &incident.remedies));
     html.push_str(&list("remarks", &root.remarks));
     let drawing = chain::chain(incident, style, title);
     html.push_str(&enclosed("<h2>How it came about</h2>\n<figure>", [drawing], "</figure>\n"));
     let plots = plot::incident(report, incident, sets, style);
     html.push_str(&enclosed("<h2>The numbers over time</h2>\n", [plots], ""));
-    html.push_str("<h2>The evidence</h2>\n");
-    for link in &incident.chain {
-        html.push_str(&evidence(link, &root.statement, style, title));
-    }
     if !incident.other_roots.is_empty() {
         html.push_str("<h2>What else went wrong</h2>\n");
     }
@@ -142,15 +139,48 @@ fn incident(
         html.push_str(&list("remarks", &other.remarks));
     }
     html.push_str(&changed::html(incident, style));
-    html.push_str(&remedies("What to do", &incident.remedies));
     let next = incident.next.iter();
     let next = next.map(|next| format!("<li>{}{}</li>\n", escape(&next.measure), command(&next.command)));
     let head = "<h2>What to measure next</h2>\n<ul class=\"plain\">\n";
     html.push_str(&enclosed(head, next, "</ul>\n"));
+    let proof = incident.chain.iter().map(|link| evidence(link, &root.statement, style, title));
+    html.push_str(&enclosed(
+        &details("The evidence: all numbers and the lines they come from"),
+        proof,
+        "</details>\n",
+    ));
     let ruled_out = incident.ruled_out.iter();
     let ruled_out = ruled_out.map(|r| (r.condition.as_str(), escape(&r.because).into_owned()));
-    html.push_str(&terms("What it is not", ruled_out));
+    html.push_str(&enclosed(
+        &details("What it is not"),
+        [terms("", ruled_out)].into_iter().filter(|t| !t.is_empty()),
+        "</details>\n",
+    ));
     html.push_str(&unknown(&incident.unknown));
+    html
+}
+
+fn details(summary: &str) -> String {
+    format!("<details><summary>{summary}</summary>\n")
+}
+
+/// What happened in plain words, by whom, at what cost and when.
+fn summary(report: &Report, incident: &Incident, style: &Style, title: Title<'_>) -> String {
+    let (root, until) = (&incident.root_cause, report.window.until);
+    let words = title(&root.condition).unwrap_or(&root.condition);
+    let mut html = format!("<h1 class=\"verdict\">{}</h1>\n", escape(words));
+    html.push_str(&enclosed("<p class=\"lead\">", [escape(&root.statement).into_owned()], "</p>\n"));
+    let sure = format!("<b>{}</b>, {} sure", escape(&root.condition), text::percent(root.confidence));
+    let said = |text: Option<String>| text.map(|text| escape(&text).into_owned());
+    let facts = [
+        ("Caused by", said(text::culprit(&root.culprit))),
+        ("Cost", said(card::cost(incident, until))),
+        ("Seen", said(card::seen(style, incident, until))),
+        ("Cause", Some(sure)),
+    ];
+    let facts =
+        facts.into_iter().filter_map(|(label, html)| Some(format!("<dt>{label}</dt><dd>{}</dd>\n", html?)));
+    html.push_str(&enclosed("<dl class=\"card\">\n", facts, "</dl>\n"));
     html
 }
 

@@ -23,7 +23,8 @@ pub fn list(class: &str, items: &[String]) -> String {
 /// Terms with explanations in HTML, below a heading.
 pub fn terms<'a>(heading: &str, items: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let items = items.into_iter().map(|(term, html)| format!("<dt>{}</dt><dd>{html}</dd>\n", escape(term)));
-    enclosed(&format!("<h2>{heading}</h2>\n<dl>\n"), items, "</dl>\n")
+    let heading = enclosed("<h2>", Some(heading.to_owned()).filter(|h| !h.is_empty()), "</h2>\n");
+    enclosed(&format!("{heading}<dl>\n"), items, "</dl>\n")
 }
 
 pub fn unknown(list: &[Unknown]) -> String {
