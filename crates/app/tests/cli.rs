@@ -2,6 +2,8 @@
 
 #[path = "cli/archive.rs"]
 mod archive;
+#[path = "cli/demo.rs"]
+mod demo;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/geometry.rs"]

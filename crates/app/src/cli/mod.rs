@@ -2,6 +2,7 @@
 
 mod about;
 mod archive;
+mod demo;
 mod explain;
 mod inspect;
 mod probes;
@@ -20,6 +21,7 @@ pub use about::{
     CompletionsArgs, ConditionsArgs, DocsArgs, DoctorArgs, GraphFormat, ManArgs, MetricsArgs, XfsGeometryArgs,
 };
 pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
+pub use demo::{DemoArgs, DemoIncident};
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
@@ -67,6 +69,8 @@ fn is_range(text: &str) -> bool {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Explain an incident that was recorded on another machine and comes with Mitra
+    Demo(DemoArgs),
     /// Record this machine into an archive until stopped
     Record(RecordArgs),
     /// Say why the machine was slow

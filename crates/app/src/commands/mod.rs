@@ -5,6 +5,7 @@ mod capture;
 mod compare;
 mod completions;
 mod conditions;
+mod demo;
 mod docs;
 mod doctor;
 mod dump;
@@ -40,6 +41,7 @@ use crate::render::style::{Style, clean_json};
 pub fn run(cli: Cli) -> Result<()> {
     let style = Style::stdout(cli.color);
     match cli.command {
+        Command::Demo(args) => demo::run(&args, &style),
         Command::Record(args) => record::run(&args),
         Command::Explain(args) => explain::run(&args, &style),
         Command::Capture(args) => capture::run(&args, &style),

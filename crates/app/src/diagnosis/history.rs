@@ -8,7 +8,6 @@ use mitra_model::time::SECOND;
 use mitra_model::{Change, Metric, ScheduledJob, Span};
 use mitra_search::embedded::Index;
 
-use super::scheduled_jobs;
 use crate::recording::chunks;
 
 /// Read at a time: a day of every cgroup would not fit in memory.
@@ -39,8 +38,8 @@ impl History {
     }
 }
 
-/// Reads sysctls and cgroup limits from the recording and everything else from the index, from a
-/// day before the window on.
+/// Reads sysctls and cgroup limits from the recording and all other changes from the index, from a
+/// day before the window on. Scheduled jobs are in neither.
 pub fn read(reader: &Reader, window: Span) -> Result<History> {
     let Some(all) = reader.span() else { return Ok(History::default()) };
     let back = window.since.saturating_sub(changes::BACK_NS);
@@ -54,8 +53,7 @@ pub fn read(reader: &Reader, window: Span) -> Result<History> {
         Ok(indexed) => (changes::together(recorded, indexed), None),
         Err(error) => (recorded, Some(format!("{error:#}"))),
     };
-    let scheduled_jobs = scheduled_jobs::of_this_machine(&reader.host().hostname, window);
-    Ok(History { changes, since: Some(since), scheduled_jobs, index_error })
+    Ok(History { changes, since: Some(since), scheduled_jobs: Vec::new(), index_error })
 }
 
 /// Changes of files, packages and settings from the index beside the recording, if there is one.

@@ -9,6 +9,7 @@ use mitra_diagnose::Request;
 use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::{Entity, SeriesSet, Span};
 
+use self::history::History;
 use crate::import;
 
 /// Explains a part of an archive.
@@ -16,8 +17,19 @@ pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<
     if reader.host().more.contains_key(import::MARK) {
         return imported(reader, window, baseline);
     }
+    let mut history = history::read(reader, window)?;
+    history.scheduled_jobs = scheduled_jobs::of_this_machine(&reader.host().hostname, window);
+    recorded(reader, window, baseline, history)
+}
+
+/// Explains a recording of another machine. Reads no crontabs and timers, even if this machine has
+/// the same name.
+pub fn explain_foreign(reader: &Reader, window: Span) -> Result<Report> {
+    recorded(reader, window, None, history::read(reader, window)?)
+}
+
+fn recorded(reader: &Reader, window: Span, baseline: Option<Span>, history: History) -> Result<Report> {
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics()))?;
-    let history = history::read(reader, window)?;
     let request = Request { window, baseline, history: history.borrowed() };
     let mut report = mitra_diagnose::explain(&request, &scan, &mut |span| detail(reader, span));
     let index =

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use crate::harness::{archive, command, finish, good, run};
 
 const COMMANDS: &[&str] = &[
+    "demo",
     "record",
     "explain",
     "compare",

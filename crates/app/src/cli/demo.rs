@@ -1,0 +1,39 @@
+//! `mitra demo`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Which incident
+    #[arg(value_enum, value_name = "NAME", default_value_t = DemoIncident::PageCacheFlood)]
+    pub incident: DemoIncident,
+    /// List the incidents, and what each shows
+    #[arg(long, conflicts_with_all = ["incident", "json", "html", "keep"])]
+    pub list: bool,
+    /// Print the report as JSON, schema mitra.report/1
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Explain nothing, and write the recording to a new or empty directory, to try other commands on it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "html"])]
+    pub keep: Option<PathBuf>,
+}
+
+/// The recordings in the binary. The comments are what `--list` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DemoIncident {
+    /// dd reads a large file once, and pages that a service needs are evicted for it
+    PageCacheFlood,
+    /// One program fills the queue of a disk, and another one waits for each request
+    DiskHog,
+    /// A program does not fit under the memory limit of its control group, and swaps
+    SwapThrash,
+    /// A service stands still because its CPU quota is used up, beside CPUs that idle
+    CpuQuota,
+    /// A name server answers half of the questions, and programs wait for the others
+    NameServer,
+}
