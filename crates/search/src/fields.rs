@@ -147,7 +147,7 @@ pub const FIELDS: &[Field] = &[
     fact("timer.last", Date, "when it last did"),
     fact("cron.schedule", Keyword, "the five fields of a line of a crontab, or @daily"),
     fact("cron.command", Keyword, "what it runs"),
-    fact("cron.user", Keyword, "as whom"),
+    fact("cron.user", Keyword, "the user that it runs as"),
     fact("cron.file", Keyword, "the crontab"),
     fact("cron.line", Long, "the line in it"),
     fact("cgroup.limited", Keyword, "paths of cgroups with a limit"),

@@ -54,7 +54,7 @@ use twins::{Cpu, Key, Page, Sum};
 
 pub(super) static KIND: Kind = Kind {
     name: "growth",
-    help: "who makes one process grow: memory that came and is still there, by stack and mapping, apart from churn",
+    help: "what makes one process grow: memory that came and is still there, by stack and mapping, apart from churn",
     cost: "1.2 to 3.3 µs each time that memory comes, by the depth of the stack: 2 % of a CPU at 6,000 per second; 300 to 500 ns for each page fault of other processes; --option every=10 takes fewer stacks",
     since: "6.2; each 64th page of a thread: 5.15",
     attaches: &["rss_stat", "page_fault_user", "page_fault_kernel"],
