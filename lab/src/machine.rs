@@ -60,7 +60,7 @@ impl MachineLock {
     pub fn take() -> anyhow::Result<Self> {
         anyhow::ensure!(
             rustix::process::geteuid().is_root(),
-            "needs root: makes control groups, mounts and network namespaces"
+            "needs root: makes cgroups, mounts and network namespaces"
         );
         let lock = lock()?;
         for failed in journal::sweep(Path::new(journal::DIR)) {

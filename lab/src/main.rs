@@ -122,7 +122,7 @@ enum Command {
         /// Explains the stored archives anew, to tell what is right and what is a miss
         #[arg(long)]
         explain: bool,
-        /// Replaces OLD by NEW in all texts: paths and control groups that are nobody's business
+        /// Replaces OLD by NEW in all texts: paths and cgroups that are nobody's business
         #[arg(long, value_name = "OLD=NEW")]
         rename: Vec<String>,
     },

@@ -152,7 +152,7 @@ def verified(row):
 def ability(row):
     """Probes and kinds of captures that are there."""
     probes = [a for a in row.get("doctor", []) if a["name"].startswith("probe ")]
-    armed = next((a for a in row.get("doctor", []) if a["name"].startswith("armed probes")), None)
+    armed = next((a for a in row.get("doctor", []) if a["name"].startswith("on-demand probes")), None)
     kinds = len(armed["why"].split(",")) if armed and armed["state"] != "no" else 0
     return f"{sum(a['state'] == 'yes' for a in probes)}/{len(probes)} {kinds}" if probes else "."
 

@@ -12,7 +12,7 @@ pub const INTERRUPTED: u8 = 130;
 /// What a build without kernel-side collection cannot do.
 #[cfg(not(feature = "bpf"))]
 pub const NO_BPF: &str =
-    "this build has no BPF programs, so it cannot arm probes (cargo build --features bpf)";
+    "this build has no BPF programs, so it cannot run probes (cargo build --features bpf)";
 
 /// A mistake in what was typed.
 #[derive(Debug, Error)]

@@ -60,7 +60,7 @@ impl Groups {
             Some(parent) if own.ends_with(OWN) && is_delegated(parent) => parent.to_owned(),
             _ => {
                 if !is_delegated(&own) {
-                    return Err("no control group is delegated to it".to_owned());
+                    return Err("no cgroup is delegated to it".to_owned());
                 }
                 move_below(&own)?;
                 own
@@ -183,7 +183,7 @@ fn kill_each(dir: &Path) {
 /// The directory of this process' group.
 fn own_group() -> Result<PathBuf, String> {
     let text = fs::read_to_string("/proc/self/cgroup").map_err(|e| format!("/proc/self/cgroup: {e}"))?;
-    let none = || "there are no control groups of version 2".to_owned();
+    let none = || "there is no cgroup version 2 hierarchy".to_owned();
     let below = text.lines().find_map(|line| line.strip_prefix("0::/")).ok_or_else(none)?;
     let mount = MOUNTS.iter().map(Path::new).find(|dir| dir.join("cgroup.procs").exists());
     Ok(mount.ok_or_else(none)?.join(below))
@@ -209,7 +209,7 @@ fn move_below(dir: &Path) -> Result<(), String> {
     let said = |what: &Path, error: io::Error| format!("{}: {error}", what.display());
     let text = fs::read_to_string(&list).map_err(|e| said(&list, e))?;
     if text.lines().any(|pid| pid != own) {
-        return Err(format!("{}: others are in the control group too", dir.display()));
+        return Err(format!("{}: other processes are in the cgroup too", dir.display()));
     }
     let below = dir.join(OWN);
     match fs::create_dir(&below) {

@@ -1,4 +1,4 @@
-//! What armed probes saw inside a view.
+//! What on-demand probes saw inside a view.
 
 use mitra_model::capture::CaptureRow;
 use mitra_model::time::SECOND;

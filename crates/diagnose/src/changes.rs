@@ -1,4 +1,4 @@
-//! What was changed on the machine before it went wrong: settings of the kernel and limits of control groups as the recording
+//! What was changed on the machine before it went wrong: settings of the kernel and limits of cgroups as the recording
 //! has them, and whatever else is known from elsewhere.
 //!
 //! A change is listed beside an incident because somebody will ask for it, not because it must be the cause: what it did is
@@ -24,7 +24,7 @@ const PER_SETTING_MAX: usize = 8;
 /// once a minute.
 const SAME_WITHIN_NS: i64 = 120 * SECOND;
 
-/// Limits of control groups, and the files that hold them.
+/// Limits of cgroups, and the files that hold them.
 const LIMITS: [(&str, &str); 9] = [
     ("cgroup.memory_max", "memory.max"),
     ("cgroup.memory_high", "memory.high"),
@@ -48,7 +48,7 @@ pub fn settings() -> Vec<&'static Metric> {
     system.filter(|m| m.name.starts_with("sysctl.") && !NO_SETTINGS.contains(&m.name)).collect()
 }
 
-/// The limits of control groups that are looked at.
+/// The limits of cgroups that are looked at.
 #[must_use]
 pub fn limits() -> Vec<&'static Metric> {
     LIMITS.iter().map(|(name, _)| *name).chain([PRESENCE]).filter_map(lookup).collect()
@@ -186,7 +186,7 @@ pub(crate) fn is_fed_by(condition: &Condition, change: &Change) -> bool {
     change.kind == ChangeKind::Sysctl && condition.settings.list.iter().any(is_it)
 }
 
-/// Whether a change is one of a limit that a condition says was reached: of the control group, or of one above it.
+/// Whether a change is one of a limit that a condition says was reached: of the cgroup, or of one above it.
 pub(crate) fn is_reached(change: &Change, condition: &Condition, group: Option<&str>) -> bool {
     let (Some(of), Some(group)) = (change.cgroup.as_deref(), group) else { return false };
     let is_above =
@@ -194,7 +194,7 @@ pub(crate) fn is_reached(change: &Change, condition: &Condition, group: Option<&
     is_above && condition.cgroup_limit.is_some_and(|files| change.name.starts_with(files))
 }
 
-/// What is known of a setting that is named as the culprit, or of the limit that a control group was held at: since when it is
+/// What is known of a setting that is named as the culprit, or of the limit that a cgroup was held at: since when it is
 /// what it is.
 pub(crate) fn remark(
     history: History<'_>,

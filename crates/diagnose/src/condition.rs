@@ -67,7 +67,7 @@ pub struct Condition {
     pub causes: &'static [Effect],
     /// Settings of the kernel whose change can bring it about.
     pub settings: Settings,
-    /// How the files begin that hold the limit of a control group that it says was reached: `memory.`.
+    /// How the files begin that hold the limit of a cgroup that it says was reached: `memory.`.
     pub cgroup_limit: Option<&'static str>,
     /// What to do about it.
     pub remedies: &'static [Advice],
@@ -280,7 +280,7 @@ pub struct Finding {
     pub confidence: f64,
     /// Task-seconds that were lost to it, where that can be told.
     pub loss_s: Option<f64>,
-    /// Seconds that clients of a service waited beyond the usual. They are no task-seconds: many clients wait for one task.
+    /// Seconds that clients of a service waited longer than usual. They are no task-seconds: many clients wait for one task.
     pub client_wait_s: Option<f64>,
     /// What a service waits for, where it was followed to another one.
     pub waits_for: Option<String>,
@@ -326,7 +326,7 @@ impl Finding {
         self.blame(&top.lead);
     }
 
-    /// It is the doing of a process whose control group does not matter.
+    /// It is the doing of a process whose cgroup does not matter.
     pub fn blame_pid(&mut self, comm: &str, pid: u32) {
         self.culprit.process = Some(comm.to_owned());
         self.culprit.pid = Some(pid);

@@ -1,4 +1,4 @@
-//! Page faults without I/O, who keeps what they bring, and the lock that they take.
+//! Page faults without I/O, which process keeps what they bring, and the lock that they take.
 
 use mitra_model::Span;
 use mitra_model::kstack::{WaitKind, wait_kind};

@@ -243,7 +243,7 @@ fn left_share(view: &View<'_>) -> Option<Signal> {
     available.zip(view.memory_bytes()).map(|(signal, memory)| signal.map(|left| left / memory))
 }
 
-/// Whether somebody pays for a shortage of the whole machine. Control groups at limits of their own wait and swap too,
+/// Whether somebody pays for a shortage of the whole machine. Cgroups at limits of their own wait and swap too,
 /// while the machine has room.
 fn pays(view: &View<'_>) -> Option<bool> {
     let share = left_share(view);

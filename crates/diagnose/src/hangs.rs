@@ -46,8 +46,8 @@ impl Meaning {
 
     pub fn words(self) -> &'static str {
         match self {
-            Meaning::Frozen => "a file system that is frozen: it waits to write until somebody thaws it",
-            Meaning::Lock => "a lock whose owner does not let go",
+            Meaning::Frozen => "a file system that is frozen: writers wait until it is thawed",
+            Meaning::Lock => "a lock whose owner does not release it",
             Meaning::Server => "a file server that does not answer",
             Meaning::Io => "a device, or memory that a device has to make room for",
             Meaning::Other => "something in the kernel",

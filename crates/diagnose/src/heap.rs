@@ -1,4 +1,4 @@
-//! The heap of one process, from its mappings and from what its run time knows of it.
+//! The heap of one process, from its mappings and from what its runtime knows of it.
 
 use mitra_model::report::Evidence;
 use mitra_model::{SeriesSet, Span};
@@ -15,7 +15,7 @@ pub struct Region {
     pub evidence: Vec<Evidence>,
 }
 
-/// What the run time counts as its own.
+/// What the runtime counts as its own.
 pub struct Managed {
     /// Bytes.
     pub bytes: f64,
@@ -33,7 +33,7 @@ pub struct Grown {
     pub before: Option<f64>,
     /// Objects now.
     pub now: f64,
-    /// Whether it was counted by searching memory, not by the run time.
+    /// Whether it was counted by searching memory, not by the runtime.
     pub is_string: bool,
     /// The numbers that say so.
     pub evidence: Option<Evidence>,
@@ -84,7 +84,7 @@ fn tool(view: &View<'_>, row: &str) -> String {
     view.set.text("census.tool", row).and_then(|t| t.last()).unwrap_or_default().to_owned()
 }
 
-/// What the run time knows of.
+/// What the runtime knows of.
 pub fn managed(view: &View<'_>) -> Option<Managed> {
     let bytes = view.reading("census.bytes", ALL)?;
     let evidence =

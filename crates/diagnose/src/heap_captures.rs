@@ -24,7 +24,7 @@ pub struct HeapCapture<'a> {
     pub in_use: Option<f64>,
     /// Bytes that it holds without use.
     pub free: Option<f64>,
-    /// What the run time knows of: its name, bytes.
+    /// What the runtime knows of: its name, bytes.
     pub managed: Option<(&'a str, f64)>,
     /// Types by bytes, with count and holder.
     pub types: Vec<HeapKind<'a>>,
@@ -157,10 +157,10 @@ fn grows(view: &View<'_>, process: &Process<'_>) -> Result<Growth, Observation> 
 
 /// All but a twentieth: the kernel charges groups in batches, and reclaims before the last page is gone.
 const REACHED: f64 = 0.95;
-/// What a process holds itself where it alone fills a group; the rest are pages of files and the kernel's own.
+/// What a process holds itself where it alone fills a group; the rest are file pages and the kernel's own.
 const FILLED: f64 = 0.9;
 
-/// The memory limit of a control group that the process is in and that reached it inside of the view.
+/// The memory limit of a cgroup that the process is in and that reached it inside of the view.
 fn limit_reached(view: &View<'_>, process: &Process<'_>) -> Option<f64> {
     let own = process.cgroup?;
     let is_around = |group: &str| {
@@ -205,12 +205,12 @@ impl<'a> GrownProcess<'_, 'a> {
         ))
     }
 
-    /// The share of the growth that the run time knows of; `None` without a run time that was looked into.
+    /// The share of the growth that the runtime knows of; `None` without a runtime that was looked into.
     pub fn managed_share(&self) -> Option<f64> {
         self.share(|look| look.managed.map(|(_, bytes)| bytes))
     }
 
-    /// Whether the run time's objects are most of what grew.
+    /// Whether the runtime's objects are most of what grew.
     pub fn is_managed(&self) -> bool {
         self.managed_share().is_some_and(|share| share > MOST)
     }

@@ -105,7 +105,7 @@ impl<'a> Queue<'a> {
     /// Whom the holder waits for.
     #[must_use]
     pub fn beyond(&self) -> Option<String> {
-        Some(format!("whoever holds the last lock waits itself: {}", self.beyond.as_ref()?.words()))
+        Some(format!("the holder of the last lock waits itself: {}", self.beyond.as_ref()?.words()))
     }
 
     /// Whether a process that waits for the first of them, or whose threads do, answers requests of others.

@@ -17,7 +17,7 @@ use crate::signal::Signal;
 use crate::view::{High, View};
 use crate::words;
 
-/// The first time-out of a connection that is being set up (RFC 6298, `TCP_TIMEOUT_INIT`): whoever loses a SYN waits for
+/// The first timeout of a connection that is being set up (RFC 6298, `TCP_TIMEOUT_INIT`): whoever loses a SYN waits for
 /// that long at least.
 pub const SYN_WAIT_S: f64 = 1.0;
 /// One network namespace.

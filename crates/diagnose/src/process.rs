@@ -16,7 +16,7 @@ pub struct Process<'a> {
     pub comm: &'a str,
     /// Whether it is a kernel thread: a messenger, never a culprit.
     pub kthread: bool,
-    /// Its control group.
+    /// Its cgroup.
     pub cgroup: Option<&'a str>,
     /// The id of its parent.
     pub ppid: Option<u32>,
@@ -169,14 +169,14 @@ impl<'a> Process<'a> {
     }
 }
 
-/// Whether a control group is another one or lies below it.
+/// Whether a cgroup is another one or lies below it.
 #[must_use]
 pub fn is_inside(cgroup: Option<&str>, group: &str) -> bool {
     let below = |of: &str| of.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
     group == "/" || cgroup.is_some_and(|of| of == group || below(of))
 }
 
-/// How many tasks of a control group wait for some things at each moment of a signal.
+/// How many tasks of a cgroup wait for some things at each moment of a signal.
 #[must_use]
 pub fn group_waiting(view: &View<'_>, group: &str, kinds: &[WaitKind], at: &Signal) -> Signal {
     let mut waiting = at.clone().map(|_| 0.0);
@@ -190,7 +190,7 @@ pub fn group_waiting(view: &View<'_>, group: &str, kinds: &[WaitKind], at: &Sign
     waiting
 }
 
-/// Task-seconds that the tasks of a control group waited for some things in the span, beyond what they did before.
+/// Task-seconds that the tasks of a cgroup waited for some things in the span, beyond what they did before.
 #[must_use]
 pub fn group_waited_s(view: &View<'_>, group: &str, span: Span, kinds: &[WaitKind]) -> f64 {
     let waited = |set: &SeriesSet, span: Span, processes: &[Process<'_>]| -> f64 {

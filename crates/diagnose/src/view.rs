@@ -477,16 +477,16 @@ impl View<'_> {
             .or_else(|| self.system("vm.pgsteal"))
     }
 
-    /// Pages of files that came back soon after they had been evicted.
+    /// File pages that came back soon after they had been evicted.
     #[must_use]
     pub fn refault_file(&self) -> Option<Signal> {
         self.system("vm.workingset_refault_file").or_else(|| self.system("vm.workingset_refault"))
     }
 }
 
-/// Pages reclaimed, of a control group's own reclaim too.
+/// Pages reclaimed, of a cgroup's own reclaim too.
 pub const STEAL_ALL: &[&str] = &["vm.pgsteal_file", "vm.pgsteal_anon"];
-/// The same where only these exist: reclaim inside control groups is missing.
+/// The same where only these exist: reclaim inside cgroups is missing.
 pub const STEAL_BY_RECLAIMER: &[&str] = &["vm.pgsteal_kswapd", "vm.pgsteal_direct"];
 
 impl View<'_> {

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use mitra_model::time::SECOND;
 pub use mitra_model::words::{bytes, count, percent};
 
-/// `850 us`, `3.2 ms`, `12 s`, `4 min`.
+/// `850 µs`, `3.2 ms`, `12 s`, `4 min`.
 #[must_use]
 pub fn seconds(value: f64) -> String {
     match value.abs() {
-        v if v < 0.001 => format!("{:.0} us", value * 1e6),
+        v if v < 0.001 => format!("{:.0} µs", value * 1e6),
         v if v < 1.0 => format!("{:.1} ms", value * 1e3),
         v if v < 120.0 => format!("{value:.1} s"),
         v if v < 7200.0 => format!("{:.0} min", value / 60.0),

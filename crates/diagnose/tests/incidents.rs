@@ -427,7 +427,7 @@ fn who_was_killed_is_named_by_whoever_knows_it() {
     for log in [Some("hog"), None] {
         let (process, statement) = killed(log);
         assert_eq!(process.as_deref(), Some("hog"));
-        assert!(statement.contains("the kernel killed hog (130)"), "{statement}");
+        assert!(statement.contains("the OOM killer killed hog (130)"), "{statement}");
     }
 }
 

@@ -74,7 +74,7 @@ fn who_fetches_its_pages_from_swap_is_no_victim_of_a_stream() {
     assert!(!is_active(&m, "streaming-read-flood"));
 }
 
-/// Four pages of a victim come back for each request of the stream: in the mean of all requests they are small.
+/// Four pages of a victim come back for each request of the stream: on average of all requests they are small.
 #[test]
 fn who_streams_does_not_thrash_because_a_victim_reads_small() {
     let mut m = stream(7_000.0);

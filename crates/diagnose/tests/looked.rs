@@ -1,4 +1,4 @@
-//! What a look into a growing process tells: a leak in native code, objects of the run time, or no leak at all.
+//! What a look into a growing process tells: a leak in native code, objects of the runtime, or no leak at all.
 
 #[path = "support/mod.rs"]
 #[expect(dead_code, reason = "each test program uses its own part of the support")]
@@ -70,7 +70,7 @@ fn what_the_interpreter_does_not_know_of_leaks_in_native_code() {
     assert_eq!((root.culprit.pid, root.culprit.library.as_deref()), (Some(70), Some("couchbase")));
     assert_eq!(root.culprit.object.as_deref(), Some("string couchbase.context_info"));
     assert!(
-        refuted(&report, "memory-leak-managed").contains("knows of 3.1 %"),
+        refuted(&report, "memory-leak-managed").contains("accounts for 3.1 %"),
         "{:?}",
         report.incidents[0].ruled_out
     );
@@ -145,7 +145,7 @@ fn a_leak_fills_the_control_group_that_it_is_in() {
 
 #[test]
 fn a_heap_that_levels_off_below_the_limit_does_not_fill_the_group() {
-    // The rest of it are pages of files.
+    // The rest of it are file pages.
     let report = contained(650e6, 1_073e6).explain();
     assert_eq!(ids(&report), ["cgroup-memory-limit"]);
 }

@@ -135,7 +135,7 @@ fn losses_on_the_way_are_a_storm_to_the_peer() {
         assert_eq!(root(&report), ("retransmit-storm", None, None));
         assert_eq!(culprit(&report).address.as_deref(), Some("10.7.0.9:5432"));
         let remarks = report.incidents[0].root_cause.remarks.join(" ");
-        assert!(remarks.contains("time-out"), "{remarks}");
+        assert!(remarks.contains("timeout"), "{remarks}");
     }
 }
 

@@ -18,7 +18,7 @@ fn a_queue_that_drops_is_named_by_its_device_and_what_is_sent_again_follows() {
     let incident = &report.incidents[0];
     assert!(incident.chain.iter().any(|l| l.condition == "retransmit-storm"));
     let remarks = incident.root_cause.remarks.join(" ");
-    assert!(remarks.contains("datagrams") && remarks.contains("20.0 ms later"), "{remarks}");
+    assert!(remarks.contains("datagrams") && remarks.contains("delayed by 20.0 ms"), "{remarks}");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_queue_that_stands_is_felt_by_who_waits_for_answers() {
     let report = with(50e3, 41.0).explain();
     assert_eq!((root(&report).0, culprit(&report).nic.as_deref()), ("qdisc-drops", Some("eth0@web")));
     let statement = &report.incidents[0].root_cause.statement;
-    assert!(statement.contains("20.0 ms later") && statement.contains("41 packets/s"), "{statement}");
+    assert!(statement.contains("delayed by 20.0 ms") && statement.contains("41 packets/s"), "{statement}");
     // A long transfer that is alone on its link, and a queue that is gone before a round trip is over.
     is_silent(&with(50e3, 900.0));
     is_silent(&with(5e3, 41.0));

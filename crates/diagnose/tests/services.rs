@@ -354,7 +354,7 @@ fn a_service_that_is_asked_more_at_the_same_cost_is_under_load() {
     assert_eq!(root(&report), ("load-increase", Some("java"), Some(50)));
     let statement = &one(&report).root_cause.statement;
     assert!(
-        statement.contains("asked 699/s instead of 200/s") && statement.contains("crawler (60)"),
+        statement.contains("got 699 requests/s instead of 200/s") && statement.contains("crawler (60)"),
         "{statement}"
     );
     // Three times the CPU for each request: it is the requests.
@@ -471,7 +471,7 @@ fn requests_that_cost_several_times_as_much_are_a_regression() {
     assert_eq!(root(&report), ("query-regression", Some("postgres"), Some(50)));
     let incident = one(&report);
     let statement = &incident.root_cause.statement;
-    assert!(statement.contains("costs 45.0 ms of CPU instead of 200 us"), "{statement}");
+    assert!(statement.contains("costs 45.0 ms of CPU instead of 200 µs"), "{statement}");
     assert!(incident.remedies[0].command.contains("pg_stat_activity"), "{:?}", incident.remedies);
     // What it does beside is no cost of requests that sleep.
     let mut m = dear("postgres", 0.2);

@@ -77,7 +77,7 @@ fn what_a_jvm_counts_itself_says_how_long_it_stands_still_and_how_full_it_is() {
     let cause = &one(&report).root_cause;
     assert!(cause.statement.contains("stood still for 9"), "{}", cause.statement);
     let full =
-        "194 MB of what lives long were left after the last collection, 97 % of the 200 MB that there may be";
+        "194 MB of the old generation were left after the last collection, 97 % of its maximum of 200 MB";
     assert!(cause.remarks.iter().any(|remark| remark == full), "{:?}", cause.remarks);
 }
 

@@ -74,7 +74,7 @@ fn a_server_is_one_service_at_all_its_addresses() {
     let report = siblings(|i| if i % 2 == 1 { 53 } else { 51 }).explain();
     assert_eq!(one(&report).root_cause.condition, "query-regression");
     let statement = &one(&report).root_cause.statement;
-    assert!(statement.contains("costs 45.0 ms of CPU instead of 200 us"), "{statement}");
+    assert!(statement.contains("costs 45.0 ms of CPU instead of 200 µs"), "{statement}");
     assert_eq!(others(&report), 0);
     // Services of one supervisor, of which one was started again.
     assert!(others(&siblings(|_| 51).explain()) > 0);

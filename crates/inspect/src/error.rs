@@ -41,7 +41,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The CPU budget was exhausted, or the caller cancelled.
-    #[error("the look was ended early")]
+    #[error("the snapshot was ended early")]
     Stopped,
     /// Unusable input.
     #[error("{0}")]

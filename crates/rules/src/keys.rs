@@ -27,13 +27,13 @@ pub fn keys() -> Vec<Key> {
     let up_to = |text: &str, most: f64, unit: &str| format!("{text}, up to {most} {unit}");
     let time = |seconds: f64| format!("{seconds} s");
     vec![
-        key("escalation", "arm", "whether probes are armed and commands run at all", "true"),
-        key("escalation", "builtin", "whether the built-in suspicions hold", "true"),
-        key("escalation", "off", "built-in suspicions that are not wanted, by name", "none"),
+        key("escalation", "arm", "whether probes and commands run at all", "true"),
+        key("escalation", "builtin", "whether the built-in triggers are active", "true"),
+        key("escalation", "off", "built-in triggers to switch off, by name", "none"),
         key(
             "escalation",
             "seconds-per-hour",
-            "seconds of armed probes in an hour, of all rules together",
+            "seconds that probes run in an hour, all rules together",
             &time(policy::BUDGET_S),
         ),
         key(
@@ -47,7 +47,7 @@ pub fn keys() -> Vec<Key> {
         key("rule", "when", "the condition", "has to be there"),
         key("rule", "for", "how long it has to hold, if the condition does not say so", "one sample"),
         key("rule", "suspects", "the condition of the diagnosis that is suspected", "none"),
-        key("rule", "why", "why that is suspicious, for whoever reads the recording", "none"),
+        key("rule", "why", "why that is suspicious, for the reader of the recording", "none"),
         key("rule", "arm", "probes with their options: `\"offcpu d-only min=1ms\"`", "none"),
         key(
             "rule",
@@ -55,12 +55,7 @@ pub fn keys() -> Vec<Key> {
             "whose process the probes watch: `culprit`, the row's own, or a number of each task or process of which the largest counts",
             "everybody's",
         ),
-        key(
-            "rule",
-            "seconds",
-            &up_to("for how long probes are armed", config::SECONDS_MAX, "s"),
-            &time(SECONDS),
-        ),
+        key("rule", "seconds", &up_to("for how long probes run", config::SECONDS_MAX, "s"), &time(SECONDS)),
         key("rule", "command", "a program by its whole path, with its arguments; no shell is used", "none"),
         key(
             "rule",

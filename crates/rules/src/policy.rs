@@ -37,9 +37,9 @@ impl Verdict {
     pub fn why_no_probes(self) -> &'static str {
         match self {
             Verdict::Go => "",
-            Verdict::Busy => "other probes are armed",
-            Verdict::OverBudget => "probes have been armed for long enough in this hour",
-            Verdict::TooOften => "the rule has armed often enough in this hour",
+            Verdict::Busy => "other probes are running",
+            Verdict::OverBudget => "probes have used up their time in this hour",
+            Verdict::TooOften => "the rule has run probes often enough in this hour",
         }
     }
 

@@ -23,7 +23,7 @@ pub const COOL_DOWN_S: f64 = 60.0;
 pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("{pid}", "the process that is meant; of processes that ended, their parent"),
     ("{comm}", "its name"),
-    ("{cgroup}", "its control group"),
+    ("{cgroup}", "its cgroup"),
     ("{row}", "the row for which the rule holds: a disk, a mount point, …"),
     ("{rule}", "the rule's name"),
     ("{time}", "when it fired, in seconds since 1970"),

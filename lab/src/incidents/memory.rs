@@ -29,7 +29,7 @@ pub const INCIDENTS: &[Incident] = &[
         .needs(&[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff"), Need::OwnSwap])
         .chain(&["major-faults"]),
     Incident::new("group-at-limit", "cgroup-memory-limit", "reclaim", group_at_limit)
-        .what("a writer fills its control group with pages not yet on the disk, and a neighbour in it waits for memory")
+        .what("a writer fills its cgroup with pages not yet on the disk, and a neighbour in it waits for memory")
         .needs(&[
             Need::Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
             Need::Path("/dev/fuse"),

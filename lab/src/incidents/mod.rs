@@ -43,7 +43,7 @@ const BESIDES: &[&[Incident]] = &[drift::INCIDENTS];
 pub const NOT_MADE: &[(&str, &str)] = &[
     (
         "cgroup-memory-high",
-        "memory.high is of version 2 of control groups, and the round's machine has memory in version 1",
+        "memory.high needs cgroup version 2, and the round's machine has memory in version 1",
     ),
     ("clock-step", "the clock is the whole machine's, and results are timed by it"),
     ("cpu-steal", "only the host of a virtual machine can take its CPUs"),

@@ -140,7 +140,7 @@ pub const INCIDENTS: &[Incident] = &[
         .what("a thread of a service keeps the mutex that all its requests take")
         .needs(&[PYTHON]),
     Incident::new("service-newcomer", "swap-thrash", "service", neighbours::newcomer)
-        .what("a job comes into the control group of a redis, whose memory is swapped out")
+        .what("a job comes into the cgroup of a redis, whose memory is swapped out")
         .also(&["cgroup-memory-limit"])
         .needs(&[Need::Tool("redis-server"), Need::Tool("redis-cli")]),
     Incident::new("service-replica", "fork-stall", "service", neighbours::replica)

@@ -31,11 +31,11 @@ pub const INCIDENTS: &[Incident] = &[
         ])
         .chain(&["pressure-io"]),
     Incident::new("io-throttled-reads", "io-throttled", "disk", |stage| io_throttled(stage, "order"))
-        .what("a control group may read a few dozen times a second from a fast disk")
+        .what("a cgroup may read a few dozen times a second from a fast disk")
         .needs(&[Need::DiskBytes(1 << 30)])
         .chain(&["pressure-io"]),
     Incident::new("io-throttled-commits", "io-throttled", "disk", |stage| io_throttled(stage, "commit"))
-        .what("a control group may write a few dozen times a second to a fast disk")
+        .what("a cgroup may write a few dozen times a second to a fast disk")
         .needs(&[Need::DiskBytes(1 << 30)])
         .chain(&["pressure-io"]),
     Incident::new("dirty-writeback-stall", "dirty-writeback-stall", "disk", dirty_writeback_stall)

@@ -72,7 +72,7 @@ impl Cgroup {
         if self.find(NO_SWAP).is_some() {
             self.write(NO_SWAP, "0")?;
         } else if machine::swap_is_on() {
-            return Err(Stop::Skipped("swap is on, and no control group can be kept from it here".into()));
+            return Err(Stop::Skipped("swap is on, and no cgroup can be kept from it here".into()));
         }
         self.limit_memory_but_swap(bytes)
     }

@@ -90,7 +90,7 @@ def doctor(results):
     results.all["doctor"] = abilities
     probes = [a for a in abilities if a["name"].startswith("probe ")]
     there = [a for a in probes if a["state"] == "yes"]
-    armed = next((a for a in abilities if a["name"].startswith("armed probes")), {"why": "", "state": "no"})
+    armed = next((a for a in abilities if a["name"].startswith("on-demand probes")), {"why": "", "state": "no"})
     kinds = len(armed["why"].split(",")) if armed["state"] != "no" else 0
     return "ok" if there or words()["btf"] == "0" else "no", f"{len(there)} of {len(probes)} probes, {kinds} kinds of captures"
 

@@ -72,7 +72,7 @@ fn hold(target: &mut Target, snapshot: &mut Snapshot) {
     let Some(python) = &snapshot.python else { return };
     let types: Vec<String> = python.types.iter().take(HELD).map(|of| of.name.clone()).collect();
     if let Err(error) = snapshot::find_holders(target, &types, snapshot) {
-        snapshot.doubts.push(format!("who holds the objects: {error}"));
+        snapshot.doubts.push(format!("the holders of the objects: {error}"));
     }
     // Names may contain secrets.
     redact::snapshot(snapshot);

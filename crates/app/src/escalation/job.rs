@@ -57,7 +57,7 @@ impl JobCgroups {
     fn group(&self) -> Option<Group> {
         let made = self.groups.as_ref().map(|groups| groups.make(LIMITS)).transpose();
         made.unwrap_or_else(|error| {
-            log(&format!("what a rule starts has no control group of its own: {error}"));
+            log(&format!("what a rule starts has no cgroup of its own: {error}"));
             None
         })
     }
@@ -65,9 +65,7 @@ impl JobCgroups {
     /// Logs once that there are none.
     fn log_missing(&self) {
         if let Some(why) = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            log(&format!(
-                "what rules start has no control group of its own: {why}; it may take 1 GiB of memory"
-            ));
+            log(&format!("what rules start has no cgroup of its own: {why}; it may take 1 GiB of memory"));
         }
     }
 }

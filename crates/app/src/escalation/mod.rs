@@ -158,7 +158,7 @@ impl Escalation {
                 let started = self.arm(rule, &plan.probes, details);
                 note(&mut self.probes, started, plan.probes, &mut armed, &mut text);
             }
-            Some(refused) => text = format!("{text}; no probes were armed: {}", refused.why_no_probes()),
+            Some(refused) => text = format!("{text}; no probes were run: {}", refused.why_no_probes()),
             None => {}
         }
         match decision.command {
@@ -291,7 +291,7 @@ fn events_of(outcome: &Outcome, kinds: &str, why: &str) -> Vec<Event> {
     }
     said.truncate(4);
     let reason = if said.is_empty() { words } else { said.join("; ") };
-    log(&format!("{kinds}, armed by {why}: {reason}"));
+    log(&format!("{kinds}, started by {why}: {reason}"));
     let now = mitra_collect::Clock::Real.now();
     let kind = EventKind::Unavailable { source: format!("capture of {kinds}"), why: reason };
     events.push(event(now, kind));

@@ -86,7 +86,7 @@ pub fn load_or_complain(named: Option<&PathBuf>) -> Result<Config> {
 
 fn complain(error: &anyhow::Error) -> Config {
     log(&format!("{error:#}"));
-    log("only the built-in rules are evaluated, and nothing is armed or asked until the file is right");
+    log("only the built-in rules are evaluated, and no probe or command runs until the file is right");
     Config { arm: false, ask_databases: false, ..builtin() }
 }
 

@@ -130,7 +130,7 @@ impl Opened {
         redact::events(&mut good_side.set.events);
         let mut files = bad_side.files;
         files.extend(good_side.files.into_iter().map(|mut file| {
-            file.notes.insert(0, "read as the good side".to_owned());
+            file.notes.insert(0, "read as the baseline".to_owned());
             file
         }));
         for (_, text) in files.iter_mut().filter_map(|file| file.first_unread.as_mut()) {

@@ -160,7 +160,7 @@ fn unified_root() -> Result<File, AnyError> {
     let root = Root::open("/".as_ref())?;
     let found = hierarchies(&read_mounts(&root, &mut Buffer::default()));
     let unified = found.iter().find(|hierarchy| hierarchy.is_unified());
-    let unified = unified.ok_or("no version 2 control groups are mounted")?;
+    let unified = unified.ok_or("cgroup version 2 is not mounted")?;
     Ok(File::open(root.path(&unified.mount))?)
 }
 
@@ -168,7 +168,7 @@ fn load_resolvers(object: &mut Ebpf) -> Result<(Resolvers, Vec<CgroupLink>), Any
     // The kernel only says that it is not permitted.
     let enough = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
     if capabilities(None).is_ok_and(|sets| !sets.effective.intersects(enough)) {
-        return Err("needs cap_net_admin, for hooks of control groups".into());
+        return Err("needs cap_net_admin, for cgroup hooks".into());
     }
     let root = unified_root()?;
     let mut links = Vec::new();

@@ -1,4 +1,4 @@
-//! Armed probes: they cost too much to run always, so they run on suspicion or by hand, for a bounded time.
+//! Armed probes: they cost too much to run always, so they run on a trigger or by hand, for a bounded time.
 //!
 //! [`Capture::arm`] loads the programs of one kind into the kernel. [`Armed::poll`] takes what they have so far and
 //! ends the capture once its time, its events or its cost are used up. [`Armed::finish`] detaches them and returns

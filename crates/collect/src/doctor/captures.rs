@@ -3,7 +3,7 @@
 use super::Ability;
 use crate::file::Root;
 
-const NAME: &str = "armed probes (mitra capture)";
+const NAME: &str = "on-demand probes (mitra capture)";
 
 #[cfg(feature = "bpf")]
 pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
@@ -48,19 +48,19 @@ pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
     out.push(Ability { state, ..Ability::yes(NAME, why) });
     for (number, (why, is_privilege, names)) in refused.into_iter().enumerate() {
         // Names of abilities are unique, and short enough for one line.
-        let title = format!("armed probes, refused ({})", number + 1);
+        let title = format!("on-demand probes, refused ({})", number + 1);
         let ability = Ability::no(&title, format!("{}: {why}", names.join(", ")));
         out.push(if is_privilege { ability.with_fix("run as root, or see privileges") } else { ability });
     }
     for (number, (name, note)) in parts.into_iter().enumerate() {
-        let title = format!("armed {name}, part {}", number + 1);
+        let title = format!("on-demand {name}, part {}", number + 1);
         out.push(Ability { state: State::Degraded, ..Ability::no(&title, note) });
     }
     if let Some(why) = cost_unavailable() {
         let why = format!(
             "not measured ({why}; it needs cap_sys_admin): they end after as many events as keep to the budget"
         );
-        out.push(Ability { state: State::Degraded, ..Ability::no("cost of armed probes", why) });
+        out.push(Ability { state: State::Degraded, ..Ability::no("cost of on-demand probes", why) });
     }
 }
 

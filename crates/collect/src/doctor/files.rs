@@ -76,7 +76,7 @@ pub fn hidden_tasks(root: &Root, out: &mut Vec<Ability>) {
 }
 
 pub fn control_groups(root: &Root, out: &mut Vec<Ability>) {
-    const NAME: &str = "control groups";
+    const NAME: &str = "cgroups";
     let found = hierarchies(&read_mounts(root, &mut Buffer::default()));
     if found.is_empty() {
         out.push(Ability::no(NAME, "no hierarchy is mounted"));
@@ -105,9 +105,9 @@ pub fn control_groups(root: &Root, out: &mut Vec<Ability>) {
     });
     let has_psi = found.iter().any(|h| h.is_unified());
     out.push(if has_psi {
-        Ability::yes("pressure of control groups", "version 2 is mounted")
+        Ability::yes("cgroup pressure (PSI)", "version 2 is mounted")
     } else {
-        Ability::no("pressure of control groups", "only version 2 has it, and that is not mounted")
+        Ability::no("cgroup pressure (PSI)", "only version 2 has it, and that is not mounted")
             .with_fix("mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified")
     });
 }
@@ -142,11 +142,8 @@ pub fn own_limits(root: &Root, out: &mut Vec<Ability>) {
     use rustix::process::{Resource, getrlimit};
     let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     out.push(if files < OPEN_FILES_ENOUGH {
-        Ability::degraded(
-            "open files",
-            format!("at most {files}: files of control groups are opened each time"),
-        )
-        .with_fix("ulimit -n 4096   # LimitNOFILE=4096 in the service unit")
+        Ability::degraded("open files", format!("at most {files}: cgroup files are opened each time"))
+            .with_fix("ulimit -n 4096   # LimitNOFILE=4096 in the service unit")
     } else {
         Ability::yes("open files", format!("up to {files}"))
     });
@@ -154,7 +151,7 @@ pub fn own_limits(root: &Root, out: &mut Vec<Ability>) {
     let of_process = getrlimit(Resource::As).maximum;
     let limits = [of_process, group_limit(root)].into_iter().flatten();
     out.push(match limits.min() {
-        None => Ability::yes(NAME, "none for this process and its control group"),
+        None => Ability::yes(NAME, "none for this process and its cgroup"),
         Some(bytes) if bytes < MEMORY_ENOUGH => {
             let why = format!("{bytes} bytes: starting needs {MEMORY_ENOUGH}, most of it for a moment");
             Ability::degraded(NAME, why).with_fix("MemoryMax=256M in the service unit")

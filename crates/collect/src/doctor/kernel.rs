@@ -84,7 +84,7 @@ const PROBES: &[(&str, &str)] = &[
     ("oom", "OOM kills with their victim"),
     ("signals", "signals that kill, with their sender"),
     ("direct_reclaim", "time lost in direct reclaim"),
-    ("memcg_reclaim", "time lost in reclaim inside a control group"),
+    ("memcg_reclaim", "time lost in reclaim inside a cgroup"),
     ("compaction", "time lost in compaction"),
     ("throttled", "time that reclaim made tasks sleep"),
     ("locks", "time lost for locks inside the kernel"),
@@ -97,7 +97,7 @@ const PROBES: &[(&str, &str)] = &[
     ),
     (
         "resolvers",
-        "how long programs wait for name servers; also needs Linux 5.12, cap_net_admin, and version 2 control groups",
+        "how long programs wait for name servers; also needs Linux 5.12, cap_net_admin, and cgroup version 2",
     ),
 ];
 

@@ -20,7 +20,10 @@ pub fn queues(root: &Root, out: &mut Vec<Ability>) {
     out.push(match can_ask() {
         Ok(()) => Ability::yes(NAME, "sock_diag and rtnetlink answer"),
         Err(error) => {
-            let why = format!("{}: who does not accept and which device drops is not seen", reason(&error));
+            let why = format!(
+                "{}: which server does not accept and which device drops is not seen",
+                reason(&error)
+            );
             Ability::no(NAME, why).with_fix("allow AF_NETLINK (RestrictAddressFamilies= of the service)")
         }
     });

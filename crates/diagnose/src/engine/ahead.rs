@@ -151,7 +151,7 @@ fn memory<'a>(view: &View<'a>) -> Option<Filling<'a>> {
     })
 }
 
-/// What a control group cannot give back without swapping, page cache apart.
+/// What a cgroup cannot give back without swapping, page cache apart.
 fn groups<'a>(view: &View<'a>) -> impl Iterator<Item = Filling<'a>> {
     let (set, window) = (view.set, view.window);
     pairs(view, "cgroup.anon", "cgroup.memory_max").filter(|(group, ..)| *group != "/").map(

@@ -8,7 +8,7 @@ use mitra_model::{SeriesSet, Span};
 use crate::services::{SERVICE, Traffic};
 use crate::signal::Signal;
 
-/// Clients that wait beyond the usual, in each sample: of the service where they waited longest. What is usual is the best
+/// Clients that wait longer than usual, in each sample: of the service where they waited longest. What is usual is the best
 /// that is known, so that less than three times as much counts for nothing.
 pub(crate) fn waits(set: &SeriesSet, span: Span) -> Option<Signal> {
     let of_row = |row: &str| {

@@ -4,7 +4,7 @@
 //! sampled time in D state. The causes are a split of the same time as far as it can be split, and they overlap:
 //! a task that waits for a page that had been evicted waits for the block device too.
 //!
-//! Beside it stands what clients of services waited beyond the usual (`client-wait`). They are no tasks of this machine, and
+//! Beside it stands what clients of services waited longer than usual (`client-wait`). They are no tasks of this machine, and
 //! the total does not have it.
 
 use std::collections::HashMap;

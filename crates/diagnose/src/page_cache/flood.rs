@@ -48,7 +48,9 @@ pub fn observe(view: &View<'_>) -> Observation {
     let faults = view.high("vm.pgmajfault", "", HARM_PAGES_S, 3.0);
     if again.is_empty() && faults.is_none() {
         return match view.system("vm.pgmajfault") {
-            Some(_) => Observation::Inactive(format!("{} was read and nobody else was hurt", flood.device)),
+            Some(_) => {
+                Observation::Inactive(format!("{} was read and no other process was affected", flood.device))
+            }
             None => Observation::cannot_tell("whether others had to fetch pages again: sar -B 1, sar -d 1"),
         };
     }
@@ -175,7 +177,7 @@ fn remarks(view: &View<'_>, flood: &Reader, again: &[Reader]) -> Vec<String> {
     list.extend(watermarks(view));
     if let Some(swappiness) = view.reading("sysctl.vm.swappiness", "").filter(|s| *s <= 10.0) {
         list.push(format!(
-            "vm.swappiness = {swappiness}: reclaim takes pages of files and hardly any anonymous ones, so all of the \
+            "vm.swappiness = {swappiness}: reclaim takes file pages and hardly any anonymous ones, so all of the \
              pressure falls on the page cache"
         ));
     }

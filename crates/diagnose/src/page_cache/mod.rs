@@ -15,7 +15,7 @@ use crate::view::View;
 /// A quarter of the pages gone at once is no longer aging.
 const FELL_BY: f64 = 0.25;
 
-/// Pages of files leave memory.
+/// File pages leave memory.
 pub struct Eviction {
     /// When, by the first witness below that there is.
     pub run: Run,

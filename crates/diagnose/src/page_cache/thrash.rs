@@ -94,7 +94,7 @@ fn judge(view: &View<'_>, finding: &mut Finding, reader: Option<&Reader>) {
     finding.confidence = match good {
         Some(good) if good >= FITS => {
             finding.remarks.push(format!(
-                "on the good side {} of what was asked for was in the page cache: the same work re-reads its data, and \
+                "in the baseline {} of what was asked for was in the page cache: the same work re-reads its data, and \
                  here they no longer fit",
                 words::percent(good)
             ));

@@ -48,7 +48,7 @@ impl<'a> Service<'a> {
         Some(self.traffic.slow(self.usual.as_ref()?))
     }
 
-    /// Seconds that its clients waited in a span beyond the usual.
+    /// Seconds that its clients waited in a span longer than usual.
     #[must_use]
     pub fn beyond_s(&self, span: Span) -> Option<f64> {
         let Traffic { t, dt, .. } = &self.traffic;
@@ -77,7 +77,7 @@ impl<'a> Service<'a> {
         view.baseline.and_then(|span| Signal::sum(rows(), span)).map_or_else(Vec::new, |sum| sum.v)
     }
 
-    /// A metric of all its addresses together, per second, in the mean of a span.
+    /// A metric of all its addresses together, per second, on average of a span.
     #[must_use]
     pub fn mean(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<f64> {
         self.rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).reduce(|a, b| a + b)

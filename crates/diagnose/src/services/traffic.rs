@@ -17,7 +17,7 @@ pub const SERVED: f64 = 20.0;
 pub const NEED_S: f64 = 3.0;
 /// Answers that came late, or requests that still wait: by chance fewer do.
 const LEAST: f64 = 5.0;
-/// What clients waited beyond the usual, in all: with less nobody lost anything.
+/// What clients waited longer than usual, in all: with less nobody lost anything.
 const COST_S: f64 = 1.0;
 /// A tenth of a second is felt, and whatever people ask for takes several requests, one after the other.
 pub const LATE_S: f64 = 0.03;
@@ -30,7 +30,7 @@ const LASTED_S: f64 = 5.0;
 const GROWTH: f64 = 3.0;
 /// As everywhere: see [`crate::view::View::threshold`].
 const SIGMAS: f64 = 6.0;
-/// More clients than one wait beyond the usual: a single one that asks for something long, again and again, is a job.
+/// More clients than one wait longer than usual: a single one that asks for something long, again and again, is a job.
 pub const CROWD: f64 = 1.2;
 /// Times are counted in steps of a sixteenth of a power of two, in older recordings of an eighth.
 pub(super) const BUCKET: f64 = 1.125;
@@ -71,7 +71,7 @@ pub struct Traffic {
     pub dt: Vec<f64>,
     /// Answers per second.
     pub requests: Vec<f64>,
-    /// Who waits: in the mean of the sample.
+    /// Who waits: on average of the sample.
     pub waiting: Vec<f64>,
     /// Who is kept waiting by what others ask, where that was looked at.
     pub(super) kept: Vec<Kept>,
@@ -101,9 +101,9 @@ pub struct Usual {
     /// Nine of ten took no longer.
     pub p90: f64,
     p99: f64,
-    /// Who waits: in the mean.
+    /// Who waits: on average.
     pub waiting: f64,
-    /// Seconds that one waits for an answer in the mean.
+    /// Seconds that one waits for an answer on average.
     pub each_s: f64,
     late_p50: f64,
     late_p90: f64,
@@ -162,9 +162,9 @@ pub struct Slow {
     pub usual_s: f64,
     /// Answers per second.
     pub rate: f64,
-    /// Who waited, in the mean of the stretch.
+    /// Who waited, on average of the stretch.
     pub waiting: f64,
-    /// Seconds that clients waited beyond the usual.
+    /// Seconds that clients waited longer than usual.
     pub beyond_s: f64,
 }
 

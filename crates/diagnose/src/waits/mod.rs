@@ -30,7 +30,7 @@ const WALK_MAX: usize = 8;
 /// A wait is the main one of a service if more of its threads that do something are in it than in everything else, and more of
 /// its requests.
 const MAJORITY: f64 = 0.5;
-/// Less of a thread in the mean is a wait that is over at once.
+/// Less of a thread on average is a wait that is over at once.
 const THREADS_MIN: f64 = 0.5;
 /// Means are recorded in hundredths of a thread, and a sum of two is off by as much.
 const ROUNDED: f64 = 0.02;
@@ -105,7 +105,7 @@ fn split(row: &str) -> Option<(u32, &str)> {
     Some((pid.parse().ok()?, what))
 }
 
-/// What some processes wait for in a span, in the mean: what most wait for first. Empty where they were not looked at.
+/// What some processes wait for in a span, on average: what most wait for first. Empty where they were not looked at.
 fn waits_of<'a>(set: &'a SeriesSet, pids: &[u32], span: Span) -> Vec<Wait<'a>> {
     let mut all: BTreeMap<(&str, Other<'_>), Wait<'a>> = BTreeMap::new();
     for pid in pids {
@@ -290,7 +290,7 @@ pub fn ends_stopped(finding: &Finding) -> bool {
 #[must_use]
 pub fn let_go_on(who: &str, pid: &str) -> Remedy {
     Remedy {
-        action: format!("let {who} go on, once it is known who stopped it"),
+        action: format!("resume {who}, once it is known what stopped it"),
         command: format!("kill -CONT {pid}"),
         verify: "requests are answered again, and it is in state S or R: ps -o stat,pid,comm".to_owned(),
         risk: "a debugger that looks at it loses its place".to_owned(),

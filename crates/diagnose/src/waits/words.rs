@@ -54,7 +54,7 @@ pub fn does(kind: &str) -> &'static str {
     }
 }
 
-/// A number of threads in the mean.
+/// A number of threads on average.
 fn threads(count: f64) -> String {
     words::count((10.0 * count).round() / 10.0)
 }

@@ -63,7 +63,7 @@ impl RowKind {
             RowKind::Type => "Python type",
             RowKind::Pymalloc => "pymalloc",
             RowKind::Class => "class",
-            RowKind::Runtime => "run time",
+            RowKind::Runtime => "runtime",
         }
     }
 

@@ -97,12 +97,12 @@ pub fn take(
         target.refresh()?;
         python_heap(target, options, &mut snapshot);
     }
-    if options.runtime && runtimes::is_any(target) && begins(target, "run time", &mut snapshot) {
-        progress("looking at the run time", None);
+    if options.runtime && runtimes::is_any(target) && begins(target, "runtime", &mut snapshot) {
+        progress("looking at the runtime", None);
         let options = runtimes::Options { ask_runtime: options.ask_runtime, ..runtimes::Options::default() };
         let runtime = runtimes::read_heap(target, &options)?;
         // A partial list would look like a complete one.
-        snapshot.runtime = runtime.filter(|_| begins(target, "run time", &mut snapshot));
+        snapshot.runtime = runtime.filter(|_| begins(target, "runtime", &mut snapshot));
         if snapshot.runtime.is_some() {
             snapshot.looked_at.push("runtime".to_owned());
         }
@@ -121,7 +121,7 @@ pub fn take(
 fn begins(target: &Target, part: &str, snapshot: &mut Snapshot) -> bool {
     let begins = !target.is_exhausted();
     if !begins {
-        snapshot.doubts.push(format!("{part}: not looked at, because the look was ended early"));
+        snapshot.doubts.push(format!("{part}: not examined, because the snapshot was ended early"));
     }
     begins
 }
@@ -219,13 +219,13 @@ fn python_heap(target: &Target, options: &Options, snapshot: &mut Snapshot) {
     if target.is_exhausted() && !is_stopped {
         snapshot
             .doubts
-            .push("Python: small objects were not counted, because the look was ended early".to_owned());
+            .push("Python: small objects were not counted, because the snapshot was ended early".to_owned());
     }
     if !options.holders.is_empty() {
         let wanted = Wanted::Types(options.holders.clone());
         let held = holders::holders(&heap, &wanted, holders::OBJECTS_MAX);
         if held.is_stopped {
-            snapshot.doubts.push("Python: the search for who holds the objects was ended early".to_owned());
+            snapshot.doubts.push("Python: the search for the holders of the objects was ended early".to_owned());
         }
         snapshot.holders = Some(held).filter(|held| !held.types.is_empty());
     }

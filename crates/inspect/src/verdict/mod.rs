@@ -298,7 +298,7 @@ fn grown(
     }
     let managed = managed_growth(first, last).map(|grown| grown / growth);
     let used = first.c_in_use.zip(last.c_in_use).map(|(from, to)| (to as f64 - from as f64) / growth);
-    let name = last.managed_name.as_deref().unwrap_or("the run time");
+    let name = last.managed_name.as_deref().unwrap_or("the runtime");
     let share = |share: f64| percent(share.clamp(0.0, 1.0));
     let mut is_managed = None;
     match managed {

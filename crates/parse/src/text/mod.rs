@@ -96,7 +96,7 @@ pub static FAMILIES: &[Family] = &[
     },
     Family {
         name: "heaps",
-        what: "What a process holds in memory, and what its run time says of it.",
+        what: "What a process holds in memory, and what its runtime says of it.",
         formats: heaps::FORMATS,
     },
     Family {

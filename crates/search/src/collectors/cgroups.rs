@@ -72,7 +72,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
         }
     }
     if hierarchies == 0 {
-        return Err(format!("{ROOT}: no control groups"));
+        return Err(format!("{ROOT}: no cgroups"));
     }
     let (transient, lasting): (Vec<_>, Vec<_>) =
         limits.into_iter().partition(|limit| is_transient(&limit.group));

@@ -24,7 +24,7 @@ use crate::capture::{AnyError, BY_TASK_AND_TIME, CaptureReader, Kind, Request, a
 
 pub(super) static KIND: Kind = Kind {
     name: "fork",
-    help: "who starts processes, how long that takes against their memory, which programs, and how long they live",
+    help: "which programs start processes, how long that takes against their memory, what they start, and how long that lives",
     cost: "310 ns for each system call of the machine, and 3 µs for each process from its beginning to its end",
     since: "5.13",
     attaches: &["sys_enter", "sys_exit", "sched_process_exec", "sched_process_exit"],

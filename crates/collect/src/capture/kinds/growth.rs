@@ -11,10 +11,10 @@
 //! beside what `/proc/PID/status` says. `freed` is all that the process gave back, also what it had before.
 //!
 //! Memory grows where a page is touched first. An allocator that gets memory back from the program and hands it out again
-//! touches nothing: what is leaked then was brought by whoever had it first. Pages that are moved (`mremap`, as `realloc`
-//! does with large blocks) count as gone from where they came to, without being freed; a note says how much that may be. What
-//! is brought without a fault (`MAP_POPULATE`, `mlock`) has no address, and whether it is still there is not known. Memory
-//! of files and shared memory does not count.
+//! touches nothing: what is leaked then is charged to the code that first touched it. Pages that are moved (`mremap`,
+//! as `realloc` does with large blocks) count as gone from where they came to, without being freed; a note says how
+//! much that may be. What is brought without a fault (`MAP_POPULATE`, `mlock`) has no address, and whether it is still
+//! there is not known. Memory of files and shared memory does not count.
 //!
 //! On x86-64 stacks do not need frame pointers, which the C library has nowhere but in a few distributions, and `malloc` is
 //! where most memory is touched first: they are followed by the tables that compilers write for exceptions. The first stacks
@@ -54,7 +54,7 @@ use twins::{Cpu, Key, Page, Sum};
 
 pub(super) static KIND: Kind = Kind {
     name: "growth",
-    help: "who makes one process grow: memory that came and is still there, by stack and mapping, apart from churn",
+    help: "what makes one process grow: memory that came and is still there, by stack and mapping, apart from churn",
     cost: "1.2 to 3.3 µs each time that memory comes, by the depth of the stack: 2 % of a CPU at 6,000 per second; 300 to 500 ns for each page fault of other processes; --option every=10 takes fewer stacks",
     since: "6.2; each 64th page of a thread: 5.15",
     attaches: &["rss_stat", "page_fault_user", "page_fault_kernel"],

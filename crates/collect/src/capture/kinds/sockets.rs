@@ -1,6 +1,6 @@
 //! `sockets`: each TCP and UDP socket with its queues and what TCP knows of its connection.
 //!
-//! What it answers: which connection retransmits and to whom, whether a sender waits for the network (retransmissions,
+//! What it answers: which connection retransmits and to which peer, whether a sender waits for the network (retransmissions,
 //! lost segments), for the other end (its window is full) or for itself (its buffer is), which program leaves data
 //! unread, where a queue of connections waits to be accepted, and which UDP socket drops.
 //!

@@ -1,7 +1,7 @@
 //! Tasks queue for the CPUs that they are allowed to use while other CPUs idle.
 //!
 //! What is lost is what the idle CPUs could have served: at each moment the smaller of the waiting of pinned tasks and
-//! the idle time of CPUs they may not use. A CPU set of a control group shows the same way as `taskset`. Waiting for
+//! the idle time of CPUs they may not use. A CPU set of a cgroup shows the same way as `taskset`. Waiting for
 //! CPU quota looks alike and is told by the group's throttled time; when every CPU is busy it is saturation.
 //!
 //! Other tools do not print which CPUs a task may use, but pidstat prints the one it ran on last. The kernel moves a
@@ -15,7 +15,7 @@ use crate::stats;
 
 pub const CONDITION: Condition = Condition {
     id: "cpu-affinity-misplaced",
-    title: "tasks are pinned to a full CPU while another idles",
+    title: "tasks are pinned to a busy CPU while another is idle",
     area: "cpu",
     needs: &[
         "task.run_delay",
@@ -31,17 +31,17 @@ pub const CONDITION: Condition = Condition {
     causes: &[effect("runqueue-wait", "tasks queue for the CPUs they may use while others idle")],
     remedies: &[Advice {
         action: "let the tasks use all CPUs, or spread them",
-        command: "taskset -acp 0-N {pid}   (or widen cpuset.cpus of its control group)",
+        command: "taskset -acp 0-N {pid}   (or widen cpuset.cpus of its cgroup)",
         verify: "mpstat -P ALL 1: the CPUs are equally busy",
-        risk: "whoever pinned them may have meant to keep the other CPUs free",
+        risk: "the pinning may be deliberate, to keep the other CPUs free",
     }],
-    next: &[measure("who pinned it: the tool, or a CPU set", "taskset -acp {pid}; cat /proc/{pid}/cpuset")],
+    next: &[measure("what pinned it: a tool or a cpuset", "taskset -acp {pid}; cat /proc/{pid}/cpuset")],
     suspicions: &[Suspicion {
         rank: 160,
         name: "waits-beside-idle-cpus",
         when: "psi.cpu_some > 50% and sys.cpu_idle > 30% * sys.cpus_online for 4s",
         arm: &["runqlat"],
-        why: "Tasks wait for a CPU half of the time while a third of the CPUs has nothing to do: affinity or a quota keeps \
+        why: "Tasks wait for a CPU half of the time while a third of the CPUs is idle: affinity or a quota keeps \
               them away.",
         ..Suspicion::NONE
     }],

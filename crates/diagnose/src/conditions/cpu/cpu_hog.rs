@@ -27,7 +27,7 @@ pub const CONDITION: Condition = Condition {
         explains("runqueue-saturation", "the queue is long because one program takes the CPUs"),
     ],
     remedies: &[Advice {
-        action: "give it a lower weight, or a control group with a quota",
+        action: "give it a lower weight, or a cgroup with a quota",
         command: "renice -n 19 -p {pid}",
         verify: "pidstat -u 1: the %wait of the others falls",
         risk: "it takes longer",

@@ -1,4 +1,4 @@
-//! A control group has used up its CPU quota and its tasks stand still until the next period.
+//! A cgroup has used up its CPU quota and its tasks stand still until the next period.
 //!
 //! The kernel counts their standing still as run-queue delay, so it looks like a busy machine; but CPUs idle. The
 //! group's own counters of throttled periods and time tell.
@@ -7,7 +7,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "cpu-quota-throttled",
-    title: "a control group is held back by its CPU quota",
+    title: "a cgroup is throttled by its CPU quota",
     area: "cpu",
     needs: &[
         "cgroup.throttled_time",
@@ -30,8 +30,9 @@ pub const CONDITION: Condition = Condition {
     ],
     cgroup_limit: Some("cpu."),
     remedies: &[Advice {
-        action: "raise or lift the CPU quota of {cgroup:the group}; shares (cpu.weight) bound it only when others want the CPU",
-        command: "echo max > /sys/fs/cgroup{cgroup:the group}/cpu.max   (version 1: echo -1 > cpu/…/cpu.cfs_quota_us)",
+        action: "raise or remove the CPU quota of {cgroup:the cgroup}; a weight (cpu.weight) limits it only when \
+                 others want the CPU",
+        command: "echo max > /sys/fs/cgroup{cgroup:/GROUP}/cpu.max   (version 1: echo -1 > cpu/…/cpu.cfs_quota_us)",
         verify: "nr_throttled in its cpu.stat stops growing",
         risk: "it may take CPU from others",
     }],
@@ -47,11 +48,11 @@ const THROTTLED: f64 = 0.1;
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("cgroup.throttled_time") {
         if view.has("cgroup.cpu_usage") {
-            return Observation::inactive("no control group has a CPU quota");
+            return Observation::inactive("no cgroup has a CPU quota");
         }
         return match waited_beside_idle(view) {
             Some(text) => Observation::cannot_tell(format!(
-                "throttled_time in the cpu.stat of the control group, as {text}: cat /sys/fs/cgroup/GROUP/cpu.stat"
+                "throttled_time in the cpu.stat of the cgroup, as {text}: cat /sys/fs/cgroup/GROUP/cpu.stat"
             )),
             None => Observation::needs_as(
                 "cgroup.throttled_time (the cpu controller)",
@@ -74,7 +75,7 @@ fn observe(view: &View<'_>) -> Observation {
         }
     }
     let Some((name, high)) = best else {
-        return Observation::inactive("no control group was throttled for a tenth of the time");
+        return Observation::inactive("no cgroup was throttled for a tenth of the time");
     };
     let span = high.run.span();
     let mean = |metric: &str| view.set.get(metric, name).and_then(|s| s.mean(span));
@@ -141,7 +142,7 @@ fn waited_beside_idle(view: &View<'_>) -> Option<String> {
 fn next(finding: &Finding) -> Vec<Next> {
     let group = finding.culprit.cgroup.as_deref().unwrap_or("");
     vec![to_measure(
-        "who set the quota, a service file or a container's limit".to_owned(),
+        "what set the quota: a unit file or a container limit".to_owned(),
         format!(
             "systemctl show -p CPUQuotaPerSecUSec {}",
             words::shell(group.rsplit('/').next().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The hypervisor runs somebody else while this machine wants to run.
+//! The hypervisor runs another guest while this machine wants to run.
 //!
 //! Steal counts only while a virtual CPU has something to do, so an idle machine on a full host shows none. It looks like slow
 //! programs and long run queues with nobody inside to blame: the cause is the host, or a limit of CPU that the host applies.
@@ -7,7 +7,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "cpu-steal",
-    title: "the hypervisor gives the CPU to others",
+    title: "the hypervisor steals CPU time",
     area: "cpu",
     needs: &["sys.cpu_steal", "sys.cpu_idle", "sys.cpu_iowait", "tasks.run_delay"],
     triggers: &[
@@ -16,20 +16,20 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        effect("runqueue-wait", "tasks wait for a CPU that is away"),
+        effect("runqueue-wait", "tasks wait for a CPU that the hypervisor took"),
         effect("cpu-saturated", "what is stolen is not idle"),
-        explains("runqueue-saturation", "the queue is long because the CPUs are away"),
+        explains("runqueue-saturation", "the run queue is long because the hypervisor took the CPUs"),
         explains("single-thread-bottleneck", "the thread has less than a CPU"),
-        effect("scheduling-stall", "a CPU that is away runs nothing"),
+        effect("scheduling-stall", "a stolen CPU runs nothing"),
     ],
     remedies: &[Advice {
-        action: "move the machine to a host with room, or raise the share or limit of CPU that it was given; \
-                 burstable kinds of machines have used up their credit",
+        action: "move the VM to a less loaded host, or raise its CPU share or limit; a burstable instance has used up \
+                 its credits",
         command: "",
         verify: "sar -u 1: %steal below 1",
         risk: "",
     }],
-    next: &[measure("each CPU, and the host's own figures", "mpstat -P ALL 1")],
+    next: &[measure("steal of each CPU, and the host's own figures", "mpstat -P ALL 1")],
     source: include_str!("cpu_steal.rs"),
     ..Condition::ROOT
 };

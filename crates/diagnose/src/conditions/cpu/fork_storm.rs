@@ -12,7 +12,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "fork-storm",
-    title: "processes are started and end all the time",
+    title: "processes are forked and exit all the time",
     area: "cpu",
     needs: &[
         "sys.forks",
@@ -34,17 +34,17 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         explains("minor-fault-storm", "each new process touches its pages for the first time"),
-        effect("cpu-saturated", "to fork, exec and exit costs CPU"),
+        effect("cpu-saturated", "fork, exec and exit cost CPU"),
         effect("runqueue-wait", "each new process wants a CPU at once"),
         explains("runqueue-saturation", "the tasks in the queue are the ones that are started all the time"),
         explains("cpu-hog", "the CPU goes into starting processes"),
         explains("single-thread-bottleneck", "the thread is busy with starting processes"),
     ],
     remedies: &[Advice {
-        action: "stop the loop in {process:the parent}, or let it do the work itself instead of starting a program for each item",
-        command: "kill -STOP {pid}   (kill -CONT {pid} to go on)",
+        action: "stop the loop in {process:the parent}, or do the work in one process instead of starting a program per item",
+        command: "kill -STOP {pid}   (kill -CONT {pid} to resume)",
         verify: "sar -w 1: proc/s falls",
-        risk: "what the loop does stops",
+        risk: "the work of the loop stops",
     }],
     next: &[measure("which script or service it is", "tr '\\0' ' ' < /proc/{pid}/cmdline; pstree -sp {pid}")],
     suspicions: &[Suspicion {
@@ -129,7 +129,8 @@ fn observe(view: &View<'_>) -> Observation {
     if all - processes > THREADS * processes {
         finding.confidence = 0.6;
         finding.statement = format!(
-            "{} threads a second were made and ended, and {} processes; by whom is not known without `mitra capture fork`",
+            "{} threads a second were created and exited, and {} processes; `mitra capture fork` shows which program \
+             starts them",
             words::count(all - processes),
             words::count(processes)
         );
@@ -152,10 +153,14 @@ fn observe(view: &View<'_>) -> Observation {
     // What is left of all is of parents and names that found no room.
     let nameless = 1.0 - parents.iter().map(|p| p.share).sum::<f64>();
     let Some(top) = parents.first().filter(|top| top.share > nameless) else {
-        let why = if parents.is_empty() { "without the exit probe" } else { "of all those that start some" };
+        let why = if parents.is_empty() {
+            "which program starts them is unknown without the exit probe"
+        } else {
+            "no single program starts most of them"
+        };
         finding.confidence = 0.6;
         finding.statement = format!(
-            "{} processes a second were started ({} before); by whom is not known {why}",
+            "{} processes a second were started ({} before); {why}",
             words::count(high.during),
             words::count(high.before.unwrap_or(0.0))
         );

@@ -12,7 +12,7 @@ use crate::stats;
 
 pub const CONDITION: Condition = Condition {
     id: "interrupt-imbalance",
-    title: "one CPU does the interrupts of all",
+    title: "one CPU handles most interrupts",
     area: "cpu",
     needs: &[
         "cpu.softirq",
@@ -49,20 +49,20 @@ pub const CONDITION: Condition = Condition {
     ],
     remedies: &[
         Advice {
-            action: "share the packets among the CPUs: receive steering for a device with one queue, more queues where it has them",
+            action: "spread the packets over the CPUs: RPS for a device with one queue, more RX queues where it has them",
             command: "echo ffffffff > /sys/class/net/{nic:DEV}/queues/rx-0/rps_cpus; ethtool -L {nic:DEV} combined N",
             verify: "mpstat -P ALL 1: %soft is spread",
             risk: "packets of one flow stay on one CPU; a single flow is not spread",
         },
         Advice {
-            action: "or keep the tasks that must not wait off that CPU",
+            action: "or keep latency-sensitive tasks off that CPU",
             command: "taskset -acp CPULIST PID; systemctl restart irqbalance",
             verify: "pidstat -u 1: %wait falls",
             risk: "the packets themselves still queue there",
         },
     ],
     next: &[measure(
-        "which interrupts and which kind of soft interrupt it is",
+        "which IRQs and which softirq type",
         "cat /proc/interrupts /proc/softirqs; cat /sys/class/net/*/queues/rx-*/rps_cpus",
     )],
     source: include_str!("interrupt_imbalance.rs"),
@@ -118,7 +118,7 @@ fn observe(view: &View<'_>) -> Observation {
         };
         let spare = cpus.iter().filter(|c| *c != cpu).filter_map(|c| idle(c)).fold(0.0, f64::max);
         if spare < SPARE {
-            because = "no other CPU had room for a part of the interrupts".to_owned();
+            because = "no other CPU had room for some of the interrupts".to_owned();
             continue;
         }
         match harm(view, cpu, span, idle(cpu)) {
@@ -142,7 +142,8 @@ fn observe(view: &View<'_>) -> Observation {
                 return finding.active();
             }
             None => {
-                because = format!("CPU {cpu} has most of the interrupts and still room for what runs there")
+                because =
+                    format!("CPU {cpu} has most of the interrupts and still has room for what runs there")
             }
         }
     }

@@ -7,14 +7,16 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "pressure-cpu",
-    title: "tasks wait for a CPU",
+    title: "CPU pressure (PSI): tasks wait for a CPU",
     area: "cpu",
     needs: METRICS,
     triggers: &[
         // Somebody waits for a quarter of the time.
         above(METRICS, 0.25),
     ],
-    observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "some task waited for a CPU for"),
+    observe: |view| {
+        observe_level(view, METRICS, FLOOR, 3.0, "CPU pressure (PSI): some task waited for a CPU for")
+    },
     source: include_str!("pressure_cpu.rs"),
     ..Condition::SYMPTOM
 };

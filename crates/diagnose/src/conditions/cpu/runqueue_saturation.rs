@@ -12,7 +12,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "runqueue-saturation",
-    title: "more tasks want to run than there are CPUs",
+    title: "more runnable tasks than CPUs",
     area: "cpu",
     needs: &[
         "tasks.run_delay",
@@ -31,16 +31,16 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        effect("cpu-saturated", "more tasks want to run than there are CPUs"),
-        effect("runqueue-wait", "more tasks want to run than there are CPUs"),
+        effect("cpu-saturated", "more runnable tasks than CPUs"),
+        effect("runqueue-wait", "more runnable tasks than CPUs"),
     ],
     remedies: &[Advice {
-        action: "start fewer of {process:the program} at a time, or give them a lower weight than what must be prompt",
+        action: "run fewer of {process:the program} at a time, or give them a lower CPU weight than latency-sensitive work",
         command: "renice -n 19 $(pgrep -x {process:the program})",
         verify: "vmstat 1: r falls to the number of CPUs",
         risk: "they take longer",
     }],
-    next: &[measure("who started them", "ps -eo pid,ppid,stat,etime,comm --sort=-pcpu | head -30")],
+    next: &[measure("which process started them", "ps -eo pid,ppid,stat,etime,comm --sort=-pcpu | head -30")],
     source: include_str!("runqueue_saturation.rs"),
     ..Condition::ROOT
 };
@@ -87,7 +87,7 @@ fn observe(view: &View<'_>) -> Observation {
     let used = view.system("tasks.cpu_time").map_or(cpus * high.run.seconds(), |s| s.within(span).total());
     if ended > 0.5 * used {
         return Observation::Inactive(format!(
-            "{} of the CPU time went to processes that have ended: jobs that get done",
+            "{} of the CPU time went to processes that have exited: jobs that complete",
             words::percent(ended / used.max(1e-9))
         ));
     }
@@ -99,7 +99,7 @@ fn observe(view: &View<'_>) -> Observation {
             finding.evidence.push(view.task_evidence("task.cpu_time", &top.lead, None, top.rate, span));
             format!("{} used most of the CPU time ({})", top.words(), words::percent(top.share))
         }
-        None => "whose they are is not known".to_owned(),
+        None => "which program they belong to is not known".to_owned(),
     };
     finding.statement = format!(
         "{:.1} tasks waited for each of the {cpus:.0} CPUs ({:.1} before) and none was idle; {who}",

@@ -1,6 +1,6 @@
 //! Tasks are runnable and wait for a CPU.
 //!
-//! The kernel counts the delay for each task. It counts a task that its control group's quota holds back in the same
+//! The kernel counts the delay for each task. It counts a task that its cgroup's quota holds back in the same
 //! number, so see `cpu-quota-throttled`; and idle CPUs beside waiting tasks mean pinning, see
 //! `cpu-affinity-misplaced`.
 
@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "runqueue-wait",
-    title: "tasks queue for a CPU",
+    title: "tasks wait in the run queue",
     area: "cpu",
     needs: &["tasks.run_delay", "task.run_delay", "task.cpu_time"],
     triggers: &[

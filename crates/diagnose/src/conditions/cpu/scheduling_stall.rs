@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "scheduling-stall",
-    title: "everything pauses",
+    title: "the whole machine stalls",
     area: "cpu",
     needs: &[
         "sys.cpu_system",
@@ -121,7 +121,7 @@ fn by_pauses(view: &View<'_>, pauses: &[(&Event, f64)]) -> Finding {
     let first = pauses.iter().map(|(e, _)| e.real).min().unwrap_or(view.window.since);
     let mut finding = view.finding_at(first);
     finding.confidence = 0.6;
-    finding.statement = "programs stood still".to_owned();
+    finding.statement = "programs stalled".to_owned();
     add_pauses(view, &mut finding, pauses);
     finding
 }
@@ -185,7 +185,8 @@ fn say_what_it_is_not(view: &View<'_>, finding: &mut Finding, high: &High) {
     let who =
         busy.map_or_else(|| "the programs that run".to_owned(), |name| format!("{name} and the others"));
     finding.remarks.push(format!(
-        "the CPU time of {who} is a symptom: whoever allocates or looks up a name at that moment pays for the kernel's work"
+        "the CPU time of {who} is a symptom: a process that allocates memory or looks up a name at that moment pays \
+         for the kernel's work"
     ));
 }
 

@@ -7,7 +7,7 @@
 //! limit of a CPU too and makes progress that can be seen: that is work. A server that was there before and has come to
 //! its limit, or a thread that burns a CPU without any such progress, is a bottleneck.
 //!
-//! Who came only now and has been at the limit ever since is a job: it is a finding, unless somebody waits for it.
+//! A process that came only now and has been at the limit ever since is a job: it is a finding, unless somebody waits for it.
 //!
 //! A tool that was not asked for threads prints processes: one that never exceeds a single CPU, and is at its limit, is
 //! taken for one thread with less certainty.
@@ -17,7 +17,7 @@ use crate::services;
 
 pub const CONDITION: Condition = Condition {
     id: "single-thread-bottleneck",
-    title: "one thread is at the limit of a CPU while others idle",
+    title: "one thread saturates a CPU while other CPUs are idle",
     area: "cpu",
     needs: &[
         "task.cpu_time",

@@ -1,11 +1,12 @@
 //! More has been written into the page cache than its device can take for seconds to come, and others wait behind it.
 //!
 //! A write call returns when its bytes are in the page cache. One program can put gigabytes there before a slow device has
-//! taken the first of them; from then on whoever asks for its own few bytes to be on the device (`fsync`, a database's
-//! commit, a journal) waits for the whole backlog, and when the dirty pages reach their limit everybody who writes is paced.
-//! What tells it from a device that is slow (`slow-device`) is the backlog; from a program that fills the queue with direct
-//! requests (`disk-hog`) too. A large copy to a fast device has a backlog of less than a second and hurts nobody; a copy
-//! that nobody else waits for is work; and pages that are dirty and too young to be written are no backlog of the device.
+//! taken the first of them; from then on each task that asks for its own few bytes to be on the device (`fsync`, a
+//! database's commit, a journal) waits for the whole backlog, and when the dirty pages reach their limit all writers
+//! are paced. What tells it from a device that is slow (`slow-device`) is the backlog; from a program that fills the
+//! queue with direct requests (`disk-hog`) too. A large copy to a fast device has a backlog of less than a second and
+//! hurts nobody; a copy that nobody else waits for is work; and pages that are dirty and too young to be written are no
+//! backlog of the device.
 //!
 //! The flusher threads of the kernel are messengers, never the culprit.
 
@@ -17,7 +18,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "dirty-writeback-stall",
-    title: "writers and syncs wait for a backlog of dirty pages",
+    title: "writers and fsync wait for a backlog of dirty pages",
     area: "disk",
     needs: &[
         "mem.dirty",
@@ -40,27 +41,27 @@ pub const CONDITION: Condition = Condition {
         effect("pressure-io", "writers and syncs wait for the backlog"),
         effect("tasks-in-d-state", "writers and syncs wait for the backlog"),
         effect("direct-reclaim", "pages that wait to be written cannot be dropped"),
-        explains("hung-task", "who syncs waits for the whole backlog"),
+        explains("hung-task", "a task that calls fsync waits for the whole backlog"),
         effect("service-slow", "a server that writes or syncs waits for the backlog"),
-        effect("lock-queue", "who holds the lock waits for the backlog"),
+        effect("lock-queue", "the lock holder waits for the backlog"),
     ],
     settings: settings::DIRTY_LIMITS,
     remedies: &[
         Advice {
-            action: "let {process:the writer} write past the page cache or sync as it goes, and no faster than the device",
+            action: "let {process:the writer} bypass the page cache or sync as it goes, no faster than the device",
             command: "dd … oflag=direct   (rsync --bwlimit, or sync_file_range after each few megabytes)",
             verify: "grep -e Dirty -e Writeback /proc/meminfo stays below what the device writes in a second or two",
             risk: "it takes longer to return",
         },
         Advice {
-            action: "bound the backlog for everybody",
+            action: "limit the backlog for all writers",
             command: "sysctl -w vm.dirty_background_bytes=67108864 vm.dirty_bytes=268435456",
             verify: "the same, and fsync times of the others",
             risk: "writers to fast devices are paced sooner too; {process:the writer} ({pid}) is paced first",
         },
     ],
     next: &[measure(
-        "who waits in the kernel, and where",
+        "which tasks wait in the kernel, and where",
         "ps -eLo stat,wchan:32,pid,comm | grep ^D; iostat -x 1 {device}",
     )],
     source: include_str!("dirty_writeback_stall.rs"),
@@ -151,7 +152,7 @@ fn judge(view: &View<'_>, high: &High, device: &str, written_s: f64, drain_s: f6
     let (waiting, before) = process::others_in_d_state(view, &top.members, span);
     if waiting - before < HARM {
         return Observation::Inactive(format!(
-            "{} left {} of dirty pages to {device} and nobody else was found waiting",
+            "{} left {} of dirty pages to {device} and no other task was found waiting",
             top.comm,
             words::bytes(high.peak)
         ));
@@ -160,8 +161,8 @@ fn judge(view: &View<'_>, high: &High, device: &str, written_s: f64, drain_s: f6
     finding.blame_top(top);
     finding.culprit.device = Some(device.to_owned());
     finding.statement = format!(
-        "{} wrote {} into the page cache, {} of all; up to {} of it waited for {device}, which takes {}/s: {} for whoever \
-         syncs; other tasks waited {} of a task's time ({} before)",
+        "{} wrote {} into the page cache, {} of all; up to {} of it waited for {device}, which takes {}/s: {} for a \
+         task that calls fsync; other tasks waited {} of a task's time ({} before)",
         top.words(),
         words::bytes(top.total),
         words::percent(top.share),

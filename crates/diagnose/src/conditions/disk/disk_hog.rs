@@ -1,10 +1,10 @@
 //! One program fills a block device's queue and others that need the device wait.
 //!
-//! The device is not faulty: its latency is its queue. The culprit is who moves most bytes; the harm is that other
-//! programs are found waiting for I/O more than before. A backup on a disk that nobody else wants is no incident.
-//! Kernel threads that write back or serve a loop device are messengers and never the culprit. Bytes are counted per
-//! process and not per device, so where several devices are busy the device named is the one whose traffic is
-//! nearest to what the program moved, and a stacked device before the one it stands on.
+//! The device is not faulty: its latency is its queue. The culprit is the process that moves most bytes; the harm is
+//! that other programs are found waiting for I/O more than before. A backup on a disk that nobody else wants is no
+//! incident. Kernel threads that write back or serve a loop device are messengers and never the culprit. Bytes are
+//! counted per process and not per device, so where several devices are busy the device named is the one whose traffic
+//! is nearest to what the program moved, and a stacked device before the one it stands on.
 //!
 //! Where no state of tasks was recorded, as in what pidstat and iostat print, the harm is counted in requests: what
 //! others read meanwhile, in requests of the size that the device served before, each of which took as much longer as
@@ -35,7 +35,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[effect("disk-saturated", "one process keeps the device's queue full").here()],
     remedies: &[Advice {
-        action: "let it wait behind the others, or bound it with io.max in a control group of its own",
+        action: "lower its I/O priority, or limit it with io.max in a cgroup of its own",
         command: "ionice -c 3 -p {pid}",
         verify: "iostat -x 1 {device}: await and aqu-sz fall to what they were",
         risk: "it takes longer; ionice works only with the bfq and mq-deadline schedulers",
@@ -104,7 +104,7 @@ fn observe(view: &View<'_>) -> Observation {
     };
     if waiting - waited_before < HARM {
         return Observation::Inactive(format!(
-            "{} filled {} and nobody else was found waiting ({} of a task's time)",
+            "{} filled {} and no other task was found waiting ({} of a task's time)",
             top.comm,
             disk.device,
             words::percent(waiting)

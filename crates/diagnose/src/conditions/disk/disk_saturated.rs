@@ -10,7 +10,7 @@ use crate::saturated;
 
 pub const CONDITION: Condition = Condition {
     id: "disk-saturated",
-    title: "a device is busy and its requests queue",
+    title: "a device is saturated and its requests queue",
     area: "disk",
     needs: &["disk.io_time", "disk.transfers", "disk.transfer_time"],
     needs_of: &[device::NEEDS],
@@ -20,7 +20,7 @@ pub const CONDITION: Condition = Condition {
         effect("pressure-io", "requests wait in the queue"),
         effect("tasks-in-d-state", "tasks wait for their requests"),
         effect("service-slow", "a server that waits for the device answers late"),
-        effect("lock-queue", "who holds the lock waits for the device"),
+        effect("lock-queue", "the lock holder waits for the device"),
         effect("iowait-high", "a CPU idles while a task of it waits for the device"),
     ],
     suspicions: &[Suspicion {
@@ -29,7 +29,8 @@ pub const CONDITION: Condition = Condition {
         when: "psi.io_full > 40% for 5s",
         arm: &["offcpu d-only"],
         cool_down_s: 120.0,
-        why: "For two fifths of the time everybody who could work waits for I/O. The stacks say for which file system and call.",
+        why: "For two fifths of the time all tasks that could run wait for I/O (PSI full). The stacks show for which \
+              file system and call.",
         ..Suspicion::NONE
     }],
     source: include_str!("disk_saturated.rs"),

@@ -5,7 +5,7 @@
 //! full all the time is as it was meant to be (an image, a partition of logs that rotates at its limit); this is about one
 //! that filled up. Where files cannot be made although there is space see `inode-exhaustion`.
 //!
-//! Who wrote most while it filled is named where that is most of what filled it.
+//! The process that wrote most while it filled is named where that is most of what filled it.
 
 use crate::filesystems::{self, Full, Room};
 use crate::prelude::*;
@@ -35,7 +35,7 @@ pub const CONDITION: Condition = Condition {
     ],
     remedies_of: remedies,
     next: &[
-        measure("whose calls fail with ENOSPC", "mitra capture errors --seconds 10"),
+        measure("which calls fail with ENOSPC", "mitra capture errors --seconds 10"),
         measure("what grew", "find {path:/} -xdev -newermt '-1 hour' -size +10M -ls"),
     ],
     suspicions: &[Suspicion {
@@ -45,8 +45,8 @@ pub const CONDITION: Condition = Condition {
         arm: &["errors"],
         seconds: 5.0,
         cool_down_s: 1800.0,
-        why: "A thousandth is less than what a write, a log file or a journal asks for at once. Then writes fail with ENOSPC, \
-              and no counter says so. Images that are full by nature are left out.",
+        why: "A thousandth is less than what a write, a log file or a journal asks for at once. Then writes fail with \
+              ENOSPC, and no counter shows it. Read-only images, which are always full, are left out.",
         ..Suspicion::NONE
     }],
     source: include_str!("filesystem_full.rs"),
@@ -91,7 +91,7 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
     finding.evidence.extend(view.evidence_against("fs.avail_bytes", full.mount, Some(full.had), span));
     finding.prove(view, &["fs.free_bytes", "fs.total_bytes"], full.mount, span);
     if finding.evidence.iter().any(|e| e.metric == "fs.free_bytes" && e.during > 0.01 * full.total) {
-        finding.remarks.push("root can still write: what is left is kept for it".to_owned());
+        finding.remarks.push("root can still write: the rest is reserved for it".to_owned());
     }
     finding
 }
@@ -101,20 +101,23 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let shell = words::shell(path);
     let mut list = vec![Remedy {
         action: format!(
-            "make room on {path}: what grew last goes first; a file that is deleted while a program holds it stays"
+            "free space on {path}: delete what grew last first; deleting a file that a program holds open frees nothing"
         ),
         command: format!("du -xh {shell} | sort -h | tail -20; lsof +L1 {shell}"),
         verify: format!("df -h {shell} shows free space, and the programs that failed write again"),
         risk:
-            "make sure that nobody needs what is deleted; truncate a log that is open instead of deleting it"
+            "make sure that nothing needs what is deleted; truncate a log that is open instead of deleting it"
                 .to_owned(),
     }];
     if let (Some(process), Some(pid)) = (&finding.culprit.process, finding.culprit.pid) {
         list.push(Remedy {
-            action: format!("keep {process} from filling it again: rotate or bound what it writes, or give it a filesystem or a quota of its own"),
+            action: format!(
+                "keep {process} from filling it again: rotate or limit what it writes, or give it its own \
+                             filesystem or quota"
+            ),
             command: format!("ls -l /proc/{pid}/fd"),
-            verify: format!("df {path} stays where it is over a day"),
-            risk: "what is not written is not there when it is needed".to_owned(),
+            verify: format!("df {path} does not grow over a day"),
+            risk: "what is not written is missing later".to_owned(),
         });
     }
     list

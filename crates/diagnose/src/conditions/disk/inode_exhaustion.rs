@@ -33,14 +33,15 @@ pub const CONDITION: Condition = Condition {
         effect("crash-loop", "a program that cannot make a file ends, each time it is started"),
     ],
     remedies: &[Advice {
-        action: "delete the small files that are no longer needed on {path:/}; the number of inodes of an ext4 cannot be raised, only a new filesystem has more",
+        action: "delete the small files that are no longer needed on {path:/}; ext4 cannot add inodes, only a new \
+                 filesystem has more",
         command: "du -x --inodes {path:/} | sort -n | tail -20",
         verify: "df -i {path:/} shows free inodes",
-        risk: "make sure that nobody needs what is deleted",
+        risk: "make sure that nothing needs what is deleted",
     }],
     next: &[
         measure("which directory has the files", "du -x --inodes -d 3 {path:/} | sort -n | tail"),
-        measure("whose calls fail with ENOSPC", "mitra capture errors --seconds 10"),
+        measure("which calls fail with ENOSPC", "mitra capture errors --seconds 10"),
     ],
     source: include_str!("inode_exhaustion.rs"),
     ..Condition::ROOT

@@ -1,4 +1,4 @@
-//! A rule holds I/O back, not the device: a control group has reached the limit that it was given.
+//! A limit throttles I/O, not the device: a cgroup has reached its I/O limit.
 //!
 //! Tasks wait for I/O, pressure is high, and the device idles: its own times are as short as ever, since what a rule holds
 //! back has not reached it yet. `blkio.throttle.*` of version 1 and `io.max` of version 2 work that way, in requests and in
@@ -15,7 +15,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "io-throttled",
-    title: "a control group is held back by its limit of I/O",
+    title: "a cgroup is throttled by its I/O limit",
     area: "disk",
     needs: &[
         "cgroup.io_limit_riops",
@@ -41,13 +41,13 @@ pub const CONDITION: Condition = Condition {
     needs_of: &[device::NEEDS],
     observe,
     causes: &[
-        explains("disk-hog", "who waits is held back by a rule").here(),
-        effect("dirty-writeback-stall", "what a rule holds back stays dirty").here(),
-        effect("pressure-io", "requests wait for their turn by the rule"),
-        effect("tasks-in-d-state", "requests wait for their turn by the rule"),
-        explains("hung-task", "who waits for a turn by the rule waits for minutes"),
-        effect("service-slow", "a server that a rule holds back answers late"),
-        effect("lock-queue", "who holds the lock is held back by a rule"),
+        explains("disk-hog", "the tasks that wait are throttled").here(),
+        effect("dirty-writeback-stall", "throttled writes stay dirty").here(),
+        effect("pressure-io", "requests are throttled"),
+        effect("tasks-in-d-state", "requests are throttled"),
+        explains("hung-task", "a throttled task can wait for minutes"),
+        effect("service-slow", "a throttled server answers late"),
+        effect("lock-queue", "the lock holder is throttled"),
     ],
     cgroup_limit: Some("io."),
     remedies_of: remedies,
@@ -57,8 +57,8 @@ pub const CONDITION: Condition = Condition {
         name: "io-waits-without-io",
         when: "psi.io_some > 50% and max(disk.io_time) < 20% for 3s",
         arm: &["offcpu d-only"],
-        why: "Tasks wait for I/O half of the time while every device is idle for most of it: they wait for something in front \
-              of the device, a throttle, a lock or a server far away.",
+        why: "Tasks wait for I/O half of the time while every device is idle for most of it: they wait for something \
+              in front of the device (a throttle, a lock or a remote server).",
         ..Suspicion::NONE
     }],
     source: include_str!("io_throttled.rs"),
@@ -123,10 +123,10 @@ fn observe(view: &View<'_>) -> Observation {
             return suspicion;
         }
         if view.has("cgroup.io_reads") {
-            return Observation::inactive("no control group that did I/O has a limit of it");
+            return Observation::inactive("no cgroup that did I/O has an I/O limit");
         }
         return Observation::cannot_tell(
-            "limits of I/O of control groups: cat /sys/fs/cgroup/GROUP/io.max (version 1: blkio/…/blkio.throttle.*)",
+            "I/O limits of cgroups: cat /sys/fs/cgroup/GROUP/io.max (version 1: blkio/…/blkio.throttle.*)",
         );
     }
     let mut best: Option<ThrottledGroup<'_>> = None;
@@ -148,7 +148,7 @@ fn observe(view: &View<'_>) -> Observation {
         if let Some(suspicion) = without_limit(view) {
             return suspicion;
         }
-        return Observation::inactive("no control group waited at its limit of I/O");
+        return Observation::inactive("no cgroup waited at its I/O limit");
     };
     let span = held.high.run.span();
     if let Some(why) = devices_of(view, held.group).find_map(|device| own_fault(view, device, &held, span)) {
@@ -169,7 +169,7 @@ fn without_limit(view: &View<'_>) -> Option<Observation> {
         .filter_map(|(t, stack)| stack.as_deref().filter(|_| span.contains(*t)));
     stacks.any(is_rule).then(|| {
         Observation::suspected(
-            "which rule holds I/O back, shares or a wanted latency: cat /sys/fs/cgroup/io.cost.qos \
+            "which rule throttles I/O, a weight or a latency target: cat /sys/fs/cgroup/io.cost.qos \
              /sys/fs/cgroup/GROUP/io.latency /sys/block/DEVICE/queue/wbt_lat_usec",
         )
     })
@@ -351,7 +351,7 @@ fn finding(view: &View<'_>, held: &ThrottledGroup<'_>) -> Finding {
     if !held.is_sure {
         finding.confidence = 0.6;
         finding.remarks.push(
-            "the group has limits for several devices; the smallest is compared with all that it did, since what it did on \
+            "the cgroup has limits for several devices; the smallest is compared with all that it did, since what it did on \
              each is not recorded"
                 .to_owned(),
         );
@@ -360,7 +360,7 @@ fn finding(view: &View<'_>, held: &ThrottledGroup<'_>) -> Finding {
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let group = finding.culprit.cgroup.as_deref().unwrap_or("the group");
+    let group = finding.culprit.cgroup.as_deref().unwrap_or("the cgroup");
     let file = finding
         .evidence
         .iter()
@@ -369,7 +369,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         .map_or("io.max", |m| m.source);
     vec![Remedy {
         action: format!(
-            "raise or lift the limit of I/O of {group}; a weight bounds it only when others want the device"
+            "raise or remove the I/O limit of {group}; a weight limits it only when others want the device"
         ),
         command: format!(
             "echo 'MAJ:MIN rbps=max wbps=max riops=max wiops=max' > {}   ({file}: echo 'MAJ:MIN 0')",
@@ -383,7 +383,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 fn next(finding: &Finding) -> Vec<Next> {
     let group = finding.culprit.cgroup.as_deref().unwrap_or("");
     vec![to_measure(
-        "who set the limit, a service file or a container's limit".to_owned(),
+        "what set the limit: a unit file or a container limit".to_owned(),
         format!(
             "systemctl show -p IOReadIOPSMax,IOWriteIOPSMax,IOReadBandwidthMax,IOWriteBandwidthMax {}",
             words::shell(group.rsplit('/').next().unwrap_or_default())

@@ -28,13 +28,13 @@ pub const CONDITION: Condition = Condition {
         effect("tasks-in-d-state", "each write waits for the slowest member"),
     ],
     remedies: &[Advice {
-        action: "make sure that the mirror is whole and not being filled, then take {device} out of it and replace it",
+        action: "make sure that the mirror is complete and not resyncing, then remove {device} from it and replace it",
         command: "cat /proc/mdstat   (btrfs: btrfs balance status MOUNT; btrfs replace status MOUNT); mdadm ARRAY --fail /dev/{device} --remove /dev/{device}   (btrfs: btrfs replace start /dev/{device} /dev/NEW MOUNT)",
         verify: "iostat -x 1: the writes of the mirror take as long as those of the members that stay",
-        risk: "until the new member is filled the data is kept once less: make sure of the others first",
+        risk: "until the resync is done there is one copy less: check the other members first",
     }],
     next: &[measure(
-        "whether the device knows of errors",
+        "whether the device reports errors",
         "smartctl -a /dev/{device}; btrfs device stats MOUNT; cat /proc/mdstat",
     )],
     source: include_str!("mirror_member_slow.rs"),
@@ -146,13 +146,13 @@ fn observe(view: &View<'_>) -> Observation {
     let span = worst.high.run.span();
     let Some(waited) = device::waiting(view, span) else {
         return Observation::needs_as(
-            "whether anybody waited: psi.io_some, tasks.d_io",
+            "whether tasks waited: psi.io_some, tasks.d_io",
             &["psi.io_some", "tasks.d_io"],
         );
     };
     if waited.more() < HARM {
         return Observation::Inactive(format!(
-            "{} is slower than its peers and nobody waited for it",
+            "{} is slower than its peers and no task waited for it",
             worst.device
         ));
     }

@@ -7,14 +7,16 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "pressure-io",
-    title: "tasks wait for block I/O",
+    title: "I/O pressure (PSI): tasks wait for block I/O",
     area: "disk",
     needs: METRICS,
     triggers: &[
         // Somebody waits for a quarter of the time.
         above(METRICS, 0.25),
     ],
-    observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "some task waited for I/O for"),
+    observe: |view| {
+        observe_level(view, METRICS, FLOOR, 3.0, "I/O pressure (PSI): some task waited for I/O for")
+    },
     causes: &[effect("iowait-high", "a CPU idles while a task of it waits for the device")],
     settings: settings::DIRTY_LIMITS,
     source: include_str!("pressure_io.rs"),

@@ -21,7 +21,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "slow-device",
-    title: "a device takes far longer for each request",
+    title: "a device takes far longer per request",
     area: "disk",
     needs: &["disk.read_time", "disk.rotational", "disk.backing", "psi.io_some", "tasks.d_io"],
     needs_of: &[device::NEEDS],
@@ -32,25 +32,28 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         explains("disk-saturated", "the same requests take longer, so they queue").here(),
-        explains("disk-hog", "the queue is long because the device is slow, not because of who uses it most")
-            .here(),
-        effect("dirty-writeback-stall", "a device that takes less leaves the backlog to grow").here(),
+        explains(
+            "disk-hog",
+            "the queue is long because the device is slow, not because of its heaviest user",
+        )
+        .here(),
+        effect("dirty-writeback-stall", "a slower device lets the backlog grow").here(),
         effect("pressure-io", "each request takes longer"),
         effect("service-slow", "a server that waits for the device answers late"),
-        effect("lock-queue", "who holds the lock waits for the device"),
+        effect("lock-queue", "the lock holder waits for the device"),
         effect("tasks-in-d-state", "each request takes longer"),
-        explains("hung-task", "each request takes longer, and who waits for many waits for minutes"),
+        explains("hung-task", "each request takes longer, and a task that needs many waits for minutes"),
     ],
     remedies: &[Advice {
-        action: "find out what {device} stands on and why it is slow (a failing disk, a volume out of credits, the storage \
-             behind a network), and move its data or its load elsewhere",
+        action: "find out what backs {device} and why it is slow (a failing disk, a volume out of burst credits, \
+                 network storage), and move its data or its load elsewhere",
         command: "smartctl -a /dev/{device}; dmesg -T | grep -i {device}",
         verify: "iostat -x 1 {device}: r_await and w_await are what they were",
-        risk: "reading a failing disk from end to end may be its end: copy first what is needed",
+        risk: "reading a failing disk in full may kill it: copy the important data first",
     }],
     next: &[
-        measure("what the device stands on", "lsblk -s /dev/{device}; losetup -a"),
-        measure("the latency of a single small read, nobody else reading", "ioping -D -c 10 /dev/{device}"),
+        measure("what backs the device", "lsblk -s /dev/{device}; losetup -a"),
+        measure("the latency of one small read while nothing else reads", "ioping -D -c 10 /dev/{device}"),
     ],
     source: include_str!("slow_device.rs"),
     ..Condition::ROOT
@@ -216,17 +219,17 @@ fn observe(view: &View<'_>) -> Observation {
     let Some(first) = slow.first() else {
         return match unknown.first() {
             Some(device) => Observation::cannot_tell(format!(
-                "how long {device} took for requests of this size before: iostat -x 1 from a good time"
+                "how long {device} took for requests of this size before: iostat -x 1 from a healthy time"
             )),
             None => Observation::inactive(
-                "no device needed longer for a request than a slow disk does, its queue left out",
+                "no device took longer per request than a slow disk does, queueing excluded",
             ),
         };
     };
     let span = first.high.run.span();
     let Some(waited) = device::waiting(view, span) else {
         return Observation::needs_as(
-            "whether anybody waited: psi.io_some, tasks.d_io",
+            "whether tasks waited: psi.io_some, tasks.d_io",
             &["psi.io_some", "tasks.d_io"],
         );
     };
@@ -234,7 +237,7 @@ fn observe(view: &View<'_>) -> Observation {
     let waits_in_vain = first.with_queue && first.lost().min(waited.during) >= HARM;
     if waited.more() < HARM && !waits_in_vain {
         return Observation::Inactive(format!(
-            "{} took {} for a request and nobody waited for it",
+            "{} took {} for a request and no task waited for it",
             first.device,
             words::seconds(first.now.service_s)
         ));
@@ -254,7 +257,7 @@ fn finding(view: &View<'_>, slow: &Slow<'_>, waited: &Waiting) -> Finding {
             "requests",
             words::bytes(before.size)
         ),
-        None => ", and nothing is known of the time before".to_owned(),
+        None => ", with no data from before".to_owned(),
     };
     let as_before = match slow.before.filter(|_| slow.with_queue) {
         Some(before) => format!(" as {:.1} did before", before.queue),
@@ -283,13 +286,15 @@ fn finding(view: &View<'_>, slow: &Slow<'_>, waited: &Waiting) -> Finding {
     );
     finding.prove(view, &["psi.io_some", "tasks.d_io"], "", span);
     if let Some(file) = view.set.text("disk.backing", slow.device).and_then(|t| t.last()) {
-        finding
-            .remarks
-            .push(format!("{} stands on {file}: what holds that file may be what is slow", slow.device));
+        finding.remarks.push(format!(
+            "{} is backed by {file}: the storage of that file may be what is slow",
+            slow.device
+        ));
     }
     if slow.now.service_s < ARM_S && view.reading("disk.rotational", slow.device) == Some(1.0) {
         finding.remarks.push(format!(
-            "{} says that it rotates; asked for no more and for the same, it answered faster than any disk that does",
+            "{} reports itself as rotational; under no more load and for the same requests it answered faster than any \
+             rotational disk",
             slow.device
         ));
     }

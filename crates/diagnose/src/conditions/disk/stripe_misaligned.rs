@@ -16,7 +16,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     remedies_of: remedies,
     next: &[measure(
-        "the sums for another array",
+        "the calculation for another array",
         "mitra xfs-geometry --level raid10 --disks 12 --stripe-unit 256k",
     )],
     source: include_str!("stripe_misaligned.rs"),
@@ -72,10 +72,10 @@ fn observe(view: &View<'_>) -> Observation {
     let Some(bad) = layouts.iter().find(|l| l.is_misaligned()) else {
         return match layouts.first() {
             Some(good) if good.unit > 0 => Observation::Inactive(format!(
-                "allocation groups of {} blocks are no multiple of the stripe of {}",
+                "allocation groups of {} blocks are not a multiple of the stripe of {}",
                 good.ag_blocks, good.width
             )),
-            Some(_) => Observation::inactive("the file system knows of no stripe"),
+            Some(_) => Observation::inactive("the file system has no stripe geometry"),
             None => Observation::cannot_tell("the layout of the file system: xfs_info MOUNTPOINT"),
         };
     };
@@ -142,7 +142,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let device = words::shell(finding.device());
     let block = of("xfs.agsize").map_or(4096.0, |ag| bytes / (ag - unit));
     vec![Remedy {
-        action: "make the file system with groups that are one stripe unit smaller".to_owned(),
+        action: "create the file system with allocation groups that are one stripe unit smaller".to_owned(),
         command: format!(
             "mkfs.xfs -d sunit={:.0},swidth={:.0},agsize={bytes:.0} {device}",
             unit * block / 512.0,

@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "tasks-in-d-state",
-    title: "tasks sleep uninterruptibly",
+    title: "tasks are in uninterruptible sleep (D state)",
     area: "disk",
     needs: &["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle", "sys.procs_blocked"],
     triggers: &[above(METRICS, 2.0), above(&["sys.procs_blocked"], 2.0).of_files()],

@@ -1,4 +1,4 @@
-//! The blocks that a run time asks for are larger than its allocator packs together, so each is mapped and unmapped by
+//! The blocks that a runtime asks for are larger than its allocator packs together, so each is mapped and unmapped by
 //! itself.
 //!
 //! Erlang's allocators put blocks into carriers: small blocks share a multi-block carrier, a block above the single-block
@@ -12,7 +12,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "allocator-carrier-misfit",
-    title: "an allocator maps each block by itself",
+    title: "an allocator maps each block separately",
     area: "faults and locks",
     needs: &[
         "allocator.sbcs_to_mbcs",
@@ -27,7 +27,7 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        explains("minor-fault-storm", "each block that is mapped by itself is touched page by page"),
+        explains("minor-fault-storm", "each separately mapped block is touched page by page"),
         explains("mmap-lock-contention", "each map and unmap takes the lock for writing"),
         explains("cpu-hog", "the CPU goes into faults and into the maps of the blocks"),
     ],
@@ -54,22 +54,22 @@ fn observe(view: &View<'_>) -> Observation {
             )),
             None if !view.is_case => live(view),
             None => Observation::cannot_tell(
-                "carriers of the run time's allocators: recon_alloc:sbcs_to_mbcs(current)",
+                "carriers of the runtime's allocators: recon_alloc:sbcs_to_mbcs(current)",
             ),
         },
     }
 }
 
-/// The run time whose allocators map large blocks one by one, by the names of its process.
+/// The runtime whose allocators map large blocks one by one, by the names of its process.
 const RUN_TIMES: &[&str] = &["beam.smp", "beam"];
 /// Two hundred megabytes are mapped, cleared and given back each second, a tenth of a CPU. Less than of any other program's
-/// faults is enough, since the allocators of a run time are made to keep what it needs again.
+/// faults is enough, since the allocators of a runtime are made to keep what it needs again.
 const FAULTS_S: f64 = 50_000.0;
 
-/// In a recording: the run time's process faults by the hundred thousand and does not grow, so what it touches is unmapped
+/// In a recording: the runtime's process faults by the hundred thousand and does not grow, so what it touches is unmapped
 /// again; of its allocators only the single-block carriers do that.
 fn live(view: &View<'_>) -> Observation {
-    let needs = "carriers of the run time's allocators: recon_alloc:sbcs_to_mbcs(current)";
+    let needs = "carriers of the runtime's allocators: recon_alloc:sbcs_to_mbcs(current)";
     let Some(high) = faults::storm_above(view, FAULTS_S) else {
         return Observation::cannot_tell(needs);
     };

@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "fork-stall",
-    title: "a large process stands still while it forks",
+    title: "a large process stalls while it forks",
     area: "faults and locks",
     needs: &[
         "call.time_max",
@@ -24,11 +24,11 @@ pub const CONDITION: Condition = Condition {
         effect("mmap-lock-contention", "page tables are copied under the lock"),
         explains("minor-fault-storm", "each page that is written to after the fork is copied by a fault"),
         explains("single-thread-bottleneck", "the thread is busy with copying pages"),
-        within("service-slow", "what forks answers nothing while its page tables are copied"),
+        within("service-slow", "the forking process answers nothing while its page tables are copied"),
         within("scheduled-burst", "the work of the copies comes as often as it forks"),
     ],
     remedies: &[Advice {
-        action: "let the process have huge pages (fewer page tables to copy), or fork from a small helper",
+        action: "give the process huge pages (fewer page tables to copy), or fork from a small helper",
         command: "redis: latency monitor; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         verify: "strace -T -e trace=clone -p PID: each fork below a tenth of a second",
         risk: "huge pages are copied whole when they are written to after the fork",

@@ -10,7 +10,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "minor-fault-storm",
-    title: "page faults without I/O are the load",
+    title: "minor page faults are the load",
     area: "faults and locks",
     needs: &[
         "vm.pgfault",
@@ -42,13 +42,13 @@ pub const CONDITION: Condition = Condition {
         effect("cpu-saturated", "faults cost CPU"),
     ],
     remedies: &[Advice {
-        action: "let the program keep the memory that it asks for again and again",
+        action: "let the program keep memory that it frees and allocates again and again",
         command: "glibc: MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=1073741824 PROGRAM",
         verify: "sar -B 1: fault/s falls",
         risk: "it holds more memory than it uses at the moment",
     }],
     next: &[
-        measure("who asks for the memory", "perf record -e page-faults -g -p {pid} -- sleep 10"),
+        measure("which code allocates the memory", "perf record -e page-faults -g -p {pid} -- sleep 10"),
         measure("how often it maps and unmaps", "strace -c -f -e trace=memory -p {pid}"),
     ],
     suspicions: &[Suspicion {

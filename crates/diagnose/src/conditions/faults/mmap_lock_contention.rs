@@ -8,12 +8,12 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "mmap-lock-contention",
-    title: "threads wait for the lock of their address space",
+    title: "threads contend for mmap_lock, the lock of their address space",
     area: "faults and locks",
     needs: &["tasks.d_lock", "task.kstack", "task.state", "vm.pgfault", "allocator.sbcs_to_mbcs"],
     observe,
     causes: &[
-        effect("tasks-in-d-state", "who waits for the lock sleeps uninterruptibly"),
+        effect("tasks-in-d-state", "a thread that waits for the lock is in uninterruptible sleep"),
         effect("service-slow", "a server that waits for the lock answers late"),
     ],
     next: &[measure(
@@ -26,7 +26,7 @@ pub const CONDITION: Condition = Condition {
         when: "(tasks.d_lock >= 2 or probe.lock_wait_time > 50%) and sys.cpu_system > 20% for 3s",
         arm: &["locks", "offcpu d-only"],
         why: "Two tasks found asleep in a lock of the kernel in each of three samples spend most of their time there. With a \
-              fifth of a CPU busy in the kernel it is no dead lock: somebody holds it and works.",
+              fifth of a CPU busy in the kernel it is no deadlock: a task holds it and works.",
         ..Suspicion::NONE
     }],
     source: include_str!("mmap_lock_contention.rs"),
@@ -59,7 +59,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
-/// Nobody recorded who waited for what, but what must contend was seen: faults by the hundred thousand in a run time
+/// Nobody recorded who waited for what, but what must contend was seen: faults by the hundred thousand in a runtime
 /// that maps and unmaps a carrier for each large block.
 fn implied(view: &View<'_>) -> Observation {
     let needs = "what tasks in D state wait for: ps -eLo stat,wchan:32,comm | grep ^D";

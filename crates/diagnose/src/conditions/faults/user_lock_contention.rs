@@ -14,7 +14,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "user-lock-contention",
-    title: "threads wait for a lock of their program",
+    title: "threads contend for a lock of their program",
     area: "faults and locks",
     needs: &[
         "call.calls",
@@ -49,7 +49,7 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("cpu-saturated", "threads that race for a lock wake each other"),
         within("cpu-hog", "the CPU goes into waking and sleeping"),
-        effect("runqueue-wait", "who is woken queues behind the one that goes on with the lock"),
+        effect("runqueue-wait", "a woken thread queues behind the one that keeps the lock"),
         within("single-thread-bottleneck", "the threads take turns"),
         within("service-slow", "requests wait for the lock"),
     ],
@@ -60,7 +60,7 @@ pub const CONDITION: Condition = Condition {
         risk: "",
     }],
     next: &[measure(
-        "which lock: the stacks that wait",
+        "which lock: the stacks of the waiting threads",
         "offcputime -p PID 10   (or gdb -p PID -batch -ex 'thread apply all bt')",
     )],
     suspicions: &[
@@ -160,7 +160,8 @@ const OTHER_WAITS: f64 = 0.25;
 /// is seen to come in from outside.
 fn live(view: &View<'_>) -> Observation {
     let Some(idle) = view.idle() else { return Observation::needs(&["sys.cpu_idle"]) };
-    let mut because = "the threads of no process wake each other by the ten thousand".to_owned();
+    let mut because =
+        "no process has threads that wake each other tens of thousands of times a second".to_owned();
     let mut best: Option<(f64, Finding)> = None;
     for process in view.processes().iter().filter(|p| !p.kthread && p.rows.len() >= RACERS) {
         for look in [race, queue] {
@@ -389,12 +390,12 @@ fn tell(finding: &mut Finding, seen: Option<Locks>, has_many_packets: bool) {
             finding.confidence = 0.95;
         }
         None if has_many_packets => finding.remarks.push(
-            "that it is a lock is taken from what it is not: no more packets, reads and requests than before; a capture of \
-             locks would show it"
+            "the lock is inferred by exclusion: no more packets, reads and requests than before; `mitra capture locks` \
+             would show it"
                 .to_owned(),
         ),
         None => finding.remarks.push(
-            "that it is a lock is taken from what it is not: no packets, no reads, no disk; a capture of locks would show it"
+            "the lock is inferred by exclusion: no packets, no reads, no disk; `mitra capture locks` would show it"
                 .to_owned(),
         ),
     }

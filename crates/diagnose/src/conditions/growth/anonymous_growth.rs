@@ -10,7 +10,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "anonymous-growth",
-    title: "memory of processes grows until none is left",
+    title: "anonymous memory grows until none is left",
     area: "growth",
     needs: &["mem.anon", "mem.swap_total", "mem.swap_free", "task.rss_anon", "task.swap", "mem.active_file"],
     needs_of: &[growth::NEEDS],
@@ -24,25 +24,25 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        effect("free-memory-low", "what processes ask for leaves nothing free"),
-        effect("kswapd-scanning", "memory that cannot be dropped needs other pages to go"),
+        effect("free-memory-low", "the memory of processes leaves nothing free"),
+        effect("kswapd-scanning", "memory that cannot be dropped pushes other pages out"),
         effect("direct-reclaim", "memory is wanted faster than kswapd frees it"),
-        effect("page-cache-eviction", "pages of files go to make room"),
-        effect("pressure-memory", "whoever allocates waits"),
+        effect("page-cache-eviction", "file pages go to make room"),
+        effect("pressure-memory", "tasks that allocate wait"),
         effect("swap-thrash", "what does not fit goes to swap and comes back"),
-        effect("oom-kill", "memory runs out until the kernel kills"),
+        effect("oom-kill", "memory runs out until the OOM killer kills"),
         effect("page-cache-thrash", "the working set fitted before; what has grown takes its place"),
     ],
     remedies: &[Advice {
-        action: "bound {process:the process that grows}: a limit of its own is hit before the machine is",
+        action: "limit {process:the process that grows}: its own limit is hit before the machine runs out",
         command: "systemctl set-property UNIT MemoryMax=BYTES",
         verify: "grep AnonPages /proc/meminfo: levels off",
-        risk: "the kernel kills inside the limit",
+        risk: "at the limit the OOM killer kills inside the unit",
     }],
     next: &[
         measure("what its heap is made of, and what grows in it", "mitra inspect heap {pid} --watch 10m"),
         measure(
-            "who asks for the memory: the stacks of the page faults that make it grow",
+            "which code allocates: the stacks of the page faults that make it grow",
             "mitra capture growth {pid}",
         ),
     ],
@@ -97,8 +97,8 @@ fn observe(view: &View<'_>) -> Observation {
         finding.culprit.pid = Some(pid);
         finding.confidence = 0.8;
         finding.remarks.push(format!(
-            "whether {name} leaks in native code or keeps objects of its run time is told by a census of its heap, or by the \
-             stacks of its page faults"
+            "whether {name} leaks in native code or keeps objects of its runtime: a heap census or the stacks of its \
+             page faults tell"
         ));
     }
     finding.active()

@@ -1,6 +1,6 @@
-//! Memory that a program's native code took and does not give back, out of sight of its run time.
+//! Memory that a program's native code allocated and does not free, invisible to its runtime.
 //!
-//! The process is large, the heap that its run time manages is small: what lies between belongs to libraries in C. The
+//! The process is large, the heap that its runtime manages is small: the rest belongs to libraries in C. The
 //! mapping that grows is named, because a process has several; and the objects in it are known by the strings that they
 //! hold, when those become more with the work done. A warm-up levels off, a leak does not.
 //!
@@ -28,15 +28,15 @@ pub const CONDITION: Condition = Condition {
     needs_of: &[growth::NEEDS, heap::NEEDS],
     observe,
     causes: &[
-        effect("free-memory-low", "memory that is not given back runs out"),
-        effect("oom-kill", "memory that is not given back runs out until the kernel kills"),
-        effect("cgroup-memory-limit", "memory that is not given back fills the group"),
-        effect("cgroup-memory-high", "memory that is not given back fills the group"),
+        effect("free-memory-low", "leaked memory fills the machine"),
+        effect("oom-kill", "leaked memory fills the machine until the OOM killer kills"),
+        effect("cgroup-memory-limit", "leaked memory fills the cgroup"),
+        effect("cgroup-memory-high", "leaked memory fills the cgroup"),
         explains("anonymous-growth", "the leak is what grows"),
     ],
     remedies: &[
         Advice {
-            action: "update {library:the library whose objects they are}, or report the leak with the strings and the counts",
+            action: "update {library:the library that owns the objects}, or report the leak with the strings and the counts",
             command: "",
             verify: "grep -A1 heap /proc/PID/smaps: Rss levels off; the counts of the strings stay",
             risk: "",
@@ -58,8 +58,8 @@ pub const CONDITION: Condition = Condition {
         seconds: 5.0,
         cool_down_s: 3600.0,
         why: "A quarter of a megabyte more in each of twenty seconds is a gigabyte in an hour. A program that starts takes its \
-              memory faster and is done; one that takes some at each request grows in bursts. What it is is told by a look into \
-              its heap, which costs some CPU seconds: so at most one an hour.",
+              memory faster and is done; one that takes some at each request grows in bursts. A snapshot \
+              of its heap shows what it is and costs some CPU seconds: so at most one an hour.",
         ..Suspicion::NONE
     }],
     source: include_str!("memory_leak_native.rs"),
@@ -68,7 +68,7 @@ pub const CONDITION: Condition = Condition {
 
 /// A hundred megabytes: less is what libraries keep at hand.
 const LARGE: f64 = 1e8;
-/// Of what the process holds the run time knows a tenth at most: overhead and fragmentation make a factor of two or
+/// Of what the process holds the runtime knows a tenth at most: overhead and fragmentation make a factor of two or
 /// three, not ten.
 const MANAGED_SHARE: f64 = 0.1;
 /// Twice as many objects as at the start are growth.
@@ -88,7 +88,7 @@ fn observe(view: &View<'_>) -> Observation {
         }
         Some(Ok(looked)) => {
             let share = words::percent(looked.managed_share().unwrap_or_default());
-            return Observation::Inactive(format!("the run time knows of {share} of what grew"));
+            return Observation::Inactive(format!("the runtime accounts for {share} of the growth"));
         }
         Some(Err(otherwise)) => return otherwise,
         None => {}
@@ -119,12 +119,12 @@ fn observe(view: &View<'_>) -> Observation {
     match &managed {
         Some(m) if m.bytes > MANAGED_SHARE * region.rss => {
             return Observation::Inactive(format!(
-                "the run time knows {} of the {} in the heap",
+                "the runtime accounts for {} of the {} in the heap",
                 words::bytes(m.bytes),
                 words::bytes(region.rss)
             ));
         }
-        // Memory that the run time does not know of may be what the program is for: arrays, buffers, a cache.
+        // Memory that the runtime does not know of may be what the program is for: arrays, buffers, a cache.
         Some(_)
             if grown.is_empty() && !is_repeated(&census) && heaps_of_both_sides(view, &regions).is_none() =>
         {
@@ -136,7 +136,7 @@ fn observe(view: &View<'_>) -> Observation {
         None if grown.iter().any(|g| g.is_string) => {}
         None => {
             return Observation::cannot_tell(
-                "what the run time knows of the heap (guppy, tracemalloc, jcmd GC.class_histogram), or what grows in it",
+                "what the runtime knows of the heap (guppy, tracemalloc, jcmd GC.class_histogram), or what grows in it",
             );
         }
     }
@@ -211,7 +211,7 @@ fn finding(
         let share = m.bytes / region.rss;
         parts.push(format!(
             "{} knows {}, {} of it",
-            if m.tool.is_empty() { "the run time" } else { &m.tool },
+            if m.tool.is_empty() { "the runtime" } else { &m.tool },
             words::bytes(m.bytes),
             words::percent(share)
         ));
@@ -241,7 +241,7 @@ fn finding(
         finding.confidence += 0.15;
     }
     finding.culprit.library = objects.iter().find_map(|g| library(&g.name));
-    finding.remarks.push("restarting the workers now and then is a stopgap, not a fix".to_owned());
+    finding.remarks.push("restarting the workers regularly is a stopgap, not a fix".to_owned());
     finding.statement = parts.join("; ");
     finding
 }
@@ -281,7 +281,7 @@ fn next(finding: &Finding) -> Vec<Next> {
         return Vec::new();
     }
     vec![Next {
-        measure: "which objects become more: count the strings in the region now and later".to_owned(),
+        measure: "which objects accumulate: count the strings in the region now and later".to_owned(),
         command:
             "mitra inspect heap PID --strings --save before.json, and later again with --diff before.json"
                 .to_owned(),

@@ -15,18 +15,18 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("page-cache-thrash", "the working set fitted before; what has grown takes its place"),
         effect("free-memory-low", "shared memory leaves nothing free"),
-        effect("kswapd-scanning", "memory that cannot be dropped needs other pages to go"),
+        effect("kswapd-scanning", "memory that cannot be dropped pushes other pages out"),
         effect("direct-reclaim", "memory is wanted faster than kswapd frees it"),
-        effect("oom-kill", "memory runs out until the kernel kills"),
-        effect("page-cache-eviction", "pages of files go to make room"),
+        effect("oom-kill", "memory runs out until the OOM killer kills"),
+        effect("page-cache-eviction", "file pages go to make room"),
         effect("swap-thrash", "what does not fit goes to swap and comes back"),
-        effect("pressure-memory", "whoever allocates waits"),
+        effect("pressure-memory", "tasks that allocate wait"),
     ],
     remedies: &[Advice {
-        action: "remove what is not needed from tmpfs and shared memory, and bound what may be there",
+        action: "delete what is not needed from tmpfs and shared memory, and limit their size",
         command: "mount -o remount,size=BYTES /dev/shm",
         verify: "grep Shmem: /proc/meminfo",
-        risk: "writers get ENOSPC at the bound",
+        risk: "writers get ENOSPC at the limit",
     }],
     next: &[measure("where it is", "df -h -t tmpfs; ipcs -m; ls -lS /dev/shm | head")],
     source: include_str!("shmem_growth.rs"),
@@ -63,7 +63,7 @@ fn observe(view: &View<'_>) -> Observation {
         };
     }
     let mut finding = view.finding(&growth.run);
-    let then = if is_short { "and memory ran short" } else { "half of what was to be had" };
+    let then = if is_short { "and memory ran short" } else { "half of what was available" };
     finding.statement = format!("{grew}, {then}");
     finding.evidence.extend(view.evidence("mem.shmem", "", growth.run.span()));
     finding.confidence = 0.8;

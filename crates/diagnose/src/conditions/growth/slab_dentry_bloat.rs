@@ -1,4 +1,4 @@
-//! Lookups of names that do not exist fill the kernel's cache of directory entries.
+//! Lookups of names that do not exist fill the kernel's dentry cache.
 //!
 //! The kernel remembers failed lookups too, as negative dentries. A program that looks up ever new names, each once,
 //! makes one after the other, and nothing but memory pressure removes them. Then they go by the million under locks that
@@ -13,7 +13,7 @@ use crate::slabs::{self, Cache};
 
 pub const CONDITION: Condition = Condition {
     id: "slab-dentry-bloat",
-    title: "negative directory entries fill memory",
+    title: "negative dentries fill memory",
     area: "growth",
     needs: &[
         "slab.num_objs",
@@ -45,13 +45,13 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        effect("free-memory-low", "a cache of names that nobody asks for again takes the memory"),
-        effect("mass-reclaim", "when memory runs out, millions of entries have to go at once"),
-        effect("kswapd-scanning", "a cache that grows without end needs other pages to go"),
+        effect("free-memory-low", "cached names that are never looked up again take the memory"),
+        effect("mass-reclaim", "when memory runs out, millions of entries are freed at once"),
+        effect("kswapd-scanning", "a cache that grows without end pushes other pages out"),
         effect("direct-reclaim", "entries are made faster than kswapd frees them"),
-        effect("page-cache-eviction", "pages of files go to make room for names"),
+        effect("page-cache-eviction", "file pages go to make room for names"),
         explains("cpu-hog", "the time goes into lookups of names that do not exist"),
-        explains("single-thread-bottleneck", "the thread is busy with lookups in vain"),
+        explains("single-thread-bottleneck", "the thread is busy with failed lookups"),
         effect("page-cache-thrash", "the working set fitted before; names take its place"),
     ],
     settings: Settings::new(
@@ -229,7 +229,7 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
     let mut finding = view.finding(&run);
     finding.culprit.slab = Some("dentry".to_owned());
     finding.statement = format!(
-        "{} directory entries for names that do not exist were made in {}, {}/s",
+        "{} negative dentries were created in {}, {}/s",
         words::count(grown),
         words::seconds(run.seconds()),
         words::count(grown / run.seconds().max(1.0))
@@ -274,7 +274,7 @@ fn name_by_a_probe_or_time(view: &View<'_>, finding: &mut Finding, span: Span) {
         finding.culprit.pid = most.row.pid;
         finding.culprit.path = Some(most.row.what.clone()).filter(|w| w.starts_with('/'));
         finding.statement = format!(
-            "{}; {} looked up {} names in vain in {} within {}",
+            "{}; {} made {} failed lookups in {} within {}",
             finding.statement,
             most.row.comm,
             words::count(most.row.count),
@@ -295,7 +295,7 @@ fn name_by_a_probe_or_time(view: &View<'_>, finding: &mut Finding, span: Span) {
     if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
         finding.blame_pid(top.comm, top.pid());
         finding.remarks.push(format!(
-            "{} used {} of the kernel's time meanwhile; that it asks for the names is taken from that",
+            "{} used {} of the kernel's time meanwhile; that it makes the lookups is inferred from that",
             top.words(),
             words::percent(top.share)
         ));
@@ -318,7 +318,7 @@ fn name_the_culprit(view: &View<'_>, finding: &mut Finding, signs: &Signs) {
         if let Some((calls, errors)) =
             view.good_reading("call.calls", call).zip(view.good_reading("call.errors", call))
         {
-            finding.remarks.push(format!("on the good side {errors} of {calls} calls fail"));
+            finding.remarks.push(format!("in the baseline {errors} of {calls} calls fail"));
         }
     }
     if let Some(worst) = signs.directories.first() {
@@ -328,7 +328,7 @@ fn name_the_culprit(view: &View<'_>, finding: &mut Finding, signs: &Signs) {
         let unique =
             worst.unique.filter(|u| *u >= 0.9 * worst.failed).map(|_| ", each only once").unwrap_or_default();
         finding.statement =
-            format!("{}; lookups in vain in {}{names}{unique}", finding.statement, worst.directory);
+            format!("{}; failed lookups in {}{names}{unique}", finding.statement, worst.directory);
         finding.evidence.extend(worst.evidence.iter().cloned());
         finding.confidence += 0.1;
         if let Some(known) = worst.pattern.as_deref().and_then(lookups::known) {
@@ -346,7 +346,7 @@ fn name_the_culprit(view: &View<'_>, finding: &mut Finding, signs: &Signs) {
         finding.evidence.extend(view.reading_evidence("sysctl.vm.vfs_cache_pressure", ""));
         if pressure <= 100.0 {
             finding.remarks.push(format!(
-                "vm.vfs_cache_pressure = {pressure} lets it grow: dentries are kept like pages of files, however many"
+                "vm.vfs_cache_pressure = {pressure} lets it grow: dentries are kept like file pages, however many"
             ));
         }
     }
@@ -371,16 +371,16 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         });
     }
     list.push(Remedy {
-        action: "let reclaim take dentries and inodes sooner than pages of files".to_owned(),
+        action: "let reclaim take dentries and inodes sooner than file pages".to_owned(),
         command: "sysctl -w vm.vfs_cache_pressure=1000".to_owned(),
         verify: "slabtop -o: the dentry cache stays small".to_owned(),
         risk: "directory walks have to read from disk more often".to_owned(),
     });
     list.push(Remedy {
-        action: "empty the cache at a quiet hour, before memory runs out".to_owned(),
+        action: "drop the cache off-peak, before memory runs out".to_owned(),
         command: "echo 2 > /proc/sys/vm/drop_caches".to_owned(),
         verify: "grep SReclaimable /proc/meminfo".to_owned(),
-        risk: "it is the stall itself, for as long as it takes to free them all; do it with no traffic"
+        risk: "it causes the same stall, for as long as it takes to free them all; do it with no traffic"
             .to_owned(),
     });
     list
@@ -391,7 +391,7 @@ fn next(finding: &Finding) -> Vec<Next> {
         return Vec::new();
     }
     vec![to_measure(
-        "who looks up which names in vain".to_owned(),
+        "which program makes failed lookups, and of which names".to_owned(),
         "opensnoop -x -d 10   (or strace -f -e trace=file -p PID)".to_owned(),
     )]
 }

@@ -30,21 +30,21 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("page-cache-thrash", "the working set fitted before; inodes take its place"),
         effect("free-memory-low", "inodes leave nothing free"),
-        effect("direct-reclaim", "inodes are freed by whoever needs memory"),
-        effect("kswapd-scanning", "a cache that grows needs other pages to go"),
-        effect("page-cache-eviction", "pages of files go to make room for inodes"),
+        effect("direct-reclaim", "tasks that need memory have to free inodes"),
+        effect("kswapd-scanning", "a cache that grows pushes other pages out"),
+        effect("page-cache-eviction", "file pages go to make room for inodes"),
     ],
     settings: Settings::new(
         "reclaim spares inodes",
         &[lowered("sysctl.vm.vfs_cache_pressure", Acts::WhenScarce)],
     ),
     remedies: &[Advice {
-        action: "let reclaim take inodes and dentries sooner, and keep walks over all files away from busy hours",
+        action: "let reclaim take inodes and dentries sooner, and run full file walks off-peak",
         command: "sysctl -w vm.vfs_cache_pressure=500",
         verify: "slabtop -o -s c",
         risk: "directory walks have to read from disk more often",
     }],
-    next: &[measure("who walks over the files", "pidstat -d 1; opensnoop -d 10")],
+    next: &[measure("which program walks over the files", "pidstat -d 1; opensnoop -d 10")],
     source: include_str!("slab_inode_bloat.rs"),
     ..Condition::ROOT
 };
@@ -84,7 +84,7 @@ fn growing(view: &View<'_>) -> Option<Finding> {
     if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
         finding.blame_pid(top.comm, top.pid());
         finding.remarks.push(format!(
-            "{} used {} of the kernel's time meanwhile; that it walks over the files is taken from that",
+            "{} used {} of the kernel's time meanwhile; that it walks over the files is inferred from that",
             top.words(),
             words::percent(top.share)
         ));

@@ -24,9 +24,9 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("page-cache-thrash", "the working set fitted before; what has grown takes its place"),
         effect("free-memory-low", "kernel memory leaves nothing free"),
-        effect("oom-kill", "memory runs out until the kernel kills"),
-        effect("kswapd-scanning", "memory that cannot be dropped needs other pages to go"),
-        effect("page-cache-eviction", "pages of files go to make room"),
+        effect("oom-kill", "memory runs out until the OOM killer kills"),
+        effect("kswapd-scanning", "memory that cannot be dropped pushes other pages out"),
+        effect("page-cache-eviction", "file pages go to make room"),
         effect("direct-reclaim", "memory is wanted faster than kswapd frees it"),
         explains("fd-exhaustion", "each object is held by a descriptor"),
     ],
@@ -37,7 +37,7 @@ pub const CONDITION: Condition = Condition {
         risk: "",
     }],
     next: &[measure(
-        "which code asks for the objects",
+        "which code allocates the objects",
         "perf record -e kmem:kmem_cache_alloc -g -a -- sleep 10",
     )],
     source: include_str!("slab_leak.rs"),

@@ -18,16 +18,16 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("session-drop", "deadlines by the wall clock pass at once"),
-        effect("scheduled-burst", "timers whose time was jumped over fire together"),
+        effect("scheduled-burst", "timers that were skipped over fire together"),
     ],
     remedies: &[Advice {
-        action: "find who sets the clock, and let one time service slew it; step only at boot",
+        action: "find what sets the clock, and let one time service slew it; step only at boot",
         command: "chronyc tracking; chronyc makestep off: in chrony.conf, makestep 1.0 3",
         verify: "chronyc tracking: System time within milliseconds",
         risk: "slewing away a large error takes hours",
     }],
     next: &[measure(
-        "who set the clock",
+        "what set the clock",
         "journalctl --since -1h | grep -i -e 'time' -e ntp -e chrony; ausearch -m TIME_ADJNTPVAL -m TIME_INJOFFSET",
     )],
     source: include_str!("clock_step.rs"),
@@ -61,7 +61,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.statement = format!("the clock was set {way} by {}", words::seconds(seconds.abs()));
     finding.evidence.push(view.event_evidence("event.clock-step", "", seconds, "s", event));
     finding.remarks.push(
-        "times before and after the step do not compare; rates here are by the monotonic clock and are right"
+        "times before and after the step are not comparable; rates here use the monotonic clock and are correct"
             .to_owned(),
     );
     finding.confidence = 0.9;

@@ -13,7 +13,7 @@
 //!
 //! Of a setting that was changed several times the value counts that was in force when the state began.
 //!
-//! Limits of control groups are no settings of the kernel: what happens at them has conditions of its own, which say when the
+//! Limits of cgroups are no settings of the kernel: what happens at them has conditions of its own, which say when the
 //! limit was changed.
 
 use mitra_model::report::Moment;
@@ -25,7 +25,7 @@ use crate::{changes, network};
 
 pub const CONDITION: Condition = Condition {
     id: "config-drift",
-    title: "a setting was changed before",
+    title: "recent configuration change",
     area: "host",
     needs: &[
         "sysctl.vm.dirty_ratio",
@@ -104,7 +104,8 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
         let Some(last) = drifts.last() else { continue };
         let Some((effect, found, change)) = effect_of(view, others, feed, &drifts) else {
             let name = setting.metric.trim_start_matches("sysctl.");
-            because = format!("{}, and what it governs is well", change_in_words(name, &last.from, &last.to));
+            because =
+                format!("{}, and what it controls is healthy", change_in_words(name, &last.from, &last.to));
             continue;
         };
         let lag = words::between(change.at, found.onset).max(0.0);
@@ -116,9 +117,7 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
     match best {
         Some((_, finding)) => finding.active(),
         None if is_known => Observation::Inactive(because),
-        None => Observation::cannot_tell(
-            "the settings and since when they have their values: sysctl -a, of then and now",
-        ),
+        None => Observation::cannot_tell("the settings and when they changed: sysctl -a, then and now"),
     }
 }
 
@@ -331,17 +330,17 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let name = finding.culprit.sysctl.as_deref().unwrap_or("SETTING");
     let old = old_value(name, &finding.statement).unwrap_or("OLD");
     let then = if name == KEPT_BY_LISTENERS {
-        ", start the servers anew, since who listens keeps the limit that there was"
+        ", restart the servers, since a listening socket keeps its old limit"
     } else {
         ""
     };
     vec![Remedy {
-        action: format!("set {name} back to what it was{then}, and find what sets it"),
+        action: format!("restore the old value of {name}{then}, and find what sets it"),
         command: format!(
             "sysctl -w {name}='{old}'; grep -rn '{name}' /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d /run/sysctl.d"
         ),
-        verify: "the state that followed it ends".to_owned(),
-        risk: "whoever set it may have had a reason".to_owned(),
+        verify: "the problem that followed it ends".to_owned(),
+        risk: "the change may have been deliberate".to_owned(),
     }]
 }
 

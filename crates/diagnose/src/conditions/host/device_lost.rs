@@ -9,14 +9,14 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "device-lost",
-    title: "a device went away",
+    title: "a device disappeared",
     area: "host",
     needs: &["disk.reads", "disk.writes", "disk.io_time", "nic.rx_packets", "nic.tx_packets"],
     observe,
     causes: &[
         effect("dirty-writeback-stall", "what cannot be written stays dirty").here(),
-        effect("hung-task", "requests to a device that is gone never end"),
-        effect("pressure-io", "requests to a device that is gone never end"),
+        effect("hung-task", "requests to a device that is gone never complete"),
+        effect("pressure-io", "requests to a device that is gone never complete"),
         effect("session-drop", "the link is what the session runs over"),
         effect("hardware-error", "requests to a device that is gone fail").here(),
     ],
@@ -102,7 +102,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let name = name.map_or("the device", String::as_str);
     vec![Remedy {
         action: format!(
-            "look for {name}: cable, slot, power, the other end of the link, the hypervisor's view of it"
+            "check {name}: cable, slot, power, the other end of the link, the hypervisor's view of it"
         ),
         command: "lsblk; ip -s link; dmesg -T | tail -50".to_owned(),
         verify: format!("{} is listed again", words::shell(name)),

@@ -2,7 +2,7 @@
 //!
 //! Requests fail, or come back late because they are tried again; a file system that finds a contradiction turns itself
 //! read-only; memory loses what was in it. The kernel's log is the only witness, and it says it at the first time. A network
-//! link or a disk that is gone altogether is `device-lost`.
+//! link or a disk that is gone is `device-lost`.
 //!
 //! What the hardware corrected by itself (ECC, a packet that was sent again on PCI Express) lost nothing. It is no incident
 //! unless it comes again and again: each time costs an interrupt, or an interrupt of the firmware that stops all CPUs for
@@ -19,17 +19,17 @@ pub const CONDITION: Condition = Condition {
     triggers: &[Trigger::Event(|kind| matches!(kind, EventKind::DeviceError { .. }))],
     observe,
     causes: &[
-        explains("slow-device", "requests are tried again until they time out").here(),
+        explains("slow-device", "requests are retried until they time out").here(),
         effect("dirty-writeback-stall", "what cannot be written stays dirty").here(),
-        effect("hung-task", "requests are tried again until they time out"),
-        effect("disk-saturated", "requests are tried again until they time out").here(),
-        effect("pressure-io", "requests are tried again until they time out"),
-        effect("tasks-in-d-state", "requests are tried again until they time out"),
-        explains("process-crash", "a page that cannot be read ends the program that touches it"),
+        effect("hung-task", "requests are retried until they time out"),
+        effect("disk-saturated", "requests are retried until they time out").here(),
+        effect("pressure-io", "requests are retried until they time out"),
+        effect("tasks-in-d-state", "requests are retried until they time out"),
+        explains("process-crash", "a page that cannot be read kills the program that touches it"),
     ],
     remedies_of: remedies,
     next: &[measure(
-        "every line that the kernel has of it",
+        "all kernel log lines about it",
         "dmesg -T --level=emerg,alert,crit,err,warn | tail -50",
     )],
     source: include_str!("hardware_error.rs"),
@@ -71,7 +71,7 @@ fn observe(view: &View<'_>) -> Observation {
     };
     if count < STORM_LEAST || count / seconds < STORM_S {
         return Observation::Inactive(format!(
-            "{} of {} was corrected {} times, and nothing was lost: what reports it may be replaced when there is time",
+            "{} of {} was corrected {} times, and nothing was lost: what reports it can be replaced at the next maintenance",
             kind_of(what),
             name_of(device),
             words::count(count)
@@ -141,26 +141,26 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         "machine-check" | CORRECTED => {
             let address = culprit.address.as_deref().unwrap_or_default();
             (
-                "find the module, the card or the slot that reports it, and replace it at the next stop of the machine"
+                "find the module, the card or the slot that reports it, and replace it at the next maintenance"
                     .to_owned(),
                 format!("ras-mc-ctl --errors; edac-util -v; lspci -vvs {}", words::shell(address)),
-                "until then what it holds may be lost",
+                "until then its data may be lost",
             )
         }
         "filesystem-error" => (
             format!("save what is on {device}, unmount it and let its file system be checked"),
             format!("findmnt /dev/{shell}; fsck -n /dev/{shell}; smartctl -a /dev/{shell}"),
-            "a repair of a file system on a failing disk may end both: copy first what matters",
+            "repairing a file system on a failing disk may destroy both: copy the important data first",
         ),
         _ if culprit.nic.is_some() => (
-            format!("look for the driver's and the link's own errors of {device}, and replace cable or card"),
+            format!("check the driver and link errors of {device}, and replace the cable or card"),
             format!("ethtool -S {shell}; ethtool {shell}"),
             "the link is down meanwhile",
         ),
         _ => (
-            format!("take {device} out of use: save what is on it, then replace it or its cable"),
+            format!("take {device} out of service: save its data, then replace it or its cable"),
             format!("smartctl -a /dev/{device}; nvme smart-log /dev/{device}"),
-            "reading a dying disk in full may finish it; copy what matters first",
+            "reading a failing disk in full may kill it; copy the important data first",
         ),
     };
     let verify = "dmesg -T: no new line".to_owned();

@@ -15,7 +15,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "scheduled-burst",
-    title: "jobs that a timer starts take what others need",
+    title: "scheduled jobs take what others need",
     area: "host",
     needs: &[
         "task.ppid",
@@ -227,7 +227,7 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
     let (during, outside) = split(&waits, in_burst);
     let before = view.before_sum(&["tasks.run_delay", "tasks.d_io"]);
     let quiet = outside.or(before).unwrap_or(0.0);
-    let during = during.ok_or_else(|| format!("{name} ran too shortly to be seen"))?;
+    let during = during.ok_or_else(|| format!("{name} ran too briefly to be seen"))?;
     if during - quiet < HARM || during < HARM_RATIO * quiet {
         return Err(format!(
             "while {name} ran tasks waited {} of a task's time, and {} between",
@@ -289,7 +289,7 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
         finding.remarks.push(format!("{} says so: {} {}", table.place, table.calendar, table.what));
     } else if jobs.due.len() > 1 {
         let places: Vec<&str> = jobs.due.iter().map(|t| t.place.as_str()).take(NAMED_MAX).collect();
-        finding.remarks.push(format!("due then were {}", places.join(", ")));
+        finding.remarks.push(format!("scheduled then: {}", places.join(", ")));
     }
     Ok((loss, finding))
 }

@@ -1,4 +1,4 @@
-//! A control group is above `memory.high`, and the kernel slows its tasks down until they have reclaimed what is too much.
+//! A cgroup is above `memory.high`, and the kernel slows its tasks down until they have reclaimed what is too much.
 //!
 //! `memory.high` kills nobody. A task of a group that is above it reclaims on its way back to user space, and where that is
 //! not enough it sleeps, for longer the farther the group is above, up to two seconds each time
@@ -11,7 +11,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "cgroup-memory-high",
-    title: "a control group is slowed down above memory.high",
+    title: "a cgroup is throttled above memory.high",
     area: "memory",
     needs: &[
         "cgroup.memory_high_events",
@@ -24,19 +24,19 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        effect("page-cache-eviction", "above its level a group evicts its own pages"),
-        effect("pressure-memory", "tasks of the group reclaim, or sleep because they may not go on"),
-        effect("tasks-in-d-state", "a task that is made to sleep cannot be interrupted"),
+        effect("page-cache-eviction", "above memory.high a cgroup evicts its own pages"),
+        effect("pressure-memory", "tasks of the cgroup reclaim, or are throttled"),
+        effect("tasks-in-d-state", "a throttled task is in uninterruptible sleep"),
     ],
     cgroup_limit: Some("memory.high"),
     remedies: &[Advice {
-        action: "raise memory.high of {cgroup:the group} above what its programs hold, or make them hold less",
-        command: "echo BYTES > /sys/fs/cgroup{cgroup:the group}/memory.high   (systemd: systemctl set-property UNIT MemoryHigh=BYTES)",
+        action: "raise memory.high of {cgroup:the cgroup} above what its programs use, or make them use less",
+        command: "echo BYTES > /sys/fs/cgroup{cgroup:/GROUP}/memory.high   (systemd: systemctl set-property UNIT MemoryHigh=BYTES)",
         verify: "its memory.events `high` stops growing, and memory.pressure falls to 0",
         risk: "the memory is taken from others",
     }],
     next: &[measure(
-        "whether it is anonymous memory, which only swap makes room for, or pages of files",
+        "whether it is anonymous memory, which only swap makes room for, or file pages",
         "grep -e ^anon -e ^file /sys/fs/cgroup{cgroup:GROUP}/memory.stat",
     )],
     source: include_str!("cgroup_memory_high.rs"),
@@ -62,19 +62,19 @@ struct Slowed<'a> {
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("cgroup.memory_high_events") {
         if view.has("cgroup.memory_current") {
-            return Observation::inactive("no control group has a memory.high");
+            return Observation::inactive("no cgroup has a memory.high");
         }
         return Observation::needs(&["cgroup.memory_high_events"]);
     }
     if !view.has("cgroup.psi_memory_some") {
         return Observation::needs_as(
-            "whether tasks of the group waited (cgroup.psi_memory_some)",
+            "whether tasks of the cgroup waited (cgroup.psi_memory_some)",
             &["cgroup.psi_memory_some"],
         );
     }
     let groups = view.each("cgroup.memory_high_events").filter_map(|(group, _)| slowed(view, group));
     let Some(worst) = groups.max_by(|a, b| a.waited.total_cmp(&b.waited)) else {
-        return Observation::inactive("no control group was above its memory.high");
+        return Observation::inactive("no cgroup was above its memory.high");
     };
     let Slowed { group, level, waited, high } = &worst;
     if *waited < WAITED {

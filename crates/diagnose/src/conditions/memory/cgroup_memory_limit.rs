@@ -1,4 +1,4 @@
-//! A control group sits at its memory limit and its tasks reclaim for every page they want.
+//! A cgroup sits at its memory limit and its tasks reclaim for every page they want.
 //!
 //! Why it does is often known better: its working set of files does not fit (`page-cache-thrash`), its anonymous
 //! memory does not (`swap-thrash`), or the kernel killed in it (`oom-kill`). A group whose page cache fills up to the
@@ -9,7 +9,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "cgroup-memory-limit",
-    title: "a control group is held at its memory limit",
+    title: "a cgroup is at its memory limit",
     area: "memory",
     needs: &[
         "cgroup.memory_failcnt",
@@ -24,13 +24,13 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        effect("page-cache-eviction", "at its limit a group evicts its own pages"),
-        effect("pressure-memory", "tasks of the group wait for its reclaim"),
+        effect("page-cache-eviction", "at its limit a cgroup evicts its own pages"),
+        effect("pressure-memory", "tasks of the cgroup wait for its reclaim"),
     ],
     cgroup_limit: Some("memory."),
     remedies: &[Advice {
-        action: "raise the memory limit of {cgroup:the group}, or make its programs use less",
-        command: "echo BYTES > /sys/fs/cgroup{cgroup:the group}/memory.max   (version 1: memory/…/memory.limit_in_bytes)",
+        action: "raise the memory limit of {cgroup:the cgroup}, or make its programs use less",
+        command: "echo BYTES > /sys/fs/cgroup{cgroup:/GROUP}/memory.max   (version 1: memory/…/memory.limit_in_bytes)",
         verify: "its memory.events `max` (version 1: memory.failcnt) stops growing",
         risk: "the memory is taken from others",
     }],
@@ -46,7 +46,7 @@ const PRESSURE: f64 = 0.05;
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("cgroup.memory_failcnt") {
         if view.has("cgroup.memory_current") {
-            return Observation::inactive("no control group has a memory limit");
+            return Observation::inactive("no cgroup has a memory limit");
         }
         return Observation::needs(&["cgroup.memory_failcnt"]);
     }
@@ -73,11 +73,11 @@ fn observe(view: &View<'_>) -> Observation {
         }
     }
     let Some(Limited { name, pressure, high }) = best else {
-        return Observation::inactive("no control group ran into its memory limit");
+        return Observation::inactive("no cgroup ran into its memory limit");
     };
     let span = high.run.span();
     let Some(pressure) = pressure else {
-        return Observation::needs_as("psi.memory_some: whether anybody waited", &["psi.memory_some"]);
+        return Observation::needs_as("psi.memory_some: whether tasks waited", &["psi.memory_some"]);
     };
     if pressure < PRESSURE {
         return Observation::Inactive(format!(

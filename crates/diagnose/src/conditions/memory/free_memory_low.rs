@@ -1,7 +1,7 @@
 //! Free memory is near the watermark at which kswapd wakes.
 //!
 //! A low free count is how a healthy machine looks after a while, because free memory is wasted memory. It is listed
-//! as a link between whoever fills the memory and reclaim, and only when it fell against the baseline.
+//! as a link between what fills the memory and reclaim, and only when it fell against the baseline.
 
 use crate::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The kernel killed a process because memory ran out, in the machine or in a control group.
+//! The kernel killed a process because memory ran out, in the machine or in a cgroup.
 //!
 //! Such a kill comes without much pressure before it when memory is taken fast. The process that was killed is the one
 //! with most memory by the kernel's reckoning, which nearly always is the one that grew. Where another one of the same group
@@ -13,7 +13,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "oom-kill",
-    title: "the kernel killed a process for lack of memory",
+    title: "the OOM killer killed a process",
     area: "memory",
     needs: &[
         "vm.oom_kill",
@@ -32,19 +32,19 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        explains("cgroup-memory-limit", "the group ran into its limit until the kernel killed"),
-        explains("free-memory-low", "memory ran out until the kernel killed"),
-        effect("pressure-memory", "reclaim was tried in vain before the kill"),
-        effect("direct-reclaim", "reclaim was tried in vain before the kill"),
-        effect("page-cache-eviction", "reclaim was tried in vain before the kill"),
+        explains("cgroup-memory-limit", "the cgroup stayed at its limit until the OOM killer killed"),
+        explains("free-memory-low", "memory ran out until the OOM killer killed"),
+        effect("pressure-memory", "reclaim failed before the kill"),
+        effect("direct-reclaim", "reclaim failed before the kill"),
+        effect("page-cache-eviction", "reclaim failed before the kill"),
         effect("major-faults", "program text was evicted before the kill"),
-        within("dependency-unreachable", "nobody serves where the process did"),
-        within("service-failing", "connections end with the process that is killed"),
+        within("dependency-unreachable", "nothing serves where the process did"),
+        within("service-failing", "connections end with the killed process"),
     ],
     cgroup_limit: Some("memory."),
     remedies_of: remedies,
     next: &[measure(
-        "the kernel's table of who held how much at the kill",
+        "the kernel's table of memory by process at the kill",
         "dmesg -T | grep -B 40 'Killed process'",
     )],
     source: include_str!("oom_kill.rs"),
@@ -73,7 +73,7 @@ fn observe(view: &View<'_>) -> Observation {
         return match counted {
             // A count without a name: the kernel log and the probe were both out of reach.
             Some(n) if n >= 1.0 => unnamed(view, n),
-            Some(_) => Observation::inactive("the kernel killed nothing"),
+            Some(_) => Observation::inactive("the OOM killer killed nothing"),
             None => Observation::needs_as("vm.oom_kill (since 4.13), or the kernel log", &["vm.oom_kill"]),
         };
     };
@@ -93,9 +93,9 @@ fn observe(view: &View<'_>) -> Observation {
     let span = Span { since: first.at - SECOND, until: last.at + 2 * SECOND };
     let limit = group.as_ref().and_then(|g| view.limit_at("cgroup.memory_max", g, last.at));
     let place = match (&group, limit) {
-        (Some(group), Some(limit)) => format!(" in {group}, which may have {}", words::bytes(limit)),
+        (Some(group), Some(limit)) => format!(" in {group}, whose limit is {}", words::bytes(limit)),
         (Some(group), None) => format!(" in {group}"),
-        _ if named.len() > 1 => format!(" in {} control groups", named.len()),
+        _ if named.len() > 1 => format!(" in {} cgroups", named.len()),
         _ => String::new(),
     };
     let most = kills.iter().filter_map(|k| Some((k.anon_bytes?, k))).max_by_key(|(bytes, _)| *bytes);
@@ -107,15 +107,11 @@ fn observe(view: &View<'_>) -> Observation {
         })
         .unwrap_or_default();
     finding.statement = if kills.len() == 1 {
-        format!("the kernel killed {} ({}) for lack of memory{place}{held}", first.comm, first.pid)
+        format!("the OOM killer killed {} ({}){place}{held}", first.comm, first.pid)
     } else if same {
-        format!("the kernel killed {} {} times for lack of memory{place}{held}", first.comm, kills.len())
+        format!("the OOM killer killed {} {} times{place}{held}", first.comm, kills.len())
     } else {
-        format!(
-            "the kernel killed {} processes for lack of memory, {} first{place}{held}",
-            kills.len(),
-            first.comm
-        )
+        format!("the OOM killer killed {} processes, {} first{place}{held}", kills.len(), first.comm)
     };
     if let Some(grown) = grew {
         finding.statement = format!("{}; {}", finding.statement, grown.words);
@@ -238,7 +234,7 @@ fn killed_line(text: &str) -> Option<(u32, &str, Option<u64>)> {
     Some((pid, comm, anon))
 }
 
-/// The smallest control group in which the kernel counted kills.
+/// The smallest cgroup in which the kernel counted kills.
 fn group_of(view: &View<'_>) -> Option<String> {
     view.each("cgroup.oom_kill")
         .filter(|(name, series)| *name != "/" && series.total(view.window).is_some_and(|n| n >= 1.0))
@@ -252,15 +248,14 @@ fn unnamed(view: &View<'_>, n: f64) -> Observation {
         .high("vm.oom_kill", "", f64::MIN_POSITIVE, 0.0)
         .or_else(|| view.high("tasks.oom_kills", "", f64::MIN_POSITIVE, 0.0))
     else {
-        return Observation::inactive("the kernel killed nothing");
+        return Observation::inactive("the OOM killer killed nothing");
     };
     let mut finding = view.finding(&high.run);
     finding.end = Some(high.run.end);
     finding.culprit.cgroup = group_of(view);
     finding.confidence = 0.8;
-    finding.statement = format!(
-        "the kernel killed {n:.0} times for lack of memory; whom is not known without the kernel log"
-    );
+    finding.statement =
+        format!("the OOM killer killed {n:.0} times; only the kernel log tells which processes");
     finding.evidence.extend(view.evidence("vm.oom_kill", "", high.run.span()));
     finding.active()
 }
@@ -268,14 +263,14 @@ fn unnamed(view: &View<'_>, n: f64) -> Observation {
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let name = finding.culprit.process.as_deref().unwrap_or("the process");
     let action = match &finding.culprit.cgroup {
-        Some(group) => format!("raise the memory limit of {group}, or bound what {name} takes"),
-        None => format!("bound what {name} takes, or add memory"),
+        Some(group) => format!("raise the memory limit of {group}, or limit the memory of {name}"),
+        None => format!("limit the memory of {name}, or add memory"),
     };
     vec![Remedy {
         action,
         command: String::new(),
         verify: "grep oom_kill /proc/vmstat: does not grow".to_owned(),
-        risk: "if it leaks, a higher limit only puts the kill off".to_owned(),
+        risk: "if it leaks, a higher limit only delays the kill".to_owned(),
     }]
 }
 

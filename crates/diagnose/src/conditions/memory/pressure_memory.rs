@@ -7,7 +7,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "pressure-memory",
-    title: "tasks wait for memory",
+    title: "memory pressure (PSI): tasks wait for memory",
     area: "memory",
     needs: &["psi.memory_some", "tasks.d_memory"],
     triggers: &[
@@ -30,7 +30,8 @@ const STALLED: f64 = 0.5;
 const SEVERE_S: f64 = 5.0;
 
 fn observe(view: &View<'_>) -> Observation {
-    let mut found = observe_level(view, METRICS, FLOOR, 3.0, "some task waited for memory for");
+    let mut found =
+        observe_level(view, METRICS, FLOOR, 3.0, "memory pressure (PSI): some task waited for memory for");
     if let Observation::Active(finding) = &mut found {
         let is_stalled = |high: &High| {
             let stalled =

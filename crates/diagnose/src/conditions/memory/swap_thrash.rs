@@ -1,20 +1,20 @@
 //! Memory in use does not fit: pages are swapped out and wanted back at once.
 //!
 //! Swapping out what nobody uses is healthy. Thrash is traffic in both directions, major faults on anonymous pages,
-//! and tasks that wait for their own memory. It may be local to a control group at its limit, with free memory
+//! and tasks that wait for their own memory. It may be local to a cgroup at its limit, with free memory
 //! elsewhere.
 //!
 //! Where tasks hardly wait, as for a swap device in memory, it is a finding: the memory in use does not fit all the same.
 //!
-//! Who waits for swap most is who uses what does not fit. Where another program came, or grew by as much as was swapped out for
-//! it, while the one that waits held what it always had, that other one is the culprit.
+//! The process that waits for swap most uses the memory that does not fit. Where another program came, or grew by as
+//! much as was swapped out for it, while the one that waits held what it always had, that other one is the culprit.
 
 use crate::growth;
 use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "swap-thrash",
-    title: "memory in use is swapped out and in",
+    title: "memory in use is swapped out and back in",
     area: "swap",
     needs: &[
         "vm.pswpin",
@@ -80,7 +80,7 @@ fn observe(view: &View<'_>) -> Observation {
     // A tenth: the other nine may be clean copies that are still in swap.
     if out < 0.1 * high.during {
         return Observation::Inactive(format!(
-            "{} pages/s came in and only {} went out: what had been swapped out is coming home",
+            "{} pages/s came in and only {} went out: what had been swapped out is coming back",
             words::count(high.during),
             words::count(out)
         ));
@@ -176,7 +176,7 @@ fn who_came<'a>(
     (is_other && out > 0.0 && top.total >= MORE * own && top.total >= PUSHED_OUT * out).then_some(top)
 }
 
-/// The smallest control group with a limit that has most of the refaults, or else the one that has most in swap.
+/// The smallest cgroup with a limit that has most of the refaults, or else the one that has most in swap.
 fn group(view: &View<'_>, span: Span, pages_in: f64) -> Option<String> {
     let limited = |name: &str| {
         name != "/" && view.set.get("cgroup.memory_max", name).and_then(|s| s.last(span)).is_some()

@@ -14,7 +14,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "conntrack-full",
-    title: "the table of tracked connections is full",
+    title: "the conntrack table is full",
     area: "network",
     needs: &[
         "conntrack.drop",
@@ -36,8 +36,8 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("retransmit-storm", "what cannot be tracked is dropped and sent again"),
-        effect("resolver-slow", "a question is a new connection to the table, and dropped"),
-        effect("session-drop", "a session that begins anew finds no entry"),
+        effect("resolver-slow", "a DNS query is a new connection to conntrack, and dropped"),
+        effect("session-drop", "a session that reconnects gets no entry"),
         effect("dependency-unreachable", "a connection that cannot be tracked is dropped"),
     ],
     settings: Settings::new(
@@ -107,13 +107,13 @@ fn not_seen(view: &View<'_>) -> Observation {
     let (count, max) = fill(view, own, view.window);
     if let (Some(count), Some(max)) = (count, max) {
         return Observation::Inactive(format!(
-            "{} connections tracked of {} allowed, none given up",
+            "{} connections tracked of {} allowed, none evicted",
             words::count(count),
             words::count(max)
         ));
     }
     match network::peak(view, AT_LIMIT) {
-        Some(_) => Observation::inactive("no tracked connection was given up or refused"),
+        Some(_) => Observation::inactive("no tracked connection was evicted or refused"),
         None => Observation::cannot_tell(
             "conntrack -S; sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
         ),
@@ -145,7 +145,7 @@ fn finding(view: &View<'_>, net: Net<'_>, high: &High, count: Option<f64>, max: 
         _ => String::new(),
     };
     finding.statement = format!(
-        "{fill}{} packets of new connections were dropped{} and {} entries given up to make room",
+        "{fill}{} packets of new connections were dropped{} and {} entries evicted to make room",
         words::count(dropped),
         net.place(),
         words::count(given_up)
@@ -172,8 +172,7 @@ fn by_messages(view: &View<'_>, first: &Event, said: &[&Event]) -> Finding {
     let mut finding = view.finding_at(first.real);
     finding.end = said.last().map(|e| e.real);
     finding.culprit.sysctl = Some("net.netfilter.nf_conntrack_max".to_owned());
-    finding.statement =
-        "the kernel drops packets because its table of tracked connections is full".to_owned();
+    finding.statement = "the kernel drops packets because its conntrack table is full".to_owned();
     finding.evidence.push(view.event_evidence(
         "event.kernel-log",
         "nf_conntrack: table full",
@@ -210,12 +209,12 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
                 .to_owned(),
         },
         Remedy {
-            action: "do not track what needs no state, or forget it sooner".to_owned(),
+            action: "do not track what needs no state, or expire it sooner".to_owned(),
             command: "nft add rule inet raw prerouting udp dport 53 notrack; sysctl -w \
                       net.netfilter.nf_conntrack_tcp_timeout_established=86400"
                 .to_owned(),
             verify,
-            risk: "a rule that asks for the state does not match what is not tracked".to_owned(),
+            risk: "stateful rules do not match untracked packets".to_owned(),
         },
     ]
 }

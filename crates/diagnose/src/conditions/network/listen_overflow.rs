@@ -16,7 +16,7 @@ use crate::services;
 
 pub const CONDITION: Condition = Condition {
     id: "listen-overflow",
-    title: "a server does not accept its connections fast enough",
+    title: "a server does not accept connections fast enough",
     area: "network",
     needs: &[
         "tcpext.ListenOverflows",
@@ -41,9 +41,9 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         explains(
             "retransmit-storm",
-            "who was let in by half sends a request, and again, to a server that has not taken the connection",
+            "a half-accepted client retransmits its request to a server that has not accepted the connection",
         ),
-        effect("session-drop", "a session that begins anew is not accepted"),
+        effect("session-drop", "a session that reconnects is not accepted"),
         within("service-slow", "what waits in the accept queue is answered late"),
     ],
     settings: Settings::new(
@@ -136,7 +136,7 @@ fn statement(net: Net<'_>, listener: Option<&Listener<'_>>, overflows: f64, rate
         .map(|l| format!(" at {}: {:.0} connections waited where {:.0} may", l.address, l.queue, l.backlog))
         .unwrap_or_default();
     format!(
-        "{who}{queue}; {} connections were turned away{} ({}/s), each of which tries again after {} at the earliest",
+        "{who}{queue}; {} connections were turned away{} ({}/s), each of which retries after {} at the earliest",
         words::count(overflows),
         net.place(),
         words::count(rate),
@@ -225,11 +225,13 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             risk: String::new(),
         },
         Remedy {
-            action: "a longer queue, for both limits; it helps against bursts and not against a server that is too slow"
+            action:
+                "raise both queue limits; this helps against bursts, not against a server that is too slow"
+                    .to_owned(),
+            command: "sysctl -w net.core.somaxconn=4096, and a larger backlog in the server's listen()"
                 .to_owned(),
-            command: "sysctl -w net.core.somaxconn=4096, and a larger backlog in the server's listen()".to_owned(),
             verify,
-            risk: "the server has to be started anew, and connections wait longer instead of failing".to_owned(),
+            risk: "the server has to be restarted, and connections wait longer instead of failing".to_owned(),
         },
     ]
 }

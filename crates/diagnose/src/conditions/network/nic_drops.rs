@@ -16,7 +16,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "nic-drops",
-    title: "arriving packets are lost in a device or behind it",
+    title: "received packets are dropped in the NIC or behind it",
     area: "network",
     needs: &[
         "softnet.dropped",
@@ -35,7 +35,7 @@ pub const CONDITION: Condition = Condition {
     triggers: &[each_above(&["softnet.dropped", "nic.rx_fifo", "nic.rx_ring_drops", "nic.rx_drop"], 5.0)],
     observe,
     causes: &[
-        effect("retransmit-storm", "confirmations that are lost on arrival make their data be sent again"),
+        effect("retransmit-storm", "lost ACKs cause retransmissions"),
         effect("resolver-slow", "answers are lost on arrival"),
         effect("session-drop", "heartbeats are lost on arrival"),
     ],
@@ -217,7 +217,7 @@ fn finding(view: &View<'_>, found: &Lost<'_>) -> Finding {
     let mut finding = view.finding(&found.high.run);
     let place = match found.place {
         DropPoint::Backlog => "the queue between device and network stack (softnet backlog) was full",
-        DropPoint::Ring => "the ring of a device was full",
+        DropPoint::Ring => "the RX ring of a device was full",
         DropPoint::Column => "a device or its driver dropped packets on receive",
     };
     let nic = match found.device {
@@ -311,14 +311,14 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let mut remedies = Vec::new();
     if is_backlog {
         remedies.push(Remedy {
-            action: "a longer queue for each CPU".to_owned(),
+            action: "a longer backlog queue for each CPU".to_owned(),
             command: format!("sysctl -w net.core.netdev_max_backlog={wanted:.0}"),
             verify: verify.clone(),
             risk: "packets wait longer, and take memory that cannot be swapped".to_owned(),
         });
     } else {
         remedies.push(Remedy {
-            action: "a longer ring".to_owned(),
+            action: "a larger RX ring".to_owned(),
             command: format!("ethtool -g {device}; ethtool -G {device} rx 4096"),
             verify: verify.clone(),
             risk: "the link is down for a moment with many drivers".to_owned(),
@@ -330,7 +330,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             "echo f > /sys/class/net/{device}/queues/rx-0/rps_cpus; ethtool -L {device} combined N"
         ),
         verify,
-        risk: "packets of one connection may be taken out of order while it changes".to_owned(),
+        risk: "packets of one connection may be reordered during the change".to_owned(),
     });
     remedies
 }
@@ -339,7 +339,7 @@ fn next(finding: &Finding) -> Vec<Next> {
     let (device, _) = network::device(finding.culprit.nic.as_deref().unwrap_or("DEVICE"));
     let device = words::shell(device);
     vec![to_measure(
-        "the driver's own names for what it lost".to_owned(),
+        "the driver's own drop counters".to_owned(),
         format!("ethtool -S {device} | grep -i -e drop -e miss -e fifo"),
     )]
 }

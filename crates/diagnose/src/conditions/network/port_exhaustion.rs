@@ -20,7 +20,7 @@ use crate::settings::PORT_RANGE;
 
 pub const CONDITION: Condition = Condition {
     id: "port-exhaustion",
-    title: "no local port is left for new connections",
+    title: "local (ephemeral) ports are exhausted",
     area: "network",
     needs: &[
         "sock.tcp_tw",
@@ -48,17 +48,17 @@ pub const CONDITION: Condition = Condition {
         nearly_all,
     )],
     observe,
-    causes: &[explains("dependency-unreachable", "no port is left to call from")],
+    causes: &[explains("dependency-unreachable", "no local port is left for outgoing connections")],
     settings: Settings::new("fewer ports are left", &[lowered(PORT_RANGE, Acts::Now)]),
     remedies: &[
         Advice {
-            action: "let {process:the program} keep its connections: a pool, keep-alive",
+            action: "let {process:the program} reuse its connections: a pool, keep-alive",
             command: "ss -tan state time-wait | awk '{print $4}' | sort | uniq -c | sort -n | tail",
             verify: "ss -s: timewait falls; connect() succeeds",
             risk: "",
         },
         Advice {
-            action: "more ports, and take those in TIME-WAIT again after a second",
+            action: "more ports, and reuse those in TIME-WAIT after a second",
             command: "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\" net.ipv4.tcp_tw_reuse=1",
             verify: "ss -s: timewait falls; connect() succeeds",
             risk: "a port that a service of this machine wants may be taken: net.ipv4.ip_local_reserved_ports",

@@ -16,7 +16,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "qdisc-drops",
-    title: "packets are dropped before a device sends them",
+    title: "a qdisc drops packets before the device sends them",
     area: "network",
     needs: &[
         "nic.qdisc_dropped",
@@ -37,7 +37,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("retransmit-storm", "what the device's own queue drops is sent again").here(),
-        effect("resolver-slow", "questions that are dropped before they are sent have no answer").here(),
+        effect("resolver-slow", "queries that are dropped before they are sent get no answer").here(),
         effect("session-drop", "heartbeats are dropped with the rest"),
     ],
     remedies_of: remedies,
@@ -101,11 +101,10 @@ fn observe(view: &View<'_>) -> Observation {
                 words::percent(most.share),
                 words::count(most.dropped)
             )),
-            None if any => Observation::Inactive(format!(
-                "queueing disciplines dropped at most {} packets/s",
-                words::count(peak)
-            )),
-            None => Observation::cannot_tell("drops of the queueing disciplines: tc -s qdisc"),
+            None if any => {
+                Observation::Inactive(format!("qdiscs dropped at most {} packets/s", words::count(peak)))
+            }
+            None => Observation::cannot_tell("qdisc drops: tc -s qdisc"),
         };
     };
     finding(view, worst).active()
@@ -140,7 +139,8 @@ fn of_standing(view: &View<'_>, queue: &Standing<'_>) -> Finding {
     finding.culprit.nic = Some(row.to_owned());
     let backlog = view.set.get("nic.qdisc_backlog_bytes", row).and_then(|s| s.mean(span)).unwrap_or(0.0);
     finding.statement = format!(
-        "a queue of {} stands before {device}{}: what is sent comes {} later ({} before), and {} packets/s come back instead of {}; little or nothing is dropped yet",
+        "a queue of {} stands before {device}{}: what is sent is delayed by {} ({} before), and {} packets/s come back \
+         instead of {}; little or nothing is dropped yet",
         words::bytes(backlog),
         net.place(),
         words::seconds(queue.high.during),
@@ -168,7 +168,7 @@ fn held_back(view: &View<'_>, row: &str, span: Span) -> Option<String> {
     let mean = |metric: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).filter(|v| *v > 0.0);
     mean("nic.qdisc_overlimits")?;
     Some(format!(
-        "packets were held back because of a rate that is set for the device, and not because it is slow: {}/s go out",
+        "packets were delayed by a rate limit set for the device, not because it is slow: {}/s go out",
         words::bytes(mean("nic.tx_bytes")?)
     ))
 }
@@ -180,7 +180,7 @@ fn finding(view: &View<'_>, worst: &Dropping<'_>) -> Finding {
     finding.netns = Some(net.id());
     finding.culprit.nic = Some(row.to_owned());
     finding.statement = format!(
-        "the queueing discipline of {device}{} dropped {} of the packets that were to be sent, {} in all ({}/s)",
+        "the qdisc of {device}{} dropped {} of the outgoing packets, {} in all ({}/s)",
         net.place(),
         words::percent(worst.share),
         words::count(worst.dropped),
@@ -201,7 +201,7 @@ fn finding(view: &View<'_>, worst: &Dropping<'_>) -> Finding {
     let mean = |metric: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).filter(|v| *v > 0.0);
     if let Some((backlog, rate)) = mean("nic.qdisc_backlog_bytes").zip(mean("nic.tx_bytes")) {
         finding.remarks.push(format!(
-            "{} wait in its queue while {}/s go out: whatever is sent over it comes {} later",
+            "{} wait in its queue while {}/s go out: everything sent over it is delayed by {}",
             words::bytes(backlog),
             words::bytes(rate),
             words::seconds(backlog / rate)
@@ -219,7 +219,7 @@ fn name_senders(view: &View<'_>, finding: &mut Finding, worst: &Dropping<'_>, sp
     let Some(udp) = net.total(view, &["udp.SndbufErrors"], span).filter(|n| *n >= 1.0) else { return };
     finding.evidence.extend(net.evidence(view, "udp.SndbufErrors", span));
     finding.remarks.push(format!(
-        "{} of it were datagrams (UDP SndbufErrors), which nobody sends again",
+        "{} of it were datagrams (UDP SndbufErrors), which are not retransmitted",
         words::percent((udp / worst.dropped).min(1.0))
     ));
 }
@@ -230,18 +230,18 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let enter = net.enter();
     vec![
         Remedy {
-            action: "raise the rate that is set for the device, or send less over it".to_owned(),
+            action: "raise the rate limit of the device, or send less over it".to_owned(),
             command: format!("{enter}tc -s -d qdisc show dev {device}; {enter}tc -s class show dev {device}"),
             verify: format!(
                 "{enter}tc -s qdisc show dev {device}: dropped stops growing and the backlog stays short"
             ),
-            risk: "the rate may be there to protect the link behind it".to_owned(),
+            risk: "the rate limit may protect the link behind it".to_owned(),
         },
         Remedy {
-            action: "if it is the device itself that is full, let flows share it fairly".to_owned(),
+            action: "if the device itself is saturated, let flows share it fairly".to_owned(),
             command: format!("{enter}tc qdisc replace dev {device} root fq_codel"),
             verify: format!("{enter}tc -s qdisc show dev {device}: the backlog stays short"),
-            risk: "it replaces a rate that was set".to_owned(),
+            risk: "it replaces a configured rate limit".to_owned(),
         },
     ]
 }

@@ -1,4 +1,4 @@
-//! A name server answers late or not at all, and programs wait for their names.
+//! A DNS server answers late or not at all, and programs wait for name resolution.
 //!
 //! Programs look names up before they can do anything else, and most of them do nothing meanwhile. A server near by
 //! answers in a millisecond; one that gives no answer to a question costs five seconds for each attempt (`resolv.conf`:
@@ -17,7 +17,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "resolver-slow",
-    title: "a name server answers late or not at all",
+    title: "DNS is slow or does not answer",
     area: "network",
     needs: NEEDS,
     triggers: &[signals(
@@ -25,7 +25,7 @@ pub const CONDITION: Condition = Condition {
         are_slow,
     )],
     observe,
-    causes: &[explains("service-slow", "a server that looks a name up waits for it before it answers")],
+    causes: &[explains("service-slow", "a server that resolves a name waits for DNS before it answers")],
     remedies_of: remedies,
     next_of: next,
     suspicions: &[Suspicion {
@@ -132,7 +132,7 @@ fn observe(view: &View<'_>) -> Observation {
     match best {
         Some(worst) => finding(view, &worst).active(),
         None if any => Observation::Inactive(because),
-        None => Observation::cannot_tell("times of DNS questions: tcpdump -ni any port 53"),
+        None => Observation::cannot_tell("DNS query times: tcpdump -ni any port 53"),
     }
 }
 
@@ -144,7 +144,7 @@ fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
     let is_silent = unanswered >= UNANSWERED && before.is_none_or(|b| unanswered >= GROWTH * b.unanswered);
     if !is_late && !is_silent {
         return Err(format!(
-            "{} answered in {} in the mean{}, {} of the questions had no answer",
+            "{} answered in {} on average{}, {} of the queries had no answer",
             one.row,
             words::seconds(mean),
             before.map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default(),
@@ -153,7 +153,7 @@ fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
     }
     let hurt = one.unanswered + late(view, one);
     if hurt < LEAST && !fell_silent(view, one) {
-        return Err(format!("{:.0} questions to {} were late or had no answer", hurt.ceil(), one.row));
+        return Err(format!("{:.0} queries to {} were late or had no answer", hurt.ceil(), one.row));
     }
     if !carried(view, one.row) {
         return Err(format!("{} had hardly been asked before, and others had", one.row));
@@ -269,7 +269,7 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
         worst.before.as_ref().map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default();
     let silence = if worst.unanswered >= 1.0 {
         format!(
-            "; {} of {} questions had no answer",
+            "; {} of {} queries had no answer",
             words::count(worst.unanswered),
             words::count(worst.queries.max(worst.unanswered))
         )
@@ -278,7 +278,7 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
     };
     let is_any_ended = resolver_ended(view.set, row, span).is_some_and(|ended| ended.total() > 0.0);
     let each = if is_any_ended {
-        format!("{} for each question in the mean{before}{silence}", words::seconds(worst.mean_s(view)))
+        format!("{} for each query on average{before}{silence}", words::seconds(worst.mean_s(view)))
     } else {
         format!("no answer has come{before}")
     };
@@ -311,17 +311,17 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let verify = "getent ahosts NAME: as fast as before".to_owned();
     vec![
         Remedy {
-            action: "see which questions are slow: A, AAAA or those with a search domain appended".to_owned(),
+            action: "see which queries are slow: A, AAAA or those with a search domain appended".to_owned(),
             command: format!("dig @{server} NAME A; dig @{server} NAME AAAA; dig @{server} NAME.SEARCHDOMAIN A"),
             verify: verify.clone(),
             risk: String::new(),
         },
         Remedy {
-            action: "until the server is well: another one first, a shorter time-out, no search domain".to_owned(),
+            action: "until the server recovers: another one first, a shorter timeout, no search domain".to_owned(),
             command: "in /etc/resolv.conf: options timeout:1 attempts:2 rotate single-request; or nscd, systemd-resolved"
                 .to_owned(),
             verify,
-            risk: "programs read the file when they start; without a search domain short names are not found".to_owned(),
+            risk: "programs read the file when they start; without a search domain short names do not resolve".to_owned(),
         },
     ]
 }
@@ -330,7 +330,7 @@ fn next(finding: &Finding) -> Vec<Next> {
     let address = finding.culprit.address.as_deref().unwrap_or("SERVER");
     let server = words::shell(address.rsplit_once(':').map_or(address, |(host, _)| host));
     vec![to_measure(
-        "each question and its answer".to_owned(),
+        "each query and its answer".to_owned(),
         format!("tcpdump -ni any host {server} and port 53"),
     )]
 }
@@ -358,7 +358,7 @@ fn resolver_ended(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
     }
 }
 
-/// How long each of the questions to a name server took that came to an end in a sample, in the mean, with what was waited
+/// How long each of the questions to a name server took that came to an end in a sample, on average, with what was waited
 /// since others did; until then what the next ones took; and at last what one that is still open has taken.
 fn resolver_mean(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
     let waited = Signal::of(set.get("resolver.wait_time", row)?, span);
@@ -383,7 +383,7 @@ fn resolver_mean(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
 
 /// Task-seconds per second that programs waited for a name server. In older recordings the time is counted when a question
 /// comes to its end, which may be many seconds after it was asked: each sample's time is laid over the seconds before, as far
-/// back as its questions took in the mean.
+/// back as its questions took on average.
 fn resolver_waits(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
     let counted = Signal::of(set.get("resolver.wait_time", row)?, span);
     let ended = resolver_ended(set, row, span)?;

@@ -1,7 +1,7 @@
 //! TCP has to send a part of its data again: packets get lost on the way.
 //!
 //! A lost packet costs its connection a round trip where others follow it, and up to 0.2 s where it was the last one of a
-//! request or an answer, which then waits for the time-out or for the probe that is sent in its place. Who asks and
+//! request or an answer, which then waits for the timeout or for the probe that is sent in its place. Who asks and
 //! waits for the answer is hurt by few losses: its share of the segments is small because it sends little.
 //! The rate of what goes through falls with the root of the share that is lost: at one per cent and a round trip of
 //! 10 ms a connection gets no more than 1.8 MB/s, whatever the link can do.
@@ -13,7 +13,7 @@
 //! Counted are data. A connection attempt that is repeated says as much about a server that does not accept
 //! (`listen-overflow`) as about the way to it. Losses that this machine brings about itself are known by their own
 //! counters and are the root then: `qdisc-drops`, `nic-drops`, `conntrack-full`, `tcp-memory-pressure`. What is sent
-//! again in vain, because it had only been late, is answered with a D-SACK by the peer and was not lost.
+//! again needlessly, because it had only been late, is answered with a D-SACK by the peer and was not lost.
 
 use crate::network::{self, Net};
 use crate::prelude::*;
@@ -21,7 +21,7 @@ use crate::services::Address;
 
 pub const CONDITION: Condition = Condition {
     id: "retransmit-storm",
-    title: "packets get lost on the way and TCP sends them again",
+    title: "packets are lost on the path and TCP retransmits them",
     area: "network",
     needs: &[
         "tcp.RetransSegs",
@@ -65,12 +65,12 @@ pub const CONDITION: Condition = Condition {
     )],
     observe,
     causes: &[
-        effect("resolver-slow", "questions and answers get lost on the same way"),
-        effect("session-drop", "heartbeats get lost on the way"),
-        effect("service-slow", "what the server asks of others gets lost on the way"),
+        effect("resolver-slow", "queries and answers are lost on the same path"),
+        effect("session-drop", "heartbeats are lost on the path"),
+        effect("service-slow", "the server's own requests are lost on the path"),
     ],
     remedies_of: remedies,
-    next: &[measure("round trip, window and losses of each connection", "ss -tinp dst {address:PEER}")],
+    next: &[measure("RTT, window and losses of each connection", "ss -tinp dst {address:PEER}")],
     suspicions: &[Suspicion {
         rank: 180,
         name: "retransmissions",
@@ -78,8 +78,8 @@ pub const CONDITION: Condition = Condition {
         arm: &["sockets"],
         seconds: 5.0,
         cool_down_s: 120.0,
-        why: "One segment in a hundred lost halves what a connection over a long way carries, and each waits 200 ms or more \
-              where it is the last one.",
+        why: "One lost segment in a hundred halves the throughput of a connection over a long path, and each costs 200 \
+              ms or more where it is the last one.",
         ..Suspicion::NONE
     }],
     source: include_str!("retransmit_storm.rs"),
@@ -142,7 +142,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     Observation::Inactive(because.unwrap_or_else(|| {
         let peak = nets.iter().filter_map(|net| lost(view.set, *net, view.window)?.max());
-        format!("data that were sent again: at most {} segments/s", words::count(peak.fold(0.0, f64::max)))
+        format!("retransmissions: at most {} segments/s", words::count(peak.fold(0.0, f64::max)))
     }))
 }
 
@@ -164,7 +164,7 @@ fn stays_here(view: &View<'_>, losses: &Losses<'_>) -> Option<String> {
     }
     (here > 0.0 && here >= HERE * all).then(|| {
         format!(
-            "{} segments were sent again, and {} of them to this machine itself, where nothing is lost on the way",
+            "{} segments were retransmitted, and {} of them to this machine itself, where nothing is lost on the path",
             words::count(losses.again),
             words::percent(here / all)
         )
@@ -188,14 +188,14 @@ impl Losses<'_> {
                 ", by connections that are faster than chance losses would let them be"
             };
             return Some(format!(
-                "{} of the segments were lost and sent again ({}){why}",
+                "{} of the segments were lost and retransmitted ({}){why}",
                 words::percent(share),
                 words::count(self.lost)
             ));
         }
         let before = self.share_before.filter(|before| share < GROWTH * before)?;
         Some(format!(
-            "{} of the segments were lost and sent again, and {} before",
+            "{} of the segments were lost and retransmitted, and {} before",
             words::percent(share),
             words::percent(before)
         ))
@@ -257,7 +257,7 @@ fn finding(view: &View<'_>, losses: &Losses<'_>, is_seen_twice: bool) -> Finding
     finding.netns = Some(net.id());
     let before = losses.share_before.map(|s| format!(" ({} before)", words::percent(s))).unwrap_or_default();
     finding.statement = format!(
-        "TCP lost {} of its segments{before} and sent them again, {} in all{}",
+        "TCP lost {} of its segments{before} and retransmitted them, {} in all{}",
         words::percent(losses.share()),
         words::count(losses.lost),
         net.place()
@@ -275,8 +275,8 @@ fn finding(view: &View<'_>, losses: &Losses<'_>, is_seen_twice: bool) -> Finding
     if losses.tails >= 1.0 {
         finding.loss_s = Some(losses.tails * RTO_MIN_S);
         finding.remarks.push(format!(
-            "{} times the end of a request or an answer was lost, and nothing but the time-out or a probe in its place \
-             noticed: each of them waited for about {}",
+            "{} times the end of a request or an answer was lost, and only the retransmission timeout or a tail loss \
+             probe noticed: each of them waited for about {}",
             words::count(losses.tails),
             words::seconds(RTO_MIN_S)
         ));
@@ -286,8 +286,8 @@ fn finding(view: &View<'_>, losses: &Losses<'_>, is_seen_twice: bool) -> Finding
     if in_vain >= 0.5 {
         finding.confidence = 0.6;
         finding.remarks.push(format!(
-            "{} of what was sent again had arrived the first time (D-SACK): packets or their confirmations are late or out \
-             of order too",
+            "{} of the retransmitted segments had arrived the first time (D-SACK): packets or ACKs are also late or \
+             out of order",
             words::percent(in_vain.min(1.0))
         ));
     }
@@ -314,7 +314,7 @@ fn name_peer(view: &View<'_>, finding: &mut Finding, span: Span, is_seen_twice: 
     finding.evidence.extend(view.evidence("peer.retransmits", first, span));
     if 2.0 * most < all {
         finding.remarks.push(format!(
-            "{} peers are concerned, {first} with {} of it: they share something near this machine rather than far away",
+            "{} peers are affected, {first} with {} of it: the cause is near this machine rather than far away",
             peers.len(),
             words::percent(most / all)
         ));
@@ -329,7 +329,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PEER", |(host, _)| host);
     vec![Remedy {
         action: format!(
-            "find where on the way to {host} packets are lost: cable, duplex, a policer, a full link, a firewall"
+            "find where on the path to {host} packets are lost: cable, duplex, a policer, a full link, a firewall"
         ),
         command: format!("mtr -T -w -c 100 {host}; ip -s -s link; tc -s qdisc"),
         verify: "nstat -az TcpRetransSegs TcpOutSegs: below one in a thousand".to_owned(),
@@ -342,9 +342,9 @@ const RETRANSMITS_S: f64 = 0.5;
 /// A hundredth of the segments. The Internet loses a tenth of that on an ordinary day, and TCP's own search for the
 /// limit of a link about as much.
 const RETRANSMITS_SHARE: f64 = 0.01;
-/// The shortest time-out of an open connection (`TCP_RTO_MIN`); a route can set another one and hardly ever does.
+/// The shortest timeout of an open connection (`TCP_RTO_MIN`); a route can set another one and hardly ever does.
 const RTO_MIN_S: f64 = 0.2;
-/// Waiting for time-outs that is felt: a tenth of a task's time, one in two seconds.
+/// Waiting for timeouts that is felt: a tenth of a task's time, one in two seconds.
 const TIMEOUTS_FELT: f64 = 0.1;
 /// Ends of what was sent that get lost, of all segments: what a connection with a window of a hundred segments, which
 /// fills a link of 1 Gbit/s over a millisecond, loses to find the limit (1.5 / 100²), were it all ends. Of what sends that
@@ -374,8 +374,8 @@ fn in_vain(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> {
 }
 
 /// Ends of requests and answers of open connections that were lost, so that nothing came after them that would have told:
-/// time-outs, and losses that a probe repaired, which is sent in place of the time-out (RFC 8985). For what fits into one
-/// segment it is as late as the time-out. Those of connections that are being set up are left out.
+/// timeouts, and losses that a probe repaired, which is sent in place of the timeout (RFC 8985). For what fits into one
+/// segment it is as late as the timeout. Those of connections that are being set up are left out.
 fn tails(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> {
     let probed = net.sum(set, &["tcpext.TCPLossProbeRecovery"], span);
     let Some(all) = net.sum(set, &["tcpext.TCPTimeouts"], span) else { return probed };

@@ -10,7 +10,7 @@ use crate::tcp_limits;
 
 pub const CONDITION: Condition = Condition {
     id: "tcp-memory-pressure",
-    title: "TCP has used up its memory",
+    title: "TCP has used up its memory (tcp_mem)",
     area: "network",
     needs: &[
         "sock.tcp_mem",
@@ -28,7 +28,7 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
-        effect("socket-buffer-overflow", "no buffer may grow any more, and what comes is dropped"),
+        effect("socket-buffer-overflow", "no buffer may grow any more, and received data is dropped"),
         effect("retransmit-storm", "segments are dropped for lack of memory and sent again"),
         effect("session-drop", "connections are reset for lack of memory"),
     ],
@@ -95,6 +95,6 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         action: "give TCP more, if the machine has it".to_owned(),
         command: format!("sysctl -w net.ipv4.tcp_mem=\"{:.0} {:.0} {:.0}\"", used * 1.5, used * 2.0, used * 3.0),
         verify: "grep TCP: /proc/net/sockstat: mem stays below the second number".to_owned(),
-        risk: "it is memory that nobody else can have".to_owned(),
+        risk: "this memory is not available to others".to_owned(),
     }]
 }

@@ -63,7 +63,7 @@ fn observe(view: &View<'_>) -> Observation {
     let named = messages.iter().any(|(_, what, _)| *what == "orphans");
     if !named && WORST * orphans.most <= orphans.limit {
         return Observation::Inactive(format!(
-            "{} orphans of {} allowed, {} even as the kernel counts at worst",
+            "{} orphans of {} allowed, {} at the kernel's worst count",
             words::count(orphans.most),
             words::count(orphans.limit),
             words::percent(WORST * orphans.most / orphans.limit)

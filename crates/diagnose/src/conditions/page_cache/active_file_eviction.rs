@@ -1,4 +1,4 @@
-//! Pages of files that were in active use are evicted.
+//! File pages that were in active use are evicted.
 //!
 //! The kernel keeps pages that were used twice on an active list and evicts from the inactive one. When the active
 //! list shrinks fast, reclaim has run through the inactive pages: the working set itself goes.
@@ -25,7 +25,7 @@ fn observe(view: &View<'_>) -> Observation {
         Some(fall) => {
             let mut finding = view.finding(&fall.run);
             finding.statement = format!(
-                "active pages of files fell from {} to {} within {}",
+                "active file pages fell from {} to {} within {}",
                 words::bytes(fall.evidence.before.unwrap_or(0.0)),
                 words::bytes(fall.evidence.during),
                 words::seconds(fall.within_s)
@@ -34,7 +34,7 @@ fn observe(view: &View<'_>) -> Observation {
             finding.active()
         }
         None => Observation::Inactive(format!(
-            "active pages of files went from {} to {} at the least",
+            "active file pages went from {} to {} at the least",
             words::bytes(active.v.first().copied().unwrap_or(0.0)),
             words::bytes(active.v.iter().copied().fold(f64::INFINITY, f64::min))
         )),

@@ -7,14 +7,14 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "major-faults",
-    title: "pages are fetched by faults",
+    title: "major faults read pages from disk",
     area: "page cache",
     needs: METRICS,
     triggers: &[above(METRICS, FLOOR)],
     observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "major faults"),
     causes: &[
         effect("disk-saturated", "each major fault is a read"),
-        effect("tasks-in-d-state", "a task in a major fault sleeps uninterruptibly"),
+        effect("tasks-in-d-state", "a task in a major fault is in uninterruptible sleep"),
         effect("pressure-io", "a task in a major fault waits for the device"),
         effect("service-slow", "a server in a major fault does not answer"),
     ],

@@ -1,7 +1,7 @@
 //! A working set of files that is read again and again does not fit into the memory that it may have.
 //!
 //! Each page that comes back pushes out another one that will be wanted soon, so nearly every page that is evicted
-//! comes back. The memory may be the machine's or a control group's: in a group the machine has free memory and
+//! comes back. The memory may be the machine's or a cgroup's: in a group the machine has free memory and
 //! neither kswapd nor direct reclaim move, only the group's own counters do. See `streaming-read-flood` for the
 //! look-alike. Refaults without any steal are somebody else's doing (DAMON, drop_caches).
 
@@ -65,8 +65,8 @@ pub const CONDITION: Condition = Condition {
                and (vm.workingset_refault_file > 1000/s or vm.workingset_refault > 1000/s or vm.pgmajfault > 200/s \
                or psi.memory_some > 5%) for 2s",
             arm: &["cache"],
-            why: "Reclaim passes over 40 MB each second, and somebody misses what went: pages come back, faults read from disk, \
-              or tasks wait for memory. Refaults without reclaim are none of it.",
+            why: "Reclaim scans 40 MB each second, and what it evicts is missed: pages come back, faults read from \
+                  disk, or tasks wait for memory. Refaults without reclaim do not count.",
             ..Suspicion::NONE
         },
         Suspicion {
@@ -109,7 +109,8 @@ fn observe(view: &View<'_>) -> Observation {
     };
     if !pages.is_thrash() {
         return Observation::Inactive(format!(
-            "{:.2} of the evicted pages came back, by requests of {}, {} of them to others than who reads most: not its own again",
+            "{:.2} of the evicted pages came back, by requests of {}, {} of them to processes other than the top \
+             reader: it does not re-read its own pages",
             pages.per_steal,
             words::bytes(pages.request_bytes.unwrap_or(0.0)),
             words::percent(pages.by_others.min(1.0))
@@ -155,7 +156,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.active()
 }
 
-/// The smallest control group that has most of the refaults, with its limit, if it is at that limit.
+/// The smallest cgroup that has most of the refaults, with its limit, if it is at that limit.
 fn thrashing_group(view: &View<'_>, span: Span, refaults: f64) -> Option<(String, Option<f64>)> {
     view.each("cgroup.refault_file")
         .filter(|(name, series)| *name != "/" && series.mean(span).is_some_and(|rate| rate >= 0.5 * refaults))

@@ -1,4 +1,5 @@
-//! Somebody reads more data, once, than the page cache can hold, and pages that others use are evicted for it.
+//! A process reads more data, once, than the page cache can hold, and pages that others use are evicted for it (page
+//! cache pollution).
 //!
 //! Flood and thrash both evict. In a flood the reads are large and sequential, the pages that are added are hardly
 //! ever read again, and the pages that come back belong to other processes than the reader. In a thrash the reader
@@ -14,7 +15,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "streaming-read-flood",
-    title: "a large read pushes others' pages out of memory",
+    title: "page cache pollution by a streaming read",
     area: "page cache",
     needs: &[
         "task.read_bytes",
@@ -52,15 +53,15 @@ pub const CONDITION: Condition = Condition {
         effect("direct-reclaim", "the reader takes pages faster than kswapd frees them"),
         effect(
             "memory-fragmentation",
-            "what is free between pages that are read once lies scattered, and adjoining pages have to be made",
+            "free memory between pages that are read once is scattered, and contiguous pages have to be made",
         ),
         effect(
             "page-cache-thrash",
             "what was pushed out is read again, and while memory is full each page that comes back pushes another one out",
         ),
         explains("disk-hog", "the reads that evict are the reads that fill the device").here(),
-        explains("cgroup-memory-limit", "the pages that are read once are charged to the group"),
-        explains("cgroup-memory-high", "the pages that are read once are charged to the group"),
+        explains("cgroup-memory-limit", "the pages that are read once are charged to the cgroup"),
+        explains("cgroup-memory-high", "the pages that are read once are charged to the cgroup"),
     ],
     remedies_of: remedies,
     next_of: next,
@@ -85,7 +86,7 @@ fn observe(view: &View<'_>) -> Observation {
     };
     let Some(eviction) = largest_eviction(&steal) else {
         return Observation::Inactive(format!(
-            "next to nothing was evicted: {} pages/s at most",
+            "almost nothing was evicted: {} pages/s at most",
             words::count(steal.max().unwrap_or(0.0))
         ));
     };
@@ -119,7 +120,7 @@ fn observe(view: &View<'_>) -> Observation {
     let hurts = |harm: &Harm| harm.pages_s.min(came_back) >= HARM_PAGES_S;
     let Some(harm) = Harm::of(view, &reader.members, during).filter(hurts) else {
         return Observation::Inactive(format!(
-            "{} read {} and nobody else had to fetch pages again",
+            "{} read {} and no other process had to fetch pages again",
             reader.comm,
             words::bytes(reader.total)
         ));
@@ -191,8 +192,8 @@ fn read_signal(view: &View<'_>, pids: &[u32]) -> Option<Signal> {
     Signal::sum(series, view.window)
 }
 
-/// Pages of files that others than the reader fetch from devices. A page that comes from swap is a major fault and a read as well;
-/// what was swapped has a condition of its own.
+/// File pages that others than the reader fetch from devices. A page that comes from swap is a major fault and a read
+/// as well; what was swapped has a condition of its own.
 struct Harm {
     who: String,
     pages_s: f64,
@@ -232,21 +233,19 @@ impl Harm {
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let name = match (&finding.culprit.process, &finding.culprit.device) {
         (Some(name), _) => name.clone(),
-        (None, Some(device)) => format!("whoever reads {device}"),
+        (None, Some(device)) => format!("the reader of {device}"),
         (None, None) => "the reader".to_owned(),
     };
     vec![
         Remedy {
-            action: format!(
-                "let {name} read without leaving pages behind: O_DIRECT, or posix_fadvise(DONTNEED)"
-            ),
+            action: format!("let {name} bypass the page cache: O_DIRECT, or posix_fadvise(DONTNEED)"),
             command: "dd iflag=direct …, rsync --drop-cache, nocache COMMAND".to_owned(),
             verify: "sar -B 1: pgscank/s and majflt/s fall to 0".to_owned(),
             risk: "a second reader of the same data finds nothing cached".to_owned(),
         },
         Remedy {
             action: format!(
-                "give {name} a control group with a small memory limit, so that it evicts its own pages"
+                "give {name} a cgroup with a small memory limit, so that it evicts its own pages"
             ),
             command: "systemd-run -p MemoryHigh=256M COMMAND".to_owned(),
             verify: "vmstat 1: the victim's reads (bi) stop".to_owned(),

@@ -15,7 +15,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "crash-loop",
-    title: "a program dies and is started again and again",
+    title: "a program fails and is restarted in a loop",
     area: "process",
     needs: &[
         "exited.failed",
@@ -32,14 +32,15 @@ pub const CONDITION: Condition = Condition {
         explains("process-crash", "the crash is the one that comes with each start"),
         explains("fork-storm", "the processes are the ones that are started again"),
         explains("cpu-hog", "the CPU goes into starting it"),
-        within("dependency-unreachable", "nobody serves until it is up again"),
+        within("dependency-unreachable", "nothing serves until it is up again"),
         within("service-failing", "its connections end each time"),
     ],
     remedies: &[Advice {
-        action: "read what {process:the program} says before it dies; go back to the version or the configuration that ran",
+        action: "read what {process:the program} logs before it fails; roll back to the version or the configuration \
+                 that worked",
         command: "journalctl -u {process:the program} -n 50; coredumpctl info {process:the program}",
         verify: "{process:the program} stays up: ps -o etime= -C {process:the program}",
-        risk: "a longer delay between restarts hides the trouble and does not end it",
+        risk: "a longer delay between restarts hides the problem and does not fix it",
     }],
     next: &[measure(
         "its last system calls",
@@ -164,7 +165,7 @@ fn failing<'a>(view: &'a View<'_>, group: Deaths<'a>, known: Span) -> Result<Opt
     }
     let looked_at = if is_near { view.window } else { Span { since: onset, ..known } };
     if is_asked_to(view, &group, looked_at) {
-        return Err(format!("{name} was made to end, by a signal that somebody sent"));
+        return Err(format!("{name} was ended by a signal sent to it"));
     }
     // Between two starts a supervisor waits for longer than the last of them.
     let rest_s = words::between(end, view.window.until);

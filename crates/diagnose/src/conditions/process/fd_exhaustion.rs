@@ -188,7 +188,7 @@ fn finding(view: &View<'_>, full: &Full<'_, '_>) -> Finding {
     finding.confidence = if from.is_some() { 0.95 } else { 0.85 };
     if from.is_some_and(|f| f < 0.5 * full.peak) {
         finding.remarks.push(
-            "the number climbed and stayed: descriptors are opened and not closed; a higher limit only puts the moment off"
+            "the number climbed and stayed: descriptors are opened and not closed; a higher limit only delays it"
                 .to_owned(),
         );
     }
@@ -232,12 +232,14 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         Remedy {
             action: format!("give {name} room at once: raise its limit while it runs"),
             command: format!("prlimit --pid {pid} --nofile={twice}"),
-            verify: format!("ls /proc/{pid}/fd | wc -l stays below the limit; nstat -z TcpExtListenOverflows stands still"),
-            risk: "where descriptors leak this only puts the moment off; above 1024 programs that use select() break"
+            verify: format!(
+                "ls /proc/{pid}/fd | wc -l stays below the limit; nstat -z TcpExtListenOverflows stands still"
+            ),
+            risk: "where descriptors leak this only delays it; above 1024 programs that use select() break"
                 .to_owned(),
         },
         Remedy {
-            action: format!("restart {name}, and have the leak closed where they come from"),
+            action: format!("restart {name}, and fix the descriptor leak"),
             command: String::new(),
             verify: format!("ls /proc/{pid}/fd | wc -l does not climb with the work done"),
             risk: "what it has open is lost".to_owned(),

@@ -1,4 +1,4 @@
-//! A program makes system calls in vain, again and again.
+//! A program makes futile system calls, again and again.
 //!
 //! A search path of hundreds of folders, a poll of what is not ready, a file that is opened by a name that does not exist:
 //! each call costs a microsecond or two, and a program that makes them by the hundred thousand spends its time in the
@@ -10,7 +10,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "futile-calls",
-    title: "a program makes system calls in vain",
+    title: "a program makes futile system calls",
     role: Role::Finding,
     area: "process",
     needs: &["task.system_time"],
@@ -25,9 +25,9 @@ pub const CONDITION: Condition = Condition {
         arm: &["errors"],
         seconds: 3.0,
         cool_down_s: 3600.0,
-        why: "A third of a CPU inside the kernel is a quarter of a million short calls a second. Who moves no data by read and \
-              write and no packets either may do it in vain; no counter says. It is asked once an hour at most, after all other \
-              suspicions.",
+        why: "A third of a CPU inside the kernel is a quarter of a million short calls a second. A program that moves \
+              no data by read and write and no packets either may make futile calls; no counter says so. It runs once \
+              an hour at most, after all other triggers.",
         ..Suspicion::NONE
     }],
     source: include_str!("futile_calls.rs"),
@@ -76,7 +76,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let process = finding.culprit.process.as_deref().unwrap_or("the program");
     vec![Remedy {
         action: format!(
-            "let {process} ask for what exists or wait for what is ready: shorten its search path, or poll with a time-out"
+            "let {process} ask for what exists or wait for what is ready: shorten its search path, or poll with a timeout"
         ),
         command: String::new(),
         verify: format!("strace -c -f -p {}: few errors", finding.pid()),

@@ -32,12 +32,12 @@ pub const CONDITION: Condition = Condition {
     ],
     observe,
     causes: &[
-        effect("tasks-in-d-state", "a task that hangs sleeps uninterruptibly"),
-        effect("pressure-io", "what waits behind the one that hangs waits for the device"),
+        effect("tasks-in-d-state", "a hung task is in uninterruptible sleep"),
+        effect("pressure-io", "the tasks behind the hung one wait for the device"),
         effect("session-drop", "a program that hangs misses its heartbeats"),
         explains("service-slow", "what hangs does not answer"),
         explains("service-silent", "what hangs does not answer"),
-        explains("disk-hog", "who is found waiting waits for a frozen file system to be thawed"),
+        explains("disk-hog", "the tasks wait for a frozen file system to be thawed"),
     ],
     remedies_of: remedies,
     next: &[measure(
@@ -94,7 +94,7 @@ fn finding(view: &View<'_>, first: &Hung<'_, '_>, all: &[Hung<'_, '_>]) -> Findi
     finding.prove_nonzero(view, &["tasks.d_lock", "tasks.d_io", "tasks.d_other"], "", span);
     if first.meaning == Meaning::Frozen {
         finding.remarks.push(
-            "who froze it is not waiting: look for a snapshot or a backup that began at that moment"
+            "the process that froze it is not waiting: look for a snapshot or a backup that began at that moment"
                 .to_owned(),
         );
     }

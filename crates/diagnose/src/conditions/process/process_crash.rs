@@ -15,7 +15,7 @@ pub const CONDITION: Condition = Condition {
     triggers: &[Trigger::Event(|kind| matches!(kind, EventKind::Crash { .. }))],
     observe,
     causes: &[
-        within("dependency-unreachable", "nobody serves where the process did"),
+        within("dependency-unreachable", "nothing serves where the process did"),
         within("service-failing", "its connections end with it"),
     ],
     remedies: &[Advice {

@@ -11,7 +11,7 @@ use crate::services::{self, Address, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "thread-explosion",
-    title: "a process has ever more threads",
+    title: "a process keeps adding threads",
     area: "process",
     needs: &[
         "task.threads",
@@ -29,7 +29,7 @@ pub const CONDITION: Condition = Condition {
     triggers: &[
         // Threads and processes: twice as many, and more than any program starts with.
         climbs(&["tasks.total"], |from, to| to - from >= LEAST && to >= 1.5 * from),
-        // There may be hundreds of control groups: of a day they are not read for this, only where everything is.
+        // There may be hundreds of cgroups: of a day they are not read for this, only where everything is.
         Trigger::Signals(Signals {
             metrics: &[],
             find: groups_without_room,
@@ -51,13 +51,13 @@ pub const CONDITION: Condition = Condition {
     ],
     remedies: &[
         Advice {
-            action: "bound the threads of {process:the process}: a pool with a queue in place of a thread for each request",
+            action: "limit the threads of {process:the process}: a pool with a queue instead of a thread for each request",
             command: "",
             verify: "ps -o nlwp= -p {pid}: levels off",
             risk: "requests queue when the pool is busy",
         },
         Advice {
-            action: "until then, a limit of its own is hit before the machine's",
+            action: "until then, set its own limit, below the machine's",
             command: "systemctl set-property UNIT TasksMax=NUMBER",
             verify: "systemctl status UNIT: Tasks",
             risk: "starting a thread fails at the limit",
@@ -206,7 +206,7 @@ fn limit(view: &View<'_>, cgroup: Option<&str>, threads: f64) -> Option<Limit> {
     Some(Limit { max, words: format!("kernel.threads-max {max:.0}") })
 }
 
-/// For each control group with a limit of tasks: one where it is at the limit.
+/// For each cgroup with a limit of tasks: one where it is at the limit.
 fn groups_without_room(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let limited = set
         .each("cgroup.pids_max")

@@ -1,4 +1,4 @@
-//! Tasks that ask for several adjoining pages have to move others' pages out of the way first, and wait for that.
+//! Tasks that ask for several contiguous pages have to move others' pages out of the way first, and wait for that.
 //!
 //! kcompactd does the same in the background without anybody waiting; only stalls count here.
 
@@ -6,13 +6,13 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "compaction-stall",
-    title: "tasks move pages to make room for large ones",
+    title: "tasks stall in memory compaction",
     area: "reclaim",
     needs: &["vm.compact_stall", "vm.compact_fail", "probe.compaction_time"],
     observe: |view| observe_level(view, &["vm.compact_stall"], STALLS_S, 2.0, "stalls for compaction"),
     causes: &[
-        effect("pressure-memory", "whoever asks for adjoining pages waits"),
-        effect("service-slow", "a server that asks for adjoining pages waits before it answers"),
+        effect("pressure-memory", "a task that needs contiguous pages waits"),
+        effect("service-slow", "a server that needs contiguous pages waits before it answers"),
     ],
     settings: Settings::new(
         "the kernel compacts more",

@@ -1,6 +1,6 @@
 //! kswapd runs: a zone fell below its low watermark and pages are freed in the background.
 //!
-//! It is a messenger. It costs CPU of its own, but what matters is who takes the memory.
+//! It is a messenger. It costs CPU of its own, but what matters is what takes the memory.
 
 use crate::prelude::*;
 
@@ -16,7 +16,7 @@ pub const CONDITION: Condition = Condition {
     observe: |view| observe_level(view, METRICS, FLOOR, 2.0, "kswapd scanned pages:"),
     causes: &[
         effect("page-cache-eviction", "kswapd frees file pages first"),
-        effect("direct-reclaim", "when kswapd does not keep up, whoever allocates has to reclaim"),
+        effect("direct-reclaim", "when kswapd does not keep up, tasks that allocate have to reclaim"),
         effect("mass-reclaim", "kswapd frees until its watermark is reached again"),
     ],
     settings: Settings::new("more memory has to stay free, or is set aside", settings::KEPT_FREE),

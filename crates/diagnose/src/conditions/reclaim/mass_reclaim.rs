@@ -7,7 +7,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "mass-reclaim",
-    title: "memory is freed by hundreds of megabytes a second",
+    title: "bulk memory release of hundreds of megabytes a second",
     area: "reclaim",
     needs: &["mem.free_change", "mem.cached_change", "mem.free", "mem.cached", "mem.sreclaimable"],
     observe,
@@ -15,7 +15,7 @@ pub const CONDITION: Condition = Condition {
         "scheduling-stall",
         "reclaim keeps the CPUs in the kernel and holds locks that lookups need",
     )],
-    settings: Settings::new("pages of files go to make room", settings::KEPT_FREE),
+    settings: Settings::new("file pages go to make room", settings::KEPT_FREE),
     source: include_str!("mass_reclaim.rs"),
     ..Condition::MECHANISM
 };

@@ -1,4 +1,4 @@
-//! Memory is free, but not in adjoining pages as large as are asked for.
+//! Memory is free, but not in contiguous pages as large as are asked for.
 //!
 //! Allocations of several pages (network buffers, huge pages, kernel stacks) then stall for compaction or fail, with gigabytes
 //! free. The log line `page allocation failure: order:N` with N above zero is the hard form.
@@ -7,17 +7,17 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "memory-fragmentation",
-    title: "free memory is in pieces too small",
+    title: "free memory is too fragmented",
     area: "reclaim",
     needs: &["vm.compact_stall", "vm.compact_fail", "mem.free", "mem.total", "zone.buddy_9", "zone.buddy_10"],
     triggers: &[Trigger::Event(|kind| matches!(kind, EventKind::AllocationFailure { .. }))],
     observe,
-    causes: &[effect("compaction-stall", "adjoining pages have to be made first")],
+    causes: &[effect("compaction-stall", "contiguous pages have to be made first")],
     remedies: &[Advice {
-        action: "keep more memory free, so that adjoining pages are found",
+        action: "keep more memory free, so that contiguous pages are found",
         command: "sysctl -w vm.min_free_kbytes=1048576 vm.compaction_proactiveness=40",
         verify: "grep compact_stall /proc/vmstat: stops growing",
-        risk: "that memory is not there for anything else",
+        risk: "that memory is not available for anything else",
     }],
     next: &[measure("which orders are missing in which zone", "cat /proc/buddyinfo /proc/pagetypeinfo")],
     source: include_str!("memory_fragmentation.rs"),
@@ -53,7 +53,7 @@ fn observe(view: &View<'_>) -> Observation {
         (None, Some(event)) => view.finding_at(event.real),
         (None, None) => {
             return match view.system("vm.compact_stall") {
-                Some(_) => Observation::inactive("next to nobody stalled for compaction"),
+                Some(_) => Observation::inactive("almost no task stalled for compaction"),
                 None => Observation::needs_as("vm.compact_stall, or the kernel log", &["vm.compact_stall"]),
             };
         }
@@ -72,7 +72,7 @@ fn observe(view: &View<'_>) -> Observation {
         && let EventKind::AllocationFailure { order, comm } = &event.kind
     {
         finding.statement = format!(
-            "{comm} asked for {} adjoining pages and did not get them{}",
+            "{comm} asked for {} contiguous pages and did not get them{}",
             1_u64 << (*order).min(30),
             if finding.statement.is_empty() { String::new() } else { format!("; {}", finding.statement) }
         );
@@ -81,7 +81,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     if let Some(free) = free {
         finding.remarks.push(format!(
-            "{} were free on average: not the pages are missing but adjoining ones",
+            "{} were free on average: contiguous pages are missing, not memory",
             words::bytes(free)
         ));
     }

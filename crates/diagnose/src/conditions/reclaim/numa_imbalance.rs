@@ -10,7 +10,7 @@ use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
     id: "numa-imbalance",
-    title: "memory is taken from the far node",
+    title: "memory is allocated from a remote NUMA node",
     area: "reclaim",
     needs: &[
         "node.numa_hit",
@@ -27,9 +27,9 @@ pub const CONDITION: Condition = Condition {
         action: "spread the memory of the large process over the nodes, or bind it to one that has room",
         command: "numactl --interleave=all COMMAND; numactl --cpunodebind=1 --membind=1 COMMAND",
         verify: "numastat -s: numa_foreign stops growing",
-        risk: "interleaving makes every second access a far one",
+        risk: "interleaving makes every second access remote",
     }],
-    next: &[measure("whose memory fills the node", "numastat -p PROCESS; numastat -m")],
+    next: &[measure("which process fills the node", "numastat -p PROCESS; numastat -m")],
     source: include_str!("numa_imbalance.rs"),
     ..Condition::ROOT
 };

@@ -20,7 +20,7 @@ use crate::services::{self, Address, Places, QUEUED, QUEUED_S, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "connection-limit",
-    title: "a service has reached a limit of connections of its own",
+    title: "a service has reached its own connection limit",
     area: "service",
     needs: &[
         LINES,
@@ -84,7 +84,7 @@ fn limit_of(row: &str) -> Option<(&str, &'static LimitText)> {
 
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("service.requests") && !view.has(LINES) {
-        return Observation::needs_as("what services say of limits in their logs (limit.lines)", &[LINES]);
+        return Observation::needs_as("what services log about limits (limit.lines)", &[LINES]);
     }
     let mut best: Option<(&str, High)> = None;
     let (mut because, mut said_once) = (None, None);
@@ -107,7 +107,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     if let Some((comm, text)) = said_once {
         return Observation::suspected(format!(
-            "whether {comm} is still at {}, which it says once: its status page, or its number of workers",
+            "whether {comm} is still at {}, which it logs once: its status page, or its number of workers",
             text.kind
         ));
     }
@@ -123,7 +123,7 @@ fn observe(view: &View<'_>) -> Observation {
             None => Observation::cannot_tell(NO_LOG),
         },
         (None, Some(_)) => {
-            Observation::inactive("the logs of the services in trouble named no limit of connections")
+            Observation::inactive("the logs of the services in trouble named no connection limit")
         }
         (None, None) => Observation::inactive("no service turned its clients away or kept them waiting"),
     }
@@ -283,15 +283,15 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (comm, text) = named(finding);
     let setting = text.map_or("the limit in its configuration", |text| text.setting);
     let raise = |command: &str, risk: &str| Remedy {
-        action: format!("raise {setting}, after whoever keeps the connections has been asked why"),
+        action: format!("raise {setting}, after finding out what keeps the connections open"),
         command: command.to_owned(),
-        verify: "its log says no more that the limit is reached: mitra explain --since -2m".to_owned(),
+        verify: "its log no longer says that the limit is reached: mitra explain --since -2m".to_owned(),
         risk: risk.to_owned(),
     };
     match comm {
         "postgres" => vec![
             Remedy {
-                action: "end sessions that idle, and let the server do so: they keep the places of others".to_owned(),
+                action: "end idle sessions, and let the server do so: they take the slots of others".to_owned(),
                 command: "ALTER SYSTEM SET idle_session_timeout = '10min'; ALTER SYSTEM SET \
                           idle_in_transaction_session_timeout = '30s'; SELECT pg_reload_conf()"
                     .to_owned(),
@@ -312,13 +312,13 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         ],
         "nginx" => vec![raise(
             "events { worker_connections N; } worker_rlimit_nofile 2N; in nginx.conf; nginx -t && nginx -s reload",
-            "a proxied request takes two connections and two descriptors; what stands behind gets more at a time",
+            "a proxied request takes two connections and two descriptors; the servers behind it get more requests at a time",
         )],
         "haproxy" => vec![raise(
             "maxconn N in the sections global and frontend of haproxy.cfg; then reload it",
-            "each connection takes two descriptors and two buffers; what stands behind gets more at a time",
+            "each connection takes two descriptors and two buffers; the servers behind it get more requests at a time",
         )],
-        _ => vec![raise("its configuration", "what stands behind it gets more at a time")],
+        _ => vec![raise("its configuration", "the servers behind it get more requests at a time")],
     }
 }
 
@@ -327,7 +327,7 @@ fn next(finding: &Finding) -> Vec<Next> {
     let (comm, _) = named(finding);
     if comm == "postgres" {
         return vec![to_measure(
-            "who has the sessions, and what they do",
+            "which clients have the sessions, and what they do",
             "psql -c 'SELECT usename, application_name, client_addr, state, count(*), min(state_change) FROM \
              pg_stat_activity GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC'"
                 .to_owned(),
@@ -337,5 +337,5 @@ fn next(finding: &Finding) -> Vec<Next> {
         Some(port) => format!("ss -tnp '( sport = :{port} or dport = :{port} )'"),
         None => format!("ss -xp | grep -F {}", words::shell(address.trim_start_matches("unix:"))),
     };
-    vec![to_measure("who has the connections", connections)]
+    vec![to_measure("which clients have the connections", connections)]
 }

@@ -2,7 +2,7 @@
 //! for what only these processes could send: none of them ever goes on.
 //!
 //! The kernel names who holds each lock and who waits for it (`/proc/locks`). It refuses circles of `fcntl` locks (EDEADLK), and
-//! neither those of `flock` nor of locks of open files. A queue that ends at somebody who waits for nothing is `lock-queue`.
+//! neither those of `flock` nor of locks of open files. A queue that ends at a holder that waits for nothing is `lock-queue`.
 //!
 //! Of mutexes those of glibc are seen, while requests to a service wait for longer than a second. Locks of a runtime (the JVM,
 //! Go, CPython) name no owner that could be read.
@@ -28,8 +28,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
-        explains("timeout-cascade", "whoever waits for the lock is given up"),
-        explains("retry-storm", "what fails or is given up is asked again"),
+        explains("timeout-cascade", "what waits for the lock is abandoned by its clients"),
+        explains("retry-storm", "what fails or times out is retried"),
         explains("service-slow", "requests wait for a lock that is never released"),
         explains("service-silent", "every worker waits for a lock that is never released"),
         explains("service-failing", "clients give up, since the lock is never released"),
@@ -37,7 +37,8 @@ pub const CONDITION: Condition = Condition {
         within("dependency-slow", "the service that is asked waits for the lock"),
     ],
     remedies: &[Advice {
-        action: "end one of them (of threads their process): the others go on; then take the locks in the same order everywhere",
+        action: "end one of them (for threads, their process): the others continue; then take the locks in the same \
+                 order everywhere",
         command: "lslocks -o COMMAND,PID,TYPE,MODE,BLOCKER,PATH; kill {pid}",
         verify: "its service answers; lslocks: no BLOCKER",
         risk: "what it was doing is left half done",
@@ -56,14 +57,14 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let Some(queue) = locks::longest(view) else {
         return if view.has("task.tgid") && !view.is_case {
-            Observation::inactive("nobody waited for a lock that another one held")
+            Observation::inactive("no process waited for a lock that another one held")
         } else {
-            Observation::cannot_tell("who waits for whom: lslocks")
+            Observation::cannot_tell("lock holders and waiters: lslocks")
         };
     };
     if !queue.is_circle {
         return Observation::Inactive(
-            "whoever holds the lock that others wait for waits for none".to_owned(),
+            "the holder of the lock that others wait for waits for none".to_owned(),
         );
     }
     let mut finding = view.finding(&queue.high.run);

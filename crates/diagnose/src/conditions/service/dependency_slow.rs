@@ -14,7 +14,7 @@ use crate::services::{self, Address, DEPENDENCY, Servers, Slow, Traffic, local_s
 
 pub const CONDITION: Condition = Condition {
     id: "dependency-slow",
-    title: "an address that processes call answers late",
+    title: "a dependency answers late",
     area: "service",
     needs: &[
         "dependency.requests",
@@ -32,12 +32,12 @@ pub const CONDITION: Condition = Condition {
     })],
     observe_after: Some(observe),
     causes: &[
-        explains("timeout-cascade", "whoever waits for the answer gives up"),
-        explains("retry-storm", "what fails or is given up is asked again"),
+        explains("timeout-cascade", "the caller times out waiting for the answer"),
+        explains("retry-storm", "what fails or times out is retried"),
         effect("worker-pool-exhausted", "each worker waits for the answer"),
         explains("service-slow", "a request waits while its worker waits for the answer"),
         explains("service-silent", "all threads that could answer wait for it"),
-        explains("service-failing", "what is not answered in time is given up"),
+        explains("service-failing", "requests that are not answered in time are abandoned"),
     ],
     remedies_of: remedies,
     next_of: next,
@@ -45,8 +45,8 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
-/// Processes wait for a fifth of a task's time beyond the usual, and for so long: with less nobody lost anything, and what is
-/// far away strays for a moment.
+/// Processes wait for a fifth of a task's time longer than usual, and for so long: with less nobody lost anything, and
+/// what is far away strays for a moment.
 const WAITED: f64 = 0.2;
 const LASTED_S: f64 = 5.0;
 
@@ -80,7 +80,7 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
         };
         if slow.run.seconds() < LASTED_S || slow.beyond_s < WAITED * slow.run.seconds() {
             because = format!(
-                "{} answered late for {}, and processes waited {} beyond the usual",
+                "{} answered late for {}, and processes waited {} longer than usual",
                 address.text,
                 words::seconds(slow.run.seconds()),
                 words::seconds(slow.beyond_s)
@@ -105,7 +105,7 @@ fn is_elsewhere(view: &View<'_>, others: &Others<'_>, address: &Address<'_>) -> 
     }
     let lost = others.active.get("retransmit-storm").and_then(|storm| storm.culprit.address.as_deref());
     if lost == Some(address.text) {
-        return Err(format!("what is sent to {} is lost on the way", address.text));
+        return Err(format!("what is sent to {} is lost on the path", address.text));
     }
     Ok(())
 }
@@ -126,13 +126,13 @@ fn finding(view: &View<'_>, found: &Found<'_>) -> Finding {
     let waiting = found.rows.iter().filter(|row| waited(row) > 0.0).copied().collect::<BTreeSet<&str>>();
     let callers = services::callers(view, waiting);
     finding.statement = format!(
-        "{}{} {}; {callers} waited {} for it beyond the usual",
+        "{}{} {}; {callers} waited {} longer than usual for it",
         address.text,
         address.net.place(),
         slow.words(),
         words::seconds(slow.beyond_s)
     );
-    finding.remarks.push(format!("who calls it is a victim: {callers}"));
+    finding.remarks.push(format!("its callers are victims: {callers}"));
     if let Some(row) = found.rows.iter().max_by(|a, b| waited(a).total_cmp(&waited(b))) {
         finding.prove(
             view,
@@ -162,16 +162,18 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
     vec![
         Remedy {
-            action: format!("see what {address} waits for, on the machine that it is on; here nothing makes it faster"),
+            action: format!("see what {address} waits for, on its own machine; nothing on this one makes it faster"),
             command: "mitra explain --since -10m   (there)".to_owned(),
             verify: format!("{} answers as before", words::shell(address)),
             risk: String::new(),
         },
         Remedy {
-            action: "until then: a time-out for its answers and a circuit breaker, so that workers do not wait for it".to_owned(),
-            command: "time-out of the client library: a few times the usual answer; after some failures fail at once".to_owned(),
+            action: "until then: a timeout for its answers and a circuit breaker, so that workers do not wait for \
+                     it".to_owned(),
+            command: "timeout of the client library: a few times the usual response time; after some failures fail \
+                      fast".to_owned(),
             verify: "requests that need it fail fast, and all others are answered as before".to_owned(),
-            risk: "what needs it fails instead of waiting; tries again without a pause make its load larger".to_owned(),
+            risk: "what needs it fails instead of waiting; retries without backoff add to its load".to_owned(),
         },
     ]
 }
@@ -180,12 +182,15 @@ fn next(finding: &Finding) -> Vec<Next> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
     let Some(port) = services::port(address) else {
         let path = address.trim_start_matches("unix:");
-        return vec![to_measure("who serves there", format!("ss -xlp | grep -F {}", words::shell(path)))];
+        return vec![to_measure(
+            "which process serves there",
+            format!("ss -xlp | grep -F {}", words::shell(path)),
+        )];
     };
     let host = words::shell(address.trim_end_matches(port).trim_end_matches(':'));
     vec![
         to_measure(
-            "whether it is the way or the other side: rtt and retransmits of the connections",
+            "whether it is the network or the remote side: rtt and retransmits of the connections",
             format!("ss -tnip dst {host} dport = :{port}"),
         ),
         to_measure(

@@ -1,13 +1,13 @@
 //! Processes call an address, and nobody answers or takes the connection.
 //!
 //! The first packet of a connection (SYN) is not answered: the machine is off, a firewall drops it, a route is gone. The kernel
-//! sends it again after one second, then two, four, eight, and whoever waits for the connection does nothing else meanwhile. No
-//! counter of the machine shows it, and the processes sleep. Or the connection is refused at once: the machine is there, and the
-//! program that served is not.
+//! sends it again after one second, then two, four, eight, and the task that waits for the connection does nothing else
+//! meanwhile. No counter of the machine shows it, and the processes sleep. Or the connection is refused at once: the
+//! machine is there, and the program that served is not.
 //!
-//! The address is the culprit and the processes that call it are victims. An address that some program has always tried in vain
-//! is no news. Where a service of this machine that is there does not take the connection, see `service-silent` and
-//! `listen-overflow`.
+//! The address is the culprit and the processes that call it are victims. An address that some program has always
+//! failed to reach is no news. Where a service of this machine that is there does not take the connection, see
+//! `service-silent` and `listen-overflow`.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::services::{self, Address, local_service, rows_by_address};
 
 pub const CONDITION: Condition = Condition {
     id: "dependency-unreachable",
-    title: "an address that processes call is not reachable",
+    title: "a dependency is unreachable",
     area: "service",
     needs: &[
         "dependency.connecting",
@@ -42,14 +42,13 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
-        explains("timeout-cascade", "whoever waits for a connection gives up"),
-        explains("retry-storm", "what fails or is given up is asked again"),
+        explains("timeout-cascade", "the caller times out waiting for a connection"),
+        explains("retry-storm", "what fails or times out is retried"),
         effect("worker-pool-exhausted", "each worker waits for a connection until it gives up"),
         explains("service-slow", "a request waits while its worker waits for a connection"),
         explains("service-silent", "all threads that could answer wait for a connection"),
-        explains("service-failing", "what cannot be asked cannot be answered"),
-        explains("retransmit-storm", "the first packet is sent again and again to who does not answer")
-            .here(),
+        explains("service-failing", "requests that need it cannot be answered"),
+        explains("retransmit-storm", "the SYN is retransmitted to a host that does not answer").here(),
     ],
     remedies_of: remedies,
     next_of: next,
@@ -81,7 +80,7 @@ const ALWAYS: f64 = 0.1;
 
 /// The attempts to connect to one address, of all processes.
 struct Attempts {
-    /// Attempts that go on, in the mean of each sample.
+    /// Attempts that go on, on average of each sample.
     pending: Signal,
     /// Per second.
     failed: Signal,
@@ -209,7 +208,7 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
         let as_long = waited_s / run.seconds().max(1.0) < GROWTH * before.pending.mean().unwrap_or(0.0);
         let as_often = failed > 0.0 && inside.failed_share() < GROWTH * before.failed_share();
         if before.failed_share() >= FAILED || as_long || as_often {
-            return Err(format!("{} was called in vain before as well", address.text));
+            return Err(format!("connecting to {} failed before as well", address.text));
         }
     }
     let tried = failed + pending;
@@ -224,7 +223,7 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
     };
     if !is_hurt {
         let tried = words::count(tried.ceil());
-        return Err(format!("{tried} attempts to connect to {} were in vain, and no more", address.text));
+        return Err(format!("only {tried} attempts to connect to {} failed", address.text));
     }
     Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, was_reached }))
 }
@@ -246,7 +245,7 @@ fn earlier<'v>(view: &'v View<'_>, run: &Run) -> Result<(&'v SeriesSet, Span), S
     }
     let known = view.around.span().map_or(run.onset, |known| known.since);
     if words::between(known, run.onset) < NEW_S {
-        return Err("what was called in vain was so from the beginning of what is known on".to_owned());
+        return Err("what could not be reached was unreachable from the start of the data".to_owned());
     }
     Ok((view.around, Span { since: known, until: run.onset + 1 }))
 }
@@ -266,18 +265,18 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
         )
     } else {
         format!(
-            "nobody answers at {}{place}: {callers} waited {} for connections, up to {} attempts at a time{}",
+            "nothing answers at {}{place}: {callers} waited {} for connections, up to {} attempts at a time{}",
             address.text,
             words::seconds(vain.waited_s),
             words::count(vain.pending.round()),
             if vain.failed >= 1.0 {
-                format!(", and {} were given up", words::count(vain.failed))
+                format!(", and {} timed out", words::count(vain.failed))
             } else {
                 String::new()
             }
         )
     };
-    finding.remarks.push(format!("who calls it is a victim: {callers}"));
+    finding.remarks.push(format!("its callers are victims: {callers}"));
     if let Some(service) = local_service(view.set, &address) {
         let comm = view.set.text("service.comm", service).and_then(|t| t.last());
         finding.culprit.process = comm.map(str::to_owned);
@@ -329,15 +328,15 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
     vec![
         Remedy {
-            action: format!("bring back what serves at {address}, or the way to it: its machine, a firewall, a route"),
+            action: format!("restore the service at {address}, or the path to it: its machine, a firewall, a route"),
             command: format!("ping -c 3 {0}; ip route get {0}; nft list ruleset | grep -F {0}", host(address)),
             verify: format!("ss -tn state syn-sent dst {}: empty", destination(address)),
             risk: String::new(),
         },
         Remedy {
-            action: "until then: a short time-out for connecting, and a circuit breaker, so that workers do not wait for it"
+            action: "until then: a short connect timeout, and a circuit breaker, so that workers do not wait for it"
                 .to_owned(),
-            command: "connect time-out of the client library: a second at most; after some failures fail at once".to_owned(),
+            command: "connect timeout of the client library: a second at most; after some failures fail fast".to_owned(),
             verify: "requests that need it fail fast, and all others are answered as before".to_owned(),
             risk: "what needs it fails instead of waiting".to_owned(),
         },
@@ -348,8 +347,8 @@ fn next(finding: &Finding) -> Vec<Next> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
     let destination = destination(address);
     vec![
-        to_measure("who waits for it", format!("ss -tnpo state syn-sent dst {destination}")),
-        to_measure("whether anything comes back", format!("tcpdump -ni any host {}", host(address))),
+        to_measure("which processes wait for it", format!("ss -tnpo state syn-sent dst {destination}")),
+        to_measure("whether any reply comes back", format!("tcpdump -ni any host {}", host(address))),
     ]
 }
 

@@ -14,7 +14,7 @@ use crate::services::{self, Address, Servers, Service};
 
 pub const CONDITION: Condition = Condition {
     id: "event-loop-blocked",
-    title: "a few requests keep the only thread of a service, and all others wait",
+    title: "a few slow requests block the event loop of a service",
     area: "service",
     needs: &[
         ONCPU,
@@ -35,8 +35,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
-        explains("timeout-cascade", "what waits for the thread is given up"),
-        explains("retry-storm", "what fails or is given up is asked again"),
+        explains("timeout-cascade", "what waits for the thread times out"),
+        explains("retry-storm", "what fails or times out is retried"),
         explains("service-slow", "requests wait until the thread is free"),
         explains("service-failing", "clients give up before the thread is free"),
         within("single-thread-bottleneck", "the thread is busy with a few of the requests"),
@@ -44,8 +44,9 @@ pub const CONDITION: Condition = Condition {
         within("query-regression", "few requests cost much, and the mean rises with them"),
     ],
     remedies: &[Advice {
-        action: "take what computes for long out of the event loop of {process:the service}: a worker thread or process, or in \
-                 small steps; of a store the commands that go over everything (KEYS, SMEMBERS, large Lua scripts) in steps (SCAN)",
+        action: "move long computations out of the event loop of {process:the service} (to a worker thread or \
+                 process), or split them into small steps; in a store, replace commands that go over everything (KEYS, \
+                 SMEMBERS, large Lua scripts) by steps (SCAN)",
         command: "",
         verify: "service.oncpu_max is as small as before: mitra dump --metric service.oncpu_max",
         risk: "",
@@ -69,7 +70,7 @@ const NOTICED: f64 = 0.01;
 const ONE_THREAD: f64 = 0.8;
 /// The share of the samples in which one process answered last.
 const ONE_PROCESS: f64 = 0.9;
-/// Times what a request takes in the mean: where all take as long, one takes twice that at the most by chance.
+/// Times what a request takes on average: where all take as long, one takes twice that at the most by chance.
 const FEW: f64 = 3.0;
 
 /// From there on what queues waits for ten times as long as an answer takes.
@@ -136,7 +137,7 @@ fn kept<'a>(view: &View<'a>, service: &Service<'a>, high: High) -> Result<Kept<'
     let span = high.run.span();
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
-    let Some(usual) = service.usual else { return Err(format!("{name} was hardly asked before")) };
+    let Some(usual) = service.usual else { return Err(format!("{name} got hardly any requests before")) };
     let traffic = &service.traffic;
     let (used, before) = one_thread(view, row, &servers, span)
         .ok_or_else(|| format!("several threads or processes answer as {name}"))?;
@@ -149,14 +150,14 @@ fn kept<'a>(view: &View<'a>, service: &Service<'a>, high: High) -> Result<Kept<'
     let is_usual = waits.within(span).mean().is_none_or(|waiting| waiting < usual.crowd(NOTICED));
     if others < NOTICED || is_usual {
         return Err(format!(
-            "while a thread of {name} ran for {}, nobody else waited for it",
+            "while a thread of {name} ran for {}, no other client waited for it",
             words::seconds(high.peak)
         ));
     }
     let each_s = service.mean(view.set, "service.requests", span).map(|rate| used / rate.max(1e-9));
     if each_s.is_some_and(|each_s| high.peak < FEW * each_s) {
         return Err(format!(
-            "each request to {name} takes {} of CPU in the mean, and not a few of them",
+            "each request to {name} takes {} of CPU on average, not just a few of them",
             words::seconds(each_s.unwrap_or(0.0))
         ));
     }

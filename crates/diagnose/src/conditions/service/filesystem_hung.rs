@@ -1,4 +1,4 @@
-//! The daemon of a FUSE file system does not answer, and whoever touches a file of it hangs.
+//! The daemon of a FUSE file system does not answer, and every task that touches a file of it hangs.
 //!
 //! The kernel counts the requests that a daemon has not answered. A daemon that works answers in milliseconds, one that
 //! fetches from far away in a second: each answer wakes it. One that stands still (stopped, stuck itself, waiting for a
@@ -37,16 +37,16 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         explains("timeout-cascade", "clients give up while the file system hangs"),
-        explains("retry-storm", "what is given up is asked again"),
+        explains("retry-storm", "what times out is retried"),
         explains("service-slow", "requests wait while their workers wait for the file system"),
         explains("service-silent", "every worker waits for the file system"),
         explains("service-failing", "clients give up before the file system answers"),
-        explains("tasks-in-d-state", "who waits for a page of a file sleeps uninterruptibly"),
-        explains("pressure-io", "who waits for a page of a file waits for I/O"),
+        explains("tasks-in-d-state", "a task that waits for a file page is in uninterruptible sleep"),
+        explains("pressure-io", "a task that waits for a file page waits for I/O"),
         explains("iowait-high", "CPUs idle while tasks wait for pages"),
         explains("hung-task", "what it waits for is the daemon"),
         effect("worker-pool-exhausted", "each worker waits for the file system"),
-        effect("lock-queue", "who holds the lock waits for the file system"),
+        effect("lock-queue", "the lock holder waits for the file system"),
         within("dependency-slow", "the service that is asked waits for the file system"),
     ],
     remedies_of: remedies,
@@ -125,7 +125,7 @@ fn hung<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Hung<'a>>, String> {
     if matches!(daemon, Daemon::Runs | Daemon::Unknown) && asleep == 0 {
         let who = if daemon == Daemon::Runs { "its daemon works" } else { "its daemon is not known" };
         return Err(format!(
-            "{} requests waited for {}; {who}, and nobody hangs in D state",
+            "{} requests waited for {}; {who}, and no task hangs in D state",
             words::count(high.peak),
             mount(view, row)
         ));
@@ -241,15 +241,15 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let is_stopped = finding.statement.contains("is stopped");
     let first = if is_stopped {
         Remedy {
-            action: "let the daemon go on, once it is known who stopped it".to_owned(),
+            action: "resume the daemon, once it is known what stopped it".to_owned(),
             command: format!("kill -CONT {pid}"),
             verify: format!("cat /sys/fs/fuse/connections/{number}/waiting: 0"),
             risk: String::new(),
         }
     } else {
         Remedy {
-            action: "free what the daemon waits for (its server, its network, a lock), or end it: its requests fail, and \
-                     those who wait go on with an error"
+            action: "free what the daemon waits for (its server, its network, a lock), or kill it: its requests fail, \
+                     and the waiting tasks continue with an error"
                 .to_owned(),
             command: format!("kill {pid}; fusermount3 -uz {point}"),
             verify: format!("cat /sys/fs/fuse/connections/{number}/waiting: no such file"),
@@ -257,7 +257,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         }
     };
     let abort = Remedy {
-        action: "where nobody can end it: break the connection off, unmount, and start the daemon anew"
+        action: "if it cannot be killed: abort the FUSE connection, unmount, and restart the daemon"
             .to_owned(),
         command: format!("echo 1 > /sys/fs/fuse/connections/{number}/abort; umount -l {point}"),
         verify: "no task is left in D state".to_owned(),
@@ -278,7 +278,7 @@ fn next(finding: &Finding) -> Vec<Next> {
             ),
         ),
         to_measure(
-            "who waits for it".to_owned(),
+            "which processes wait for it".to_owned(),
             "grep -ls -e request_wait_answer -e fuse_ /proc/[0-9]*/task/*/stack".to_owned(),
         ),
     ]

@@ -16,7 +16,7 @@ use crate::services::{self, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "gc-pressure",
-    title: "a runtime collects garbage most of the time",
+    title: "a runtime spends most of its time in garbage collection",
     area: "service",
     needs: &["task.cpu_time", "task.nvcsw", "task.rss_anon", REQUESTS, WAITS, GC_TIME, OLD_USED, OLD_MAX],
     needs_of: &[services::NEEDS],
@@ -29,7 +29,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         explains("timeout-cascade", "clients give up while the world is stopped"),
-        explains("retry-storm", "what is given up is asked again"),
+        explains("retry-storm", "what times out is retried"),
         within("query-regression", "the CPU of each request goes into collections"),
         within("event-loop-blocked", "the thread stands still or collects"),
         within("service-slow", "requests wait while the world is stopped"),
@@ -53,7 +53,7 @@ pub const CONDITION: Condition = Condition {
             risk: "the histogram makes a full collection first, which stops the program once more",
         },
         Advice {
-            action: "give it a heap with room, if what is in use belongs there: twice of it",
+            action: "give it a heap with room, if what is in use belongs there: twice that size",
             command: "-Xmx, with -Xlog:gc*:file=gc.log to see each collection (.NET: DOTNET_GCHeapHardLimit)",
             verify: "pidstat -t -p {pid} 1: the threads of the collector take less than a tenth of it",
             risk: "a heap beyond the limit of its cgroup is killed; more heap delays a leak and does not end it",
@@ -307,7 +307,7 @@ fn finding(view: &View<'_>, found: &Collects<'_, '_>) -> Finding {
     let level = |metric: &str| view.set.get(metric, &pid)?.last(span);
     if let Some((used, most)) = level(OLD_USED).zip(level(OLD_MAX)).filter(|(_, most)| *most > 0.0) {
         finding.remarks.push(format!(
-            "{} of what lives long were left after the last collection, {} of the {} that there may be",
+            "{} of the old generation were left after the last collection, {} of its maximum of {}",
             words::bytes(used),
             words::percent(used / most),
             words::bytes(most)

@@ -11,7 +11,7 @@ use crate::services::{self, Address, Servers, Service, Slow, Usual};
 
 pub const CONDITION: Condition = Condition {
     id: "load-increase",
-    title: "a service is asked much more than before",
+    title: "a service gets far more requests than before",
     area: "service",
     needs: &[
         "service.requests",
@@ -63,7 +63,7 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
     if !view.has("service.requests") {
         return Observation::needs_as("requests of services (service.requests)", &["service.requests"]);
     }
-    let mut because = "no service answered late that was asked more than before".to_owned();
+    let mut because = "no service that got more requests than before answered late".to_owned();
     let mut best: Option<Loaded<'_>> = None;
     for service in view.services() {
         match loaded(view, others, service) {
@@ -95,16 +95,16 @@ fn loaded<'a>(
     let Some(high) = view.high_signal(&offered, threshold, NEED_S, Some(usual.rate)) else {
         let inside = offered.within(slow.run.span()).mean().unwrap_or(0.0);
         return Err(format!(
-            "{name} was asked {}/s ({} before)",
+            "{name} got {} requests/s ({} before)",
             words::count(inside),
             words::count(usual.rate)
         ));
     };
     if slow.run.end <= high.run.onset || high.run.end <= slow.run.onset || slow.rate < 0.8 * usual.rate {
-        return Err(format!("{name} was late when it was asked no more than before"));
+        return Err(format!("{name} was late when it got no more requests than before"));
     }
     if let Some(limit) = services::limit_reached(view, &servers, slow.run.span()) {
-        return Err(format!("{name} has reached {limit}, a limit of its own, before the load could"));
+        return Err(format!("{name} has reached {limit}, its own limit, before the load could"));
     }
     let full = others.active.get("fd-exhaustion").and_then(|full| full.culprit.pid);
     if full.is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid)) {
@@ -150,7 +150,7 @@ fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {
     servers.blame(&mut finding, row);
     let who = who_asks(view, row, span);
     finding.statement = format!(
-        "{} was asked {}/s instead of {}/s{}",
+        "{} got {} requests/s instead of {}/s{}",
         services::name(&servers, row),
         words::count(loaded.offered),
         words::count(loaded.usual.rate),
@@ -200,12 +200,13 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let who = finding.culprit.process.as_deref().unwrap_or("the service");
     vec![Remedy {
         action: format!(
-            "more of {who}, or a limit for whoever asks so much; a request is as cheap as it was"
+            "scale out {who}, or rate-limit the client that asks so much; a request is as cheap as it was"
         ),
-        command: "a rate limit at the proxy before it (limit_req, stick-table), more workers or machines"
-            .to_owned(),
+        command:
+            "a rate limit at the proxy in front of it (limit_req, stick-table), more workers or machines"
+                .to_owned(),
         verify: "its response time is as before".to_owned(),
-        risk: "what is over the limit is turned away".to_owned(),
+        risk: "requests over the limit are rejected".to_owned(),
     }]
 }
 
@@ -213,7 +214,7 @@ fn next(finding: &Finding) -> Vec<Next> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
     let port = services::port(address).unwrap_or("PORT");
     vec![to_measure(
-        "who asks, by connections",
+        "clients by connections",
         format!(
             "ss -Htn state established '( sport = :{port} )' | awk '{{print $4}}' | sed 's/:[0-9]*$//' | sort | uniq -c | sort -rn | head"
         ),

@@ -1,11 +1,12 @@
 //! Processes wait for a lock that another process holds: of a file, or of rows or tables of a database.
 //!
-//! Whoever waits sleeps, and whoever holds the lock may sleep too: the machine idles. Of locks of files (`flock`, `fcntl`) the
-//! kernel names holder and waiters (`/proc/locks`). Of a mutex of glibc that threads of a service wait for the owner stands
-//! beside it, in the memory of the process. Who holds a lock of a service in trouble and waits for another process is followed
-//! to that one: it is the culprit then. A server of PostgreSQL, MariaDB or MySQL that lets the recorder in says itself which
-//! session waits for which. Where PostgreSQL does not, the titles of its sessions tell that they wait, and which one is idle in
-//! a transaction: it keeps each row that it has changed locked until it commits.
+//! The waiting tasks sleep, and the holder of the lock may sleep too: the machine idles. Of locks of files (`flock`,
+//! `fcntl`) the kernel names holder and waiters (`/proc/locks`). Of a mutex of glibc that threads of a service wait for
+//! the owner stands beside it, in the memory of the process. Who holds a lock of a service in trouble and waits for
+//! another process is followed to that one: it is the culprit then. A server of PostgreSQL, MariaDB or MySQL that lets
+//! the recorder in says itself which session waits for which. Where PostgreSQL does not, the titles of its sessions
+//! tell that they wait, and which one is idle in a transaction: it keeps each row that it has changed locked until it
+//! commits.
 //!
 //! A lock that is taken and given back several times a second is free at many samples of the kernel's list. Then it is told by
 //! the threads of the service that is late: most of its requests wait for the lock.
@@ -44,8 +45,8 @@ pub const CONDITION: Condition = Condition {
     })],
     observe_after: Some(observe_after),
     causes: &[
-        explains("timeout-cascade", "whoever waits for the lock is given up"),
-        explains("retry-storm", "what fails or is given up is asked again"),
+        explains("timeout-cascade", "what waits for the lock is abandoned by its clients"),
+        explains("retry-storm", "what fails or times out is retried"),
         explains("service-slow", "requests wait for the lock"),
         explains("service-silent", "every worker waits for the lock"),
         explains("service-failing", "clients give up before the lock is free"),
@@ -90,7 +91,9 @@ fn observe(view: &View<'_>) -> Observation {
         return if view.has("task.tgid") && !view.is_case {
             Observation::inactive("no process waited for long for a lock that one other process held")
         } else {
-            Observation::cannot_tell("who waits for whom: lslocks; pg_stat_activity with pg_blocking_pids()")
+            Observation::cannot_tell(
+                "lock holders and waiters: lslocks; pg_stat_activity with pg_blocking_pids()",
+            )
         };
     };
     let mut finding = view.finding(&queue.high.run);
@@ -270,9 +273,9 @@ fn guessed<'s, 'a>(
         }
     };
     let proof = match server.pid {
-        None => "that it holds the lock is told by its title, and proven by pg_blocking_pids()",
+        None => "that it holds the lock is inferred from its process title; pg_blocking_pids() proves it",
         Some(_) => {
-            "that it holds the lock is told by what it does, and proven by sys.schema_table_lock_waits or METADATA_LOCK_INFO"
+            "that it holds the lock is inferred from what it does; sys.schema_table_lock_waits or METADATA_LOCK_INFO prove it"
         }
     };
     (statement, confidence, holder, if holder.is_some() { vec![proof.to_owned()] } else { Vec::new() })
@@ -311,7 +314,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
                 risk: "what it had changed and not committed is lost".to_owned(),
             },
             Remedy {
-                action: "let the server end what forgets to commit".to_owned(),
+                action: "let the server end transactions that are left open".to_owned(),
                 command:
                     "ALTER SYSTEM SET idle_in_transaction_session_timeout = '30s'; SELECT pg_reload_conf()"
                         .to_owned(),
@@ -322,7 +325,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     }
     if is_mutex(finding) {
         return vec![Remedy {
-            action: "see where the thread that holds the mutex stands, and shorten what is done under it"
+            action: "see where the thread that holds the mutex is, and shorten its critical section"
                 .to_owned(),
             command: format!("gdb -p {pid} -batch -ex 'thread apply all bt'"),
             verify: "its service answers as before".to_owned(),
@@ -352,7 +355,8 @@ fn of_thread_session(comm: &str, session: Option<&str>) -> Vec<Remedy> {
         risk: "what it had changed and not committed is lost".to_owned(),
     });
     let limits = Remedy {
-        action: "let the server end what forgets to commit, and give up waiting sooner".to_owned(),
+        action: "let the server end transactions that are left open, and time out lock waits sooner"
+            .to_owned(),
         command: format!("{client} -e '{ends}SET GLOBAL innodb_lock_wait_timeout = 10'"),
         verify: "no session stays idle in a transaction for longer, and none waits for longer for a row"
             .to_owned(),

@@ -33,10 +33,10 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
-        explains("timeout-cascade", "what takes so long is given up"),
-        explains("retry-storm", "what fails or is given up is asked again"),
+        explains("timeout-cascade", "what takes so long times out"),
+        explains("retry-storm", "what fails or times out is retried"),
         explains("service-slow", "each request takes longer"),
-        explains("service-silent", "each request takes longer than anybody waits"),
+        explains("service-silent", "each request takes longer than clients wait"),
         explains("service-failing", "clients give up what takes so long"),
         within("single-thread-bottleneck", "the thread is busy with the requests"),
         within("cpu-hog", "the CPU goes into the requests"),
@@ -45,7 +45,7 @@ pub const CONDITION: Condition = Condition {
         within("page-cache-thrash", "the requests read more than before, again and again"),
         explains("cpu-saturated", "the requests take the CPUs"),
         effect("disk-saturated", "the requests read from the disk"),
-        asked("listen-overflow", "whoever accepts is busy with the requests"),
+        asked("listen-overflow", "the thread that accepts is busy with the requests"),
     ],
     remedies_of: remedies,
     next_of: next,
@@ -126,8 +126,8 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
     let could = if is_read { beyond } else { beyond.min(view.cpus()) };
     if at_work < AT_WORK * could {
         return Err(format!(
-            "the processes of {name} worked for {at_work:.1} of the {beyond:.1} clients that waited; the others wait for \
-             somebody else"
+            "the processes of {name} worked for {at_work:.1} of the {beyond:.1} clients that waited; the others wait \
+             for something else"
         ));
     }
     let (metric, cost) = match read {
@@ -193,7 +193,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
                       FROM pg_stat_user_tables ORDER BY seq_tup_read DESC LIMIT 5'; then CREATE INDEX CONCURRENTLY or ANALYZE"
                 .to_owned(),
             verify: "seq_scan of the table no longer grows with each request".to_owned(),
-            risk: "CREATE INDEX without CONCURRENTLY keeps writers out".to_owned(),
+            risk: "CREATE INDEX without CONCURRENTLY blocks writers".to_owned(),
         }],
         "mysqld" | "mariadbd" => vec![Remedy {
             action: "find the statement that takes the time, and see its plan (EXPLAIN): an index that is gone, \
@@ -204,7 +204,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             risk: "an index that is built on a large table takes its disk for a while".to_owned(),
         }],
         _ => vec![Remedy {
-            action: format!("see what changed in {who} when it began (a release, a setting, its data), and take it back"),
+            action: format!("see what changed in {who} when it began (a release, a setting, its data), and roll it back"),
             command: "mitra capture oncpu --pid PID: the functions that the time goes into".to_owned(),
             verify: "a request costs what it did".to_owned(),
             risk: String::new(),

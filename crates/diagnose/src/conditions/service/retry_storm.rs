@@ -9,7 +9,7 @@ use crate::services::{self, Servers, called_by, rows_by_address};
 
 pub const CONDITION: Condition = Condition {
     id: "retry-storm",
-    title: "callers try again and again what fails",
+    title: "callers retry what fails, again and again",
     area: "service",
     needs: &[
         "dependency.requests",
@@ -23,18 +23,19 @@ pub const CONDITION: Condition = Condition {
     needs_of: &[services::NEEDS],
     observe,
     causes: &[
-        explains("load-increase", "what fails is asked again"),
-        explains("service-slow", "what fails is asked again, and all of it waits"),
-        explains("service-failing", "what fails is asked again, and fails again"),
+        explains("load-increase", "failed requests are retried"),
+        explains("service-slow", "failed requests are retried, and all of them wait"),
+        explains("service-failing", "failed requests are retried, and fail again"),
     ],
     remedies: &[Advice {
-        action: "try again less: once, after a pause that grows and is drawn by chance, and only a tenth of all requests \
-                 (a retry budget); and not in several layers",
-        command: "the retry settings of the client library and of the proxy before it (proxy_next_upstream_tries, retries)",
+        action: "retry less: once, with exponential backoff and jitter, and only a tenth of all requests (a retry \
+                 budget); and not in several layers",
+        command: "the retry settings of the client library and of the proxy in front of it (proxy_next_upstream_tries, \
+                  retries)",
         verify: "calls for each request are as few as before: mitra services --map",
-        risk: "what fails once fails for its client",
+        risk: "a request that fails once fails for its client",
     }],
-    next: &[measure("who calls it how often", "mitra services --map")],
+    next: &[measure("which caller calls it how often", "mitra services --map")],
     source: include_str!("retry_storm.rs"),
     ..Condition::MECHANISM
 };
@@ -75,7 +76,7 @@ fn observe(view: &View<'_>) -> Observation {
     if !view.has(CALLS.answered) {
         return Observation::needs_as("what processes call (dependency.*)", &[CALLS.answered]);
     }
-    let mut because = "no address failed a fifth of what it was asked".to_owned();
+    let mut because = "no address failed a fifth of its requests".to_owned();
     let mut best: Option<(f64, Finding)> = None;
     for (address, rows) in rows_by_address(view.set, CALLS.answered) {
         let failing =
@@ -88,7 +89,7 @@ fn observe(view: &View<'_>) -> Observation {
             continue;
         }
         let Some((now, before, callers)) = for_each(view, &rows, span) else {
-            because = format!("who calls {} is asked by nobody that is seen", address.text);
+            because = format!("the callers of {} get no requests that are seen", address.text);
             continue;
         };
         if now < MORE * before {
@@ -106,8 +107,8 @@ fn observe(view: &View<'_>) -> Observation {
         finding.culprit.process = callers.comm;
         finding.culprit.pid = callers.pid;
         finding.statement = format!(
-            "{} was called {now:.1} times for each request of its callers instead of {before:.1}, and {} of the {} calls a \
-             second failed or were given up",
+            "{} was called {now:.1} times for each request of its callers instead of {before:.1}, and {} of the {} \
+             calls a second failed or timed out",
             address.text,
             words::percent(failed / calls),
             words::count(calls)

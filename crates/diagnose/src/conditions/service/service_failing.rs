@@ -98,7 +98,7 @@ fn observe(view: &View<'_>) -> Observation {
             &["service.unanswered"],
         );
     }
-    let mut because = "next to no request ended without an answer".to_owned();
+    let mut because = "almost no request ended without an answer".to_owned();
     let mut best: Option<Failing<'_>> = None;
     for (row, _) in view.each("service.requests") {
         for end in ENDS {
@@ -211,7 +211,7 @@ fn next(finding: &Finding) -> Vec<Next> {
             format!("mitra capture errors --pid {pid} --seconds 10"),
         ),
         to_measure(
-            "who closes first: FIN and RST of its connections",
+            "which side closes first: FIN and RST of its connections",
             format!("tcpdump -ni any 'port {port} and tcp[tcpflags] & (tcp-fin|tcp-rst) != 0'"),
         ),
     ]

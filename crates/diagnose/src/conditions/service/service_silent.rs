@@ -38,7 +38,7 @@ pub const CONDITION: Condition = Condition {
     })],
     observe,
     causes: &[
-        explains("service-slow", "what is not answered is late"),
+        explains("service-slow", "unanswered requests are late"),
         within("service-failing", "clients give up what is not answered"),
         asked("listen-overflow", "a server that stands still accepts nothing"),
     ],
@@ -230,7 +230,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     }
     vec![Remedy {
         action: format!(
-            "find what {who} waits for before it is restarted: a restart hides it and brings it back"
+            "find what {who} waits for before it is restarted: a restart hides the cause, and it comes back"
         ),
         command: format!(
             "mitra capture offcpu --pid {pid}; cat /proc/{pid}/task/*/wchan; ss -tnp | grep 'pid={pid},'"

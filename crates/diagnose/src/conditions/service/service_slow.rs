@@ -17,7 +17,7 @@ use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "service-slow",
-    title: "a service answers late",
+    title: "a service is slow",
     area: "service",
     stands_alone: true,
     needs: &[
@@ -49,8 +49,9 @@ pub const CONDITION: Condition = Condition {
         arm: &["offcpu min=100ms"],
         seconds: 3.0,
         cool_down_s: 600.0,
-        why: "Three clients wait for a service at any moment, half of its answers take a tenth of a second, and the CPUs idle: its threads \
-              sleep, and where they do says for what. Long polls look alike, so that it is asked every ten minutes at most.",
+        why: "Three clients wait for a service at any moment, half of its answers take a tenth of a second, and the \
+              CPUs idle: its threads sleep, and their stacks show what for. Long polls look alike, so it runs every \
+              ten minutes at most.",
         ..Suspicion::NONE
     }],
     remedies_of: remedies,
@@ -92,7 +93,7 @@ fn observe(view: &View<'_>) -> Observation {
     if !view.has("service.requests") {
         return Observation::needs_as("response times of services (service.*)", &["service.requests"]);
     }
-    let mut because = "no service was asked often enough to say what is usual".to_owned();
+    let mut because = "no service got enough requests to tell what is usual".to_owned();
     let (mut found, mut busiest): (Vec<Found<'_>>, f64) = (Vec::new(), 0.0);
     for service in view.services() {
         let Some((slow, usual)) = service.slow().zip(service.usual) else { continue };
@@ -179,7 +180,7 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     );
     finding.prove(view, &["service.wait_time", "service.open"], row, span);
     finding.remarks.push(format!(
-        "its clients waited {} beyond the usual, {} of them at a time in the mean",
+        "its clients waited {} longer than usual, {} of them at a time on average",
         words::seconds(slow.beyond_s),
         words::count(slow.waiting)
     ));
@@ -198,7 +199,7 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     finding.culprit.cgroup = group.map(str::to_owned);
     if inner != row {
         let name = services::name(&inner_servers, inner);
-        finding.waits_for = Some(format!("it waits for {name}, and why that one is late was not found"));
+        finding.waits_for = Some(format!("it waits for {name}, and why that one is slow was not found"));
         finding.remarks.push(format!("it waits for {name}"));
     }
     if !waits::follow(view, &mut finding, &inner_servers, inner, span) && front.walk.elsewhere.is_empty() {
@@ -311,9 +312,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     }
     vec![Remedy {
         action: format!(
-            "until the cause is known: bound how long clients wait for {who}, and send it no more than it answers"
+            "until the cause is known: limit how long clients wait for {who}, and send it no more than it can answer"
         ),
-        command: "a time-out and a limit of concurrent requests in its clients or in the proxy before it"
+        command: "a timeout and a limit of concurrent requests in its clients or in the proxy in front of it"
             .to_owned(),
         verify: "its response time is as before: mitra explain --since -2m".to_owned(),
         risk: "requests beyond the limit fail at once instead of late".to_owned(),
@@ -335,7 +336,7 @@ fn next(finding: &Finding) -> Vec<Next> {
                 "the requests that are open (Recv-Q) and the connections that are not accepted",
                 sockets,
             ),
-            to_measure("whom it waits for itself", format!("ss -tnp | grep 'pid={pid},'")),
+            to_measure("what it waits for itself", format!("ss -tnp | grep 'pid={pid},'")),
         ])
         .collect()
 }

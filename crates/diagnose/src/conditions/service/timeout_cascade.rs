@@ -1,7 +1,8 @@
-//! A service gives up waiting for another one, and its own clients give up waiting for it: time-outs along the way.
+//! A service gives up waiting for another one, and its own clients give up waiting for it: timeouts along the way.
 //!
-//! What the service did for a request by then is lost at every step, and whoever waits longest at the far end works for nobody.
-//! Which of them is late to begin with is another condition (`dependency-slow`, `lock-queue`, …): this says how far it reached.
+//! What the service did for a request by then is lost at every step, and the service at the far end that takes longest
+//! works for nobody. Which of them is late to begin with is another condition (`dependency-slow`, `lock-queue`, …):
+//! this says how far it reached.
 
 use crate::network;
 use crate::prelude::*;
@@ -9,7 +10,7 @@ use crate::services::{self, Address, Servers, called_by};
 
 pub const CONDITION: Condition = Condition {
     id: "timeout-cascade",
-    title: "a service and its clients give up, one after the other",
+    title: "a service and then its clients time out",
     area: "service",
     needs: &[
         "service.requests",
@@ -23,13 +24,14 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[explains(
         "service-failing",
-        "clients give up after the service itself has given up, or before",
+        "clients time out after the service itself has timed out, or before",
     )],
     remedies: &[Advice {
-        action: "let time-outs get shorter from the client inwards: whoever is asked must give up before who asks does, and say so",
+        action: "make timeouts shorter from the client inwards: a server must time out before its caller does, and \
+                 return an error",
         command: "",
         verify: "requests fail at the innermost service, at once, and are not given up before it",
-        risk: "a time-out below what an answer usually takes fails what would have been answered",
+        risk: "a timeout below the usual response time fails what would have been answered",
     }],
     next: &[measure("who waits for whom", "mitra services --map")],
     source: include_str!("timeout_cascade.rs"),

@@ -1,15 +1,15 @@
 //! All workers of a service wait, and what is asked meanwhile queues until one of them is free.
 //!
-//! Each worker (process or thread) takes one connection at a time. They sleep with a request each, most often because somebody
-//! else does not answer them, so the machine idles; further connections stay in the accept queue. The requests that are open are
-//! those in the queue and a number that stays the same: that of the workers. Those that were given up count as open, because
-//! the worker and the queue have them still.
+//! Each worker (process or thread) takes one connection at a time. They sleep with a request each, most often because
+//! something else does not answer them, so the machine idles; further connections stay in the accept queue. The
+//! requests that are open are those in the queue and a number that stays the same: that of the workers. Those that were
+//! given up count as open, because the worker and the queue have them still.
 //!
 //! Where workers are processes of one thread each it is also seen by how many of them have a request.
 //!
 //! A pool inside of the program is seen by what no longer comes out of it: requests wait, the program sleeps, and it has stopped
 //! calling an address that it called for each request before, though nothing that it asked there is open. Its connections to
-//! that address are all taken, by whoever does not give them back.
+//! that address are all taken, by requests that do not give them back.
 //!
 //! A program with a few threads that waits for the events of many connections has no workers, but a limit (`connection-limit`).
 //! Where nothing was taken at all the service stands still (`service-silent`); where the workers compute, there are too few of
@@ -38,8 +38,8 @@ pub const CONDITION: Condition = Condition {
     needs_of: &[services::NEEDS, waits::NEEDS],
     observe,
     causes: &[
-        explains("timeout-cascade", "what waits for a worker is given up"),
-        explains("retry-storm", "what fails or is given up is asked again"),
+        explains("timeout-cascade", "what waits for a worker times out"),
+        explains("retry-storm", "what fails or times out is retried"),
         within(
             "service-slow",
             "a request waits until a worker is free, and then for what the worker waits for",
@@ -49,10 +49,11 @@ pub const CONDITION: Condition = Condition {
         asked("listen-overflow", "no worker is left that accepts"),
     ],
     remedies: &[Advice {
-        action: "shorten what the workers wait for (time-outs, a circuit breaker), before there are more of them: those wait too",
+        action: "shorten what the workers wait for (timeouts, a circuit breaker), before there are more of them: those \
+                 wait too",
         command: "mitra capture offcpu --pid {pid}",
         verify: "ss -ltn: Recv-Q of its socket is 0",
-        risk: "more workers ask more of whoever does not answer",
+        risk: "more workers put more load on what does not answer",
     }],
     next_of: next,
     source: include_str!("worker_pool_exhausted.rs"),

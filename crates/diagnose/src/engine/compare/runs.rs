@@ -209,7 +209,7 @@ fn failures(run: &Run<'_>) -> Option<String> {
         Some(format!("{} {}", grouped(n), if n == 1.0 { one } else { many }))
     };
     let parts: Vec<String> = [
-        count("run.timeouts", "time-out", "time-outs"),
+        count("run.timeouts", "timeout", "timeouts"),
         count(
             "run.errors",
             "error of connections, reads or writes",
@@ -391,7 +391,7 @@ mod tests {
         );
         let remarks = comparison.remarks.join("\n");
         for part in [
-            "slow had 1,200 time-outs and 1 error of",
+            "slow had 1,200 timeouts and 1 error of",
             "beside 42,000 answered requests",
             "of the 200 connections of slow only 35 had",
             "not run alike: connections 100 of quick against 200 of slow",

@@ -282,9 +282,8 @@ fn note(a: &Sample, b: &Sample) -> Option<String> {
         (n, m) if n.min(m) < FEW as usize => Some(format!("few {what}s: {n} against {m}")),
         _ => {
             let (worth_a, worth_b) = worth(a, b);
-            (worth_a.min(worth_b) < FEW).then(|| {
-                format!("samples that follow one another are alike: worth {worth_a:.0} and {worth_b:.0}")
-            })
+            (worth_a.min(worth_b) < FEW)
+                .then(|| format!("consecutive samples are correlated: worth {worth_a:.0} and {worth_b:.0}"))
         }
     }
 }

@@ -151,7 +151,7 @@ pub(super) fn incident(
     root_cause.statement = services.headline(first);
     if is_unexplained && first.finding.waits_for.is_none() {
         root_cause.remarks.push(format!(
-            "the cause was not found: {} causes were looked for and are not it, and {} could not be told",
+            "the cause was not found: {} causes were ruled out, and {} could not be checked",
             ruled_out.len(),
             unknown.len()
         ));

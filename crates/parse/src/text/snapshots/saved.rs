@@ -337,7 +337,7 @@ impl Reader {
             && list.next().is_none();
         if is_one {
             self.is(Last::MemoryStat, import);
-            import.note("memory.stat of a control group was left out: it does not say of which");
+            import.note("memory.stat of a cgroup was left out: it does not say which one");
         } else {
             self.last = Last::Nothing;
         }
