@@ -53,7 +53,7 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
                 let good = loaded.good.take();
                 if good.is_some() && loaded.set.span().is_some() {
                     return Err(usage(format!(
-                        "{name}: holds a good side of its own, in a folder whose name says so; name the folders one by one"
+                        "{name}: holds a baseline of its own, in a folder whose name says so; name the folders one by one"
                     )));
                 }
                 let set = std::mem::take(&mut loaded.set);

@@ -62,7 +62,7 @@ pub fn run(args: &DemoArgs, style: &Style) -> Result<()> {
     if text {
         print(&head(&report, style))?;
     }
-    show::report(&report, args.json, page.as_ref(), &[&drawn], style)?;
+    show::report(&report, args.json, page.as_ref(), &[&drawn], style, &Shown::default())?;
     if text { print(&foot(style)) } else { Ok(()) }
 }
 

@@ -33,7 +33,7 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
         }
         Some(Baseline::Path(path)) => {
             return Err(usage(format!(
-                "{}: the good side of an archive is a time, --baseline SINCE..UNTIL; files compare with files",
+                "{}: the baseline of an archive is a time, --baseline SINCE..UNTIL; files compare with files",
                 path.display()
             )));
         }
@@ -73,7 +73,7 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
     let good = match &args.baseline {
         Some(Baseline::Path(path)) => Some(path.as_path()),
         Some(Baseline::Range(_)) => {
-            return Err(usage("the good side of files is a file or folder: --baseline PATH"));
+            return Err(usage("the baseline of files is a file or folder: --baseline PATH"));
         }
         None => None,
     };

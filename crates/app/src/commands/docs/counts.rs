@@ -9,7 +9,7 @@ use crate::render::units;
 fn counts() -> Vec<(&'static str, String)> {
     vec![
         (" conditions (`mitra conditions`)", mitra_diagnose::conditions().len().to_string()),
-        (" built-in suspicions that arm probes", mitra_diagnose::suspicions().len().to_string()),
+        (" built-in triggers that run probes", mitra_diagnose::suspicions().len().to_string()),
         (" of them), Parquet export", units::grouped(all_metrics().count() as f64)),
         // The look into a heap is what rules arm; by hand it is `mitra inspect`. A build without
         // probes leaves them as they are.
