@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::values::time::TimeExpr;
+use crate::values::time::{DayExpr, TimeExpr};
 
 /// Where documents are.
 #[derive(Debug, Clone, Args)]
@@ -44,8 +44,8 @@ pub struct IndexLocationArgs {
 pub struct ScopeArgs {
     /// On this day (UTC): today, yesterday or 2026-11-21 [default: today, or the last day that has documents]
     #[arg(long, value_name = "DAY", conflicts_with_all = ["since", "until", "at"])]
-    pub on: Option<String>,
-    /// On the days from here on: a day, or a time as 14:03, -7d, RFC 3339, @epoch
+    pub on: Option<DayExpr>,
+    /// On the days from here on: a day, or a time as 7d, '2 hours ago', 14:03, '2026-11-21 14:03', RFC 3339, @epoch
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
     pub since: Option<TimeExpr>,
     /// On the days until here, the last one included [default: now]

@@ -77,6 +77,39 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
+fn a_wrong_time_names_the_forms_with_an_example() {
+    for args in [
+        &["explain", "--since", "tomorrow"][..],
+        &["dump", "--until", "next week"],
+        &["services", "--since", "2 moons ago"],
+        &["search", "--since", "+2h"],
+        &["diff", "host", "/etc/fstab", "--until", "25:00"],
+    ] {
+        let said = run(args);
+        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
+        for form in ["'2 hours ago'", "14:03", "yesterday", "2026-11-21", "for example"] {
+            assert!(said.err.contains(form), "{args:?}: {form}: {}", said.err);
+        }
+    }
+}
+
+#[test]
+fn a_time_may_be_told_in_each_form() {
+    let now = json(&["dump", "--metric", "mem.free"]);
+    for since in ["1h", "-1h", "90m", "2d", "2 hours ago", "10 minutes ago", "yesterday", "1h30m"] {
+        assert_eq!(json(&["dump", "--metric", "mem.free", "--since", since]), now, "{since}");
+    }
+    // It was recorded within the last second.
+    let said = run(&["dump", "--archive", archive(), "--since", "yesterday", "--until", "1 hour ago"]);
+    assert!(said.code != 0 && said.err.contains("nothing was recorded"), "{}", said.err);
+}
+
+/// The recording of all tests, which is younger than any of the times.
+fn json(args: &[&str]) -> String {
+    good(&[args, &["--json", "--archive", archive()]].concat())
+}
+
+#[test]
 fn a_file_that_is_not_there_is_wrong_usage() {
     for command in [&["explain"][..], &["compare"], &["import", "--archive", "/nonexistent/archive"]] {
         let said = run(&[command, &["no-such-sar.txt"]].concat());
