@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
     mitra_inspect::files::use_helper(confined::reader);
     match commands::run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("mitra: {}", render::style::clean_lines(&format!("{error:#}")));
             ExitCode::from(errors::exit_code(&error))

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ArchiveArgs, RangeArgs};
+use super::{ArchiveArgs, RangeArgs, examples};
 use crate::values::time::TimeRange;
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("explain", ""))]
 pub struct ExplainArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -20,7 +21,7 @@ pub struct ExplainArgs {
     pub baseline: Option<Baseline>,
     /// Only incidents that concern this service: the name of a process, systemd unit or socket, or a port; without one, how
     /// the service was
-    #[arg(long, value_name = "NAME|PORT", conflicts_with = "paths")]
+    #[arg(long, value_name = "NAME|PORT")]
     pub service: Option<String>,
     /// Print the report as JSON, schema mitra.report/1
     #[arg(long)]
@@ -31,13 +32,18 @@ pub struct ExplainArgs {
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date, requires = "paths")]
     pub date: Option<i64>,
+    /// Exit with 1 if an incident was found, and with 0 if none was
+    #[arg(long)]
+    pub exit_code: bool,
     /// Files and folders of other tools' output to explain, whole, in place of an archive: sar, iostat, vmstat, pidstat,
-    /// top, strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md)
-    #[arg(value_name = "PATH", conflicts_with_all = ["archive", "since", "until"])]
+    /// top, strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md); or the folder of a
+    /// recording, or one with a recording in its folder archive, as with --archive
+    #[arg(value_name = "PATH", conflicts_with = "archive")]
     pub paths: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("compare", ""))]
 pub struct CompareArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -60,10 +66,11 @@ pub struct CompareArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("import", ""))]
 pub struct ImportArgs {
-    /// The archive to write, in a directory of its own: what holds a recording is refused
+    /// The archive to write, in a directory of its own: what holds a recording is refused [env: MITRA_ARCHIVE]
     #[arg(long, value_name = "DIR")]
-    pub archive: PathBuf,
+    pub archive: Option<PathBuf>,
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub date: Option<i64>,
@@ -86,7 +93,7 @@ impl std::str::FromStr for Baseline {
         match text.parse::<TimeRange>() {
             Ok(range) => Ok(Baseline::Range(range)),
             Err(_) if std::path::Path::new(text).exists() => Ok(Baseline::Path(text.into())),
-            Err(error) => Err(format!("{error}, and there is no file or folder of that name")),
+            Err(error) => Err(format!("there is no file or folder of that name, and it is {error}")),
         }
     }
 }

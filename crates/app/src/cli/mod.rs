@@ -2,6 +2,7 @@
 
 mod about;
 mod archive;
+pub mod examples;
 mod explain;
 mod inspect;
 mod probes;
@@ -34,8 +35,7 @@ pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]
 #[command(name = "mitra", version, subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n\
-                        Times: now, 2h, -1h30m, '2 hours ago', 14:03, today, yesterday, 2026-11-21, '2026-11-21 14:03', RFC 3339, @epoch.")]
+#[command(after_help = examples::of_all())]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ArchiveArgs;
+use super::{ArchiveArgs, examples};
 use crate::values::size::share;
 use crate::values::time::duration;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Needs root, or CAP_BPF and CAP_PERFMON; sockets in one's own network namespace need neither. It needs \
+#[command(after_help = examples::below(
+    "capture",
+    "Needs root, or CAP_BPF and CAP_PERFMON; sockets in one's own network namespace need neither. It needs \
                         no recorder, and runs beside one."
-)]
+))]
 pub struct CaptureArgs {
     /// What: offcpu, oncpu, faults, …; --list shows all
     #[arg(value_name = "KIND", required_unless_present_any = ["list", "show"])]

@@ -9,7 +9,7 @@ use crate::values::time::TimeExpr;
 /// Which archive.
 #[derive(Debug, Clone, Args)]
 pub struct ArchiveArgs {
-    /// The archive's directory [default: as root /var/lib/mitra, else $XDG_STATE_HOME/mitra or ~/.local/state/mitra; where
+    /// The archive's directory [env: MITRA_ARCHIVE] [default: as root /var/lib/mitra, else $XDG_STATE_HOME/mitra or ~/.local/state/mitra; where
     /// that is not there, /var/lib/mitra is read]
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,

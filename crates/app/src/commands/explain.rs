@@ -1,16 +1,20 @@
 //! `mitra explain`: from an archive or from files to a report.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, anyhow};
 use mitra_model::SeriesSet;
+use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 
+use super::recognised::GivenPaths;
 use super::services::one::Chosen;
 use super::show;
-use crate::cli::{Baseline, ExplainArgs};
-use crate::errors::usage;
+use crate::cli::{ArchiveArgs, Baseline, ExplainArgs};
+use crate::errors::{self, usage};
 use crate::evidence::{self, quotes};
 use crate::progress::Progress;
-use crate::recording::{Recording, not_recorded};
+use crate::recording::{self, Recording, not_recorded};
 use crate::render::style::Style;
 use crate::values::time::LocalClock;
 use crate::{confined, diagnosis};
@@ -18,10 +22,40 @@ use crate::{confined, diagnosis};
 /// Without --since: who asks means what just happened.
 const USUAL_NS: i64 = 3600 * SECOND;
 
-pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
-    if !args.paths.is_empty() {
-        return files(args, style);
+/// Explains what was asked for, and returns the exit code.
+pub fn run(args: &ExplainArgs, style: &Style) -> Result<u8> {
+    if args.paths.is_empty() {
+        return recording(args, &args.archive, style);
     }
+    match recorded(&args.paths)? {
+        Some(dir) if args.date.is_none() => recording(args, &ArchiveArgs { archive: Some(dir) }, style),
+        Some(dir) => Err(usage(format!("{}: a recording has dates; --date is for files", dir.display()))),
+        None => files(args, style),
+    }
+}
+
+fn exit_code(args: &ExplainArgs, report: &Report) -> u8 {
+    if args.exit_code && !report.incidents.is_empty() { errors::INCIDENT } else { errors::DONE }
+}
+
+/// The recording, if that is what the paths mean.
+fn recorded(paths: &[PathBuf]) -> Result<Option<PathBuf>> {
+    let Some((path, dir)) = paths.iter().find_map(|path| Some((path, recording::recorded_in(path)?))) else {
+        return Ok(None);
+    };
+    if paths.len() > 1 {
+        let why = "a recording is explained alone";
+        return Err(usage(format!("{}: {why}: mitra explain {0}", path.display())));
+    }
+    let others = std::fs::read_dir(path).into_iter().flatten().flatten();
+    if dir != *path && others.count() > 1 {
+        let (dir, path) = (dir.display(), path.display());
+        eprintln!("mitra: {dir} is explained, a recording; nothing else in {path} is read");
+    }
+    Ok(Some(dir))
+}
+
+fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result<u8> {
     let baseline = match &args.baseline {
         Some(Baseline::Range(range)) => {
             let span = range.resolve(&LocalClock::system());
@@ -35,7 +69,7 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
         }
         None => None,
     };
-    let recording = Recording::open(&args.archive)?;
+    let recording = Recording::open(archive)?;
     let dir = recording.dir.display();
     let window = recording.range(&args.range, USUAL_NS)?;
     if window.intersect(recording.span).is_none() {
@@ -58,13 +92,23 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
     };
     let page = args.html.as_deref().map(show::Page::open).transpose()?;
     match chosen {
-        Some(chosen) => chosen.show(&report, args.json, page.as_ref(), &drawn, style),
-        None => show::report(&report, args.json, page.as_ref(), &[&drawn], style),
+        Some(chosen) => chosen.show(&report, args.json, page.as_ref(), &drawn, style)?,
+        None => show::report(&report, args.json, page.as_ref(), &[&drawn], style)?,
     }
+    Ok(exit_code(args, &report))
 }
 
 /// Explains the output of other tools.
-fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
+fn files(args: &ExplainArgs, style: &Style) -> Result<u8> {
+    for (flag, is_given) in [
+        ("--since", args.range.since.is_some()),
+        ("--until", args.range.until.is_some()),
+        ("--service", args.service.is_some()),
+    ] {
+        if is_given {
+            return Err(usage(format!("{flag} is for a recording; files are explained whole")));
+        }
+    }
     let good = match &args.baseline {
         Some(Baseline::Path(path)) => Some(path.as_path()),
         Some(Baseline::Range(_)) => {
@@ -73,12 +117,17 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
         None => None,
     };
     let opened = evidence::open(&args.paths, good)?;
+    let given = GivenPaths::new(confined::all(&args.paths, good));
     let page = args.html.as_deref().map(show::Page::open).transpose()?;
     confined::before_reading(&[&opened], &confined::all(&args.paths, good), &[]);
     let progress = Progress::new("reading and explaining");
     let loaded = opened.read(args.date);
+    given.check_any(&loaded.files)?;
     let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
     quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
-    show::report(&report, args.json, page.as_ref(), &[&loaded.set], style)
+    show::report(&report, args.json, page.as_ref(), &[&loaded.set], style)?;
+    // The report of the other files is worth having.
+    given.check_each(&loaded.files)?;
+    Ok(exit_code(args, &report))
 }

@@ -17,6 +17,7 @@ mod learner;
 mod live;
 mod man;
 mod metrics;
+mod recognised;
 mod record;
 mod rules;
 mod select;
@@ -34,14 +35,15 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::cli::{Cli, Command};
+use crate::errors;
 use crate::render::style::{Style, clean_json};
 
-/// Runs the command that was asked for.
-pub fn run(cli: Cli) -> Result<()> {
+/// Runs the command that was asked for, and returns the exit code.
+pub fn run(cli: Cli) -> Result<u8> {
     let style = Style::stdout(cli.color);
     match cli.command {
         Command::Record(args) => record::run(&args),
-        Command::Explain(args) => explain::run(&args, &style),
+        Command::Explain(args) => return explain::run(&args, &style),
         Command::Capture(args) => capture::run(&args, &style),
         Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, &style),
@@ -66,7 +68,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Docs(args) => docs::run(&args),
-    }
+    }?;
+    Ok(errors::DONE)
 }
 
 /// Writes to standard output.

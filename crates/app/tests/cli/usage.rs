@@ -66,6 +66,9 @@ fn wrong_usage_is_exit_code_2() {
         &["explain", "/proc/meminfo", "--since", "-1h"],
         &["explain", "/proc/meminfo", "--archive", archive()],
         &["explain", "--date", "2026-11-21"],
+        &["explain", archive(), "--date", "2026-11-21"],
+        &["explain", archive(), "/proc/meminfo"],
+        &["explain", archive(), "--archive", archive()],
         &["explain", "--service", "nginx", "/proc/meminfo"],
         &["services", "--archive", archive(), "--since", "-1h", "--until", "-2h"],
     ];
@@ -73,6 +76,54 @@ fn wrong_usage_is_exit_code_2() {
         let output = run(args);
         assert_eq!(output.code, 2, "{args:?}: {}{}", output.out, output.err);
         assert!(output.out.is_empty() && !output.err.is_empty(), "{args:?} says nothing on standard error");
+    }
+}
+
+/// One code for everything that cannot be read, whichever command and whichever way.
+#[test]
+fn what_cannot_be_read_is_exit_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let junk = dir.path().join("junk");
+    std::fs::create_dir(&junk).unwrap();
+    std::fs::write(junk.join("a.bin"), b"\x7fELF\0\0").unwrap();
+    let binary = junk.join("a.bin");
+    let [empty, junk, binary] = [&empty, &junk, &binary].map(|path| path.to_str().unwrap());
+    let nothing = "nothing was recognised in";
+    for (path, wanted) in [
+        ("/nonexistent", "/nonexistent"),
+        (empty, "no files there"),
+        (junk, nothing),
+        (binary, nothing),
+        ("/etc/passwd", nothing),
+        ("/dev/null", nothing),
+    ] {
+        for args in [
+            &["explain", path][..],
+            &["explain", path, "--exit-code"],
+            &["explain", path, "--json"],
+            &["compare", path, path],
+            &["rules", "test", path],
+        ] {
+            let said = run(args);
+            assert_eq!(said.code, 2, "{args:?}: {}{}", said.out, said.err);
+            assert!(said.out.is_empty() && said.err.contains(wanted), "{args:?}: {}{}", said.out, said.err);
+        }
+    }
+    for path in ["/nonexistent", empty, "/etc/passwd"] {
+        for command in ["explain", "dump", "services"] {
+            let said = run(&[command, "--archive", path]);
+            assert!(said.code == 2 && said.err.contains(path), "{command} {path}: {}", said.err);
+        }
+    }
+}
+
+#[test]
+fn the_help_has_the_exit_codes() {
+    let help = good(&["--help"]);
+    for line in ["0    done", "1    an incident was found", "2    an error", "130  interrupted"] {
+        assert!(help.contains(line), "{line}: {help}");
     }
 }
 
@@ -123,7 +174,7 @@ fn a_file_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
-fn what_cannot_be_done_is_exit_code_1_and_names_the_path() {
+fn what_cannot_be_done_is_exit_code_2_and_names_the_path() {
     let failing: &[(&[&str], &str)] = &[
         (&["explain", "--archive", "/nonexistent/archive"], "/nonexistent/archive"),
         (&["status", "--archive", "/nonexistent/archive"], "/nonexistent/archive"),
@@ -133,7 +184,7 @@ fn what_cannot_be_done_is_exit_code_1_and_names_the_path() {
     ];
     for (args, wanted) in failing {
         let output = run(args);
-        assert_eq!(output.code, 1, "{args:?}: {}{}", output.out, output.err);
+        assert_eq!(output.code, 2, "{args:?}: {}{}", output.out, output.err);
         assert!(output.err.starts_with("mitra: ") && output.err.contains(wanted), "{args:?}: {}", output.err);
     }
 }
@@ -153,7 +204,7 @@ fn an_empty_directory_is_an_empty_archive() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
     let output = run(&["explain", "--archive", path]);
-    assert_eq!(output.code, 1);
+    assert_eq!(output.code, 2);
     assert!(output.err.contains("empty"), "{}", output.err);
     assert!(good(&["status", "--archive", path]).contains("nothing yet"));
 }

@@ -11,7 +11,7 @@ use mitra_search::opensearch::{Cluster, Settings};
 use mitra_search::query::{Query, Settings as Reading};
 use mitra_search::{Backend, Day, Scope};
 
-use crate::cli::{ArchiveArgs, IndexLocationArgs, ScopeArgs};
+use crate::cli::{IndexLocationArgs, ScopeArgs};
 use crate::errors::usage;
 use crate::recording;
 use crate::render::style::clean;
@@ -75,9 +75,9 @@ fn of_config(cluster: &OpenSearchConfig, prefix: &str) -> Settings {
     }
 }
 
-/// Beside the archive.
+/// Beside the usual archive, whichever recording is looked at.
 pub fn usual_dir() -> Result<PathBuf> {
-    Ok(recording::readable_dir(&ArchiveArgs { archive: None })?.join("index"))
+    Ok(recording::usual_readable_dir()?.join("index"))
 }
 
 pub fn open(args: &IndexLocationArgs) -> Result<Backend> {
