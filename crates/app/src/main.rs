@@ -25,12 +25,10 @@ mod values;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{Cli, Command};
+use cli::Command;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
+    let cli = cli::parse(std::env::args_os());
     if !matches!(cli.command, Command::Record(_) | Command::Live(_)) {
         signals::die_on_closed_pipe();
     }

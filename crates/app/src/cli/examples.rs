@@ -63,7 +63,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "explain",
         &[
             ("mitra explain --since '2 hours ago'", "the last two hours of this machine"),
-            ("mitra explain --since 14:00 --until 14:30 --html report.html", "half an hour, also as a page"),
+            ("mitra explain --since 14:00 --until 14:30 -o report.html", "half an hour, as a page"),
             ("mitra explain ./sos-report --baseline ./sos-report-of-a-good-day", "files of other tools"),
             ("mitra explain --since 1h --exit-code", "for scripts: exits with 1 if there was an incident"),
         ],

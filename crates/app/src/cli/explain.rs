@@ -2,10 +2,18 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{ArchiveArgs, RangeArgs, examples};
 use crate::values::time::TimeRange;
+
+/// How `mitra explain` writes a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    Text,
+    Json,
+    Html,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("explain", ""))]
@@ -23,7 +31,14 @@ pub struct ExplainArgs {
     /// the service was
     #[arg(long, value_name = "NAME|PORT")]
     pub service: Option<String>,
-    /// Print the report as JSON, schema mitra.report/1
+    /// What to write: text, json (schema mitra.report/1) or html (one page with drawings, for a browser) [default: text, or
+    /// what the name of --output ends with]
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true, conflicts_with = "json")]
+    pub format: Option<ReportFormat>,
+    /// Write it to this file, without colours; - is standard output [default: -]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The same as --format json
     #[arg(long)]
     pub json: bool,
     /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
@@ -95,6 +110,21 @@ impl std::str::FromStr for Baseline {
             Err(_) if std::path::Path::new(text).exists() => Ok(Baseline::Path(text.into())),
             Err(error) => Err(format!("there is no file or folder of that name, and it is {error}")),
         }
+    }
+}
+
+impl ExplainArgs {
+    /// What is asked for, by a flag or by the name of the file.
+    pub fn report_format(&self) -> ReportFormat {
+        if self.json {
+            return ReportFormat::Json;
+        }
+        let ending = self.output.as_deref().and_then(|path| path.extension()?.to_str());
+        self.format.unwrap_or(match ending {
+            Some("json") => ReportFormat::Json,
+            Some("html" | "htm") => ReportFormat::Html,
+            _ => ReportFormat::Text,
+        })
     }
 }
 

@@ -41,8 +41,8 @@ pub struct InspectMemoryArgs {
     #[arg(long)]
     pub smaps: bool,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 12)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
+    pub limit: usize,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -107,8 +107,8 @@ pub struct InspectHeapArgs {
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub holders: Vec<String>,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 12)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
+    pub limit: usize,
     /// Print JSON, schema mitra.look/1; with --diff or --watch the growth and the verdict
     #[arg(long)]
     pub json: bool,
@@ -123,8 +123,8 @@ pub struct InspectDiffArgs {
     #[arg(value_name = "FILE", num_args = 2.., required = true)]
     pub looks: Vec<PathBuf>,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 12)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
+    pub limit: usize,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

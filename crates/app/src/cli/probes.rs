@@ -59,8 +59,8 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "TEXT", default_value = "by hand", hide_default_value = true)]
     pub why: String,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 20)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 20)]
+    pub limit: usize,
     /// Print JSON, schema mitra.capture/1
     #[arg(long)]
     pub json: bool,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
+use clap::ColorChoice;
 use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
@@ -22,8 +23,15 @@ use crate::{confined, diagnosis};
 /// Without --since: who asks means what just happened.
 const USUAL_NS: i64 = 3600 * SECOND;
 
+/// Columns of text in a file.
+const FILE_COLUMNS: usize = 100;
+
 /// Explains what was asked for, and returns the exit code.
-pub fn run(args: &ExplainArgs, style: &Style) -> Result<u8> {
+pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> {
+    let output = args.output.as_deref().filter(|path| path.as_os_str() != "-");
+    // A file looks the same whichever terminal the command was typed in.
+    let of_file = Style { color: color == ColorChoice::Always, width: FILE_COLUMNS, ..style.clone() };
+    let style = if output.is_some() { &of_file } else { style };
     if args.paths.is_empty() {
         return recording(args, &args.archive, style);
     }
@@ -86,14 +94,11 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
     if let Some(chosen) = &mut chosen {
         chosen.restrict(&mut report);
     }
-    let drawn = match &args.html {
-        Some(_) => show::drawn(&recording.reader, &report)?,
-        None => SeriesSet::default(),
-    };
-    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let output = show::Output::open(args)?;
+    let drawn = if output.draws() { show::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
     match chosen {
-        Some(chosen) => chosen.show(&report, args.json, page.as_ref(), &drawn, style)?,
-        None => show::report(&report, args.json, page.as_ref(), &[&drawn], style)?,
+        Some(chosen) => chosen.show(&report, &output, &drawn, style)?,
+        None => show::report(&report, &output, &[&drawn], style)?,
     }
     Ok(exit_code(args, &report))
 }
@@ -118,7 +123,7 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<u8> {
     };
     let opened = evidence::open(&args.paths, good)?;
     let given = GivenPaths::new(confined::all(&args.paths, good));
-    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let output = show::Output::open(args)?;
     confined::before_reading(&[&opened], &confined::all(&args.paths, good), &[]);
     let progress = Progress::new("reading and explaining");
     let loaded = opened.read(args.date);
@@ -126,7 +131,7 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<u8> {
     let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
     quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
-    show::report(&report, args.json, page.as_ref(), &[&loaded.set], style)?;
+    show::report(&report, &output, &[&loaded.set], style)?;
     // The report of the other files is worth having.
     given.check_each(&loaded.files)?;
     Ok(exit_code(args, &report))

@@ -23,6 +23,7 @@ mod rules;
 mod select;
 mod services;
 mod show;
+mod similar;
 mod state;
 mod status;
 #[cfg(feature = "bpf")]
@@ -43,7 +44,7 @@ pub fn run(cli: Cli) -> Result<u8> {
     let style = Style::stdout(cli.color);
     match cli.command {
         Command::Record(args) => record::run(&args),
-        Command::Explain(args) => return explain::run(&args, &style),
+        Command::Explain(args) => return explain::run(&args, cli.color, &style),
         Command::Capture(args) => capture::run(&args, &style),
         Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, &style),
@@ -80,7 +81,11 @@ fn print(text: &str) -> Result<()> {
 
 /// Writes JSON to standard output, indented, because people read it too.
 fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&json_text(value)?)
+}
+
+fn json_text(value: &impl Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    print(&clean_json(&text))
+    Ok(clean_json(&text).into_owned())
 }

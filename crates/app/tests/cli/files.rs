@@ -65,6 +65,50 @@ fn a_recording_is_explained_as_a_page() {
 }
 
 #[test]
+fn a_report_goes_to_a_file_in_each_format() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let files = dir.path().join("case");
+    sar(&files, "2026-03-05", true);
+    let case = text(&files);
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("the file was written");
+    let path = |name: &str| text(&dir.path().join(name)).to_owned();
+    let plain = good(&["explain", case]);
+    let json = good(&["explain", case, "--json"]);
+    let html = good(&["explain", case, "--html", "-"]);
+    for (format, wanted) in [("text", &plain), ("json", &json), ("html", &html)] {
+        assert_eq!(&good(&["explain", case, "--format", format]), wanted, "{format}");
+        assert_eq!(&good(&["explain", case, "--format", format, "-o", "-"]), wanted, "{format}");
+        let file = path("report");
+        assert_eq!(good(&["explain", case, "--format", format, "-o", &file]), "", "{format}");
+        assert_eq!(&read("report"), wanted, "{format}: what was there before is gone");
+    }
+    // The name says which format, unless a flag does.
+    for (more, name, wanted) in [
+        (&[][..], "a.html", &html),
+        (&[], "a.json", &json),
+        (&[], "a.txt", &plain),
+        (&["--format", "text"], "b.html", &plain),
+        (&["--json"], "b.txt", &json),
+    ] {
+        assert_eq!(good(&[&["explain", case, "--output", &path(name)], more].concat()), "");
+        assert_eq!(&read(name), wanted, "{name}");
+    }
+    // A page besides is what it was.
+    assert_eq!(good(&["explain", case, "--json", "--html", &path("c.html")]), json);
+    assert_eq!(read("c.html"), html);
+    assert_eq!(good(&["explain", case, "-o", &path("d.txt"), "--html", "-"]), html);
+    assert_eq!(read("d.txt"), plain);
+    assert_eq!(run(&["explain", case, "--format", "json", "--json"]).code, 2);
+    let said = run(&["explain", case, "-o", "/nonexistent/report"]);
+    assert!(said.code == 2 && said.err.contains("/nonexistent/report"), "{}", said.err);
+    // Of a recording it is the same.
+    let html = good(&["explain", archive(), "--format", "html"]);
+    assert_eq!(html, good(&["explain", archive(), "--html", "-"]));
+    assert_eq!(good(&["explain", archive(), "-o", &path("e.txt")]), "");
+    assert_eq!(read("e.txt"), good(&["explain", archive()]));
+}
+
+#[test]
 fn the_folder_of_a_recording_is_explained_as_one() {
     let dir = tempfile::tempdir().expect("a directory");
     std::os::unix::fs::symlink(archive(), dir.path().join("archive")).expect("a link can be made");

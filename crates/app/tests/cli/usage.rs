@@ -120,6 +120,44 @@ fn what_cannot_be_read_is_exit_code_2() {
 }
 
 #[test]
+fn a_mistyped_name_is_answered_with_those_that_there_are() {
+    for (args, wanted) in [
+        (&["conditions", "swap"][..], "did you mean swap-"),
+        (&["conditions", "cpu-hgo"], "did you mean cpu-hog?"),
+        (&["conditions", "zzzzzzzz"], "see: mitra conditions"),
+        (&["metrics", "mem.fere"], "did you mean mem.free"),
+        (&["metrics", "nosuch"], "see: mitra metrics"),
+        (&["metrics", "mem.free", "nosuch"], "see: mitra metrics"),
+        (&["dump", "--archive", archive(), "--metric", "mem.free,mem.fere"], "did you mean mem.free"),
+        (&["rules", "list", "fork"], "did you mean fork-rate?"),
+        (&["inspect", "1"], "mitra inspect memory 1, or mitra inspect heap 1"),
+        (&["explian"], "'explain'"),
+    ] {
+        let said = run(args);
+        assert!(said.code == 2 && said.out.is_empty(), "{args:?}: {}{}", said.out, said.err);
+        assert!(said.err.contains(wanted), "{args:?}: {}", said.err);
+    }
+}
+
+/// A value from the environment is less than one on the command line, of whatever kind.
+#[test]
+fn the_environment_names_the_archive() {
+    let with = |value: &str, args: &[&str]| finish(command(args).env("MITRA_ARCHIVE", value));
+    let wanted = good(&["status", "--archive", archive(), "--json"]);
+    assert_eq!(with(archive(), &["status", "--json"]).out, wanted);
+    assert_eq!(with("/nonexistent", &["status", "--json", "--archive", archive()]).out, wanted);
+    let missing = with("/nonexistent/here", &["explain"]);
+    assert!(missing.code == 2 && missing.err.contains("/nonexistent/here"), "{}", missing.err);
+    let file = with("/nonexistent", &["explain", "/proc/meminfo"]);
+    assert_eq!(file.code, 0, "a file needs no archive: {}", file.err);
+    let taken = with(archive(), &["import", "/proc/meminfo"]);
+    assert!(taken.code == 2 && taken.err.contains("holds a recording already"), "{}", taken.err);
+    let help = good(&["explain", "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("[env: MITRA_ARCHIVE]"), "{help}");
+    assert!(good(&["--help"]).contains("MITRA_ARCHIVE"));
+}
+
+#[test]
 fn the_help_has_the_exit_codes() {
     let help = good(&["--help"]);
     for line in ["0    done", "1    an incident was found", "2    an error", "130  interrupted"] {
@@ -285,12 +323,19 @@ fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(good(&["completions", shell]).contains("explain"), "{shell}");
     }
-    assert!(good(&["man"]).contains(".TH mitra 1"));
+    let page = good(&["man"]);
+    assert!(page.contains(".TH MITRA 1 20"), "{page}");
+    for section in ["EXAMPLES", "FILES", "ENVIRONMENT", "EXIT STATUS"] {
+        assert!(page.contains(section), "{section}: {page}");
+    }
+    assert!(!page.contains("EXTRA"), "{page}");
     let dir = tempfile::tempdir().unwrap();
     good(&["man", "--out", dir.path().to_str().unwrap()]);
-    for page in ["mitra.1", "mitra-record.1", "mitra-explain.1"] {
-        assert!(dir.path().join(page).exists(), "{page}");
+    for name in ["mitra.1", "mitra-record.1", "mitra-explain.1", "mitra-inspect-heap.1"] {
+        let page = std::fs::read_to_string(dir.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(page.contains("EXIT STATUS") && !page.contains("EXTRA"), "{name}: {page}");
     }
+    assert!(!dir.path().join("mitra-docs.1").exists(), "a hidden command has a page");
 }
 
 #[test]
