@@ -11,10 +11,10 @@ pub const HEADING: &str = "Examples:";
 
 /// The forms of `--since`, `--until` and other times.
 pub const TIMES: &[(&str, &str)] = &[
-    ("2h, -2h, 1h30m, '2 hours ago'", "a length of time before now: ms, s, m, h, d, w or words"),
-    ("14:03, 14:03:07", "the clock on the wall, at most a day ago"),
+    ("2h, -2h, 1h30m, '2 hours ago'", "before now, in ms, s, m, h, d, w or words"),
+    ("14:03, 14:03:07", "the last time that the clock showed it"),
     ("now, today, yesterday", "today and yesterday begin at midnight"),
-    ("2026-11-21, '2026-11-21 14:03'", "a day begins at midnight; 'yesterday 14:03' works too"),
+    ("2026-11-21, '2026-11-21 14:03'", "from midnight on; also 'yesterday 14:03'"),
     ("2026-11-21T14:03:07+01:00", "RFC 3339"),
     ("@1795232527", "seconds since 1970 UTC"),
 ];
@@ -297,6 +297,17 @@ mod tests {
             assert!(lines >= 2, "{name}: {examples}");
             let (line, what) = of(name).last().unwrap();
             assert!(examples.trim_end().ends_with(&format!("  {line}\n      {what}")), "{name}: {examples}");
+        }
+    }
+
+    /// Clap does not indent the rest of a line that it wraps.
+    #[test]
+    fn tables_fit_a_terminal_of_80_columns() {
+        for line in of_all().lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for (line, what) in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
+            assert!(line.len() <= 78 && what.len() <= 74, "{line}: {what}");
         }
     }
 
