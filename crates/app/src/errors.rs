@@ -1,13 +1,23 @@
-//! Errors that end a command; a user's mistake and a failure have different exit codes.
+//! Exit codes, and the errors that end a command.
 
 use thiserror::Error;
 
-/// The command could not do its work.
-pub const FAILED: u8 = 1;
-/// The command was used wrongly.
-pub const USAGE: u8 = 2;
+/// The command did its work.
+pub const DONE: u8 = 0;
+/// With `--exit-code` only: an incident was found.
+pub const INCIDENT: u8 = 1;
+/// The command was used wrongly or could not do its work. Clap ends with the same code.
+pub const FAILED: u8 = 2;
 /// A signal ended the command early: 128 and the number of SIGINT, as shells report it.
 pub const INTERRUPTED: u8 = 130;
+
+/// The table of the help, the manual and `docs/commands.md`.
+pub const EXIT_CODES: &[(u8, &str)] = &[
+    (DONE, "done; with --exit-code, no incident was found"),
+    (INCIDENT, "an incident was found; only mitra explain --exit-code"),
+    (FAILED, "an error: wrong usage, nothing to read, or a command that failed"),
+    (INTERRUPTED, "interrupted before it was done"),
+];
 
 /// What a build without kernel-side collection cannot do.
 #[cfg(not(feature = "bpf"))]
@@ -29,11 +39,5 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 }
 
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.chain().any(|e| e.is::<Usage>()) {
-        USAGE
-    } else if error.chain().any(|e| e.is::<Interrupted>()) {
-        INTERRUPTED
-    } else {
-        FAILED
-    }
+    if error.chain().any(|e| e.is::<Interrupted>()) { INTERRUPTED } else { FAILED }
 }

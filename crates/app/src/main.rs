@@ -25,12 +25,10 @@ mod values;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{Cli, Command};
+use cli::Command;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
+    let cli = cli::parse(std::env::args_os());
     if !matches!(cli.command, Command::Record(_) | Command::Live(_)) {
         signals::die_on_closed_pipe();
     }
@@ -39,7 +37,7 @@ fn main() -> ExitCode {
     }
     mitra_inspect::files::use_helper(confined::reader);
     match commands::run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("mitra: {}", render::style::clean_lines(&format!("{error:#}")));
             ExitCode::from(errors::exit_code(&error))

@@ -1,5 +1,6 @@
 //! Where the archive is, and which part of it is meant.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
@@ -14,12 +15,27 @@ use crate::values::time::LocalClock;
 /// The archive of the system service.
 const SYSTEM_ARCHIVE: &str = "/var/lib/mitra";
 
+/// Stands in for `--archive`. Clap does not read it: for clap a value from the environment is one that
+/// was given, and would not go with a PATH or with `--no-archive`.
+const ARCHIVE_VARIABLE: &str = "MITRA_ARCHIVE";
+
+/// The archive of the command line or the environment.
+pub fn named_archive(flag: Option<&Path>) -> Option<PathBuf> {
+    let variable = || std::env::var_os(ARCHIVE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    flag.map(Path::to_path_buf).or_else(variable)
+}
+
 /// The archive to write to, as an absolute path: processes that the recorder starts run in another
 /// directory.
 pub fn archive_dir(args: &ArchiveArgs) -> Result<PathBuf> {
-    if let Some(dir) = &args.archive {
-        return std::path::absolute(dir).with_context(|| format!("cannot tell where {} is", dir.display()));
+    if let Some(dir) = named_archive(args.archive.as_deref()) {
+        return std::path::absolute(&dir).with_context(|| format!("cannot tell where {} is", dir.display()));
     }
+    usual_dir()
+}
+
+/// Where archives are that nobody has named.
+fn usual_dir() -> Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok(SYSTEM_ARCHIVE.into());
     }
@@ -30,13 +46,37 @@ pub fn archive_dir(args: &ArchiveArgs) -> Result<PathBuf> {
         .ok_or_else(|| usage("neither XDG_STATE_HOME nor HOME says where the archive is; use --archive DIR"))
 }
 
-/// The archive to read. Without --archive, users read their own, or the system's if they have none.
+/// The archive to read where none is named: users read their own, or the system's if they have none.
+pub fn usual_readable_dir() -> Result<PathBuf> {
+    let dir = usual_dir()?;
+    let is_of_system = !dir.exists() && Path::new(SYSTEM_ARCHIVE).is_dir();
+    Ok(if is_of_system { SYSTEM_ARCHIVE.into() } else { dir })
+}
+
+/// The archive to read.
 pub fn readable_dir(args: &ArchiveArgs) -> Result<PathBuf> {
-    let dir = archive_dir(args)?;
-    if args.archive.is_none() && !dir.exists() && Path::new(SYSTEM_ARCHIVE).is_dir() {
-        return Ok(SYSTEM_ARCHIVE.into());
-    }
-    Ok(dir)
+    let is_named = named_archive(args.archive.as_deref()).is_some();
+    let dir = if is_named { archive_dir(args)? } else { usual_readable_dir()? };
+    // Captures are kept where no recorder runs, too.
+    let has_captures = dir.join("captures").is_dir();
+    Ok(if has_captures { dir } else { recorded_in(&dir).unwrap_or(dir) })
+}
+
+/// The recording that a folder means: its own, or the one in its folder `archive`.
+pub fn recorded_in(dir: &Path) -> Option<PathBuf> {
+    [dir.to_path_buf(), dir.join("archive")].into_iter().find(|dir| holds_recording(dir))
+}
+
+/// Whether a folder holds the files of a recorder.
+fn holds_recording(dir: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(dir) else { return false };
+    entries.flatten().any(|entry| is_part(&entry.file_name()))
+}
+
+/// Whether a file is called as those of a recorder, `0000000001.seg` or `0000000002.log`.
+pub fn is_part(name: &OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".log")));
+    name.is_some_and(|number| number.len() == 10 && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Opens an archive, which may be empty.
@@ -129,6 +169,26 @@ mod tests {
         assert!(dir.is_absolute() && dir.ends_with("some/where"), "{}", dir.display());
         let dir = archive_dir(&ArchiveArgs { archive: Some("/some/where".into()) }).unwrap();
         assert_eq!(dir, Path::new("/some/where"));
+    }
+
+    #[test]
+    fn a_recording_is_found_in_a_folder_and_in_its_archive() {
+        let dir = tempfile::tempdir().unwrap();
+        let archive = dir.path().join("archive");
+        std::fs::create_dir(&archive).unwrap();
+        // A log of another program has another name.
+        std::fs::write(archive.join("20261121.log"), "").unwrap();
+        assert_eq!(recorded_in(dir.path()), None);
+        std::fs::write(archive.join("0000000001.log"), "").unwrap();
+        assert_eq!(recorded_in(dir.path()).as_ref(), Some(&archive));
+        assert_eq!(recorded_in(&archive).as_ref(), Some(&archive));
+        let asked = |dir: &Path| readable_dir(&ArchiveArgs { archive: Some(dir.into()) }).unwrap();
+        assert_eq!(asked(dir.path()), archive);
+        std::fs::create_dir(dir.path().join("captures")).unwrap();
+        assert_eq!(asked(dir.path()), dir.path(), "captures are where they are kept");
+        std::fs::write(dir.path().join("0000000007.seg"), "").unwrap();
+        assert_eq!(recorded_in(dir.path()).as_deref(), Some(dir.path()));
+        assert_eq!(recorded_in(Path::new("/nonexistent")), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use mitra_parse::fields::Fields;
 use rustix::process::Signal;
 
 use crate::cli::{self, InspectCommand};
+use crate::errors;
 
 /// Marks the child.
 const MARK: &str = "MITRA_SUPERVISED";
@@ -63,7 +64,7 @@ pub fn instead(command: &cli::Command) -> Option<ExitCode> {
         Err(why) => {
             _ = child.kill();
             eprintln!("mitra: {why}");
-            ExitCode::FAILURE
+            ExitCode::from(errors::FAILED)
         }
     })
 }
@@ -71,7 +72,7 @@ pub fn instead(command: &cli::Command) -> Option<ExitCode> {
 fn code(status: ExitStatus) -> ExitCode {
     // As shells do.
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(errors::FAILED))
 }
 
 fn wait(child: &mut Child, signals: &libc::sigset_t) -> Result<ExitStatus, String> {

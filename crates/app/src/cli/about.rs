@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 use mitra_diagnose::geometry::Level;
 
+use super::examples;
 use crate::values::size::{MkfsSize, mkfs_bytes, mkfs_size};
 
 #[derive(Debug, Args)]
@@ -17,6 +18,7 @@ pub struct DoctorArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("conditions", ""))]
 pub struct ConditionsArgs {
     /// Show the manual page of this one
     #[arg(value_name = "ID", conflicts_with = "graph")]
@@ -38,6 +40,7 @@ pub enum GraphFormat {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("xfs-geometry", ""))]
 pub struct XfsGeometryArgs {
     /// raid0, raid1, raid5, raid6 or raid10
     #[arg(long, value_name = "LEVEL", value_parser = level)]
@@ -63,6 +66,7 @@ pub struct XfsGeometryArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("metrics", ""))]
 pub struct MetricsArgs {
     /// Names with * and ?
     #[arg(value_name = "NAME")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{ArchiveArgs, RangeArgs, SelectArgs};
+use super::{ArchiveArgs, RangeArgs, SelectArgs, examples};
 
 /// How `mitra dump` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -18,6 +18,7 @@ pub enum DumpFormat {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("dump", ""))]
 pub struct DumpArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -40,6 +41,7 @@ pub struct DumpArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("status", ""))]
 pub struct StatusArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -49,6 +51,7 @@ pub struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("export", ""))]
 pub struct ExportArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,

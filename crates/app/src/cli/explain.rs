@@ -2,12 +2,21 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::{ArchiveArgs, RangeArgs};
+use super::{ArchiveArgs, RangeArgs, examples};
 use crate::values::time::TimeRange;
 
+/// How `mitra explain` writes a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    Text,
+    Json,
+    Html,
+}
+
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("explain", ""))]
 pub struct ExplainArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -20,9 +29,16 @@ pub struct ExplainArgs {
     pub baseline: Option<Baseline>,
     /// Only incidents that concern this service: the name of a process, systemd unit or socket, or a port; without one, how
     /// the service was
-    #[arg(long, value_name = "NAME|PORT", conflicts_with = "paths")]
+    #[arg(long, value_name = "NAME|PORT")]
     pub service: Option<String>,
-    /// Print the report as JSON, schema mitra.report/1
+    /// What to write: text, json (schema mitra.report/1) or html (one page with drawings, for a browser) [default: text, or
+    /// what the name of --output ends with]
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true, conflicts_with = "json")]
+    pub format: Option<ReportFormat>,
+    /// Write it to this file, without colours; - is standard output [default: -]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The same as --format json
     #[arg(long)]
     pub json: bool,
     /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
@@ -40,13 +56,18 @@ pub struct ExplainArgs {
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date, requires = "paths")]
     pub date: Option<i64>,
+    /// Exit with 1 if an incident was found, and with 0 if none was
+    #[arg(long)]
+    pub exit_code: bool,
     /// Files and folders of other tools' output to explain, whole, in place of an archive: sar, iostat, vmstat, pidstat,
-    /// top, strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md)
-    #[arg(value_name = "PATH", conflicts_with_all = ["archive", "since", "until"])]
+    /// top, strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md); or the folder of a
+    /// recording, or one with a recording in its folder archive, as with --archive
+    #[arg(value_name = "PATH", conflicts_with = "archive")]
     pub paths: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("compare", ""))]
 pub struct CompareArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -69,10 +90,11 @@ pub struct CompareArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("import", ""))]
 pub struct ImportArgs {
-    /// The archive to write, in a directory of its own: what holds a recording is refused
+    /// The archive to write, in a directory of its own: what holds a recording is refused [env: MITRA_ARCHIVE]
     #[arg(long, value_name = "DIR")]
-    pub archive: PathBuf,
+    pub archive: Option<PathBuf>,
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub date: Option<i64>,
@@ -95,8 +117,23 @@ impl std::str::FromStr for Baseline {
         match text.parse::<TimeRange>() {
             Ok(range) => Ok(Baseline::Range(range)),
             Err(_) if std::path::Path::new(text).exists() => Ok(Baseline::Path(text.into())),
-            Err(error) => Err(format!("{error}, and there is no file or folder of that name")),
+            Err(error) => Err(format!("there is no file or folder of that name, and it is {error}")),
         }
+    }
+}
+
+impl ExplainArgs {
+    /// What is asked for, by a flag or by the name of the file.
+    pub fn report_format(&self) -> ReportFormat {
+        if self.json {
+            return ReportFormat::Json;
+        }
+        let ending = self.output.as_deref().and_then(|path| path.extension()?.to_str());
+        self.format.unwrap_or(match ending {
+            Some("json") => ReportFormat::Json,
+            Some("html" | "htm") => ReportFormat::Html,
+            _ => ReportFormat::Text,
+        })
     }
 }
 

@@ -5,20 +5,16 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::ArchiveArgs;
+use super::{ArchiveArgs, examples};
 use crate::values::size::share;
 use crate::values::time::duration;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "It only reads: the process is not stopped, nothing is put into it, and pages that are not in memory are left \
-                        where they are. It needs to be root, or the process' user where kernel.yama.ptrace_scope allows it.\n\n\
-                        mitra inspect memory 4242\n\
-                        mitra inspect heap 4242 --strings\n\
-                        mitra inspect heap 4242 --save before.json; sleep 600; mitra inspect heap 4242 --diff before.json\n\
-                        mitra inspect heap 4242 --watch 10m --count 6\n\
-                        mitra inspect diff monday.json friday.json"
-)]
+#[command(after_help = examples::below(
+    "inspect",
+    "It only reads: the process is not stopped, nothing is put into it, and pages that are not in memory are left \
+                        where they are. It needs to be root, or the process' user where kernel.yama.ptrace_scope allows it."
+))]
 pub struct InspectArgs {
     #[command(subcommand)]
     pub command: InspectCommand,
@@ -36,6 +32,7 @@ pub enum InspectCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("inspect memory", ""))]
 pub struct InspectMemoryArgs {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
@@ -44,8 +41,8 @@ pub struct InspectMemoryArgs {
     #[arg(long)]
     pub smaps: bool,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 12)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
+    pub limit: usize,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -67,10 +64,11 @@ pub enum HeapPart {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Of strings only lengths, counts and hashes are shown and saved, unless --strings asks for them; of objects and chunks \
+#[command(after_help = examples::below(
+    "inspect heap",
+    "Of strings only lengths, counts and hashes are shown and saved, unless --strings asks for them; of objects and chunks \
                         no content, unless --samples does. What looks like a secret is withheld even then."
-)]
+))]
 pub struct InspectHeapArgs {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
@@ -109,8 +107,8 @@ pub struct InspectHeapArgs {
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub holders: Vec<String>,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 12)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
+    pub limit: usize,
     /// Print JSON, schema mitra.look/1; with --diff or --watch the growth and the verdict
     #[arg(long)]
     pub json: bool,
@@ -119,13 +117,14 @@ pub struct InspectHeapArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("inspect diff", ""))]
 pub struct InspectDiffArgs {
     /// The looks, made by: mitra inspect heap PID --save FILE. Three or more tell a leak from a warm-up
     #[arg(value_name = "FILE", num_args = 2.., required = true)]
     pub looks: Vec<PathBuf>,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 12)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
+    pub limit: usize,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -3,6 +3,7 @@
 mod about;
 mod archive;
 mod demo;
+pub mod examples;
 mod explain;
 mod inspect;
 mod probes;
@@ -14,6 +15,7 @@ mod shared;
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::values::time::TimeRange;
@@ -22,7 +24,7 @@ pub use about::{
 };
 pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use demo::{DemoArgs, DemoIncident};
-pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
+pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs, ReportFormat};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
 };
@@ -36,8 +38,7 @@ pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]
 #[command(name = "mitra", version, subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n\
-                        Times: now, -2h, -1h30m, 14:03, 2026-11-21 14:03, RFC 3339, @epoch.")]
+#[command(after_help = examples::of_all())]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -51,6 +52,24 @@ pub struct Cli {
         hide_possible_values = true
     )]
     pub color: ColorChoice,
+}
+
+/// Takes a command line apart. A wrong one ends the process, with what is wrong.
+pub fn parse(given: impl Iterator<Item = OsString>) -> Cli {
+    Cli::try_parse_from(arguments(given)).unwrap_or_else(|error| with_tip(error).exit())
+}
+
+/// Says what to do with a process id where a subcommand was wanted: `mitra inspect 4242`.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand).cloned() else {
+        return error;
+    };
+    if word.bytes().all(|b| b.is_ascii_digit()) {
+        let tip =
+            format!("to look into process {word}: mitra inspect memory {word}, or mitra inspect heap {word}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// The arguments of this process. Clap would take a range that begins with a dash, `-2h..-1h`, for a
@@ -149,6 +168,37 @@ mod tests {
         let Baseline::Range(range) = &args.sides[0] else { panic!("not a range") };
         assert_eq!(range.since, TimeExpr::Ago(7_200_000_000_000));
         assert!(!is_range("-h") && !is_range("--all") && !is_range("-2h"));
+    }
+
+    #[test]
+    fn limits_have_one_name_and_the_old_one_is_understood() {
+        for (given, limit) in [("--limit", 7), ("--rows", 7)] {
+            let parsed = |args: &[&str]| {
+                let line =
+                    ["mitra"].iter().chain(args).chain(&[given, "7"]).map(|word| OsString::from(*word));
+                Cli::try_parse_from(line).unwrap().command
+            };
+            let Command::Capture(capture) = parsed(&["capture", "offcpu"]) else { panic!("not capture") };
+            assert_eq!(capture.limit, limit);
+            let Command::Inspect(args) = parsed(&["inspect", "memory", "1"]) else { panic!("not inspect") };
+            let InspectCommand::Memory(memory) = args.command else { panic!("not memory") };
+            assert_eq!(memory.limit, limit);
+        }
+        let mut root = Cli::command();
+        let help = root.find_subcommand_mut("capture").unwrap().render_help().to_string();
+        assert!(help.contains("--limit <N>") && !help.contains("--rows"), "{help}");
+    }
+
+    #[test]
+    fn a_process_id_without_a_subcommand_gets_a_tip() {
+        let said = |word: &str| {
+            let error = Cli::try_parse_from(["mitra", "inspect", word]).unwrap_err();
+            with_tip(error).to_string()
+        };
+        let tip = "mitra inspect memory 4242, or mitra inspect heap 4242";
+        assert!(said("4242").contains(tip), "{}", said("4242"));
+        let typo = said("haep");
+        assert!(typo.contains("'heap'") && !typo.contains("process"), "{typo}");
     }
 
     #[test]

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ArchiveArgs;
+use super::{ArchiveArgs, examples};
 use crate::values::size::share;
 use crate::values::time::duration;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Needs root, or CAP_BPF and CAP_PERFMON; sockets in one's own network namespace need neither. It needs \
+#[command(after_help = examples::below(
+    "capture",
+    "Needs root, or CAP_BPF and CAP_PERFMON; sockets in one's own network namespace need neither. It needs \
                         no recorder, and runs beside one."
-)]
+))]
 pub struct CaptureArgs {
     /// What: offcpu, oncpu, faults, …; --list shows all
     #[arg(value_name = "KIND", required_unless_present_any = ["list", "show"])]
@@ -58,8 +59,8 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "TEXT", default_value = "by hand", hide_default_value = true)]
     pub why: String,
     /// Rows of each table that are printed
-    #[arg(long, value_name = "COUNT", default_value_t = 20)]
-    pub rows: usize,
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 20)]
+    pub limit: usize,
     /// Print JSON, schema mitra.capture/1
     #[arg(long)]
     pub json: bool,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ArchiveArgs;
+use super::{ArchiveArgs, examples};
 use crate::values::size::{share, size};
 use crate::values::time::duration;
 
@@ -39,6 +39,7 @@ pub struct SamplingArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("record", ""))]
 pub struct RecordArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -47,6 +48,7 @@ pub struct RecordArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("live", ""))]
 pub struct LiveArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,

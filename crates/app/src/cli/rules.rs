@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ArchiveArgs, RangeArgs};
+use super::{ArchiveArgs, RangeArgs, examples};
 
 #[derive(Debug, Args)]
 pub struct RulesArgs {
@@ -50,6 +50,7 @@ pub struct RulesListArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("rules test", ""))]
 pub struct RulesTestArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,

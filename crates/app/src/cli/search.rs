@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::values::time::TimeExpr;
+use super::examples;
+use crate::values::time::{DayExpr, TimeExpr};
 
 /// Where documents are.
 #[derive(Debug, Clone, Args)]
@@ -44,8 +45,8 @@ pub struct IndexLocationArgs {
 pub struct ScopeArgs {
     /// On this day (UTC): today, yesterday or 2026-11-21 [default: today, or the last day that has documents]
     #[arg(long, value_name = "DAY", conflicts_with_all = ["since", "until", "at"])]
-    pub on: Option<String>,
-    /// On the days from here on: a day, or a time as 14:03, -7d, RFC 3339, @epoch
+    pub on: Option<DayExpr>,
+    /// On the days from here on: a day, or a time as 7d, '2 hours ago', 14:03, '2026-11-21 14:03', RFC 3339, @epoch
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
     pub since: Option<TimeExpr>,
     /// On the days until here, the last one included [default: now]
@@ -57,6 +58,7 @@ pub struct ScopeArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("index", ""))]
 pub struct IndexArgs {
     #[command(flatten)]
     pub location: IndexLocationArgs,
@@ -78,16 +80,12 @@ pub struct IndexArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Queries, as in Lucene: words of the content; field:word, field:\"a phrase\", field:wild*, \
+#[command(after_help = examples::below(
+    "search",
+    "Queries, as in Lucene: words of the content; field:word, field:\"a phrase\", field:wild*, \
                         field:/a.*b/, field:fuzzy~, size:>4096, mtime:[2026-11-01 TO *], AND, OR, NOT, ( ). The fields are in \
-                        docs/fields.md, the syntax in docs/search.md.\n\n\
-                        mitra search --hosts --count 'kernel.release:4.4*'\n\
-                        mitra search --hosts-without 'package.zsh:*'\n\
-                        mitra search --hosts 'filename:\"/etc/hosts\" AND size:>4k'\n\
-                        mitra search --values sysctl.vm.swappiness\n\
-                        mitra search 'filename:\"/etc/fstab\" AND content:ext4'"
-)]
+                        docs/fields.md, the syntax in docs/search.md."
+))]
 pub struct SearchArgs {
     /// What to look for [default: all documents]
     #[arg(value_name = "QUERY")]
@@ -132,6 +130,7 @@ pub struct SearchArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("show", ""))]
 pub struct ShowArgs {
     /// The host
     #[arg(value_name = "HOST")]
@@ -152,6 +151,7 @@ pub struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("diff", ""))]
 pub struct DiffArgs {
     /// The host, or two hosts with --file
     #[arg(value_name = "HOST")]
@@ -176,6 +176,7 @@ pub struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("outliers", ""))]
 pub struct OutliersArgs {
     /// Only in documents that match
     #[arg(value_name = "QUERY")]

@@ -2,11 +2,12 @@
 
 use clap::Args;
 
-use super::{ArchiveArgs, RangeArgs};
+use super::{ArchiveArgs, RangeArgs, examples};
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A service is a TCP port or named Unix socket that serves; it is seen from outside, by the turns of its \
+#[command(after_help = examples::below(
+    "services",
+    "A service is a TCP port or named Unix socket that serves; it is seen from outside, by the turns of its \
                         connections. REQ/S are answers; P50, P99 and MAX are response times; ERR/S are requests without an \
                         answer and resets; OPEN are requests without an answer at the end; WAITING is how many requests \
                         waited at a time, on average.\n\n\
@@ -15,10 +16,8 @@ use super::{ArchiveArgs, RangeArgs};
                         sent_bytes, received_bytes, watched (the part of the time in which requests were looked at, which stand for all); of services also connections, slower (since, and the medians before and now) and \
                         calls (keys of dependencies); of dependencies also key, service (whom it calls), of (whose process \
                         it is), connects, connect_time, connect_failed and connecting. map has who calls whom: from \
-                        (service, process or elsewhere), to (service or address). What was not measured is left out.\n\n\
-                        mitra services --since 14:00 --until 14:10\n\
-                        mitra services orders-api --map"
-)]
+                        (service, process or elsewhere), to (service or address). What was not measured is left out."
+))]
 pub struct ServicesArgs {
     /// Only services of this name (of a process, systemd unit or socket) or port, and what they call
     #[arg(value_name = "NAME|PORT")]

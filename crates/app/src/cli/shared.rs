@@ -9,7 +9,7 @@ use crate::values::time::TimeExpr;
 /// Which archive.
 #[derive(Debug, Clone, Args)]
 pub struct ArchiveArgs {
-    /// The archive's directory [default: as root /var/lib/mitra, else $XDG_STATE_HOME/mitra or ~/.local/state/mitra; where
+    /// The archive's directory [env: MITRA_ARCHIVE] [default: as root /var/lib/mitra, else $XDG_STATE_HOME/mitra or ~/.local/state/mitra; where
     /// that is not there, /var/lib/mitra is read]
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,
@@ -18,11 +18,11 @@ pub struct ArchiveArgs {
 /// Which part of it.
 #[derive(Debug, Clone, Args)]
 pub struct RangeArgs {
-    /// From when on: 14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch [default: explain the last hour, dump and services
-    /// the last minute, otherwise everything]
+    /// From when on: 2h, '2 hours ago', 14:03, yesterday, today, 2026-11-21, '2026-11-21 14:03', RFC 3339 or @epoch
+    /// [default: explain the last hour, dump and services the last minute, otherwise everything]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub since: Option<TimeExpr>,
-    /// Until when [default: the end of the recording]
+    /// Until when, in the same forms [default: the end of the recording]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub until: Option<TimeExpr>,
 }

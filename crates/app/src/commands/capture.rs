@@ -61,7 +61,7 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
         // Standard output carries one thing only.
         (_, true) => Ok(()),
         (true, false) => print_json(captured),
-        (false, false) => print(&render::text(captured, file, args.rows, style)),
+        (false, false) => print(&render::text(captured, file, args.limit, style)),
     }
 }
 

@@ -10,6 +10,7 @@ use mitra_model::Span;
 use mitra_model::compare::{Compared, Side};
 use mitra_model::report::{Moment, Window};
 
+use super::recognised::GivenPaths;
 use super::{print, print_json, show};
 use crate::cli::{Baseline, CompareArgs};
 use crate::confined;
@@ -26,6 +27,7 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
     let mut files = open(args)?;
     let page = args.html.as_deref().map(show::Page::open).transpose()?;
     let paths = paths(args);
+    let given = GivenPaths::new(paths.iter().copied());
     if paths.len() == args.sides.len() {
         confined::before_reading(&files.iter().collect::<Vec<_>>(), &paths, &[]);
     }
@@ -47,6 +49,8 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
             }
             Baseline::Path(path) => {
                 let mut loaded = files.pop_front().context("a side was not opened")?.read(args.date);
+                // A side of which nothing is known would not differ.
+                given.check_any(&loaded.files)?;
                 let name = path.display().to_string();
                 // Sides are named by hand: a folder called `baseline` is no good side of another
                 // one here.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{ConditionsArgs, GraphFormat};
 use crate::commands::docs::{filled, rows};
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json, similar};
 use crate::errors::usage;
 use crate::render::style::{Ink, Style};
 use crate::render::table::Table;
@@ -23,10 +23,10 @@ pub fn run(args: &ConditionsArgs, style: &Style) -> Result<()> {
         };
     }
     if let Some(id) = &args.id {
-        let condition = all
-            .iter()
-            .find(|c| c.id == id)
-            .ok_or_else(|| usage(format!("no condition is called '{id}'; see: mitra conditions")))?;
+        let condition = all.iter().find(|c| c.id == id).ok_or_else(|| {
+            let hint = similar::hint(id, all.iter().map(|c| c.id), "mitra conditions");
+            usage(format!("no condition is called '{id}'{hint}"))
+        })?;
         return if args.json { print_json(&as_json(condition)) } else { print(&manual(condition, style)) };
     }
     if args.json {

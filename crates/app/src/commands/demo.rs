@@ -12,11 +12,12 @@ use mitra_model::report::Report;
 use tempfile::TempDir;
 
 use super::{print, show};
-use crate::cli::{ArchiveArgs, DemoArgs, DemoIncident};
+use crate::cli::{ArchiveArgs, DemoArgs, DemoIncident, ReportFormat};
 use crate::diagnosis;
 use crate::recording::Recording;
 use crate::render::style::{Ink, Style, clean, wrap};
 use crate::render::table::Table;
+use crate::render::text::Shown;
 
 /// The only file of each archive.
 const SEGMENT: &str = "0000000001.seg";
@@ -62,7 +63,8 @@ pub fn run(args: &DemoArgs, style: &Style) -> Result<()> {
     if text {
         print(&head(&report, style))?;
     }
-    show::report(&report, args.json, page.as_ref(), &[&drawn], style, &Shown::default())?;
+    let format = if args.json { ReportFormat::Json } else { ReportFormat::Text };
+    show::report(&report, &show::Output::standard(format, page)?, &[&drawn], style, &Shown::default())?;
     if text { print(&foot(style)) } else { Ok(()) }
 }
 

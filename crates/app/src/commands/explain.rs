@@ -1,17 +1,21 @@
 //! `mitra explain`: from an archive or from files to a report.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, anyhow};
+use clap::ColorChoice;
 use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 
+use super::recognised::GivenPaths;
 use super::services::one::Chosen;
 use super::show;
-use crate::cli::{Baseline, ExplainArgs};
-use crate::errors::usage;
+use crate::cli::{ArchiveArgs, Baseline, ExplainArgs};
+use crate::errors::{self, usage};
 use crate::evidence::{self, quotes};
 use crate::progress::Progress;
-use crate::recording::{Recording, not_recorded};
+use crate::recording::{self, Recording, not_recorded};
 use crate::render::proof::Detail;
 use crate::render::repeats;
 use crate::render::style::Style;
@@ -22,10 +26,47 @@ use crate::{confined, diagnosis};
 /// Without --since: who asks means what just happened.
 const USUAL_NS: i64 = 3600 * SECOND;
 
-pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
-    if !args.paths.is_empty() {
-        return files(args, style);
+/// Columns of text in a file.
+const FILE_COLUMNS: usize = 100;
+
+/// Explains what was asked for, and returns the exit code.
+pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> {
+    let output = args.output.as_deref().filter(|path| path.as_os_str() != "-");
+    // A file looks the same whichever terminal the command was typed in.
+    let of_file = Style { color: color == ColorChoice::Always, width: FILE_COLUMNS, ..style.clone() };
+    let style = if output.is_some() { &of_file } else { style };
+    if args.paths.is_empty() {
+        return recording(args, &args.archive, style);
     }
+    match recorded(&args.paths)? {
+        Some(dir) if args.date.is_none() => recording(args, &ArchiveArgs { archive: Some(dir) }, style),
+        Some(dir) => Err(usage(format!("{}: a recording has dates; --date is for files", dir.display()))),
+        None => files(args, style),
+    }
+}
+
+fn exit_code(args: &ExplainArgs, report: &Report) -> u8 {
+    if args.exit_code && !report.incidents.is_empty() { errors::INCIDENT } else { errors::DONE }
+}
+
+/// The recording, if that is what the paths mean.
+fn recorded(paths: &[PathBuf]) -> Result<Option<PathBuf>> {
+    let Some((path, dir)) = paths.iter().find_map(|path| Some((path, recording::recorded_in(path)?))) else {
+        return Ok(None);
+    };
+    if paths.len() > 1 {
+        let why = "a recording is explained alone";
+        return Err(usage(format!("{}: {why}: mitra explain {0}", path.display())));
+    }
+    let others = std::fs::read_dir(path).into_iter().flatten().flatten();
+    if dir != *path && others.count() > 1 {
+        let (dir, path) = (dir.display(), path.display());
+        eprintln!("mitra: {dir} is explained, a recording; nothing else in {path} is read");
+    }
+    Ok(Some(dir))
+}
+
+fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result<u8> {
     let baseline = match &args.baseline {
         Some(Baseline::Range(range)) => {
             let span = range.resolve(&LocalClock::system());
@@ -39,7 +80,7 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
         }
         None => None,
     };
-    let recording = Recording::open(&args.archive)?;
+    let recording = Recording::open(archive)?;
     let dir = recording.dir.display();
     let window = recording.range(&args.range, USUAL_NS)?;
     if window.intersect(recording.span).is_none() {
@@ -56,20 +97,27 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
     if let Some(chosen) = &mut chosen {
         chosen.restrict(&mut report);
     }
-    let drawn = match &args.html {
-        Some(_) => show::drawn(&recording.reader, &report)?,
-        None => SeriesSet::default(),
-    };
-    let page = args.html.as_deref().map(show::Page::open).transpose()?;
     let shown = args.shown(&report)?;
+    let output = show::Output::open(args)?;
+    let drawn = if output.draws() { show::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
     match chosen {
-        Some(chosen) => chosen.show(&report, args.json, page.as_ref(), &drawn, style, &shown),
-        None => show::report(&report, args.json, page.as_ref(), &[&drawn], style, &shown),
+        Some(chosen) => chosen.show(&report, &output, &drawn, style, &shown)?,
+        None => show::report(&report, &output, &[&drawn], style, &shown)?,
     }
+    Ok(exit_code(args, &report))
 }
 
 /// Explains the output of other tools.
-fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
+fn files(args: &ExplainArgs, style: &Style) -> Result<u8> {
+    for (flag, is_given) in [
+        ("--since", args.range.since.is_some()),
+        ("--until", args.range.until.is_some()),
+        ("--service", args.service.is_some()),
+    ] {
+        if is_given {
+            return Err(usage(format!("{flag} is for a recording; files are explained whole")));
+        }
+    }
     let good = match &args.baseline {
         Some(Baseline::Path(path)) => Some(path.as_path()),
         Some(Baseline::Range(_)) => {
@@ -78,14 +126,19 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
         None => None,
     };
     let opened = evidence::open(&args.paths, good)?;
-    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let given = GivenPaths::new(confined::all(&args.paths, good));
+    let output = show::Output::open(args)?;
     confined::before_reading(&[&opened], &confined::all(&args.paths, good), &[]);
     let progress = Progress::new("reading and explaining");
     let loaded = opened.read(args.date);
+    given.check_any(&loaded.files)?;
     let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
     quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
-    show::report(&report, args.json, page.as_ref(), &[&loaded.set], style, &args.shown(&report)?)
+    show::report(&report, &output, &[&loaded.set], style, &args.shown(&report)?)?;
+    // The report of the other files is worth having.
+    given.check_each(&loaded.files)?;
+    Ok(exit_code(args, &report))
 }
 
 impl ExplainArgs {

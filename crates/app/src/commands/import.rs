@@ -10,11 +10,12 @@ use mitra_archive::{Options, Reader, Writer};
 use mitra_model::SeriesSet;
 
 use crate::cli::ImportArgs;
+use crate::errors::usage;
 use crate::import::{self, Imported};
 use crate::progress::Progress;
 use crate::render::style::{Style, clean};
 use crate::render::units;
-use crate::{confined, evidence};
+use crate::{confined, evidence, recording};
 
 /// Metrics that are named one by one; the others are counted.
 const NAMED_MAX: usize = 12;
@@ -22,7 +23,8 @@ const NAMED_MAX: usize = 12;
 const FOR_EVER: Duration = Duration::from_secs(1000 * 365 * 86_400);
 
 pub fn run(args: &ImportArgs) -> Result<()> {
-    let dir = &args.archive;
+    let named = recording::named_archive(args.archive.as_deref());
+    let dir = named.as_deref().ok_or_else(|| usage("which archive is to be written? --archive DIR"))?;
     refuse_recorded(dir)?;
     let opened = evidence::open(&args.paths, None)?;
     make(dir)?;

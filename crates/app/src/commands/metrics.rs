@@ -6,19 +6,16 @@ use serde_json::json;
 
 use crate::cli::MetricsArgs;
 use crate::commands::docs::{cell, filled, rows};
-use crate::commands::select::glob;
+use crate::commands::select::{self, glob};
 use crate::commands::{print, print_json};
-use crate::errors::usage;
 use crate::recording::all_metrics;
 use crate::render::style::Style;
 use crate::render::table::Table;
 
 pub fn run(args: &MetricsArgs, style: &Style) -> Result<()> {
+    select::check_names(&args.names)?;
     let wanted = |m: &&Metric| args.names.is_empty() || args.names.iter().any(|name| glob(name, m.name));
     let metrics: Vec<&Metric> = all_metrics().filter(wanted).collect();
-    if metrics.is_empty() {
-        return Err(usage(format!("no metric is called {}", args.names.join(" or "))));
-    }
     if args.markdown {
         return print(&markdown());
     }

@@ -18,11 +18,13 @@ mod learner;
 mod live;
 mod man;
 mod metrics;
+mod recognised;
 mod record;
 mod rules;
 mod select;
 mod services;
 mod show;
+mod similar;
 mod state;
 mod status;
 #[cfg(feature = "bpf")]
@@ -35,15 +37,16 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::cli::{Cli, Command};
+use crate::errors;
 use crate::render::style::{Style, clean_json};
 
-/// Runs the command that was asked for.
-pub fn run(cli: Cli) -> Result<()> {
+/// Runs the command that was asked for, and returns the exit code.
+pub fn run(cli: Cli) -> Result<u8> {
     let style = Style::stdout(cli.color);
     match cli.command {
         Command::Demo(args) => demo::run(&args, &style),
         Command::Record(args) => record::run(&args),
-        Command::Explain(args) => explain::run(&args, &style),
+        Command::Explain(args) => return explain::run(&args, cli.color, &style),
         Command::Capture(args) => capture::run(&args, &style),
         Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, &style),
@@ -68,7 +71,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Docs(args) => docs::run(&args),
-    }
+    }?;
+    Ok(errors::DONE)
 }
 
 /// Writes to standard output.
@@ -79,7 +83,11 @@ fn print(text: &str) -> Result<()> {
 
 /// Writes JSON to standard output, indented, because people read it too.
 fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&json_text(value)?)
+}
+
+fn json_text(value: &impl Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    print(&clean_json(&text))
+    Ok(clean_json(&text).into_owned())
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use mitra_archive::RowFilter;
 use mitra_model::{Entity, Metric};
 
+use super::similar;
 use crate::cli::SelectArgs;
 use crate::errors::usage;
 use crate::recording::all_metrics;
@@ -37,6 +38,17 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
+/// An error for a name that no metric has.
+pub fn check_names(names: &[String]) -> Result<()> {
+    for name in names {
+        if !all_metrics().any(|m| glob(name, m.name)) {
+            let hint = similar::hint(name, all_metrics().map(|m| m.name), "mitra metrics");
+            return Err(usage(format!("no metric is called '{name}'{hint}")));
+        }
+    }
+    Ok(())
+}
+
 /// The selected metrics; without a selection all of them.
 pub fn metrics(args: &SelectArgs) -> Result<Vec<&'static Metric>> {
     let mut entities = Vec::new();
@@ -46,11 +58,7 @@ pub fn metrics(args: &SelectArgs) -> Result<Vec<&'static Metric>> {
             .ok_or_else(|| usage(format!("'{name}' is no kind of thing; there are {}", known())))?;
         entities.push(entity);
     }
-    for name in &args.metric {
-        if !all_metrics().any(|m| glob(name, m.name)) {
-            return Err(usage(format!("no metric is called '{name}'; see: mitra metrics")));
-        }
-    }
+    check_names(&args.metric)?;
     let wanted = |m: &&'static Metric| {
         (args.metric.is_empty() || args.metric.iter().any(|name| glob(name, m.name)))
             && (entities.is_empty() || entities.contains(&m.entity))

@@ -1,4 +1,4 @@
-//! Outputs a report: as text or JSON on standard output, and as an HTML page.
+//! Outputs a report: as text, JSON or an HTML page, on standard output or in files.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,13 +11,14 @@ use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{Metric, SeriesSet, Span, lookup};
 
-use super::{print, print_json};
+use super::{json_text, print};
+use crate::cli::{ExplainArgs, ReportFormat};
 use crate::diagnosis::title;
 use crate::render::style::Style;
 use crate::render::text::Shown;
 use crate::render::{html, text};
 
-/// An HTML page. Its file is opened before any foreign file is read.
+/// What is written as a whole. Its file is opened before any foreign file is read.
 pub struct Page {
     path: PathBuf,
     /// `None` is standard output.
@@ -43,21 +44,65 @@ impl Page {
     }
 }
 
-/// Prints the report, and writes the page if there is one. The page draws the series of `sets`.
-pub fn report(
-    report: &Report,
-    json: bool,
-    page: Option<&Page>,
-    sets: &[&SeriesSet],
-    style: &Style,
-    shown: &Shown,
-) -> Result<()> {
-    if let Some(page) = page
-        && page.write(&html::report(report, sets, style, &title))?
-    {
-        return Ok(());
+/// Where a report goes, and how.
+pub struct Output {
+    format: ReportFormat,
+    target: Page,
+    /// A page besides.
+    page: Option<Page>,
+}
+
+impl Output {
+    /// Opens its files.
+    pub fn open(args: &ExplainArgs) -> Result<Output> {
+        let target = Page::open(args.output.as_deref().unwrap_or(Path::new("-")))?;
+        let page = args.html.as_deref().map(Page::open).transpose()?;
+        Ok(Output { format: args.report_format(), target, page })
     }
-    if json { print_json(report) } else { print(&text::report(report, style, &title, shown)) }
+
+    /// On standard output, with a page besides.
+    pub fn standard(format: ReportFormat, page: Option<Page>) -> Result<Output> {
+        Ok(Output { format, target: Page::open(Path::new("-"))?, page })
+    }
+
+    pub fn is_file(&self) -> bool {
+        self.target.file.is_some()
+    }
+
+    /// Whether it needs the series that a page draws.
+    pub fn draws(&self) -> bool {
+        self.page.is_some() || self.format == ReportFormat::Html
+    }
+
+    pub fn write(
+        &self,
+        html: impl Fn() -> String,
+        json: impl FnOnce() -> Result<String>,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if let Some(page) = &self.page {
+            let is_all = page.write(&html())? && !self.is_file();
+            // Standard output carries one thing only.
+            if is_all {
+                return Ok(());
+            }
+        }
+        let written = match self.format {
+            ReportFormat::Html => html(),
+            ReportFormat::Json => json()?,
+            ReportFormat::Text => text(),
+        };
+        self.target.write(&written).map(|_| ())
+    }
+}
+
+/// Writes the report. A page draws the series of `sets`.
+pub fn report(report: &Report, output: &Output, sets: &[&SeriesSet], style: &Style, shown: &Shown) -> Result<()> {
+    output.write(
+        || html::report(report, sets, style, &title),
+        || json_text(report),
+        || text::report(report, style, &title, shown),
+    )
 }
 
 fn is_stdout(path: &Path) -> bool {

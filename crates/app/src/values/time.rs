@@ -1,48 +1,85 @@
 //! Moments, ranges and lengths of time as people type them.
 //!
-//! One parser for every command: `now`, `-2h`, `-1h30m`, `14:03`, `14:03:07`, `2026-11-21`,
-//! `2026-11-21 14:03`, `2026-11-21T14:03:07+01:00`, `@1795232527` and `@1795232527.25`.
+//! One parser for every command: `now`, `2h`, `-2h`, `-1h30m`, `2 hours ago`, `today`, `yesterday`,
+//! `yesterday 14:03`, `14:03`, `14:03:07`, `2026-11-21`, `2026-11-21 14:03`,
+//! `2026-11-21T14:03:07+01:00`, `@1795232527` and `@1795232527.25`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::civil::{Date, DateTime, Time};
+use jiff::fmt::friendly::SpanParser;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::{SpanRelativeTo, Timestamp, Zoned};
 use mitra_model::Span;
 use mitra_model::time::SECOND;
 
 /// The accepted forms, for errors.
-const TIME_FORMS: &str = "14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch";
+const TIME_FORMS: &str = "2h or -2h or '2 hours ago', 14:03 or 14:03:07, now, today, yesterday, 2026-11-21, \
+    '2026-11-21 14:03', RFC 3339 as 2026-11-21T14:03:07+01:00, or @epoch";
 
 /// A moment as it was typed. What it means may depend on the current time and the local zone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TimeExpr {
     Now,
-    /// `-2h`: nanoseconds before now.
+    /// `2h`, `-2h`, `2 hours ago`: nanoseconds before now.
     Ago(i64),
     /// `14:03`: the latest such moment that is not in the future.
     Clock(Time),
-    /// A date and time of the local zone.
-    Local(DateTime),
+    /// The beginning of a day of the local zone.
+    Day(DayExpr),
+    /// A time of such a day.
+    Local(DayExpr, Time),
     /// Nanoseconds since 1970 UTC.
     At(i64),
+}
+
+/// A day as it was typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DayExpr {
+    Today,
+    Yesterday,
+    Date(Date),
+}
+
+impl FromStr for DayExpr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        day(text.trim()).ok_or_else(|| {
+            "not a day; want today, yesterday or a date; for example 'yesterday' or '2026-11-21'".to_owned()
+        })
+    }
+}
+
+impl DayExpr {
+    /// Its beginning.
+    pub fn resolve(self, here: &LocalClock) -> i64 {
+        self.at(Time::midnight(), here).unwrap_or(here.now)
+    }
+
+    fn at(self, time: Time, here: &LocalClock) -> Option<i64> {
+        let date = match self {
+            DayExpr::Today => here.zoned()?.date(),
+            DayExpr::Yesterday => here.zoned()?.date().yesterday().ok()?,
+            DayExpr::Date(date) => date,
+        };
+        here.local(date.to_datetime(time))
+    }
 }
 
 impl FromStr for TimeExpr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        parse(text.trim()).ok_or_else(|| format!("not a time; want {TIME_FORMS}"))
+        let example = "for example '2 hours ago' or '14:03'";
+        parse(text.trim()).ok_or_else(|| format!("not a time; want {TIME_FORMS}; {example}"))
     }
 }
 
 fn parse(text: &str) -> Option<TimeExpr> {
-    if text == "now" {
+    if text.eq_ignore_ascii_case("now") {
         return Some(TimeExpr::Now);
-    }
-    if let Some(ago) = text.strip_prefix('-') {
-        return i64::try_from(duration(ago).ok()?.as_nanos()).ok().map(TimeExpr::Ago);
     }
     if let Some(epoch) = text.strip_prefix('@') {
         return epoch_ns(epoch).map(TimeExpr::At);
@@ -50,15 +87,47 @@ fn parse(text: &str) -> Option<TimeExpr> {
     if let Some(time) = clock(text) {
         return Some(TimeExpr::Clock(time));
     }
+    if let Some(day) = day(text) {
+        return Some(TimeExpr::Day(day));
+    }
     if let Ok(moment) = text.parse::<Timestamp>() {
         return nanoseconds(moment).map(TimeExpr::At);
     }
     if let Some((date, time)) = text.split_once([' ', 'T'])
-        && let (Ok(date), Some(time)) = (date.parse::<Date>(), clock(time))
+        && let (Some(day), Some(time)) = (day(date), clock(time.trim_start()))
     {
-        return Some(TimeExpr::Local(date.to_datetime(time)));
+        return Some(TimeExpr::Local(day, time));
     }
-    text.parse::<Date>().ok().map(|date| TimeExpr::Local(date.to_datetime(Time::midnight())))
+    ago(text).map(TimeExpr::Ago)
+}
+
+/// `today`, `yesterday` or a date.
+fn day(text: &str) -> Option<DayExpr> {
+    if text.eq_ignore_ascii_case("today") {
+        return Some(DayExpr::Today);
+    }
+    if text.eq_ignore_ascii_case("yesterday") {
+        return Some(DayExpr::Yesterday);
+    }
+    // Jiff also reads a date with a time, and drops the time.
+    let has_date_only = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    has_date_only.then(|| text.parse().ok()).flatten().map(DayExpr::Date)
+}
+
+/// `2h`, `-2h`, `1h30m`, `2 hours ago`: nanoseconds. Months and years have no fixed length and are
+/// refused.
+fn ago(text: &str) -> Option<i64> {
+    // A sign says nothing beside `ago`, and a plus means the future.
+    let (sign, length) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let length = length.to_ascii_lowercase();
+    // Jiff reads 25:00:00 as 25 hours; here it is a clock time that is wrong.
+    let is_length = length.starts_with(|c: char| c.is_ascii_digit()) && !length.contains(':');
+    if !is_length || sign && length.ends_with("ago") {
+        return None;
+    }
+    let span = SpanParser::new().parse_span(&length).ok()?.abs();
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    i64::try_from(duration.as_nanos()).ok()
 }
 
 /// `14:03` or `14:03:07`, with or without a fraction. Jiff alone would also read `14`.
@@ -122,7 +191,8 @@ impl TimeExpr {
             TimeExpr::Now => Some(here.now),
             TimeExpr::Ago(ns) => Some(here.now.saturating_sub(*ns)),
             TimeExpr::At(ns) => Some(*ns),
-            TimeExpr::Local(local) => here.local(*local),
+            TimeExpr::Day(day) => day.at(Time::midnight(), here),
+            TimeExpr::Local(day, time) => day.at(*time, here),
             TimeExpr::Clock(time) => here.zoned().and_then(|now| {
                 let today = here.local(now.date().to_datetime(*time))?;
                 if today <= here.now {
@@ -234,6 +304,20 @@ mod tests {
         assert_eq!(at("-2h"), utc("2026-11-21T07:30:00Z"));
         assert_eq!(at("-1h30m"), utc("2026-11-21T08:00:00Z"));
         assert_eq!(at("-1d"), utc("2026-11-20T09:30:00Z"));
+        for text in
+            ["2h", "2 hours ago", "2 Hours Ago", "2hours ago", "120m", "7200s", "2 hours", "1h 60m ago"]
+        {
+            assert_eq!(at(text), utc("2026-11-21T07:30:00Z"), "{text}");
+        }
+        assert_eq!(at("90s"), utc("2026-11-21T09:28:30Z"));
+        assert_eq!(at("10 minutes ago"), utc("2026-11-21T09:20:00Z"));
+        assert_eq!(at("1 hour 30 minutes ago"), utc("2026-11-21T08:00:00Z"));
+        assert_eq!(at("2d"), utc("2026-11-19T09:30:00Z"));
+        assert_eq!(at("1w"), utc("2026-11-14T09:30:00Z"));
+        assert_eq!(at("today"), utc("2026-11-20T23:00:00Z"));
+        assert_eq!(at("Yesterday"), utc("2026-11-19T23:00:00Z"));
+        assert_eq!(at("yesterday 14:03"), utc("2026-11-20T13:03:00Z"));
+        assert_eq!(at("today 00:10:05"), utc("2026-11-20T23:10:05Z"));
         assert_eq!(at("09:15"), utc("2026-11-21T08:15:00Z"));
         assert_eq!(at("09:15:07.5"), utc("2026-11-21T08:15:07.5Z"));
         assert_eq!(at("2026-11-20"), utc("2026-11-19T23:00:00Z"));
@@ -252,6 +336,21 @@ mod tests {
     }
 
     #[test]
+    fn days_are_of_the_clock_that_is_asked() {
+        // 23:30 UTC is the next day in Berlin.
+        let late = utc("2026-11-21T23:30:00Z");
+        let berlin = LocalClock { now: late, ..berlin() };
+        let utc_clock = LocalClock { now: late, zone: TimeZone::UTC };
+        let today: DayExpr = "today".parse().unwrap();
+        assert_eq!(today.resolve(&berlin), utc("2026-11-21T23:00:00Z"));
+        assert_eq!(today.resolve(&utc_clock), utc("2026-11-21T00:00:00Z"));
+        assert_eq!("2026-11-20".parse::<DayExpr>().unwrap().resolve(&utc_clock), utc("2026-11-20T00:00:00Z"));
+        for bad in ["", "tomorrow", "2h", "2026-11-20 14:03", "2026-13-01"] {
+            assert!(bad.parse::<DayExpr>().unwrap_err().contains("yesterday"), "{bad}");
+        }
+    }
+
+    #[test]
     fn an_end_comes_after_its_beginning() {
         let range = |text: &str| text.parse::<TimeRange>().unwrap().resolve(&berlin());
         let span = |since: &str, until: &str| Some(Span { since: utc(since), until: utc(until) });
@@ -259,6 +358,8 @@ mod tests {
         assert_eq!(range("10:00..11:00"), span("2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z"));
         assert_eq!(range("-2h..-1h"), span("2026-11-21T07:30:00Z", "2026-11-21T08:30:00Z"));
         assert_eq!(range("2026-11-19 14:00..14:30"), span("2026-11-19T13:00:00Z", "2026-11-20T13:30:00Z"));
+        assert_eq!(range("2h..1 hour ago"), span("2026-11-21T07:30:00Z", "2026-11-21T08:30:00Z"));
+        assert_eq!(range("yesterday..today"), span("2026-11-19T23:00:00Z", "2026-11-20T23:00:00Z"));
         assert_eq!(range("-1h..-2h"), None);
         assert!("-2h".parse::<TimeRange>().is_err());
     }
@@ -268,9 +369,21 @@ mod tests {
         for bad in [
             "",
             "-",
-            "2h",
+            "+2h",
+            "-2h ago",
+            "--2h",
+            "ago",
+            "hours ago",
+            "2 moons ago",
+            "in 2 hours",
             "tomorrow",
+            "today 25:00",
+            "yesterday 14",
+            "2026-11-21 14",
+            "2026-11-21T14",
+            "20261121T140307",
             "25:00",
+            "25:00:00",
             "14:3",
             "14:03x",
             "@",
@@ -279,10 +392,17 @@ mod tests {
             "2026-13-01",
             "-2",
             "-2y",
+            "2 months ago",
+            "99999999999999w",
         ] {
             assert!(bad.parse::<TimeExpr>().is_err(), "{bad}");
         }
-        assert!("x".parse::<TimeExpr>().unwrap_err().contains("-2h"));
+        let said = "tomorrow".parse::<TimeExpr>().unwrap_err();
+        for form in
+            ["2h", "-2h", "'2 hours ago'", "14:03:07", "yesterday", "2026-11-21", "RFC 3339", "example"]
+        {
+            assert!(said.contains(form), "{form}: {said}");
+        }
     }
 
     #[test]

@@ -67,6 +67,113 @@ fn a_recording_is_explained_as_a_page() {
 }
 
 #[test]
+fn a_report_goes_to_a_file_in_each_format() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let files = dir.path().join("case");
+    sar(&files, "2026-03-05", true);
+    let case = text(&files);
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("the file was written");
+    let path = |name: &str| text(&dir.path().join(name)).to_owned();
+    let plain = good(&["explain", case]);
+    let json = good(&["explain", case, "--json"]);
+    let html = good(&["explain", case, "--html", "-"]);
+    for (format, wanted) in [("text", &plain), ("json", &json), ("html", &html)] {
+        assert_eq!(&good(&["explain", case, "--format", format]), wanted, "{format}");
+        assert_eq!(&good(&["explain", case, "--format", format, "-o", "-"]), wanted, "{format}");
+        let file = path("report");
+        assert_eq!(good(&["explain", case, "--format", format, "-o", &file]), "", "{format}");
+        assert_eq!(&read("report"), wanted, "{format}: what was there before is gone");
+    }
+    // The name says which format, unless a flag does.
+    for (more, name, wanted) in [
+        (&[][..], "a.html", &html),
+        (&[], "a.json", &json),
+        (&[], "a.txt", &plain),
+        (&["--format", "text"], "b.html", &plain),
+        (&["--json"], "b.txt", &json),
+    ] {
+        assert_eq!(good(&[&["explain", case, "--output", &path(name)], more].concat()), "");
+        assert_eq!(&read(name), wanted, "{name}");
+    }
+    // A page besides is what it was.
+    assert_eq!(good(&["explain", case, "--json", "--html", &path("c.html")]), json);
+    assert_eq!(read("c.html"), html);
+    assert_eq!(good(&["explain", case, "-o", &path("d.txt"), "--html", "-"]), html);
+    assert_eq!(read("d.txt"), plain);
+    assert_eq!(run(&["explain", case, "--format", "json", "--json"]).code, 2);
+    let said = run(&["explain", case, "-o", "/nonexistent/report"]);
+    assert!(said.code == 2 && said.err.contains("/nonexistent/report"), "{}", said.err);
+    // Of a recording it is the same.
+    let html = good(&["explain", archive(), "--format", "html"]);
+    assert_eq!(html, good(&["explain", archive(), "--html", "-"]));
+    assert_eq!(good(&["explain", archive(), "-o", &path("e.txt")]), "");
+    assert_eq!(read("e.txt"), good(&["explain", archive()]));
+}
+
+#[test]
+fn the_folder_of_a_recording_is_explained_as_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::os::unix::fs::symlink(archive(), dir.path().join("archive")).expect("a link can be made");
+    let same = |args: &[&str]| {
+        let said = run(&[args, &["--json"]].concat());
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{args:?}");
+        said.out
+    };
+    let wanted = same(&["explain", "--archive", archive()]);
+    for args in [
+        &["explain", archive()][..],
+        &["explain", text(dir.path())],
+        &["explain", "--archive", text(dir.path())],
+        &["explain", archive(), "--since", "1h"],
+    ] {
+        assert_eq!(same(args), wanted, "{args:?}");
+    }
+    assert!(good(&["status", "--archive", text(dir.path())]).contains("Recorded"));
+    // What is not read is named.
+    std::fs::write(dir.path().join("notes.txt"), "slow since noon").expect("the file can be written");
+    let said = run(&["explain", text(dir.path())]);
+    assert!(said.code == 0 && said.err.contains("nothing else in"), "{}: {}", said.code, said.err);
+    // Deeper it is found, too, and named.
+    let outer = dir.path().join("outer");
+    std::fs::create_dir_all(outer.join("node1")).expect("a directory can be made");
+    std::fs::write(outer.join("node1/0000000001.seg"), b"\0").expect("the file can be written");
+    let said = run(&["explain", text(&outer)]);
+    let hint = format!("mitra explain {}/node1", text(&outer));
+    assert!(said.code == 2 && said.err.contains(&hint), "{}: {}", said.code, said.err);
+}
+
+#[test]
+fn one_file_that_is_not_recognised_does_not_hide_the_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    sar(dir.path(), "2026-03-05", true);
+    let (disk, notes) = (dir.path().join("sar-d.txt"), dir.path().join("notes.md"));
+    std::fs::write(&notes, "slow since noon\n").expect("the file can be written");
+    let said = run(&["explain", text(&disk), text(&notes)]);
+    assert!(said.out.contains("sdq"), "the report is printed: {}", said.out);
+    assert!(said.code == 2 && said.err.contains("nothing was recognised in notes.md"), "{}", said.err);
+    assert_eq!(run(&["explain", text(dir.path())]).code, 0, "a folder may hold anything");
+}
+
+#[test]
+fn the_exit_code_says_whether_there_was_an_incident() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (usual, flood) = (dir.path().join("usual"), dir.path().join("flood"));
+    sar(&usual, "2026-03-04", false);
+    sar(&flood, "2026-03-05", true);
+    for (path, code) in [(&usual, 0), (&flood, 1)] {
+        let said = run(&["explain", "--exit-code", text(path)]);
+        assert_eq!((said.code, said.err.as_str()), (code, ""), "{}", said.out);
+        let plain = run(&["explain", text(path)]);
+        assert_eq!((plain.code, plain.out), (0, said.out), "only whoever asks gets the code");
+    }
+    let imported = dir.path().join("archive");
+    assert_eq!(run(&["import", text(&flood), "--archive", text(&imported)]).code, 0);
+    let of_day = ["--since", "2026-03-05", "--until", "2026-03-06"];
+    assert_eq!(run(&[&["explain", "--exit-code", text(&imported)], &of_day[..]].concat()).code, 1);
+    assert_eq!(run(&[&["explain", text(&imported)], &of_day[..]].concat()).code, 0);
+}
+
+#[test]
 fn two_folders_are_compared() {
     let dir = tempfile::tempdir().expect("a directory");
     let (usual, flood) = (dir.path().join("usual"), dir.path().join("flood"));
@@ -132,7 +239,7 @@ fn what_was_imported_is_explained_like_the_files() {
     let values: Vec<f64> = dump.lines().filter_map(|l| l.rsplit(',').next()?.parse().ok()).collect();
     assert_eq!(values.iter().filter(|v| (**v - 720_000.0 * 1024.0).abs() < 512.0).count(), 24, "{dump}");
     let again = run(&["import", text(&files), "--archive", text(&archive)]);
-    assert!(again.code == 1 && again.err.contains("holds a recording already"), "{}", again.err);
+    assert!(again.code == 2 && again.err.contains("holds a recording already"), "{}", again.err);
 }
 
 /// The page goes to a pipe that nobody reads: meanwhile it is looked at what the process may still do.

@@ -32,6 +32,7 @@ pub fn command(args: &[&str]) -> Command {
     command
         .args(args)
         .env_remove("NO_COLOR")
+        .env_remove("MITRA_ARCHIVE")
         .env_remove("NOTIFY_SOCKET")
         .env("TZ", "UTC")
         .stdin(Stdio::null());

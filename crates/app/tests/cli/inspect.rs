@@ -188,7 +188,7 @@ fn a_look_that_is_interrupted_ends_soon_and_says_so() {
 #[test]
 fn what_is_wrong_is_told() {
     let none = run(&["inspect", "memory", "4194304"]);
-    assert!(none.code == 1 && none.err.contains("4194304"), "{}: {}", none.code, none.err);
+    assert!(none.code == 2 && none.err.contains("4194304"), "{}: {}", none.code, none.err);
     let wrong: &[&[&str]] = &[
         &["inspect"],
         &["inspect", "memory"],
@@ -207,5 +207,5 @@ fn what_is_wrong_is_told() {
     std::fs::write(&junk, b"\x7fELF\0\0").unwrap();
     let junk = junk.to_str().unwrap();
     let output = run(&["inspect", "diff", junk, junk]);
-    assert!(output.code == 1 && output.err.contains("no saved look"), "{}: {}", output.code, output.err);
+    assert!(output.code == 2 && output.err.contains("no saved look"), "{}: {}", output.code, output.err);
 }

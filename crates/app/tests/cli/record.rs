@@ -21,7 +21,7 @@ fn a_second_recorder_is_told_who_the_first_one_is() {
     let mut first = Running::start(&mut command(&["record", "--no-bpf", "--archive", path]));
     assert!(first.line().contains(path));
     let second = run(&["record", "--no-bpf", "--archive", path]);
-    assert_eq!(second.code, 1);
+    assert_eq!(second.code, 2);
     assert!(second.err.contains(&first.pid().to_string()), "{}", second.err);
     assert_eq!(status(path)["recorder"]["pid"], first.pid(), "{}", status(path));
     let (end, err) = first.end(Signal::INT);

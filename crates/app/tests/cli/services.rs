@@ -89,7 +89,7 @@ fn without_services_it_says_why() {
     ] {
         for args in [&["services"][..], &["services", "--json"], &["explain", "--service", "80"]] {
             let said = run(&[args, &["--archive", path]].concat());
-            assert_eq!(said.code, 1, "{args:?}: {}{}", said.out, said.err);
+            assert_eq!(said.code, 2, "{args:?}: {}{}", said.out, said.err);
             assert!(said.err.contains(path) && said.err.contains(why), "{args:?}: {}", said.err);
         }
     }

@@ -67,6 +67,9 @@ fn wrong_usage_is_exit_code_2() {
         &["explain", "/proc/meminfo", "--since", "-1h"],
         &["explain", "/proc/meminfo", "--archive", archive()],
         &["explain", "--date", "2026-11-21"],
+        &["explain", archive(), "--date", "2026-11-21"],
+        &["explain", archive(), "/proc/meminfo"],
+        &["explain", archive(), "--archive", archive()],
         &["explain", "--service", "nginx", "/proc/meminfo"],
         &["services", "--archive", archive(), "--since", "-1h", "--until", "-2h"],
     ];
@@ -75,6 +78,125 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(output.code, 2, "{args:?}: {}{}", output.out, output.err);
         assert!(output.out.is_empty() && !output.err.is_empty(), "{args:?} says nothing on standard error");
     }
+}
+
+/// One code for everything that cannot be read, whichever command and whichever way.
+#[test]
+fn what_cannot_be_read_is_exit_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let junk = dir.path().join("junk");
+    std::fs::create_dir(&junk).unwrap();
+    std::fs::write(junk.join("a.bin"), b"\x7fELF\0\0").unwrap();
+    let binary = junk.join("a.bin");
+    let [empty, junk, binary] = [&empty, &junk, &binary].map(|path| path.to_str().unwrap());
+    let nothing = "nothing was recognised in";
+    for (path, wanted) in [
+        ("/nonexistent", "/nonexistent"),
+        (empty, "no files there"),
+        (junk, nothing),
+        (binary, nothing),
+        ("/etc/passwd", nothing),
+        ("/dev/null", nothing),
+    ] {
+        for args in [
+            &["explain", path][..],
+            &["explain", path, "--exit-code"],
+            &["explain", path, "--json"],
+            &["compare", path, path],
+            &["rules", "test", path],
+        ] {
+            let said = run(args);
+            assert_eq!(said.code, 2, "{args:?}: {}{}", said.out, said.err);
+            assert!(said.out.is_empty() && said.err.contains(wanted), "{args:?}: {}{}", said.out, said.err);
+        }
+    }
+    for path in ["/nonexistent", empty, "/etc/passwd"] {
+        for command in ["explain", "dump", "services"] {
+            let said = run(&[command, "--archive", path]);
+            assert!(said.code == 2 && said.err.contains(path), "{command} {path}: {}", said.err);
+        }
+    }
+}
+
+#[test]
+fn a_mistyped_name_is_answered_with_those_that_there_are() {
+    for (args, wanted) in [
+        (&["conditions", "swap"][..], "did you mean swap-"),
+        (&["conditions", "cpu-hgo"], "did you mean cpu-hog?"),
+        (&["conditions", "zzzzzzzz"], "see: mitra conditions"),
+        (&["metrics", "mem.fere"], "did you mean mem.free"),
+        (&["metrics", "nosuch"], "see: mitra metrics"),
+        (&["metrics", "mem.free", "nosuch"], "see: mitra metrics"),
+        (&["dump", "--archive", archive(), "--metric", "mem.free,mem.fere"], "did you mean mem.free"),
+        (&["rules", "list", "fork"], "did you mean fork-rate?"),
+        (&["inspect", "1"], "mitra inspect memory 1, or mitra inspect heap 1"),
+        (&["explian"], "'explain'"),
+    ] {
+        let said = run(args);
+        assert!(said.code == 2 && said.out.is_empty(), "{args:?}: {}{}", said.out, said.err);
+        assert!(said.err.contains(wanted), "{args:?}: {}", said.err);
+    }
+}
+
+/// A value from the environment is less than one on the command line, of whatever kind.
+#[test]
+fn the_environment_names_the_archive() {
+    let with = |value: &str, args: &[&str]| finish(command(args).env("MITRA_ARCHIVE", value));
+    let wanted = good(&["status", "--archive", archive(), "--json"]);
+    assert_eq!(with(archive(), &["status", "--json"]).out, wanted);
+    assert_eq!(with("/nonexistent", &["status", "--json", "--archive", archive()]).out, wanted);
+    let missing = with("/nonexistent/here", &["explain"]);
+    assert!(missing.code == 2 && missing.err.contains("/nonexistent/here"), "{}", missing.err);
+    let file = with("/nonexistent", &["explain", "/proc/meminfo"]);
+    assert_eq!(file.code, 0, "a file needs no archive: {}", file.err);
+    let taken = with(archive(), &["import", "/proc/meminfo"]);
+    assert!(taken.code == 2 && taken.err.contains("holds a recording already"), "{}", taken.err);
+    let help = good(&["explain", "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("[env: MITRA_ARCHIVE]"), "{help}");
+    assert!(good(&["--help"]).contains("MITRA_ARCHIVE"));
+}
+
+#[test]
+fn the_help_has_the_exit_codes() {
+    let help = good(&["--help"]);
+    for line in ["0    done", "1    an incident was found", "2    an error", "130  interrupted"] {
+        assert!(help.contains(line), "{line}: {help}");
+    }
+}
+
+#[test]
+fn a_wrong_time_names_the_forms_with_an_example() {
+    for args in [
+        &["explain", "--since", "tomorrow"][..],
+        &["dump", "--until", "next week"],
+        &["services", "--since", "2 moons ago"],
+        &["search", "--since", "+2h"],
+        &["diff", "host", "/etc/fstab", "--until", "25:00"],
+    ] {
+        let said = run(args);
+        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
+        for form in ["'2 hours ago'", "14:03", "yesterday", "2026-11-21", "for example"] {
+            assert!(said.err.contains(form), "{args:?}: {form}: {}", said.err);
+        }
+    }
+}
+
+#[test]
+fn a_time_may_be_told_in_each_form() {
+    let now = json(&["dump", "--metric", "mem.free"]);
+    for since in ["1h", "-1h", "90m", "2d", "2 hours ago", "10 minutes ago", "yesterday", "1h30m"] {
+        assert_eq!(json(&["dump", "--metric", "mem.free", "--since", since]), now, "{since}");
+    }
+    // It was recorded within the last second.
+    let said = run(&["dump", "--archive", archive(), "--since", "yesterday", "--until", "1 hour ago"]);
+    assert!(said.code != 0 && said.err.contains("nothing was recorded"), "{}", said.err);
+}
+
+/// The recording of all tests, which is younger than any of the times.
+fn json(args: &[&str]) -> String {
+    good(&[args, &["--json", "--archive", archive()]].concat())
 }
 
 #[test]
@@ -91,7 +213,7 @@ fn a_file_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
-fn what_cannot_be_done_is_exit_code_1_and_names_the_path() {
+fn what_cannot_be_done_is_exit_code_2_and_names_the_path() {
     let failing: &[(&[&str], &str)] = &[
         (&["explain", "--archive", "/nonexistent/archive"], "/nonexistent/archive"),
         (&["status", "--archive", "/nonexistent/archive"], "/nonexistent/archive"),
@@ -101,7 +223,7 @@ fn what_cannot_be_done_is_exit_code_1_and_names_the_path() {
     ];
     for (args, wanted) in failing {
         let output = run(args);
-        assert_eq!(output.code, 1, "{args:?}: {}{}", output.out, output.err);
+        assert_eq!(output.code, 2, "{args:?}: {}{}", output.out, output.err);
         assert!(output.err.starts_with("mitra: ") && output.err.contains(wanted), "{args:?}: {}", output.err);
     }
 }
@@ -121,7 +243,7 @@ fn an_empty_directory_is_an_empty_archive() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
     let output = run(&["explain", "--archive", path]);
-    assert_eq!(output.code, 1);
+    assert_eq!(output.code, 2);
     assert!(output.err.contains("empty"), "{}", output.err);
     assert!(good(&["status", "--archive", path]).contains("nothing yet"));
 }
@@ -202,12 +324,19 @@ fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(good(&["completions", shell]).contains("explain"), "{shell}");
     }
-    assert!(good(&["man"]).contains(".TH mitra 1"));
+    let page = good(&["man"]);
+    assert!(page.contains(".TH MITRA 1 20"), "{page}");
+    for section in ["EXAMPLES", "FILES", "ENVIRONMENT", "EXIT STATUS"] {
+        assert!(page.contains(section), "{section}: {page}");
+    }
+    assert!(!page.contains("EXTRA"), "{page}");
     let dir = tempfile::tempdir().unwrap();
     good(&["man", "--out", dir.path().to_str().unwrap()]);
-    for page in ["mitra.1", "mitra-record.1", "mitra-explain.1"] {
-        assert!(dir.path().join(page).exists(), "{page}");
+    for name in ["mitra.1", "mitra-record.1", "mitra-explain.1", "mitra-inspect-heap.1"] {
+        let page = std::fs::read_to_string(dir.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(page.contains("EXIT STATUS") && !page.contains("EXTRA"), "{name}: {page}");
     }
+    assert!(!dir.path().join("mitra-docs.1").exists(), "a hidden command has a page");
 }
 
 #[test]

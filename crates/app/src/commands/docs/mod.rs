@@ -10,8 +10,10 @@ use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use mitra_parse::text::FAMILIES;
 
+use crate::cli::examples::{ENVIRONMENT, TIMES};
 use crate::cli::{Cli, DocsArgs};
 use crate::commands::{conditions, metrics};
+use crate::errors::EXIT_CODES;
 
 /// File names and texts.
 fn pages() -> Vec<(&'static str, String)> {
@@ -81,7 +83,16 @@ pub fn run(args: &DocsArgs) -> Result<()> {
 fn commands() -> String {
     let mut root = Cli::command().term_width(100);
     root.build();
-    filled(include_str!("commands.md"), &[("commands", &sections(&root, "mitra"))])
+    let table = |list: &[(&str, &str)]| rows(list, |(name, what)| format!("| `{name}` | {what} |"));
+    filled(
+        include_str!("commands.md"),
+        &[
+            ("exit_codes", &rows(EXIT_CODES, |(code, what)| format!("| {code} | {what} |"))),
+            ("times", &table(TIMES)),
+            ("environment", &table(ENVIRONMENT)),
+            ("commands", &sections(&root, "mitra")),
+        ],
+    )
 }
 
 /// The help of the commands below one.

@@ -25,7 +25,7 @@ pub fn run(args: &InspectDiffArgs, style: &Style) -> Result<()> {
         let first = first.clone();
         snapshots.sort_by(|a, b| first.seconds_until(a).total_cmp(&first.seconds_until(b)));
     }
-    show(&snapshots, &[], args.rows, args.json, style)
+    show(&snapshots, &[], args.limit, args.json, style)
 }
 
 /// Prints the growth from the first snapshot to the last, and the verdict on all of them.

@@ -49,7 +49,7 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
         if args.json {
             print_json(&now)?
         } else {
-            print(&render::text(&now, args.rows, style))?
+            print(&render::text(&now, args.limit, style))?
         }
         return whole(&target);
     };
@@ -66,7 +66,7 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
         now.clone_from(last);
     }
     save(args, &now)?;
-    diff::show(&snapshots, &recorded_sizes, args.rows, args.json, style)?;
+    diff::show(&snapshots, &recorded_sizes, args.limit, args.json, style)?;
     whole(&target)
 }
 
@@ -143,11 +143,11 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
         taken += 1;
         if snapshots.len() > 1 {
             held(args, target, &mut snapshots, &[]);
-            diff::show(&snapshots, &[], args.rows, args.json, style)?;
+            diff::show(&snapshots, &[], args.limit, args.json, style)?;
         } else if !args.json
             && let Some(first) = snapshots.first()
         {
-            print(&render::text(first, args.rows, style))?;
+            print(&render::text(first, args.limit, style))?;
         }
         if let Some(last) = snapshots.last() {
             // The file gets the last snapshot and replaces the one before.

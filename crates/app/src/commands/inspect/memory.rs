@@ -14,7 +14,7 @@ use crate::render::style::Style;
 /// Measures and prints.
 pub fn run(args: &InspectMemoryArgs, style: &Style) -> Result<()> {
     let mut target = open(args.pid)?;
-    let options = Options { biggest: args.rows.clamp(1, 1000), ..Options::default() };
+    let options = Options { biggest: args.limit.clamp(1, 1000), ..Options::default() };
     let cheap = {
         let _progress = Progress::new("counting pages");
         composition::measure(&target, &options)?
@@ -44,5 +44,5 @@ pub fn run(args: &InspectMemoryArgs, style: &Style) -> Result<()> {
             "recorded": grown.as_ref().ok(),
         }));
     }
-    print(&render::text(target.comm(), target.pid(), &composition, &grown, args.rows, style))
+    print(&render::text(target.comm(), target.pid(), &composition, &grown, args.limit, style))
 }

@@ -10,7 +10,7 @@ use mitra_rules::{Config, Rule};
 use serde_json::{Value, json};
 
 use crate::cli::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs};
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json, similar};
 use crate::errors::usage;
 use crate::escalation::settings;
 use crate::log::log;
@@ -71,7 +71,9 @@ fn named<'a>(config: &'a Config, name: Option<&str>) -> Result<Vec<&'a Rule>> {
     let rules: Vec<&Rule> = config.rules.iter().filter(|rule| name.is_none_or(|n| rule.name == n)).collect();
     match name {
         Some(name) if rules.is_empty() => {
-            Err(usage(format!("no rule is called '{name}'; see: mitra rules list")))
+            let names = config.rules.iter().map(|rule| rule.name.as_str());
+            let hint = similar::hint(name, names, "mitra rules list");
+            Err(usage(format!("no rule is called '{name}'{hint}")))
         }
         _ => Ok(rules),
     }

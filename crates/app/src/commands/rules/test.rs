@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::named;
 use super::replay::{Act, Replay, Stretch, Tested, on_series};
 use crate::cli::RulesTestArgs;
+use crate::commands::recognised::GivenPaths;
 use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
@@ -24,11 +25,13 @@ pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
         on_archive(args, &config)?
     } else {
         let opened = evidence::open(&args.paths, None)?;
+        let given = GivenPaths::new(confined::all(&args.paths, None));
         confined::before_reading(&[&opened], &confined::all(&args.paths, None), &[]);
         let loaded = {
             let _progress = Progress::new("reading");
             opened.read(None)
         };
+        given.check_any(&loaded.files)?;
         on_series(&config, &loaded.set)
     };
     let rules = &config.rules;

@@ -137,7 +137,7 @@ mod tests {
     fn a_name_that_none_has_is_a_mistake_that_says_which_there_are() {
         let services = example::services();
         let error = find(&Filter::new("mysql"), &services).unwrap_err();
-        assert_eq!(crate::errors::exit_code(&error), crate::errors::USAGE);
+        assert_eq!(crate::errors::exit_code(&error), crate::errors::FAILED);
         let text = error.to_string();
         assert!(text.contains("mysql") && text.contains("gunicorn 127.0.0.1:8080"), "{text}");
     }

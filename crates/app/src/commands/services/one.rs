@@ -6,7 +6,7 @@ use mitra_model::report::Report;
 use serde::Serialize;
 
 use super::{Filter, find, json, read, text};
-use crate::commands::{print, print_json, show};
+use crate::commands::{json_text, show};
 use crate::diagnosis::title;
 use crate::recording::Recording;
 use crate::render::html;
@@ -50,23 +50,17 @@ impl Chosen {
     pub fn show(
         &self,
         report: &Report,
-        as_json: bool,
-        page: Option<&show::Page>,
+        output: &show::Output,
         drawn: &mitra_model::SeriesSet,
         style: &Style,
         shown: &Shown,
     ) -> Result<()> {
-        if let Some(page) = page
-            && page.write(&html::report(report, &[drawn], style, &title))?
-        {
-            return Ok(());
-        }
-        if as_json {
+        let json = || {
             let one = |i: &usize| json::service(&self.services.services[*i], &self.services);
             let services = self.chosen.iter().map(one).collect();
-            return print_json(&Document { report, services, other_incidents: self.others });
-        }
-        print(&self.text(report, style, shown))
+            json_text(&Document { report, services, other_incidents: self.others })
+        };
+        output.write(|| html::report(report, &[drawn], style, &title), json, || self.text(report, style, shown))
     }
 
     fn text(&self, report: &Report, style: &Style, shown: &Shown) -> String {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use jiff::tz::TimeZone;
 use mitra_search::embedded::Index;
 use mitra_search::indexer::Config;
 use mitra_search::indexer::config::OpenSearchConfig;
@@ -10,7 +11,7 @@ use mitra_search::opensearch::{Cluster, Settings};
 use mitra_search::query::{Query, Settings as Reading};
 use mitra_search::{Backend, Day, Scope};
 
-use crate::cli::{ArchiveArgs, IndexLocationArgs, ScopeArgs};
+use crate::cli::{IndexLocationArgs, ScopeArgs};
 use crate::errors::usage;
 use crate::recording;
 use crate::render::style::clean;
@@ -74,9 +75,9 @@ fn of_config(cluster: &OpenSearchConfig, prefix: &str) -> Settings {
     }
 }
 
-/// Beside the archive.
+/// Beside the usual archive, whichever recording is looked at.
 pub fn usual_dir() -> Result<PathBuf> {
-    Ok(recording::readable_dir(&ArchiveArgs { archive: None })?.join("index"))
+    Ok(recording::usual_readable_dir()?.join("index"))
 }
 
 pub fn open(args: &IndexLocationArgs) -> Result<Backend> {
@@ -105,12 +106,11 @@ pub fn say_if_one_host(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-/// `today`, `yesterday` or a date.
-fn day(text: &str, here: &LocalClock) -> Result<Day> {
-    match text {
-        "today" => Ok(Day::of(here.now)),
-        "yesterday" => Ok(Day::of(here.now).before()),
-        _ => text.parse().map_err(usage),
+/// The day of a time. Days are of UTC, whatever the local zone is.
+fn day(time: &TimeExpr, here: &LocalClock) -> Day {
+    match time {
+        TimeExpr::Day(day) => Day::of(day.resolve(&LocalClock { now: here.now, zone: TimeZone::UTC })),
+        other => Day::of(other.resolve(here)),
     }
 }
 
@@ -123,11 +123,8 @@ pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &LocalClo
     }
     let until = args.until.as_ref().map_or(here.now, moment);
     let since = args.since.as_ref().map(moment);
-    if since.is_some_and(|since| since >= until) {
-        return Err(usage("the time ends before it begins"));
-    }
-    if let Some(on) = &args.on {
-        let day = day(on, here)?;
+    if let Some(on) = args.on {
+        let day = day(&TimeExpr::Day(on), here);
         return Ok(match changed {
             true => Scope::Changed { since_ns: day.start_ns(), until_ns: day.end_ns() },
             false => Scope::day(day),
@@ -135,13 +132,22 @@ pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &LocalClo
     }
     if changed {
         let since_ns = since.unwrap_or_else(|| Day::of(until).start_ns());
+        if since.is_some_and(|since| since >= until) {
+            return Err(usage("the time ends before it begins"));
+        }
         return Ok(Scope::Changed { since_ns, until_ns: until });
     }
-    if let Some(since) = since {
-        return Ok(Scope::Days { first: Day::of(since), last: Day::of(until) });
+    let last = args.until.as_ref().map_or(Day::of(here.now), |until| day(until, here));
+    if let Some(since) = &args.since {
+        let first = day(since, here);
+        // The last day is included.
+        if first > last {
+            return Err(usage("the time ends before it begins"));
+        }
+        return Ok(Scope::Days { first, last });
     }
     if args.until.is_some() {
-        return Ok(Scope::day(Day::of(until)));
+        return Ok(Scope::day(last));
     }
     let today = Day::of(here.now);
     match backend.days()? {
@@ -164,4 +170,25 @@ pub fn query(text: Option<&str>, all_words: bool, here: &LocalClock) -> Result<Q
         eprintln!("mitra: {}", warning.shown(text));
     }
     Ok(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_one_of_utc_whatever_the_local_zone_is() {
+        // 2026-11-21 23:30 UTC, when it is the 22nd in Berlin.
+        let now = 1_795_303_800_000_000_000;
+        let berlin = LocalClock { now, zone: TimeZone::fixed(jiff::tz::offset(1)) };
+        for (text, wanted) in [
+            ("today", "2026-11-21"),
+            ("yesterday", "2026-11-20"),
+            ("2026-11-19", "2026-11-19"),
+            ("24h", "2026-11-20"),
+            ("2026-11-20 00:30", "2026-11-19"),
+        ] {
+            assert_eq!(day(&text.parse().unwrap(), &berlin), wanted.parse().unwrap(), "{text}");
+        }
+    }
 }

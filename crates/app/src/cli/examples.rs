@@ -1,0 +1,323 @@
+//! What stands below the flags in the help: notes, exit codes, and examples.
+//!
+//! The manual has the same in sections of its own.
+
+use std::fmt::Write;
+
+use crate::errors::EXIT_CODES;
+
+/// The heading of the examples, which are the last part of each help.
+pub const HEADING: &str = "Examples:";
+
+/// The forms of `--since`, `--until` and other times.
+pub const TIMES: &[(&str, &str)] = &[
+    ("2h, -2h, 1h30m, '2 hours ago'", "before now, in ms, s, m, h, d, w or words"),
+    ("14:03, 14:03:07", "the last time that the clock showed it"),
+    ("now, today, yesterday", "today and yesterday begin at midnight"),
+    ("2026-11-21, '2026-11-21 14:03'", "from midnight on; also 'yesterday 14:03'"),
+    ("2026-11-21T14:03:07+01:00", "RFC 3339"),
+    ("@1795232527", "seconds since 1970 UTC"),
+];
+
+/// What is taken from the environment.
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    ("MITRA_ARCHIVE", "the archive where --archive is not given"),
+    ("NO_COLOR", "no colours, unless --color says otherwise"),
+    ("TZ", "the time zone of times that are typed and printed"),
+    ("XDG_STATE_HOME", "where the archive of a user other than root is, in mitra"),
+];
+
+/// Where things are.
+pub const FILES: &[(&str, &str)] = &[
+    ("/var/lib/mitra", "the archive of root and of the system service"),
+    ("~/.local/state/mitra", "the archive of another user"),
+    ("/var/lib/mitra/index", "the index of files and settings"),
+    ("/etc/mitra/mitra.toml", "rules of one's own"),
+    ("/etc/mitra/index.yaml", "the configuration of mitra index"),
+];
+
+/// A command line, and what it is for.
+pub type Example = (&'static str, &'static str);
+
+/// Per command; a subcommand has both names, and the program has none.
+const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "",
+        &[
+            ("mitra live", "record, and explain incidents as they happen"),
+            ("mitra explain --since 2h", "why the machine was slow in the last two hours"),
+            ("mitra explain ./sos-report", "the same from what other tools have printed"),
+        ],
+    ),
+    (
+        "record",
+        &[
+            ("mitra record", "record until Ctrl-C, as root with BPF programs"),
+            (
+                "mitra record --archive ./incident --interval 500ms --max-bytes 500M",
+                "small, and twice a second",
+            ),
+        ],
+    ),
+    (
+        "explain",
+        &[
+            ("mitra explain --since '2 hours ago'", "the last two hours of this machine"),
+            ("mitra explain --since 14:00 --until 14:30 -o report.html", "half an hour, as a page"),
+            ("mitra explain ./sos-report --baseline ./sos-report-of-a-good-day", "files of other tools"),
+            ("mitra explain --since 1h --exit-code", "for scripts: exits with 1 if there was an incident"),
+        ],
+    ),
+    (
+        "compare",
+        &[
+            ("mitra compare 3h..2h 1h..now", "what differs between two times of the recording"),
+            ("mitra compare ./monday ./friday", "what differs between two folders of other tools' output"),
+        ],
+    ),
+    (
+        "import",
+        &[
+            ("mitra import ./sos-report --archive ./imported", "then: mitra explain ./imported --since @0"),
+            ("mitra import sar.txt --archive ./imported --date 2026-11-21", "a file without a date"),
+        ],
+    ),
+    (
+        "live",
+        &[
+            ("mitra live", "record, watch, and explain"),
+            (
+                "mitra live --plain --archive ./incident",
+                "lines instead of a screen, into an archive of its own",
+            ),
+        ],
+    ),
+    (
+        "capture",
+        &[
+            ("mitra capture offcpu --pid 4242 --seconds 30", "where a process waits"),
+            ("mitra capture oncpu --flame cpu.html", "where the CPU time goes, as a flame graph"),
+        ],
+    ),
+    (
+        "inspect",
+        &[
+            ("mitra inspect memory 4242", "what the memory of a process is made of"),
+            ("mitra inspect heap 4242 --strings", "what is in its heap, with the strings"),
+            ("mitra inspect heap 4242 --save before.json", "a look to compare with"),
+            ("mitra inspect heap 4242 --diff before.json", "what grew since"),
+            ("mitra inspect heap 4242 --watch 10m --count 6", "what grows within an hour"),
+            ("mitra inspect diff monday.json friday.json", "what grew between two saved looks"),
+        ],
+    ),
+    (
+        "inspect memory",
+        &[
+            ("mitra inspect memory 4242", "what the resident memory is made of"),
+            ("mitra inspect memory 4242 --smaps --limit 40", "with what is dirty and shared, in long tables"),
+        ],
+    ),
+    (
+        "inspect heap",
+        &[
+            ("mitra inspect heap 4242 --save before.json", "a look to compare with"),
+            ("mitra inspect heap 4242 --diff before.json", "what grew since"),
+        ],
+    ),
+    (
+        "inspect diff",
+        &[("mitra inspect diff 1.json 2.json 3.json", "three looks tell a leak from a warm-up")],
+    ),
+    (
+        "index",
+        &[
+            ("mitra index --dry-run", "what would be read, and what withheld"),
+            ("mitra index --service", "go on when files change"),
+        ],
+    ),
+    (
+        "search",
+        &[
+            ("mitra search --hosts --count 'kernel.release:4.4*'", "how many hosts have such a kernel"),
+            ("mitra search --hosts-without 'package.zsh:*'", "which hosts lack a package"),
+            ("mitra search --hosts 'filename:\"/etc/hosts\" AND size:>4k'", "where a file is large"),
+            ("mitra search --values sysctl.vm.swappiness", "which values there are, and the odd ones"),
+            ("mitra search --changed --on yesterday 'filename:\"/etc/fstab\"'", "what changed on a day"),
+        ],
+    ),
+    (
+        "show",
+        &[
+            ("mitra show web-1 /etc/fstab --at '2 days ago'", "what a file said"),
+            ("mitra show web-1 @sysctl", "what a collector says"),
+        ],
+    ),
+    (
+        "diff",
+        &[
+            ("mitra diff web-1 /etc/fstab --since yesterday", "what changed"),
+            ("mitra diff web-1 web-2 --file /etc/fstab", "what differs between two hosts"),
+        ],
+    ),
+    (
+        "outliers",
+        &[("mitra outliers --by os.version --limit 20", "hosts that differ from others of one system")],
+    ),
+    (
+        "services",
+        &[
+            ("mitra services --since 14:00 --until 14:10", "what each service answered, and how fast"),
+            ("mitra services orders-api --map", "who calls it, and whom it calls"),
+        ],
+    ),
+    (
+        "dump",
+        &[
+            ("mitra dump --metric 'mem.*' --since 10m", "values as a table"),
+            ("mitra dump --metric disk.util --row sda --format csv", "one disk, for a spreadsheet"),
+        ],
+    ),
+    ("status", &[("mitra status --archive ./incident", "what is recorded, and what is missing")]),
+    ("export", &[("mitra export --parquet . --since yesterday --until today", "a day for DuckDB or pandas")]),
+    (
+        "conditions",
+        &[
+            ("mitra conditions cpu-hog", "the manual page of one"),
+            ("mitra conditions --graph=dot", "which can cause which, for Graphviz"),
+        ],
+    ),
+    ("metrics", &[("mitra metrics 'psi.*'", "what is measured of pressure")]),
+    (
+        "rules test",
+        &[(
+            "mitra rules test --when 'sys.forks > 500/s for 3s' --since 1d",
+            "when a condition would have held",
+        )],
+    ),
+    (
+        "xfs-geometry",
+        &[("mitra xfs-geometry --level raid6 --disks 12 --stripe-unit 256k", "options of mkfs.xfs")],
+    ),
+];
+
+/// The examples of a command.
+pub fn of(command: &str) -> &'static [Example] {
+    EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
+}
+
+/// What stands below the flags of a command.
+pub fn below(command: &str, notes: &str) -> String {
+    let mut out = notes.to_owned();
+    let examples = of(command);
+    if examples.is_empty() {
+        return out;
+    }
+    if !out.is_empty() {
+        out.push_str("\n\n");
+    }
+    out.push_str(HEADING);
+    for (line, what) in examples {
+        _ = write!(out, "\n  {line}\n      {what}");
+    }
+    out
+}
+
+/// The notes of the program itself.
+pub fn of_all() -> String {
+    let mut out = "Exit codes:".to_owned();
+    for (code, what) in EXIT_CODES {
+        _ = write!(out, "\n  {code:<3}  {what}");
+    }
+    for (heading, rows) in [("Times:", TIMES), ("Environment:", ENVIRONMENT)] {
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        _ = write!(out, "\n\n{heading}");
+        for (name, what) in rows {
+            _ = write!(out, "\n  {name:<width$}  {what}");
+        }
+    }
+    below("", &out)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::{Cli, arguments};
+
+    /// As a shell takes a line apart that has no more than quotes.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quote = None;
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(q), c) if q == c => quote = None,
+                (None, '\'' | '"') => quote = Some(c),
+                (None, ' ') => words.push(String::new()),
+                (_, c) => words.last_mut().unwrap().push(c),
+            }
+        }
+        assert_eq!(quote, None, "{line}");
+        words
+    }
+
+    #[test]
+    fn every_example_is_a_command_line_that_is_understood() {
+        assert_eq!(words("a 'b \"c\"' d"), ["a", "b \"c\"", "d"]);
+        let folder = tempfile::tempdir().unwrap();
+        for (command, examples) in EXAMPLES {
+            for (line, what) in *examples {
+                let mut words = words(line);
+                // Sides of a comparison have to be there.
+                for word in words.iter_mut().filter(|word| word.starts_with("./")) {
+                    *word = folder.path().display().to_string();
+                }
+                let head: Vec<&str> = std::iter::once("mitra").chain(command.split_whitespace()).collect();
+                assert!(
+                    words.starts_with(&head.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()),
+                    "{line}"
+                );
+                let words = arguments(words.into_iter().map(Into::into));
+                if let Err(error) = Cli::try_parse_from(words) {
+                    panic!("{line}: {error}");
+                }
+                assert!(!what.is_empty() && !what.ends_with('.'), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_of_what_is_used_most_ends_with_two_examples() {
+        let mut root = Cli::command();
+        root.build();
+        for name in ["record", "explain", "live", "services", "capture", "search", "inspect"] {
+            let help = root.find_subcommand_mut(name).unwrap().render_help().to_string();
+            let (_, examples) = help.split_once(HEADING).unwrap_or_else(|| panic!("{name}: {help}"));
+            let lines = examples.lines().filter(|line| line.starts_with("  mitra ")).count();
+            assert!(lines >= 2, "{name}: {examples}");
+            let (line, what) = of(name).last().unwrap();
+            assert!(examples.trim_end().ends_with(&format!("  {line}\n      {what}")), "{name}: {examples}");
+        }
+    }
+
+    /// Clap does not indent the rest of a line that it wraps.
+    #[test]
+    fn tables_fit_a_terminal_of_80_columns() {
+        for line in of_all().lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for (line, what) in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
+            assert!(line.len() <= 78 && what.len() <= 74, "{line}: {what}");
+        }
+    }
+
+    #[test]
+    fn examples_are_of_commands_that_there_are() {
+        let root = Cli::command();
+        for (name, examples) in EXAMPLES.iter().filter(|(name, _)| !name.is_empty()) {
+            let found = name.split(' ').try_fold(&root, |command, name| command.find_subcommand(name));
+            let command = found.unwrap_or_else(|| panic!("{name} is no command"));
+            assert!(!examples.is_empty() && command.get_after_help().is_some(), "{name} does not show them");
+        }
+    }
+}
