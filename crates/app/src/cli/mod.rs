@@ -174,9 +174,7 @@ mod tests {
     fn limits_have_one_name_and_the_old_one_is_understood() {
         for (given, limit) in [("--limit", 7), ("--rows", 7)] {
             let parsed = |args: &[&str]| {
-                let line =
-                    ["mitra"].iter().chain(args).chain(&[given, "7"]).map(|word| OsString::from(*word));
-                Cli::try_parse_from(line).unwrap().command
+                Cli::try_parse_from([&["mitra"], args, &[given, "7"]].concat()).unwrap().command
             };
             let Command::Capture(capture) = parsed(&["capture", "offcpu"]) else { panic!("not capture") };
             assert_eq!(capture.limit, limit);

@@ -32,7 +32,7 @@ impl GivenPaths {
         if read.iter().any(|file| !file.formats.is_empty()) {
             return Ok(());
         }
-        Err(usage(nothing_in(&read, self.recording_among(&read).as_deref())))
+        Err(usage(self.nothing_in(&read, self.recording_among(&read).as_deref())))
     }
 
     /// An error if nothing was recognised in one of the files that were named one by one. Of a
@@ -41,7 +41,7 @@ impl GivenPaths {
         let is_named = |file: &FileRead| self.files.iter().any(|path| is_called(path, &file.file));
         let read: Vec<&FileRead> =
             read.into_iter().filter(|file| file.formats.is_empty() && is_named(file)).collect();
-        if read.is_empty() { Ok(()) } else { Err(usage(nothing_in(&read, None))) }
+        if read.is_empty() { Ok(()) } else { Err(usage(self.nothing_in(&read, None))) }
     }
 
     /// The folder of a recording whose files were taken for files of other tools.
@@ -53,27 +53,32 @@ impl GivenPaths {
         let mut folders = read.iter().flat_map(|file| self.all.iter().map(|root| below(root, &file.file)));
         folders.find_map(|folder| folder)
     }
+
+    /// The message. Whoever typed a path finds it there as it was typed.
+    fn nothing_in(&self, read: &[&FileRead], recording: Option<&Path>) -> String {
+        let typed = |file: &FileRead| self.files.iter().find(|path| is_called(path, &file.file));
+        let one = |file: &&FileRead| {
+            let name = typed(file).map_or_else(|| file.file.clone(), |path| path.display().to_string());
+            match file.notes.first() {
+                Some(why) => format!("{name} ({why})"),
+                None => name,
+            }
+        };
+        let mut names: Vec<String> = read.iter().take(NAMED_MAX).map(one).collect();
+        if read.len() > NAMED_MAX {
+            names.push(format!("{} more", read.len() - NAMED_MAX));
+        }
+        let hint = match recording {
+            Some(folder) => format!("{} is a recording: mitra explain {0}", folder.display()),
+            None => "what is read: docs/formats.md".to_owned(),
+        };
+        format!("nothing was recognised in {}; {hint}", names.join(", "))
+    }
 }
 
 /// Files have their names in reports, or whole paths where several have the same name.
 fn is_called(path: &Path, name: &str) -> bool {
     path.to_string_lossy() == name || path.file_name().is_some_and(|own| own.to_string_lossy() == name)
-}
-
-fn nothing_in(read: &[&FileRead], recording: Option<&Path>) -> String {
-    let one = |file: &&FileRead| match file.notes.first() {
-        Some(why) => format!("{} ({why})", file.file),
-        None => file.file.clone(),
-    };
-    let mut names: Vec<String> = read.iter().take(NAMED_MAX).map(one).collect();
-    if read.len() > NAMED_MAX {
-        names.push(format!("{} more", read.len() - NAMED_MAX));
-    }
-    let hint = match recording {
-        Some(folder) => format!("{} is a recording: mitra explain {0}", folder.display()),
-        None => "what is read: docs/formats.md".to_owned(),
-    };
-    format!("nothing was recognised in {}; {hint}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -108,7 +113,7 @@ mod tests {
         assert!(named.check_any(both).is_ok());
         assert_eq!(
             named.check_each(both).unwrap_err().to_string(),
-            "nothing was recognised in notes (binary: not read); what is read: docs/formats.md"
+            "nothing was recognised in /x/notes (binary: not read); what is read: docs/formats.md"
         );
         let twice = [&read("/x/notes", &[], &[]), &read("/y/notes", &["dmesg"], &[])];
         assert!(given(&["/x/notes", "/y/notes"]).check_each(twice).is_err());
