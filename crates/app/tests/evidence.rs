@@ -187,7 +187,7 @@ fn a_leak_that_the_interpreter_does_not_see() {
 fn benchmarks_are_compared_and_no_incident() {
     let r = explain(&case("web-framework-bench"));
     assert_eq!(r.root(), None);
-    for text in ["4,907.53", "1,743.52", "1,635.87", "346.15", "1,197 time-outs", "56 errors"] {
+    for text in ["4,907.53", "1,743.52", "1,635.87", "346.15", "1,197 timeouts", "56 errors"] {
         assert!(r.says(text), "nothing says {text:?}");
     }
 }
