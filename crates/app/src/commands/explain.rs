@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::recording::{self, Recording, not_recorded};
 use crate::render::proof::Detail;
 use crate::render::repeats;
-use crate::render::style::Style;
+use crate::render::style::{Style, WIDTH_PIPED};
 use crate::render::text::Shown;
 use crate::values::time::LocalClock;
 use crate::{confined, diagnosis};
@@ -26,14 +26,11 @@ use crate::{confined, diagnosis};
 /// Without --since: who asks means what just happened.
 const USUAL_NS: i64 = 3600 * SECOND;
 
-/// Columns of text in a file.
-const FILE_COLUMNS: usize = 100;
-
 /// Explains what was asked for, and returns the exit code.
 pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> {
     let output = args.output.as_deref().filter(|path| path.as_os_str() != "-");
     // A file looks the same whichever terminal the command was typed in.
-    let of_file = Style { color: color == ColorChoice::Always, width: FILE_COLUMNS, ..style.clone() };
+    let of_file = Style { color: color == ColorChoice::Always, width: WIDTH_PIPED, ..style.clone() };
     let style = if output.is_some() { &of_file } else { style };
     if args.paths.is_empty() {
         return recording(args, &args.archive, style);

@@ -97,7 +97,13 @@ impl Output {
 }
 
 /// Writes the report. A page draws the series of `sets`.
-pub fn report(report: &Report, output: &Output, sets: &[&SeriesSet], style: &Style, shown: &Shown) -> Result<()> {
+pub fn report(
+    report: &Report,
+    output: &Output,
+    sets: &[&SeriesSet],
+    style: &Style,
+    shown: &Shown,
+) -> Result<()> {
     output.write(
         || html::report(report, sets, style, &title),
         || json_text(report),

@@ -11,7 +11,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{Era, must_escape};
 
 /// Output that does not go to a terminal is not wrapped: programs read lines.
-const WIDTH_PIPED: usize = 10_000;
+pub const WIDTH_PIPED: usize = 10_000;
 /// Longer lines are hard to read.
 const WIDTH_MAX: usize = 200;
 const WIDTH_MIN: usize = 40;

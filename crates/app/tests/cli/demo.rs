@@ -76,7 +76,7 @@ fn it_needs_no_privilege_and_no_environment() {
     let said = succeeded(finish(&mut command));
     assert!(said.starts_with("Demo: recorded on a machine of the laboratory on 2026-11-2"), "{said}");
     assert!(said.contains(NOT_THIS_MACHINE), "{said}");
-    for wanted in ["streaming-read-flood", "Culprit   dd", "What to do", "stockd", "mitra demo --list"] {
+    for wanted in ["streaming-read-flood", "CAUSED BY   dd", "What to do", "stockd", "mitra demo --list"] {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     assert_eq!(entries(tmp.path()), Vec::<PathBuf>::new());
@@ -186,11 +186,11 @@ fn a_recording_that_is_kept_can_be_explained_again() {
     good(&["dump", "--archive", archive, "--metric", "psi.*"]);
 
     let refused = run(&["demo", "--keep", archive]);
-    assert_eq!(refused.code, 1, "{}", refused.out);
+    assert_eq!(refused.code, 2, "{}", refused.out);
     assert!(refused.err.contains(archive) && refused.err.contains("not empty"), "{}", refused.err);
     let file = dir.path().join("file");
     std::fs::write(&file, "mine").expect("a file can be written");
     let refused = run(&["demo", "--keep", file.to_str().expect("it is UTF-8")]);
-    assert_eq!(refused.code, 1, "{}", refused.out);
+    assert_eq!(refused.code, 2, "{}", refused.out);
     assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "mine");
 }

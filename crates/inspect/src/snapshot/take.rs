@@ -225,7 +225,9 @@ fn python_heap(target: &Target, options: &Options, snapshot: &mut Snapshot) {
         let wanted = Wanted::Types(options.holders.clone());
         let held = holders::holders(&heap, &wanted, holders::OBJECTS_MAX);
         if held.is_stopped {
-            snapshot.doubts.push("Python: the search for the holders of the objects was ended early".to_owned());
+            snapshot
+                .doubts
+                .push("Python: the search for the holders of the objects was ended early".to_owned());
         }
         snapshot.holders = Some(held).filter(|held| !held.types.is_empty());
     }

@@ -60,7 +60,11 @@ impl Chosen {
             let services = self.chosen.iter().map(one).collect();
             json_text(&Document { report, services, other_incidents: self.others })
         };
-        output.write(|| html::report(report, &[drawn], style, &title), json, || self.text(report, style, shown))
+        output.write(
+            || html::report(report, &[drawn], style, &title),
+            json,
+            || self.text(report, style, shown),
+        )
     }
 
     fn text(&self, report: &Report, style: &Style, shown: &Shown) -> String {
