@@ -98,7 +98,7 @@ pub fn cost(incident: &Incident, until: Moment) -> Option<String> {
     let all = units::task_seconds(lost);
     Some(match length {
         _ if lost < HARDLY_S => "no task has lost time".to_owned(),
-        Some(length) if lost >= 1.95 * length => {
+        Some(length) if lost >= 0.95 * length => {
             format!("on average {} tasks stood still ({all})", mean(lost / length))
         }
         Some(length) => format!("{} of one task's time ({all})", percent(lost / length)),
