@@ -4,7 +4,7 @@
 #                                  SEGMENT=600 also ten minutes of Mitra alone
 # SEED=7 OUT=/var/tmp/r make lab    a round of the laboratory; the same command goes on after Ctrl-C
 # TIME=60 TARGET=archive_reader make fuzz   one fuzz target for a minute
-# SEEDS=120 DAYS=30 CUTS=150 make endure   what the archive lives through; README=README.md writes the figures
+# SEEDS=120 DAYS=30 CUTS=150 make endure   what the archive lives through; README=docs/cost.md writes the figures
 # KERNELS="amd64-6.1 arm64" make matrix   these of the kernels
 # DESTDIR=/tmp/x PREFIX=/usr make install
 

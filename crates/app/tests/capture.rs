@@ -113,7 +113,7 @@ fn what_cannot_be_done_is_said() {
     };
     if cfg!(not(feature = "bpf")) {
         let (code, text) = said(&["capture", "--list"]);
-        assert!(code == Some(1) && text.contains("--show FILE"), "{text}");
+        assert!(code == Some(2) && text.contains("--show FILE"), "{text}");
         return;
     }
     for args in [&["capture"][..], &["capture", "tachyons"], &["capture", "offcpu", "--seconds", "-1"]] {

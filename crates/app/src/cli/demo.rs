@@ -30,7 +30,7 @@ pub enum DemoIncident {
     PageCacheFlood,
     /// One program fills the queue of a disk, and another one waits for each request
     DiskHog,
-    /// A program does not fit under the memory limit of its control group, and swaps
+    /// A program does not fit under the memory limit of its cgroup, and swaps
     SwapThrash,
     /// A service stands still because its CPU quota is used up, beside CPUs that idle
     CpuQuota,

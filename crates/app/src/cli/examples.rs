@@ -104,10 +104,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra inspect memory 4242", "what the memory of a process is made of"),
             ("mitra inspect heap 4242 --strings", "what is in its heap, with the strings"),
-            ("mitra inspect heap 4242 --save before.json", "a look to compare with"),
+            ("mitra inspect heap 4242 --save before.json", "a snapshot to compare with"),
             ("mitra inspect heap 4242 --diff before.json", "what grew since"),
             ("mitra inspect heap 4242 --watch 10m --count 6", "what grows within an hour"),
-            ("mitra inspect diff monday.json friday.json", "what grew between two saved looks"),
+            ("mitra inspect diff monday.json friday.json", "what grew between two saved snapshots"),
         ],
     ),
     (
@@ -120,13 +120,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "inspect heap",
         &[
-            ("mitra inspect heap 4242 --save before.json", "a look to compare with"),
+            ("mitra inspect heap 4242 --save before.json", "a snapshot to compare with"),
             ("mitra inspect heap 4242 --diff before.json", "what grew since"),
         ],
     ),
     (
         "inspect diff",
-        &[("mitra inspect diff 1.json 2.json 3.json", "three looks tell a leak from a warm-up")],
+        &[("mitra inspect diff 1.json 2.json 3.json", "three snapshots tell a leak from a warm-up")],
     ),
     (
         "index",

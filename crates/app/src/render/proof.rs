@@ -56,9 +56,8 @@ pub fn chain(
     if !shown.detail.numbers {
         return short_chain(page, links, said, shown, style, title);
     }
-    let clocks = clocks(links, style);
-    let heads: Vec<String> = links.iter().zip(clocks).map(|(link, clock)| head(link, clock)).collect();
-    let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0).max(HEAD_MIN);
+    let (heads, width) = heads(links, style);
+    let width = width.max(HEAD_MIN);
     let at = width + 4;
     for (link, head) in links.iter().zip(&heads) {
         let words = title(&link.condition).map_or_else(String::new, |words| format!(": {words}"));
@@ -82,9 +81,7 @@ fn short_chain(
     style: &Style,
     title: Title<'_>,
 ) {
-    let heads: Vec<String> =
-        links.iter().zip(clocks(links, style)).map(|(link, clock)| head(link, clock)).collect();
-    let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
+    let (heads, width) = heads(links, style);
     for (link, head) in links.iter().zip(&heads) {
         let is_said = link.statement.is_empty() || link.statement == said;
         let text = if is_said {
@@ -123,6 +120,14 @@ pub fn clocks(links: &[Link], style: &Style) -> Vec<String> {
     let is_mixed = eras.any(|era| Some(era) != first);
     let clock = |l: &Link| if is_mixed { style.date_clock(l.onset.0) } else { style.clock(l.onset.0) };
     links.iter().map(clock).collect()
+}
+
+/// The times of the links, and how many columns they take.
+fn heads(links: &[Link], style: &Style) -> (Vec<String>, usize) {
+    let heads: Vec<String> =
+        links.iter().zip(clocks(links, style)).map(|(link, clock)| head(link, clock)).collect();
+    let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
+    (heads, width)
 }
 
 /// `03:42:15    +8 s`. Onsets of different clocks have no lag.

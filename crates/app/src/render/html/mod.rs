@@ -170,7 +170,9 @@ fn summary(report: &Report, incident: &Incident, style: &Style, title: Title<'_>
     let words = title(&root.condition).unwrap_or(&root.condition);
     let mut html = format!("<h1 class=\"verdict\">{}</h1>\n", escape(words));
     html.push_str(&enclosed("<p class=\"lead\">", [escape(&root.statement).into_owned()], "</p>\n"));
-    let sure = format!("<b>{}</b>, {} sure", escape(&root.condition), text::percent(root.confidence));
+    let share = root.share.map(|share| format!(", explains {} of the lost time", text::percent(share)));
+    let (id, sure) = (escape(&root.condition), text::percent(root.confidence));
+    let sure = format!("<b>{id}</b>, {sure} sure{}", share.unwrap_or_default());
     let said = |text: Option<String>| text.map(|text| escape(&text).into_owned());
     let facts = [
         ("Caused by", said(text::culprit(&root.culprit))),
