@@ -34,7 +34,8 @@ pub fn first_screen(page: &mut Page<'_>, incident: &Incident, until: Moment, tit
     }
     if let Some(cost) = cost(incident, until) {
         let share = root.share.map_or_else(String::new, |s| format!("; {} explained", percent(s)));
-        page.card("COST", LABEL, None, &format!("{cost}{share}"), 1);
+        let has_room = cost.chars().count() + share.chars().count() <= room;
+        page.card("COST", LABEL, None, &if has_room { cost + &share } else { cost }, 1);
     }
     remedy(page, incident);
     if let Some(seen) = seen(page.style, incident, until) {
