@@ -207,26 +207,27 @@ class Postgres:
     def ask(self, *argv):
         return ran(["runuser", "-u", "postgres", "--", "pgbench", "-h", self.host, "-p", POSTGRES, *argv, "postgres"], cwd=self.folder)
 
-    def load(self, *argv):
+    def load(self, clients, asks_first, *argv):
         for old in pathlib.Path(self.folder).glob("pgbench_log.*"):
             old.unlink()
-        self.ask("-n", "-l", *argv)
+        self.ask("-n", "-l", "-c", clients, *argv)
         lines = [line for log in pathlib.Path(self.folder).glob("pgbench_log.*") for line in log.read_text().splitlines()]
         # What waits for its turn because of the rate has not been asked yet: the lag is the last number.
         late = lambda words: int(words[6]) if len(words) > 6 else 0
         times = sorted((int(words[2]) - late(words)) / 1e6 for words in map(str.split, lines))
-        return len(times), times[len(times) // 2], times[len(times) * 99 // 100]
+        # Each connection logs in, and before them one that asks for the size and the partitions of what a built-in script reads.
+        return len(times) + clients + 1 + asks_first, times[len(times) // 2], times[len(times) * 99 // 100]
 
     def limit(self, seconds_long):
-        return self.load("-S", "-c", "8", "-T", seconds_long)
+        return self.load(8, 2, "-S", "-T", seconds_long)
 
     def rate(self, seconds_long):
-        return self.load("-S", "-c", "4", "-R", "100", "-T", seconds_long)
+        return self.load(4, 2, "-S", "-R", "100", "-T", seconds_long)
 
     def slow(self, seconds_long):
         script = pathlib.Path(self.folder, "slow.sql")
         script.write_text("SELECT pg_sleep(0.005);\n")
-        return self.load("-f", script, "-c", "4", "-R", "100", "-T", seconds_long)
+        return self.load(4, 0, "-f", script, "-R", "100", "-T", seconds_long)
 
 
 class UnixPostgres(Postgres):

@@ -16,8 +16,8 @@ const STEPS_PER_OCTAVE: f64 = 64.0;
 const SHORTEST_S: f64 = 1e-9;
 const LONGEST_S: f64 = 1e6;
 
-/// Shares of the answers with their normal deviates. The parts between them are spread evenly.
-const SHARES: [(f64, f64); 14] = [
+/// Shares of the answers with their normal deviates. The parts between them are spread evenly, the last one up to the longest.
+const SHARES: [(f64, f64); 16] = [
     (0.01, -P99),
     (0.1, -P90),
     (0.2, -0.8416),
@@ -31,12 +31,12 @@ const SHARES: [(f64, f64); 14] = [
     (0.95, 1.6449),
     (0.975, 1.96),
     (0.99, P99),
-    (1.0, MAX),
+    (0.995, 2.5758),
+    (0.999, 3.0902),
+    (1.0, f64::INFINITY),
 ];
 const P90: f64 = 1.2816;
 const P99: f64 = 2.3263;
-/// Of the longest of about a thousand answers.
-const MAX: f64 = 3.0902;
 
 /// The metrics that a sample's response times are in.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,7 @@ impl Latency {
         // The known quantiles: the normal deviate of the share, and the step.
         let mut known = [(0.0, step(sample.p50)); 4];
         let mut len = 1;
-        for (time, deviate) in [(sample.p90, P90), (sample.p99, P99), (sample.max, MAX)] {
+        for (time, deviate) in [(sample.p90, P90), (sample.p99, P99), (sample.max, longest(sample.count))] {
             if time.is_finite() {
                 known[len] = (deviate, step(time).max(known[len - 1].1));
                 len += 1;
@@ -218,6 +218,14 @@ impl Latency {
     }
 }
 
+/// The normal deviate that the longest of so many answers has by extreme value theory: the place of the Gumbel distribution that the
+/// maximum of normal values tends to. Of a hundred and fewer it lies just beyond the 99th percentile.
+fn longest(answers: f64) -> f64 {
+    let logarithm = answers.max(100.0).ln();
+    let root = (2.0 * logarithm).sqrt();
+    root - (logarithm.ln() + (4.0 * std::f64::consts::PI).ln()) / (2.0 * root)
+}
+
 /// The step at a normal deviate. Below the median, where nothing is known, the part above it is mirrored.
 fn between(known: &[(f64, f64)], deviate: f64) -> f64 {
     let next = known.partition_point(|(at, _)| *at < deviate).max(1);
@@ -305,6 +313,11 @@ mod tests {
     /// Seconds of a heavy-tailed service whose pace changes, known by their quantiles only, against all their times.
     #[test]
     fn a_mixture_is_near_the_truth() {
+        is_near_the_truth(200, &[(0.5, 0.05), (0.9, 0.05), (0.99, 0.1)]);
+        is_near_the_truth(8000, &[(0.5, 0.01), (0.9, 0.01), (0.99, 0.03), (0.999, 0.1)]);
+    }
+
+    fn is_near_the_truth(answers: usize, tolerances: &[(f64, f64)]) {
         let mut noise = 7_u64;
         let mut uniform = || {
             noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -313,7 +326,7 @@ mod tests {
         let (mut all, mut latency) = (Vec::new(), Latency::default());
         for second in 0..60 {
             let pace = if second < 40 { 0.002 } else { 0.02 };
-            let mut times: Vec<f64> = (0..200 + second * 5)
+            let mut times: Vec<f64> = (0..answers + second * 5)
                 .map(|_| {
                     let gauss = (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
                     pace * (0.6 * gauss).exp()
@@ -326,7 +339,7 @@ mod tests {
         }
         all.sort_by(f64::total_cmp);
         let truth = |share: f64| all[(all.len() as f64 * share) as usize];
-        for (share, tolerance) in [(0.5, 0.05), (0.9, 0.05), (0.99, 0.1)] {
+        for &(share, tolerance) in tolerances {
             close(latency.quantile(share), truth(share), tolerance);
         }
     }

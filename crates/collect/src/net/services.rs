@@ -36,8 +36,8 @@ const SHARE_MIN: f64 = 0.03;
 /// How often they are called is not told by less time: half of the least in a second. A frame may be late by some of it.
 const SEEN_NS_MIN: f64 = 15e6;
 /// What Unix sockets send is counted meanwhile, if not more than so many calls a second and CPU would see each request: half of them
-/// count then, in 0.2 us each, half a per cent of all CPU time.
-const COUNTED_PER_S_MAX: f64 = 50_000.0;
+/// count then, in 0.2 us each, which is the one per cent of all CPU time that may be taken.
+const COUNTED_PER_S_MAX: f64 = 100_000.0;
 /// A Unix socket that has answered nothing for so long serves no more: three windows.
 const UNIX_IDLE_NS_MAX: i64 = 10_000_000_000;
 /// How often ports that are closed are forgotten.
