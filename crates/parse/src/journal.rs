@@ -6,6 +6,7 @@
 //! ```text
 //! header       0  LPKSHHRH
 //!             12  u32           incompatible flags: 1, 2, 8 may have compressed data, 4 another hash, 16 compact
+//!             24  16 bytes      which file it is
 //!            152  u64           number of entries
 //!            176  u64           the first array of entries
 //! object       0  u8            1 data, 3 entry, 6 array of entries
@@ -52,6 +53,8 @@ impl Source for &[u8] {
 /// The head of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
+    /// Which file it is, wherever it lies.
+    pub id: [u8; 16],
     /// How many entries it has.
     pub entries: u64,
     first_array: u64,
@@ -94,11 +97,14 @@ impl Header {
     /// An error says in words why the file cannot be read.
     pub fn read(source: &mut impl Source) -> Result<Header, &'static str> {
         let bytes = source.at(0, HEADER_BYTES).unwrap_or_default();
-        let head = || Some((u32_at(bytes, 12)?, u64_at(bytes, 152)?, u64_at(bytes, 176)?));
+        let head = || {
+            let flags = u32_at(bytes, 12)?;
+            let (entries, first_array) = (u64_at(bytes, 152)?, u64_at(bytes, 176)?);
+            let id = *bytes.get(24..)?.first_chunk()?;
+            Some((flags, Header { id, entries, first_array, is_compact: flags & COMPACT != 0 }))
+        };
         match head().filter(|_| bytes.starts_with(SIGNATURE)) {
-            Some((flags, entries, first_array)) if flags & !KNOWN == 0 => {
-                Ok(Header { entries, first_array, is_compact: flags & COMPACT != 0 })
-            }
+            Some((flags, header)) if flags & !KNOWN == 0 => Ok(header),
             Some(_) => Err("the journal has a form that is not known"),
             None => Err("there is no journal in the place of one"),
         }
