@@ -1,9 +1,9 @@
 //! What processes of services in trouble have said to journald, looked through for texts that name a limit.
 //!
 //! The files of the journal are read, not its programs: what came since the look before is found in three or four reads, and nobody
-//! has to decode it meanwhile. Who said something goes by the fields that journald adds itself (`_PID`, `_SYSTEMD_CGROUP`, `_COMM`),
-//! which no message can set. Of a process that has gone by now the cgroup tells: of a unit that is a service, and under the
-//! same name as a process that was asked for. Nothing of a message is kept.
+//! has to decode it meanwhile. Who said something goes by the fields that journald adds itself (`_PID`, `_SYSTEMD_UNIT`, `_COMM`),
+//! which no message can set. Of a process that has gone by now the unit tells, if it is a service: journald has no name of it, or the
+//! one of a process that was asked for. Nothing of a message is kept.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Result};
@@ -38,7 +38,7 @@ const FIELD_BYTES_MAX: usize = 320;
 enum Field {
     Pid(u64),
     Comm(String),
-    Cgroup(String),
+    Unit(String),
     /// It came as a message to syslog.
     Syslog,
     Message,
@@ -59,8 +59,9 @@ struct Asked {
     comm: String,
     /// The field of what it says itself.
     own: Field,
-    /// Those of what is said in its unit under its name, if that is a service of systemd.
-    of_unit: Option<[Field; 2]>,
+    /// The fields of its unit, if that is a service of systemd, and of its name.
+    unit: Option<Field>,
+    name: Field,
     texts: Vec<&'static LimitText>,
 }
 
@@ -151,8 +152,13 @@ impl File {
         let is = |field: &Field, offset: &&u64| self.fields.get(*offset) == Some(field);
         let find = |field: &Field| entry.fields.iter().find(|offset| is(field, offset));
         let own = asked.iter().find(|asked| find(&asked.own).is_some());
-        let is_of_unit = |fields: &[Field; 2]| fields.iter().all(|field| find(field).is_some());
-        let of_unit = || asked.iter().find(|asked| asked.of_unit.as_ref().is_some_and(is_of_unit));
+        let has_name =
+            entry.fields.iter().any(|offset| matches!(self.fields.get(offset), Some(Field::Comm(_))));
+        let is_of_unit = |asked: &&Asked| {
+            let is_unit = asked.unit.as_ref().is_some_and(|unit| find(unit).is_some());
+            is_unit && (!has_name || find(&asked.name).is_some())
+        };
+        let of_unit = || asked.iter().find(is_of_unit);
         let Some(asked) = own.or_else(of_unit) else { return false };
         let (message, is_syslog) = (find(&Field::Message), find(&Field::Syslog).is_some());
         let text = message.and_then(|offset| header.field(source, *offset, LINE_BYTES_MAX));
@@ -174,8 +180,8 @@ impl Field {
         }
         let pid = text(b"_PID=").and_then(|pid| pid.parse().ok()).map(Field::Pid);
         let comm = || text(b"_COMM=").map(|comm| Field::Comm(comm.to_owned()));
-        let cgroup = || text(b"_SYSTEMD_CGROUP=").map(|cgroup| Field::Cgroup(cgroup.to_owned()));
-        pid.or_else(comm).or_else(cgroup).unwrap_or(Field::Other)
+        let unit = || text(b"_SYSTEMD_UNIT=").map(|unit| Field::Unit(unit.to_owned()));
+        pid.or_else(comm).or_else(unit).unwrap_or(Field::Other)
     }
 }
 
@@ -189,19 +195,19 @@ impl Asked {
         if texts.is_empty() {
             return None;
         }
-        let cgroup = cgroup_of_service(&root.text(&format!("proc/{pid}/cgroup")).unwrap_or_default());
-        let of_unit = cgroup.map(|cgroup| [Field::Cgroup(cgroup), Field::Comm(comm.clone())]);
-        Some(Asked { pid, comm, own: Field::Pid(pid), of_unit, texts })
+        let unit = service_of(&root.text(&format!("proc/{pid}/cgroup")).unwrap_or_default()).map(Field::Unit);
+        Some(Asked { pid, own: Field::Pid(pid), unit, name: Field::Comm(comm.clone()), comm, texts })
     }
 }
 
-/// The cgroup as journald knows it, of `/proc/PID/cgroup`, if it is of a service.
-fn cgroup_of_service(text: &str) -> Option<String> {
+/// The unit as journald knows it, of `/proc/PID/cgroup`, if it is a service. All of a user are in the one of the user's manager.
+fn service_of(text: &str) -> Option<String> {
     let path = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         (controllers.is_empty() || controllers == "name=systemd").then(|| path.to_owned())
     };
-    text.lines().filter_map(path).find(|path| path.split('/').any(|part| part.ends_with(".service")))
+    let unit = |path: String| path.split('/').find(|part| part.ends_with(".service")).map(str::to_owned);
+    text.lines().filter_map(path).find_map(unit).filter(|unit| !unit.starts_with("user@"))
 }
 
 /// Some programs send the name of the host as well, which journald takes for a part of the message: `db1 nginx: `.
