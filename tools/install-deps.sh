@@ -71,6 +71,10 @@ need_services() {
     need_command mariadbd mariadb-server
     need_command mariadb mariadb-client
     need_command memcached memcached
+    need_command haproxy haproxy
+    # Its name has the version in it.
+    compgen -G '/usr/sbin/php-fpm*' >/dev/null || packages+=(php-fpm)
+    need_file /usr/lib/systemd/systemd-journald systemd
     need_command rabbitmq-server rabbitmq-server
     need_file /usr/lib/python3/dist-packages/grpc python3-grpcio
     need_file /usr/lib/python3/dist-packages/pika python3-pika
@@ -114,10 +118,8 @@ need_lab() {
     need_command node nodejs
     need_command python3 python3
     need_command gunicorn gunicorn
-    need_command haproxy haproxy
     need_command puma puma
     need_command openssl openssl
-    compgen -G '/usr/sbin/php-fpm*' >/dev/null || packages+=(php-fpm)
     need_command gzip gzip
     need_command tar tar
     need_command find findutils

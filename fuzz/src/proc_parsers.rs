@@ -46,6 +46,7 @@ const TARGETS: &[&str] = &[
     "kmsg",
     "proc/net/stat/nf_conntrack",
     "netlink",
+    "journal",
 ];
 
 type Cells = Vec<(Key, Vec<i64>)>;
@@ -95,9 +96,27 @@ pub fn run(data: &[u8]) {
             let _end = mitra_parse::sockets::sockets(input, |_| count += 1);
             assert!(count <= input.len());
         }
+        "journal" => journal(input),
         "mounts" => assert!(mounts::mounts(input).0.len() <= input.len()),
         "kmsg" => assert!(kmsg::record(input).is_none_or(|record| record.priority < 8)),
         _ => task(target, input),
+    }
+}
+
+/// Reads what may be a file of journald, from its beginning and once more.
+fn journal(mut input: &[u8]) {
+    const MOST: u32 = 64;
+    let Ok(header) = mitra_parse::journal::Header::read(&mut input) else { return };
+    let mut cursor = mitra_parse::journal::Cursor::default();
+    for _ in 0..2 {
+        let entries = cursor.next(&mut input, &header, MOST);
+        assert!(entries.len() <= MOST as usize);
+        for entry in entries {
+            let Some(entry) = header.entry(&mut input, entry) else { continue };
+            for offset in entry.fields {
+                assert!(header.field(&mut input, offset, 64).is_none_or(|field| field.len() <= 64));
+            }
+        }
     }
 }
 

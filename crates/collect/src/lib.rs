@@ -24,6 +24,7 @@ mod fuse;
 mod host;
 mod inotify;
 mod io;
+mod journal;
 mod jvm;
 mod kmsg;
 mod limits;

@@ -14,6 +14,7 @@ use crate::aside::Aside;
 use crate::cells::{cell, col, set};
 use crate::file::Root;
 use crate::io::Io;
+use crate::journal::Journals;
 use crate::log_tail::{Look, Tails};
 use crate::trouble::Past;
 
@@ -28,10 +29,13 @@ const IDLE_NS_MAX: i64 = 600_000_000_000;
 /// The thread that reads logs.
 fn reader() -> std::io::Result<Aside<Vec<u64>, Look>> {
     let root = Root::open("/".as_ref());
-    let (mut tails, began) = (Tails::default(), Instant::now());
-    Aside::start("mitra-logs", move |pids: Vec<u64>| match &root {
-        Ok(root) => tails.look(root, &pids, began.elapsed().as_secs()),
-        Err(_) => Look::default(),
+    let (mut tails, mut journals, began) = (Tails::default(), Journals::default(), Instant::now());
+    Aside::start("mitra-logs", move |pids: Vec<u64>| {
+        let Ok(root) = &root else { return Look::default() };
+        let now_s = began.elapsed().as_secs();
+        let mut look = tails.look(root, &pids, now_s);
+        journals.look(root, &pids, now_s, &mut look);
+        look
     })
 }
 

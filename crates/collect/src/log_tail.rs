@@ -29,9 +29,9 @@ const FIRST_AGE_S: i64 = 2;
 /// Which descriptors of a process lead to logs is known for so long.
 const DESCRIPTORS_S: u64 = 10;
 /// What was appended in a longer time is not of now: the file is new here again.
-const STALE_S: u64 = 5;
+pub const STALE_S: u64 = 5;
 /// No line is longer. The rest of one is not looked at.
-const LINE_BYTES_MAX: usize = 4 * 1024;
+pub const LINE_BYTES_MAX: usize = 4 * 1024;
 /// A name is not read beyond.
 const NAME_BYTES_MAX: usize = 1024;
 /// What is called a log and is none for people: of databases, for themselves.
@@ -192,7 +192,7 @@ fn is_young(mtime_s: i64) -> bool {
     i64::try_from(now).is_ok_and(|now| (now - mtime_s).abs() <= FIRST_AGE_S)
 }
 
-fn note(look: &mut Look, comm: &str, kind: &'static str, pid: u64) {
+pub fn note(look: &mut Look, comm: &str, kind: &'static str, pid: u64) {
     match look.said.iter_mut().find(|said| said.kind == kind && said.comm == comm) {
         Some(said) => said.lines += 1,
         None => look.said.push(Said { comm: comm.to_owned(), kind, pid, lines: 1 }),
@@ -200,7 +200,7 @@ fn note(look: &mut Look, comm: &str, kind: &'static str, pid: u64) {
 }
 
 /// Calls `f` for each line that names a limit, once.
-fn count(text: &[u8], texts: &[&LimitText], mut f: impl FnMut(&'static str)) {
+pub fn count(text: &[u8], texts: &[&LimitText], mut f: impl FnMut(&'static str)) {
     for line in text.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = line.get(..LINE_BYTES_MAX).unwrap_or(line);

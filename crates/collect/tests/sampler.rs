@@ -120,6 +120,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Wait,
             Entity::Session,
             Entity::Command,
+            Entity::Pool,
             Entity::Fuse,
             Entity::Limit,
             Entity::Jvm,

@@ -335,10 +335,29 @@ fn worker_processes_that_nearly_all_have_a_request_are_exhausted_before_a_queue_
             m.values("task.ppid", &row(pid), 0, vec![50.0; N]);
         }
         m.task_rate(51, "task.cpu_time", 0.02, cpu);
+        // What its status page says; another master has pools as well.
+        for (row, used, pid) in [("50:www", 8.0, 50.0), ("50:api", 1.0, 50.0), ("90:other", 8.0, 90.0)] {
+            for (metric, value) in
+                [("pool.used", used), ("pool.max", 8.0), ("pool.queue", used - 1.0), ("pool.pid", pid)]
+            {
+                m.values(metric, row, HEALTHY, vec![value; INCIDENT]);
+            }
+        }
         m.explain()
     };
     let report = pool(8.0, 0.02);
     assert_eq!(root(&report), ("worker-pool-exhausted", Some("php-fpm8.2"), Some(50)));
+    let own: Vec<_> = one(&report)
+        .root_cause
+        .remarks
+        .iter()
+        .filter(|remark| remark.starts_with("by its own count"))
+        .collect();
+    assert_eq!(
+        own,
+        ["by its own count www has 8 of its 8 workers busy (pm.max_children), and 7 wait for it"]
+    );
+    assert!(one(&report).remedies.iter().any(|remedy| remedy.command.contains("request_slowlog_timeout")));
     let statement = &one(&report).root_cause.statement;
     assert!(statement.contains("8 of the 8 workers of php-fpm8.2"), "{statement}");
     assert_eq!(root(&pool(5.0, 0.02)).0, "service-slow", "three are free");

@@ -59,6 +59,8 @@ pub enum Entity {
     Session,
     /// One command of a Redis server; key is `4242:keys`, the process id of the server first.
     Command,
+    /// What takes connections or requests up to a limit, in HAProxy or PHP-FPM; key is `4242:web/FRONTEND`, the process id first.
+    Pool,
     /// One connection of the kernel with a FUSE daemon; key is `0:45`, the device number of its file system.
     Fuse,
     /// One limit of its own that a program says in its log to have reached; key is `nginx:worker_connections`.
@@ -85,7 +87,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 34] = [
+    pub const ALL: [Entity; 35] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -109,6 +111,7 @@ impl Entity {
         Entity::Wait,
         Entity::Session,
         Entity::Command,
+        Entity::Pool,
         Entity::Fuse,
         Entity::Limit,
         Entity::Jvm,
@@ -151,6 +154,7 @@ impl Entity {
             Entity::Wait => "wait",
             Entity::Session => "session",
             Entity::Command => "command",
+            Entity::Pool => "pool",
             Entity::Fuse => "fuse",
             Entity::Limit => "limit",
             Entity::Jvm => "jvm",

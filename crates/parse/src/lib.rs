@@ -24,6 +24,7 @@ pub mod diskstats;
 pub mod fields;
 pub mod fs_state;
 pub mod interrupts;
+pub mod journal;
 pub mod kernel_message;
 pub mod kmsg;
 pub mod loadavg;

@@ -40,7 +40,8 @@ pub fn keys() -> Vec<Key> {
             "databases",
             "ask",
             "whether MariaDB, MySQL, PostgreSQL and Redis are asked what their sessions wait for and which commands take \
-             their time, while they keep clients waiting; over their own Unix socket and without a password",
+             their time, HAProxy and PHP-FPM how many sessions and workers are taken, while they keep clients waiting; over \
+             their own Unix socket and without a password",
             "true",
         ),
         key("rule", "name", "letters a to z, digits and dashes", "has to be there"),

@@ -11,7 +11,7 @@ use super::postgres::Postgres;
 use super::redis::Redis;
 use super::server::{self, Server};
 use super::wire::Failure;
-use super::{CommandSaid, Program, SessionSaid, clients};
+use super::{CommandSaid, PoolSaid, Program, SessionSaid, clients, fpm, haproxy};
 use crate::file::Root;
 
 /// A server has this long for an answer. The servers that can end their own work by then.
@@ -61,6 +61,7 @@ pub struct Look {
 pub enum Said {
     Sessions(Vec<SessionSaid>),
     Commands(Vec<CommandSaid>),
+    Pools(Vec<PoolSaid>),
 }
 
 impl Said {
@@ -69,6 +70,9 @@ impl Said {
         match self {
             Said::Sessions(sessions) => sessions.iter().any(|session| session.waits_for.is_some()),
             Said::Commands(_) => true,
+            Said::Pools(pools) => pools.iter().any(|pool| {
+                pool.queue.is_some_and(|queue| queue > 0) || pool.max.is_some_and(|max| pool.used >= max)
+            }),
         }
     }
 
@@ -76,6 +80,7 @@ impl Said {
         match self {
             Said::Sessions(sessions) => sessions.iter().filter_map(|session| session.client).collect(),
             Said::Commands(commands) => commands.iter().filter_map(|command| command.client).collect(),
+            Said::Pools(_) => Vec::new(),
         }
     }
 }
@@ -190,6 +195,12 @@ impl Asker {
 
 impl Known {
     fn ask(&mut self, root: &Root, server: Server) -> Result<Said, Failure> {
+        // These close the connection behind each answer.
+        match server.program {
+            Program::HaProxy => return Ok(Said::Pools(haproxy::pools(root, server, LIMIT)?)),
+            Program::PhpFpm => return Ok(Said::Pools(fpm::pools(root, server, LIMIT)?)),
+            _ => {}
+        }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(root, server)?,
@@ -238,5 +249,8 @@ fn connect(root: &Root, server: Server) -> Result<Connection, Failure> {
             Connection::MySql(MySql::begin(server::open(root, server, None)?, &user, LIMIT)?)
         }
         Program::Redis => Connection::Redis(Redis::begin(server::open(root, server, None)?, LIMIT_OF_REDIS)?),
+        Program::HaProxy | Program::PhpFpm => {
+            return Err(Failure::Lasting("it keeps no connection".to_owned()));
+        }
     })
 }

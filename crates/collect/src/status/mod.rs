@@ -1,13 +1,15 @@
-//! What databases say of themselves, asked only while a client of theirs waits for nearly all of the time.
+//! What services say of themselves, asked only while a client of theirs waits for nearly all of the time.
 //!
 //! PostgreSQL and MariaDB name the sessions that wait for locks and those that hold them; Redis names the commands that take its
-//! time. They are asked over their own Unix socket and without any secret: what wants a password is not asked. Nothing of a
+//! time; HAProxy and PHP-FPM count the sessions and workers that are taken, and who waits for one. They are asked over their own Unix socket and without any secret: what wants a password is not asked. Nothing of a
 //! statement is kept but its first word, if that is one of SQL, and of a command its name.
 //!
 //! A server in trouble answers late or never: a thread of its own asks, so that the recorder never waits.
 
 mod asker;
 mod clients;
+mod fpm;
+mod haproxy;
 mod mysql;
 mod postgres;
 mod redis;
@@ -42,6 +44,8 @@ pub enum Program {
     MariaDb,
     MySql,
     Redis,
+    HaProxy,
+    PhpFpm,
 }
 
 impl Program {
@@ -53,18 +57,25 @@ impl Program {
             // MariaDB before 10.5 as well.
             "mysqld" => Some(Program::MySql),
             "redis-server" => Some(Program::Redis),
+            "haproxy" => Some(Program::HaProxy),
+            _ if comm.starts_with("php-fpm") => Some(Program::PhpFpm),
             _ => None,
         }
     }
 
-    /// What its file is called. Debian's Redis is one file of three names.
-    fn files(self) -> &'static [&'static str] {
+    /// Whether its file is called so. Debian's Redis is one file of three names, and PHP-FPM has its version in the name.
+    fn is_file(self, name: &str) -> bool {
         match self {
-            Program::Postgres => &["postgres"],
-            Program::MariaDb => &["mariadbd"],
-            Program::MySql => &["mysqld", "mariadbd"],
-            Program::Redis => &["redis-server", "redis-check-rdb", "redis-check-aof"],
+            Program::MySql => ["mysqld", "mariadbd"].contains(&name),
+            Program::Redis => ["redis-server", "redis-check-rdb", "redis-check-aof"].contains(&name),
+            Program::PhpFpm => name.starts_with("php-fpm"),
+            _ => name == self.name(),
         }
+    }
+
+    /// Whether what is asked for is the parent: sessions and workers are children of the server.
+    fn is_parent(self) -> bool {
+        matches!(self, Program::Postgres | Program::PhpFpm)
     }
 
     fn name(self) -> &'static str {
@@ -73,6 +84,8 @@ impl Program {
             Program::MariaDb => "mariadbd",
             Program::MySql => "mysqld",
             Program::Redis => "redis-server",
+            Program::HaProxy => "haproxy",
+            Program::PhpFpm => "php-fpm",
         }
     }
 }
@@ -98,6 +111,18 @@ struct CommandSaid {
     time_us: u64,
     longest_us: Option<u64>,
     client: Option<SocketAddr>,
+}
+
+/// What takes connections or requests up to a limit: the process, a frontend, a backend or a server of HAProxy; a pool of
+/// PHP-FPM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PoolSaid {
+    name: String,
+    used: u64,
+    max: Option<u64>,
+    queue: Option<u64>,
+    /// How often the limit was reached.
+    reached: Option<u64>,
 }
 
 /// What is asked of a service by how it does.
@@ -158,6 +183,12 @@ struct Columns {
     command_pid: usize,
     command_client: usize,
     command_client_pid: usize,
+    pool_used: usize,
+    pool_max: usize,
+    pool_queue: usize,
+    pool_reached: usize,
+    pool_server: usize,
+    pool_pid: usize,
 }
 
 impl Status {
@@ -195,6 +226,12 @@ impl Status {
                 command_pid: col("command.pid"),
                 command_client: col("command.client"),
                 command_client_pid: col("command.client_pid"),
+                pool_used: col("pool.used"),
+                pool_max: col("pool.max"),
+                pool_queue: col("pool.queue"),
+                pool_reached: col("pool.reached"),
+                pool_server: col("pool.server"),
+                pool_pid: col("pool.pid"),
             },
         }
     }
@@ -214,6 +251,7 @@ impl Status {
                 Ok(Said::Commands(said)) => {
                     said.iter().for_each(|one| self.fill_command(look, one, io, frame))
                 }
+                Ok(Said::Pools(said)) => said.iter().for_each(|one| self.fill_pool(look, one, io, frame)),
                 Err(_) => {}
             }
         }
@@ -226,7 +264,7 @@ impl Status {
         if self.asker.is_none() {
             match start() {
                 Ok(asker) => self.asker = Some(asker),
-                Err(error) => return io.missing.add("status of databases", &crate::missing::reason(&error)),
+                Err(error) => return io.missing.add("status of services", &crate::missing::reason(&error)),
             }
         }
         if let Some(asker) = &self.asker {
@@ -284,14 +322,13 @@ impl Status {
         let mut question = Question::default();
         for suspect in suspects {
             let own = of(suspect.pid);
-            // A thread has a name of its own, and a session of PostgreSQL is a child of the server.
+            // A thread has a name of its own.
             let comm = own.and_then(|row| get(row, self.columns.comm)).unwrap_or(suspect.comm);
             let Some(program) = program(comm) else { continue };
             let parent =
                 own.and_then(|row| get(row, self.columns.ppid)).and_then(|pid| u64::try_from(pid).ok());
             let is_server = |pid: &u64| of(*pid).and_then(|row| get(row, self.columns.comm)) == Some(comm);
-            let pid =
-                parent.filter(|_| program == Program::Postgres).filter(is_server).unwrap_or(suspect.pid);
+            let pid = parent.filter(|_| program.is_parent()).filter(is_server).unwrap_or(suspect.pid);
             let Ok(pid) = u32::try_from(pid) else { continue };
             let server = Server { pid, program };
             if let Some((_, known)) = question.servers.iter_mut().find(|(known, _)| *known == server) {
@@ -350,6 +387,19 @@ impl Status {
         set(row, columns.command_pid, i64::from(look.server.pid));
         set(row, columns.command_client, client);
         set(row, columns.command_client_pid, look.client_pid(said.client));
+    }
+
+    fn fill_pool(&self, look: &Look, said: &PoolSaid, io: &mut Io, frame: &mut Frame) {
+        let columns = &self.columns;
+        let key = Key::named(io.strings.intern(&format!("{}:{}", look.server.pid, said.name)));
+        let server = i64::from(io.strings.intern(look.server.program.name()));
+        let row = row(frame.table_mut(Entity::Pool), key);
+        set(row, columns.pool_used, cell(said.used));
+        set(row, columns.pool_max, said.max.map_or(NA, cell));
+        set(row, columns.pool_queue, said.queue.map_or(NA, cell));
+        set(row, columns.pool_reached, said.reached.map_or(NA, cell));
+        set(row, columns.pool_server, server);
+        set(row, columns.pool_pid, i64::from(look.server.pid));
     }
 }
 

@@ -36,8 +36,20 @@ pub struct Server {
     pub program: Program,
 }
 
-/// The paths of Unix sockets on which the process listens.
+/// The paths of Unix sockets on which a server may be asked.
 fn sockets(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut paths = listened(root, pid)?;
+    // The other protocol of MySQL (`mysqlx.sock`) says nothing on its own.
+    paths.sort_by_key(|path| path.ends_with(b"x.sock"));
+    paths.truncate(SOCKETS_MAX);
+    if paths.is_empty() {
+        return Err(Failure::Lasting("it listens on no Unix socket".to_owned()));
+    }
+    Ok(paths)
+}
+
+/// The paths of Unix sockets on which the process listens.
+fn listened(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
     let mut inodes: Vec<u32> = Vec::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty())?;
@@ -50,19 +62,12 @@ fn sockets(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
     })?;
     let mut buffer = Buffer::default();
     let list = root.read(&format!("proc/{pid}/net/unix"), &mut buffer)?;
-    let mut paths: Vec<Vec<u8>> = list
+    Ok(list
         .split(|byte| *byte == b'\n')
         .filter_map(listening)
         .filter(|(inode, _)| inodes.contains(inode))
         .map(|(_, path)| path.to_vec())
-        .collect();
-    // The other protocol of MySQL (`mysqlx.sock`) says nothing on its own.
-    paths.sort_by_key(|path| path.ends_with(b"x.sock"));
-    paths.truncate(SOCKETS_MAX);
-    if paths.is_empty() {
-        return Err(Failure::Lasting("it listens on no Unix socket".to_owned()));
-    }
-    Ok(paths)
+        .collect())
 }
 
 /// Inode and path of a line of `/proc/net/unix`, if somebody listens there:
@@ -89,8 +94,8 @@ fn check_program(root: &Root, server: Server) -> Result<(), Failure> {
     let path = space.get(..read).unwrap_or_default();
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
     let name = Path::new(OsStr::from_bytes(path)).file_name().unwrap_or_default();
-    if !server.program.files().iter().any(|file| OsStr::new(file) == name) {
-        return Err(Failure::Lasting(format!("its program is not {}", server.program.files().join(" or "))));
+    if !name.to_str().is_some_and(|name| server.program.is_file(name)) {
+        return Err(Failure::Lasting(format!("its program is not {}", server.program.name())));
     }
     let stat =
         statx(root.fd(), &exe, AtFlags::empty(), StatxFlags::UID | StatxFlags::MODE | StatxFlags::TYPE)?;
@@ -107,7 +112,7 @@ pub fn open(root: &Root, server: Server, as_user: Option<u32>) -> Result<OwnedFd
     check_program(root, server)?;
     let mut failed = None;
     for path in sockets(root, server.pid)? {
-        match open_at(root, server.pid, &path, as_user) {
+        match open_at(root, server.pid, &path, as_user, &[server.pid]) {
             Ok(socket) => return Ok(socket),
             Err(failure) => failed = Some(failure),
         }
@@ -115,7 +120,50 @@ pub fn open(root: &Root, server: Server, as_user: Option<u32>) -> Result<OwnedFd
     Err(failed.unwrap_or_else(|| Failure::Passing("its sockets are gone".to_owned())))
 }
 
-fn open_at(root: &Root, pid: u32, path: &[u8], as_user: Option<u32>) -> Result<OwnedFd, Failure> {
+/// A connection to a socket that the process has, of those that its configuration names. Its parent may be the one that listens: a
+/// master that gave the socket to its worker.
+pub fn open_one_of(root: &Root, server: Server, wanted: &[Vec<u8>]) -> Result<OwnedFd, Failure> {
+    check_program(root, server)?;
+    let mut failed = None;
+    let own = own_and_parent(root, server);
+    let listened = listened(root, server.pid)?;
+    let is_listened = |path: &&Vec<u8>| listened.iter().any(|bound| is_bound_for(bound, path));
+    for path in wanted.iter().filter(is_listened).take(SOCKETS_MAX) {
+        for pid in &own {
+            match open_at(root, *pid, path, None, &own) {
+                Ok(socket) => return Ok(socket),
+                Err(failure) => failed = Some(failure),
+            }
+        }
+    }
+    let none = || Failure::Lasting("it listens on no such socket that its configuration names".to_owned());
+    Err(failed.unwrap_or_else(none))
+}
+
+/// Whether a socket was bound for a path. HAProxy binds `PATH.PID.tmp` and renames that; the kernel tells the name of then.
+fn is_bound_for(bound: &[u8], path: &[u8]) -> bool {
+    let rest = bound.strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b".") && rest.ends_with(b".tmp"))
+}
+
+/// The process, and its parent if that is the same program. A worker that has changed its root finds nothing there that the master
+/// had.
+pub fn own_and_parent(root: &Root, server: Server) -> Vec<u32> {
+    let status = root.text(&format!("proc/{}/status", server.pid)).unwrap_or_default();
+    let parent =
+        status.lines().find_map(|line| line.strip_prefix("PPid:")).and_then(|pid| pid.trim().parse().ok());
+    let parent = parent.filter(|pid| check_program(root, Server { pid: *pid, ..server }).is_ok());
+    [Some(server.pid), parent].into_iter().flatten().collect()
+}
+
+/// A connection to a socket at a path of a process, if one of these processes listens there.
+fn open_at(
+    root: &Root,
+    pid: u32,
+    path: &[u8],
+    as_user: Option<u32>,
+    listeners: &[u32],
+) -> Result<OwnedFd, Failure> {
     let beginning = if path.starts_with(b"/") { "root" } else { "cwd" };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat(root.fd(), format!("proc/{pid}/{beginning}"), flags, Mode::empty())?;
@@ -143,7 +191,7 @@ fn open_at(root: &Root, pid: u32, path: &[u8], as_user: Option<u32>) -> Result<O
         Err(errno) => return Err(errno.into()),
     }
     let peer = sockopt::socket_peercred(&socket)?.pid.as_raw_nonzero().get();
-    if u32::try_from(peer) != Ok(pid) {
+    if !u32::try_from(peer).is_ok_and(|peer| listeners.contains(&peer)) {
         return Err(Failure::Lasting(format!("process {peer} listens on its socket")));
     }
     Ok(socket)
@@ -177,22 +225,39 @@ pub fn user_of(root: &Root, pid: u32) -> Option<u32> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// What a user is called where the process lives.
-pub fn name_of(root: &Root, pid: u32, uid: u32) -> Result<String, Failure> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = openat(root.fd(), format!("proc/{pid}/root"), flags, Mode::empty())?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = openat2(
-        &dir,
-        "etc/passwd",
-        flags,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    )?;
+/// The beginning of a file where the process lives, if it is a regular one.
+pub fn read_in_root(root: &Root, pid: u32, path: &[u8], bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let file = open_in_root(root, pid, path, OFlags::NONBLOCK | OFlags::NOCTTY)?;
     let mut text = Vec::new();
     if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) == FileType::RegularFile {
-        std::fs::File::from(file).take(PASSWD_BYTES_MAX).read_to_end(&mut text)?;
+        std::fs::File::from(file).take(bytes_max).read_to_end(&mut text)?;
     }
+    Ok(text)
+}
+
+/// The names in a folder there.
+pub fn names_in_root(root: &Root, pid: u32, path: &[u8]) -> Result<Vec<String>, Failure> {
+    let dir = open_in_root(root, pid, path, OFlags::DIRECTORY)?;
+    let mut names = Vec::new();
+    each_entry(dir.as_fd(), |name| {
+        if names.len() < DESCRIPTORS_MAX {
+            names.extend(name.to_str().ok().map(str::to_owned));
+        }
+    })?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn open_in_root(root: &Root, pid: u32, path: &[u8], flags: OFlags) -> Result<OwnedFd, Failure> {
+    let dir_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat(root.fd(), format!("proc/{pid}/root"), dir_flags, Mode::empty())?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(&dir, path, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty(), resolve)?)
+}
+
+/// What a user is called where the process lives.
+pub fn name_of(root: &Root, pid: u32, uid: u32) -> Result<String, Failure> {
+    let text = read_in_root(root, pid, b"etc/passwd", PASSWD_BYTES_MAX)?;
     let named = String::from_utf8_lossy(&text).lines().find_map(|line| {
         let mut fields = line.split(':');
         let (name, id) = (fields.next()?, fields.nth(1)?);
@@ -223,6 +288,14 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_that_was_renamed_is_known_by_the_name_it_had() {
+        assert!(is_bound_for(b"/run/a.sock", b"/run/a.sock"));
+        assert!(is_bound_for(b"/run/a.sock.812.tmp", b"/run/a.sock"));
+        assert!(!is_bound_for(b"/run/a.sock2", b"/run/a.sock"));
+        assert!(!is_bound_for(b"/run/a", b"/run/a.sock"));
+    }
+
+    #[test]
     fn a_socket_of_another_process_is_not_connected_to() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.sock");
@@ -230,7 +303,7 @@ mod tests {
         let root = Root::open("/".as_ref()).unwrap();
         let us = std::process::id();
         assert!(sockets(&root, us).unwrap().contains(&path.as_os_str().as_bytes().to_vec()));
-        let open = |pid| open_at(&root, pid, path.as_os_str().as_bytes(), None);
+        let open = |pid| open_at(&root, pid, path.as_os_str().as_bytes(), None, &[pid]);
         open(us).unwrap();
         let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let refused = open(child.id());

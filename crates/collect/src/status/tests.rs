@@ -1,5 +1,6 @@
 //! Whose turn it is, and servers that say nothing.
 
+mod pools;
 mod real;
 
 use std::io::Write as _;
@@ -50,10 +51,12 @@ fn a_server_that_never_answers_or_answers_drop_by_drop_is_given_up() {
 #[test]
 fn damaged_answers_are_errors_and_tell_nothing() {
     type Reader = fn(&[u8]) -> String;
-    let protocols: [(Vec<u8>, Reader); 3] = [
+    let protocols: [(Vec<u8>, Reader); 5] = [
         (postgres::tests::conversation(), postgres::tests::read),
         (mysql::tests::conversation(), mysql::tests::read),
         (redis::tests::conversation(), redis::tests::read_all),
+        (haproxy::tests::conversation(), haproxy::tests::read_all),
+        (fpm::tests::conversation(), fpm::tests::read_all),
     ];
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |n: usize| {

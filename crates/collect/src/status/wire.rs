@@ -17,6 +17,8 @@ const CHUNK_BYTES: usize = 4096;
 /// Bytes of a line.
 const LINE_BYTES_MAX: usize = 1024;
 
+const CLOSED: &str = "it closed the connection";
+
 /// Why a server was not asked or has not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
@@ -43,7 +45,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::Passing(match error.kind() {
-            ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+            ErrorKind::UnexpectedEof => CLOSED.to_owned(),
             ErrorKind::TimedOut => "no answer within the time limit".to_owned(),
             _ => error.to_string(),
         })
@@ -123,6 +125,18 @@ impl Wire {
         }
         line.truncate(line.len().saturating_sub(2));
         Ok(line)
+    }
+
+    /// All until the server closes the connection.
+    pub fn rest(&mut self) -> Result<Vec<u8>, Failure> {
+        let mut taken = Vec::new();
+        loop {
+            match self.some(usize::MAX) {
+                Ok(some) => taken.extend_from_slice(some),
+                Err(Failure::Passing(why)) if why == CLOSED => return Ok(taken),
+                Err(failure) => return Err(failure),
+            }
+        }
     }
 
     /// At least one byte and at most so many, of those that have arrived.

@@ -9,6 +9,7 @@ mod ask;
 mod callers;
 mod commands;
 mod places;
+mod pools;
 mod service;
 mod serving;
 mod traffic;
@@ -21,6 +22,7 @@ pub use callers::{
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
+pub use pools::{POOLS, full};
 pub use service::Service;
 pub use serving::Serving;
 pub use traffic::{CROWD, LATE_S, Late, NEED_S, SERVED, Slow, Traffic, Usual, best_tenth};

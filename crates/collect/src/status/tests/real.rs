@@ -18,12 +18,12 @@ use crate::io::Io;
 use mitra_model::{Entity, Frame, Kind, NA, columns};
 
 /// Planted in statements, keys, names and passwords.
-const SECRET: &str = "hunter2hunter2";
-const NOBODY: u32 = 65_534;
+pub const SECRET: &str = "hunter2hunter2";
+pub const NOBODY: u32 = 65_534;
 const START: Duration = Duration::from_secs(30);
 
 /// A process that does not outlive the test.
-struct Killed(Child);
+pub struct Killed(pub Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -33,7 +33,7 @@ impl Drop for Killed {
 }
 
 /// The program, or the reason why there is no test.
-fn found(name: &str) -> Option<PathBuf> {
+pub fn found(name: &str) -> Option<PathBuf> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: needs root");
         return None;
@@ -51,18 +51,18 @@ fn found(name: &str) -> Option<PathBuf> {
 }
 
 /// A directory that a server of another user can use.
-fn folder(user: u32) -> tempfile::TempDir {
+pub fn folder(user: u32) -> tempfile::TempDir {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     chown(dir.path(), Some(user), Some(user)).unwrap();
     dir
 }
 
-fn quiet(command: &mut Command) -> &mut Command {
+pub fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
 }
 
-fn until<T>(what: &str, mut of: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, mut of: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = of() {
@@ -85,14 +85,14 @@ fn tell(client: &mut Killed, statement: &str) {
 }
 
 /// What a server says to a thread that has not asked it before.
-fn look(server: Server, clients: &[u32]) -> Look {
+pub fn look(server: Server, clients: &[u32]) -> Look {
     let root = Root::open("/".as_ref()).unwrap();
     let question = Question { servers: vec![(server, true)], clients: clients.to_vec() };
     Asker::default().look(&root, &question).pop().unwrap()
 }
 
 /// The rows that a frame gets of it, as text. Nothing planted is in them, nor in the thread's answer.
-fn rows(look: &Look) -> Vec<String> {
+pub fn rows(look: &Look) -> Vec<String> {
     assert!(!format!("{look:?}").contains(SECRET), "{look:?}");
     let status = Status::new(true);
     let (mut io, mut frame) = (Io::new(Root::open("/".as_ref()).unwrap()), Frame::new());
@@ -103,9 +103,10 @@ fn rows(look: &Look) -> Vec<String> {
         Said::Commands(said) => {
             said.iter().for_each(|one| status.fill_command(look, one, &mut io, &mut frame))
         }
+        Said::Pools(said) => said.iter().for_each(|one| status.fill_pool(look, one, &mut io, &mut frame)),
     }
     let mut rows = Vec::new();
-    for entity in [Entity::Session, Entity::Command] {
+    for entity in [Entity::Session, Entity::Command, Entity::Pool] {
         for (key, row) in frame.table(entity).rows() {
             let cells = columns(entity).iter().zip(row).filter(|(_, cell)| **cell != NA);
             let cells = cells.map(|(metric, cell)| match metric.kind {
@@ -138,7 +139,7 @@ fn privileges() -> (Vec<String>, i32) {
 }
 
 /// A server that stands still is given up within a time limit, and goes on afterwards.
-fn stands_still(server: Server, limit: Duration) {
+pub fn stands_still(server: Server, limit: Duration) {
     let pid = rustix::process::Pid::from_raw(server.pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let start = Instant::now();

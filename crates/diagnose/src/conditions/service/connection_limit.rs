@@ -10,7 +10,8 @@
 //!
 //! A line or two in passing are none: a burst of clients reaches a limit for a moment. A log that repeats what it said before
 //! has all of it in one sample. A service that has run out of descriptors is `fd-exhaustion`; one whose workers all wait is
-//! `worker-pool-exhausted`. Where the log is not a file (a journal, a terminal) and all are closed it cannot be told.
+//! `worker-pool-exhausted`. Where a service logs neither to a file nor to journald (a terminal, another machine) and all are closed it
+//! cannot be told.
 
 use mitra_model::limits::{LimitText, text_of};
 
@@ -37,7 +38,7 @@ pub const CONDITION: Condition = Condition {
         "listener.queue",
         "listener.backlog",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, services::POOLS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LINES],
         find: are_at_a_limit,
@@ -60,7 +61,7 @@ pub const CONDITION: Condition = Condition {
 const LINES: &str = "limit.lines";
 const LOGS: &str = "limit.logs";
 const ESTABLISHED: &str = "service.established";
-const NO_LOG: &str = "what the service says of its limits, which has no log file: journalctl -u UNIT";
+const NO_LOG: &str = "what the service says of its limits, which has no log that is read: journalctl -u UNIT";
 /// A line in each second or two.
 const LINES_S: f64 = 0.5;
 /// A burst of clients is over sooner, and so is one that tries again once.
@@ -145,6 +146,7 @@ fn accepts_no_more<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
     );
     finding.prove(view, &["listener.queue", "listener.backlog"], row, span);
     finding.prove_nonzero(view, &["service.requests", "service.open", ESTABLISHED], row, span);
+    finding.remarks.extend(services::full(view, &places.servers, span));
     if let Some(waits) = services::waited_for(view, row, span) {
         finding.remarks.push(format!(
             "what it has taken waits for {}, which answers no later than it did to some before",
@@ -255,6 +257,9 @@ fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
             words::count((high.during * high.run.seconds()).round())
         ));
     }
+    finding
+        .remarks
+        .extend(service.into_iter().flat_map(|row| services::full(view, &Servers::of(view, row), span)));
     finding.remarks.extend(who_has_most(view, comm, span));
     finding.remarks.push(format!("what sets it: {}", text.setting));
     // What was so from the first moment on may always have been so.

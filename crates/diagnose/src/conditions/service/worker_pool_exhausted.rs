@@ -35,7 +35,7 @@ pub const CONDITION: Condition = Condition {
         "dependency.connect_time",
         "task.cpu_time",
     ],
-    needs_of: &[services::NEEDS, waits::NEEDS],
+    needs_of: &[services::NEEDS, services::POOLS, waits::NEEDS],
     observe,
     causes: &[
         explains("timeout-cascade", "what waits for a worker times out"),
@@ -55,10 +55,33 @@ pub const CONDITION: Condition = Condition {
         verify: "ss -ltn: Recv-Q of its socket is 0",
         risk: "more workers put more load on what does not answer",
     }],
+    remedies_of: remedies,
     next_of: next,
     source: include_str!("worker_pool_exhausted.rs"),
     ..Condition::ROOT
 };
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if !finding.culprit.process.as_deref().is_some_and(|comm| comm.starts_with("php-fpm")) {
+        return Vec::new();
+    }
+    vec![
+        Remedy {
+            action: "let the pool log what its slow requests wait for, and end those that never come back".to_owned(),
+            command: "request_slowlog_timeout = 2s, slowlog = /var/log/php-fpm.slow.log, request_terminate_timeout = 30s in \
+                      the pool (php-fpm.d/www.conf); then reload it"
+                .to_owned(),
+            verify: "the slow log has a stack for each request that took longer".to_owned(),
+            risk: "request_terminate_timeout ends requests that are slow on purpose".to_owned(),
+        },
+        Remedy {
+            action: "raise pm.max_children, if what the workers wait for can take more and memory is left for them".to_owned(),
+            command: "pm.max_children = N in the pool; then reload it".to_owned(),
+            verify: "its status page (pm.status_path): listen queue is 0".to_owned(),
+            risk: "each worker takes memory, and puts more load on what does not answer".to_owned(),
+        },
+    ]
+}
 
 fn next(finding: &Finding) -> Vec<Next> {
     let pid = finding.pid();
@@ -138,6 +161,7 @@ fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
     );
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.despite = services::despite(view, &walk, span);
+    finding.remarks.extend(services::full(view, &servers, span));
     let is_known = follow(view, &mut finding, &servers, row, span).ok()?;
     finding.confidence = if is_known || !walk.elsewhere.is_empty() { 0.85 } else { 0.7 };
     Some(finding)
@@ -255,6 +279,7 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, run: &Run, peak: f64) -> Result<
         span,
     );
     finding.despite = services::despite(view, &walk, span);
+    finding.remarks.extend(services::full(view, &servers, span));
     let is_known = follow(view, &mut finding, &servers, row, span)?;
     if targets.is_empty() && !is_known {
         finding.remarks.extend(services::overlapping(view, &servers, row, span));
