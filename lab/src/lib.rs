@@ -5,6 +5,8 @@
 //! one. Every change to the machine is first noted in a journal, see [`journal`].
 
 pub mod baselines;
+pub mod bench;
+pub mod calibrate;
 pub mod conductor;
 pub mod controls;
 pub mod counters;
@@ -24,6 +26,8 @@ pub mod run;
 pub mod score;
 pub mod ship;
 pub mod stage;
+pub mod stored;
+pub mod weaken;
 pub mod witness;
 
 pub use draw::Draw;

@@ -17,7 +17,7 @@ use mitra_lab::record::{Kind, Record, Results, State, key};
 use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
 use mitra_lab::score::{self, Judged, Summary};
-use mitra_lab::{Form, controls, incidents, ordeals, plan, roles, ship};
+use mitra_lab::{Form, bench, calibrate, controls, incidents, ordeals, plan, roles, ship, stored};
 
 /// Makes real incidents on this machine, has Mitra explain them, and scores what it said.
 #[derive(Parser)]
@@ -126,6 +126,18 @@ enum Command {
         #[arg(long, value_name = "OLD=NEW")]
         rename: Vec<String>,
     },
+    /// A benchmark for any tool: recordings as Parquet with the truth beside them, and scores of answers
+    #[command(subcommand)]
+    Bench(Bench),
+    /// How often verdicts of a given strength are right, on stored runs whose evidence is taken out in parts
+    Calibrate {
+        /// Folders of results, or of recordings
+        #[arg(required = true)]
+        dirs: Vec<PathBuf>,
+        /// Writes each verdict here, as a line of JSON
+        #[arg(long, value_name = "FILE")]
+        verdicts: Option<PathBuf>,
+    },
     /// What the recorder itself has to live through: no sample may be missing
     Endure {
         /// Beginnings of names; without one, all
@@ -139,6 +151,46 @@ enum Command {
     /// Waits for the end of a run and cleans up after it
     #[command(hide = true)]
     Keeper,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Writes recordings as Parquet, for everybody, and apart from them what the keeper of the truth keeps
+    Export {
+        /// Folders of results, or of recordings
+        #[arg(default_value = "lab/recordings")]
+        from: Vec<PathBuf>,
+        /// Where everybody's part is written
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Where all truths are written, and the answers of Mitra and of simple methods
+        #[arg(long, value_name = "DIR")]
+        keep: PathBuf,
+        /// Draws which recordings are sealed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many of a hundred are sealed
+        #[arg(long, value_name = "N", default_value_t = 30)]
+        sealed_percent: u64,
+    },
+    /// Scores answers
+    Score {
+        /// Files of answers
+        #[arg(required = true)]
+        answers: Vec<PathBuf>,
+        /// What was exported
+        #[arg(long, value_name = "DIR")]
+        bench: PathBuf,
+        /// What the keeper has; without this, only the public part is scored
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+        /// Writes JSON
+        #[arg(long)]
+        json: bool,
+        /// Writes the data sheet with the table of scores
+        #[arg(long, value_name = "FILE")]
+        page: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -204,6 +256,16 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             let page = html.or_else(|| dirs.first().map(|d| d.join("score.html")));
             show(&judged, page.as_deref())?;
         }
+        Command::Bench(what) => bench(what, mitra)?,
+        Command::Calibrate { dirs, verdicts } => {
+            let samples = calibrate::samples(&stored::open_all(&dirs)?, &mitra()?)?;
+            print!("{}", calibrate::check(&samples));
+            if let Some(path) = verdicts {
+                let lines: Result<Vec<String>, _> = samples.iter().map(serde_json::to_string).collect();
+                std::fs::write(&path, lines?.join("\n") + "\n")
+                    .with_context(|| path.display().to_string())?;
+            }
+        }
         Command::Ship { dir, to, explain, rename } => {
             let mitra = if explain { Some(mitra()?) } else { None };
             let renames = Renames::parse(&rename)?;
@@ -214,6 +276,39 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
         }
     }
     Ok(true)
+}
+
+fn bench(what: Bench, mitra: impl Fn() -> anyhow::Result<Mitra>) -> anyhow::Result<()> {
+    match what {
+        Bench::Export { from, out, keep, seed, sealed_percent } => {
+            let (stored, mitra) = (stored::open_all(&from)?, mitra()?);
+            let exporter = bench::Exporter { mitra: &mitra, out: &out, keep: &keep, seed, sealed_percent };
+            let index = exporter.export(&stored)?;
+            let sealed = index.recordings.iter().filter(|e| e.part == bench::Part::Sealed).count();
+            println!("{} recordings in {}, {sealed} of them sealed", index.recordings.len(), out.display());
+            println!("truths and answers in {}", keep.display());
+        }
+        Bench::Score { answers, bench: dir, keep, json, page } => {
+            let (index, keep) = (bench::Index::open(&dir)?, keep.as_deref());
+            let mut scores = Vec::new();
+            for path in &answers {
+                let answers: bench::Answers = bench::read_json(path)?;
+                let parts = [Some(bench::Part::Public), Some(bench::Part::Sealed), None];
+                for part in parts.into_iter().take(if keep.is_some() { 3 } else { 1 }) {
+                    scores.push(bench::score(&answers, &index, &dir, keep, part)?);
+                }
+            }
+            match json {
+                true => println!("{}", serde_json::to_string_pretty(&scores)?),
+                false => print!("{}", bench::table(&scores)),
+            }
+            if let Some(path) = page {
+                std::fs::write(&path, bench::page(&index, &dir, keep, &scores)?)
+                    .with_context(|| path.display().to_string())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The conditions that the binary knows. Prints the incidents that are left out because it cannot

@@ -107,6 +107,20 @@ impl Mitra {
         Ok(Answer { report, text })
     }
 
+    /// The report about the window. Its contract is not checked: evidence may be missing.
+    pub fn report(
+        &self,
+        archive: &Path,
+        dir: &Path,
+        since: SystemTime,
+        until: SystemTime,
+    ) -> Result<Value, Stop> {
+        let mut command = Command::new(&self.0);
+        command.args(["explain", "--json", "--archive"]).arg(archive);
+        command.args(["--since", &rfc3339(since), "--until", &rfc3339_rounded_up(until)]);
+        report::parse(&run_bounded(&mut command, dir, "explain", None)?).map_err(Stop::Mitra)
+    }
+
     /// A one-line summary of what the files of a folder show.
     pub fn explain_files(&self, folder: &Path, dir: &Path) -> Result<String, Stop> {
         let mut command = Command::new(&self.0);

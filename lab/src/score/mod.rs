@@ -9,6 +9,7 @@ mod summary;
 
 use serde_json::Value;
 
+pub use calibration::{Bin, Told, binned, told};
 pub use goals::{Goal, median};
 pub use html::html;
 pub use judge::{distances_s, judge_all, judge_one};
@@ -78,6 +79,8 @@ pub struct Judged {
     /// Wrong roots named during the trouble. Except in a pair, the one in first place does not
     /// count.
     pub besides: Vec<String>,
+    /// Every incident that is reported, and whether it is right.
+    pub told: Vec<Told>,
     /// Gaps of the recorder.
     pub gaps_s: Vec<f64>,
 }
@@ -95,6 +98,7 @@ pub fn judge(record: &Record, report: &Value, gaps_s: Vec<f64>, baselines: Answe
         found_on_control: Vec::new(),
         early: Vec::new(),
         besides: Vec::new(),
+        told: if record.state == State::Made { told(&record, report) } else { Vec::new() },
         gaps_s,
     };
     let acts = || record.acts.iter().filter(|a| !a.noise);
@@ -160,7 +164,7 @@ fn wrong_chain(incident: &Value, declared: &[&str]) -> Vec<String> {
 }
 
 /// When the trouble was started. For a pair, the earlier start.
-fn started_s(record: &Record) -> f64 {
+pub fn started_s(record: &Record) -> f64 {
     record.acts.iter().filter(|a| !a.noise).map(|a| a.started_s).fold(f64::MAX, f64::min)
 }
 
