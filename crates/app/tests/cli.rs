@@ -26,3 +26,5 @@ mod rules;
 mod services;
 #[path = "cli/usage.rs"]
 mod usage;
+#[path = "cli/wrong.rs"]
+mod wrong;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use mitra_model::time::SECOND;
-pub use mitra_model::words::{bytes, count, percent};
+pub use mitra_model::words::{bytes, count, grouped, percent};
 
 /// `850 µs`, `3.2 ms`, `12 s`, `4 min`.
 #[must_use]
@@ -81,10 +81,13 @@ mod tests {
     fn numbers_are_short() {
         assert_eq!(bytes(1_234_567_890.0), "1.2 GB");
         assert_eq!(bytes(999.0), "999 B");
-        assert_eq!(count(85_327.0), "85.3 k");
-        assert_eq!(count(12.0), "12");
+        assert_eq!(count(85_327.4), "85,327");
+        assert_eq!(count(999_999.4), "999,999");
+        assert_eq!(count(1_234_567.0), "1.2 M");
+        assert_eq!((count(12.0), count(2.5), count(-4012.0)), ("12".into(), "2.5".into(), "-4,012".into()));
         assert_eq!(percent(0.004), "0.4 %");
         assert_eq!(percent(0.63), "63 %");
+        assert_eq!((percent(34.0), percent(0.0003), percent(1e-6)), ("3,400 %".into(), "0.03 %".into(), "<0.01 %".into()));
         assert_eq!(seconds(0.0032), "3.2 ms");
         assert_eq!(seconds(12.04), "12.0 s");
     }

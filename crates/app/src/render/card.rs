@@ -2,7 +2,7 @@
 //! twelve lines of eighty columns; what does not fit in there stands whole below it.
 
 use mitra_model::Era;
-use mitra_model::report::{Incident, Moment};
+use mitra_model::report::{How, Incident, Moment};
 
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, UNKNOWN};
@@ -30,7 +30,7 @@ pub fn first_screen(page: &mut Page<'_>, incident: &Incident, until: Moment, tit
     let lines = CAUSE_LINES - if is_one_line { 1 } else { 2 };
     let is_whole = page.card("", LABEL, None, &root.statement, lines);
     if let Some(culprit) = culprit(&root.culprit) {
-        page.card("CAUSED BY", LABEL, None, &culprit, 1);
+        page.card("CAUSED BY", LABEL, None, &with_how(&culprit, root.culprit.how, room), 1);
     }
     if let Some(cost) = cost(incident, until) {
         let share = root.share.map_or_else(String::new, |s| format!("; {} explained", percent(s)));
@@ -63,6 +63,22 @@ fn shortened(mut steps: Vec<&str>, room: usize) -> String {
             steps[before_last] = LEFT_OUT;
         }
     }
+}
+
+/// A culprit, and how it is known, which is never cut off.
+fn with_how(culprit: &str, how: Option<How>, room: usize) -> String {
+    let how = how.map_or("", |how| match how {
+        How::Measured => " (measured)",
+        How::Inferred => " (inferred, not measured)",
+        How::Near => " (only near: active at the same time)",
+    });
+    let left = room.saturating_sub(how.len());
+    let named = if culprit.chars().count() <= left {
+        culprit.to_owned()
+    } else {
+        format!("{}…", culprit.chars().take(left.saturating_sub(1)).collect::<String>())
+    };
+    named + how
 }
 
 /// The first action, which is the safest, and its risk; without one what to measure.
@@ -179,6 +195,13 @@ mod tests {
         assert_eq!(told(Some(3.0), Some(250.0)), "on average 2.5 clients waited (4 min in all)");
         assert_eq!(told(None, Some(3.0)), "clients waited 3.0 s longer than usual");
         assert_eq!(told(None, None), "");
+    }
+
+    #[test]
+    fn how_a_culprit_is_known_is_always_said() {
+        assert_eq!(with_how("dd (pid 7)", Some(How::Measured), 40), "dd (pid 7) (measured)");
+        assert_eq!(with_how(&"x".repeat(50), Some(How::Inferred), 40), format!("{}… (inferred, not measured)", "x".repeat(14)));
+        assert_eq!(with_how("eth0", None, 40), "eth0");
     }
 
     #[test]

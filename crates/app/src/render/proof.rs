@@ -105,7 +105,7 @@ fn short_chain(
     }
 }
 
-/// `vm.pgmajfault 0/s → 61.2 k/s (sar-B.txt:5)`.
+/// `vm.pgmajfault 0/s → 61,204/s (sar-B.txt:5)`.
 fn number(evidence: &Evidence) -> String {
     let places = places(&evidence.quotes);
     let places = if places.is_empty() { places } else { format!(" ({places})") };
@@ -200,15 +200,9 @@ pub fn name(evidence: &Evidence) -> String {
     }
 }
 
-/// Shares of a CPU and of time are told in percent, as other tools do.
-fn unit(evidence: &Evidence) -> &str {
-    let is_share = evidence.metric.starts_with("cpu.") || evidence.metric.contains("psi");
-    if is_share && evidence.unit == "s/s" { "share" } else { &evidence.unit }
-}
-
 /// `1.2 MB/s → 710 MB/s, at most 812 MB/s`.
 pub fn movement(evidence: &Evidence) -> String {
-    let show = |value: f64| units::value(value, unit(evidence));
+    let show = |value: f64| units::value(value, &evidence.unit);
     let during = show(evidence.during);
     let peak = evidence.peak.map(show).filter(|peak| *peak != during);
     let word = if evidence.peak.is_some_and(|peak| peak < evidence.during) { "lowest" } else { "peak" };

@@ -13,6 +13,7 @@
 //! than there are ports, and it can only be suspected.
 
 use mitra_model::CaptureRow;
+use mitra_model::report::How;
 
 use crate::network::{self, Net};
 use crate::prelude::*;
@@ -199,6 +200,7 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
         finding.remarks.push(format!("{comm} ({pid}) took most CPU of the processes of that namespace"));
         finding.culprit.process = Some(comm);
         finding.culprit.pid = Some(pid);
+        finding.culprit.how = Some(How::Near);
     }
     Some(Exhausted::Sure(Box::new(finding)))
 }
