@@ -17,8 +17,11 @@ const PATH: [&str; 2] = ["/usr/bin", "/bin"];
 /// Colours are passed on, the text stays on the screen, and what fits it is not paged.
 const DEFAULT: &str = "less -FRX";
 /// What a pager needs of the environment. Among the rest are programs that less would start.
-const ENVIRONMENT: [&str; 9] =
-    ["TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "LESSCHARSET", "COLUMNS", "LINES", "TERMINFO"];
+const ENVIRONMENT: [&str; 8] =
+    ["TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "LESSCHARSET", "COLUMNS", "LINES"];
+
+/// Programs that root starts: all that a shell or an editor would do with their arguments they do not.
+const OF_ROOT: [&str; 3] = ["less", "more", "most"];
 
 static PAGE: Mutex<Option<Child>> = Mutex::new(None);
 
@@ -29,7 +32,8 @@ fn running() -> MutexGuard<'static, Option<Child>> {
 /// Starts `mitra page`, if standard output is a terminal and there is a pager. Before this process gives up its privileges.
 pub fn start() {
     use std::io::IsTerminal;
-    if !io::stdout().is_terminal() || pager().is_none() {
+    let can_scroll = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    if !can_scroll || !io::stdout().is_terminal() || pager().is_none() {
         return;
     }
     let started = Command::new("/proc/self/exe").arg("page").stdin(Stdio::piped()).spawn();
@@ -127,13 +131,14 @@ fn visible(line: &str) -> usize {
     count
 }
 
-/// The pager of the environment, or `less`; `None` if output is not to be paged, or the program cannot be trusted.
+/// The pager of the environment, or `less`; `None` if output is not to be paged, or the program is not to be started.
 fn pager() -> Option<Command> {
     let set = ["MITRA_PAGER", "PAGER"].iter().find_map(std::env::var_os);
     let line = set.map_or_else(|| Some(DEFAULT.to_owned()), |value| value.into_string().ok())?;
     let mut words = line.split_whitespace();
     let program = find(words.next()?)?;
-    if program.file_name().is_some_and(|name| name == "cat") {
+    let name = program.file_name()?.to_str()?;
+    if name == "cat" || rustix::process::geteuid().is_root() && !OF_ROOT.contains(&name) {
         return None;
     }
     let mut command = Command::new(program);

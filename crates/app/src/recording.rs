@@ -132,7 +132,9 @@ fn unreadable(dir: &Path, reader: &Reader) -> anyhow::Error {
         ),
         None if holds_recording(dir) => anyhow!("{shown}: the archive is empty: nothing is recorded yet"),
         None if std::fs::read_dir(dir).is_ok_and(|mut files| files.next().is_some()) => {
-            anyhow!("{shown}: no recording is there; if its files are other tools' output: mitra explain {shown}")
+            anyhow!(
+                "{shown}: no recording is there; if its files are other tools' output: mitra explain {shown}"
+            )
         }
         None => anyhow!("{shown}: the archive is empty; record into it with: mitra record --archive {shown}"),
     }
@@ -163,7 +165,9 @@ fn resolve(args: &RangeArgs, known: Span, usual_ns: i64, here: &LocalClock) -> R
         let [first, last] = [known.since, known.until].map(|t| style.date_clock(t));
         let zone = style.zone_name(known.until);
         return Err(usage(if args.since.is_some() && args.until.is_some() {
-            format!("--until ({to}) has to be later than --since ({from}); the recording holds {first} to {last} {zone}")
+            format!(
+                "--until ({to}) has to be later than --since ({from}); the recording holds {first} to {last} {zone}"
+            )
         } else {
             format!("nothing lies between {from} and {to}; the recording holds {first} to {last} {zone}")
         }));

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::shared::ReportArgs;
 use super::examples;
+use super::shared::ReportArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("demo", ""))]

@@ -22,7 +22,7 @@ pub const TIMES: &[(&str, &str)] = &[
 /// What is taken from the environment.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("MITRA_ARCHIVE", "the archive where --archive is not given"),
-    ("MITRA_PAGER, PAGER", "the pager [default: less -FRX], cat for none; no shell reads it"),
+    ("MITRA_PAGER, PAGER", "the pager [default: less -FRX]; cat for none"),
     ("NO_COLOR", "no colours, unless --color says otherwise"),
     ("TZ", "the time zone of times that are typed and printed"),
     ("XDG_STATE_HOME", "where the archive of a user other than root is, in mitra"),

@@ -79,7 +79,8 @@ pub fn program() -> clap::Command {
         groups.push_str(&format!("{heading}:\n"));
         for name in *names {
             let about = command.find_subcommand(name).and_then(clap::Command::get_about);
-            groups.push_str(&format!("  {name:<12}  {}\n", about.map(ToString::to_string).unwrap_or_default()));
+            groups
+                .push_str(&format!("  {name:<12}  {}\n", about.map(ToString::to_string).unwrap_or_default()));
         }
         groups.push('\n');
     }
@@ -92,7 +93,9 @@ impl Cli {
     /// Whether a pager is for its output: it ends by itself, and is meant to be read.
     pub fn is_paged(&self) -> bool {
         let is_endless = match &self.command {
-            Command::Record(_) | Command::Live(_) | Command::Armed(_) | Command::Names | Command::Page => true,
+            Command::Record(_) | Command::Live(_) | Command::Armed(_) | Command::Names | Command::Page => {
+                true
+            }
             Command::Index(args) => args.service,
             Command::Inspect(args) => {
                 matches!(&args.command, InspectCommand::Heap(heap) if heap.watch.is_some())
@@ -105,16 +108,20 @@ impl Cli {
 
 /// Takes a command line apart. A wrong one ends the process, with what is wrong.
 pub fn parse(given: impl Iterator<Item = OsString>) -> Cli {
-    let read = program().try_get_matches_from(arguments(given)).and_then(|found| Cli::from_arg_matches(&found));
+    let read =
+        program().try_get_matches_from(arguments(given)).and_then(|found| Cli::from_arg_matches(&found));
     read.unwrap_or_else(|error| with_tip(error).exit())
 }
 
 /// Says what a number should be, and what to do with a process id where a subcommand was wanted: `mitra inspect 4242`.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     if let Some(wanted) = std::error::Error::source(&error).and_then(|why| number_wanted(&why.to_string()))
-        && let (Some(value), Some(flag)) = (error.get(ContextKind::InvalidValue), error.get(ContextKind::InvalidArg))
+        && let (Some(value), Some(flag)) =
+            (error.get(ContextKind::InvalidValue), error.get(ContextKind::InvalidArg))
     {
-        let text = format!("invalid value '{value}' for '{flag}': {wanted}\n\nFor more information, try '--help'.\n");
+        let text = format!(
+            "invalid value '{value}' for '{flag}': {wanted}\n\nFor more information, try '--help'.\n"
+        );
         return clap::Error::raw(error.kind(), text);
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand).cloned() else {
@@ -131,7 +138,9 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 /// What was wanted where a number cannot be read, in place of Rust's words.
 fn number_wanted(why: &str) -> Option<&'static str> {
     match why {
-        "invalid digit found in string" | "cannot parse integer from empty string" => Some("not a whole number"),
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            Some("not a whole number")
+        }
         "invalid float literal" => Some("not a number; want 10 or 0.5"),
         _ if why.ends_with(" is not in 1..=4294967295") => Some("not the id of a process"),
         _ => None,

@@ -7,54 +7,56 @@ use clap::Args;
 use super::examples;
 use crate::values::time::{DayExpr, TimeExpr};
 
+/// Headings of flags that several commands have.
+const LOCATION: &str = "Where the index is";
+const DAY: &str = "Which day";
+
 /// Where documents are.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Where the index is")]
 pub struct IndexLocationArgs {
     /// Read the configuration of the indexer from this file [default: /etc/mitra/index.yaml, if it is there]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = LOCATION, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Use the embedded index in this directory [default: /var/lib/mitra/index; not as root ~/.local/state/mitra/index]
-    #[arg(long, value_name = "DIR", conflicts_with = "opensearch")]
+    #[arg(long, help_heading = LOCATION, value_name = "DIR", conflicts_with = "opensearch")]
     pub store: Option<PathBuf>,
     /// Use this node of OpenSearch or Elasticsearch, http://host:9200; may be given several times
-    #[arg(long, value_name = "URL")]
+    #[arg(long, help_heading = LOCATION, value_name = "URL")]
     pub opensearch: Vec<String>,
     /// Prefix of the names of its indices [default: mitra_]
-    #[arg(long, value_name = "TEXT", requires = "opensearch")]
+    #[arg(long, help_heading = LOCATION, value_name = "TEXT", requires = "opensearch")]
     pub prefix: Option<String>,
     /// User of basic authentication
-    #[arg(long, value_name = "NAME", requires = "opensearch", requires = "password_file")]
+    #[arg(long, help_heading = LOCATION, value_name = "NAME", requires = "opensearch", requires = "password_file")]
     pub user: Option<String>,
     /// File with the password of --user, which nobody else may read
-    #[arg(long, value_name = "FILE", requires = "user")]
+    #[arg(long, help_heading = LOCATION, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
     /// File with an API key, which nobody else may read
-    #[arg(long, value_name = "FILE", requires = "opensearch", conflicts_with = "user")]
+    #[arg(long, help_heading = LOCATION, value_name = "FILE", requires = "opensearch", conflicts_with = "user")]
     pub api_key_file: Option<PathBuf>,
     /// File with the certificates to trust, in place of the system's
-    #[arg(long, value_name = "FILE", requires = "opensearch")]
+    #[arg(long, help_heading = LOCATION, value_name = "FILE", requires = "opensearch")]
     pub ca_file: Option<PathBuf>,
     /// Send the password or key to another machine by http:// too, where everybody on the way can read it
-    #[arg(long, requires = "opensearch")]
+    #[arg(long, help_heading = LOCATION, requires = "opensearch")]
     pub insecure: bool,
 }
 
 /// Which state of the machines is meant.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Which day")]
 pub struct ScopeArgs {
     /// This day (UTC): today, yesterday or 2026-11-21 [default: today, or the last day that has documents]
-    #[arg(long, value_name = "DAY", conflicts_with_all = ["since", "until", "at"])]
+    #[arg(long, help_heading = DAY, value_name = "DAY", conflicts_with_all = ["since", "until", "at"])]
     pub on: Option<DayExpr>,
     /// The days from here on: a day, or a time as 7d, '2 hours ago', 14:03, '2026-11-21 14:03', RFC 3339, @SECONDS
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
+    #[arg(long, help_heading = DAY, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
     pub since: Option<TimeExpr>,
     /// The days until here, the last one included [default: now]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
+    #[arg(long, help_heading = DAY, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
     pub until: Option<TimeExpr>,
     /// The state at this time
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, help_heading = DAY, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<TimeExpr>,
 }
 

@@ -60,6 +60,10 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
         drop(progress);
         return print(&text);
     }
+    // Both would write to one screen.
+    if pager::child().is_some() {
+        drop(progress);
+    }
     let mut out = BufWriter::new(pager::Output);
     match format {
         DumpFormat::Table => dump.table(span, &mut out)?,
@@ -168,7 +172,9 @@ impl Dump<'_> {
             }
         }
         if heads.is_empty() {
-            return Err(anyhow!("nothing of that was recorded in that time"));
+            return Err(anyhow!(
+                "nothing of that was recorded in that time; what there is: mitra dump --list"
+            ));
         }
         Ok(())
     }

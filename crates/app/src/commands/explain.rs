@@ -175,8 +175,8 @@ mod tests {
             line.map(|n| n + 1)
         };
         let cause = begins("ROOT CAUSE", title(&root.condition)?)?;
-        let culprit = match text::culprit(&root.culprit) {
-            Some(culprit) => begins("CAUSED BY", &culprit)?,
+        let culprit = match text::parts(&root.culprit).first() {
+            Some(culprit) => begins("CAUSED BY", culprit)?,
             None => cause,
         };
         let action = match (incident.remedies.first(), incident.next.first()) {
@@ -198,7 +198,8 @@ mod tests {
             let told = repeats::told(&report);
             let Some(one) = told.get(repeats::dearest(&told)) else { continue };
             let text = text::report(&report, &Style::plain(80), &title, &Shown::default());
-            let lines = named_by(&text, one.incident).unwrap_or_else(|| panic!("{}: {text}", folder.display()));
+            let lines =
+                named_by(&text, one.incident).unwrap_or_else(|| panic!("{}: {text}", folder.display()));
             assert!(lines <= READ_MAX, "{}: {lines}\n{text}", folder.display());
             most = most.max((lines, folder.display().to_string()));
             count += 1;

@@ -6,7 +6,7 @@ use mitra_model::report::{How, Incident, Moment};
 
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, UNKNOWN};
-use crate::render::text::{Title, culprit, percent};
+use crate::render::text::{Title, parts, percent};
 use crate::render::units;
 
 const LABEL: usize = "ROOT CAUSE".len();
@@ -29,9 +29,7 @@ pub fn first_screen(page: &mut Page<'_>, incident: &Incident, until: Moment, tit
     }
     let lines = CAUSE_LINES - if is_one_line { 1 } else { 2 };
     let is_whole = page.card("", LABEL, None, &root.statement, lines);
-    if let Some(culprit) = culprit(&root.culprit) {
-        page.card("CAUSED BY", LABEL, None, &with_how(&culprit, root.culprit.how, room), 1);
-    }
+    page.card("CAUSED BY", LABEL, None, &with_how(parts(&root.culprit), root.culprit.how), 1);
     if let Some(cost) = cost(incident, until) {
         let share = root.share.map_or_else(String::new, |s| format!("; {} explained", percent(s)));
         let has_room = cost.chars().count() + share.chars().count() <= room;
@@ -65,20 +63,17 @@ fn shortened(mut steps: Vec<&str>, room: usize) -> String {
     }
 }
 
-/// A culprit, and how it is known, which is never cut off.
-fn with_how(culprit: &str, how: Option<How>, room: usize) -> String {
-    let how = how.map_or("", |how| match how {
+/// The names of a culprit, the first with how it is known, because the end may be cut off.
+fn with_how(mut parts: Vec<String>, how: Option<How>) -> String {
+    let how = how.map(|how| match how {
         How::Measured => " (measured)",
-        How::Inferred => " (inferred, not measured)",
-        How::Near => " (only near: active at the same time)",
+        How::Inferred => " (inferred)",
+        How::Near => " (only near)",
     });
-    let left = room.saturating_sub(how.len());
-    let named = if culprit.chars().count() <= left {
-        culprit.to_owned()
-    } else {
-        format!("{}…", culprit.chars().take(left.saturating_sub(1)).collect::<String>())
-    };
-    named + how
+    if let (Some(first), Some(how)) = (parts.first_mut(), how) {
+        first.push_str(how);
+    }
+    parts.join(", ")
 }
 
 /// The first action, which is the safest, and its risk; without one what to measure.
@@ -198,10 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn how_a_culprit_is_known_is_always_said() {
-        assert_eq!(with_how("dd (pid 7)", Some(How::Measured), 40), "dd (pid 7) (measured)");
-        assert_eq!(with_how(&"x".repeat(50), Some(How::Inferred), 40), format!("{}… (inferred, not measured)", "x".repeat(14)));
-        assert_eq!(with_how("eth0", None, 40), "eth0");
+    fn how_a_culprit_is_known_is_said() {
+        let names = || vec!["dd (pid 7)".to_owned(), "device vda".to_owned()];
+        assert_eq!(with_how(names(), Some(How::Measured)), "dd (pid 7) (measured), device vda");
+        assert_eq!(with_how(names(), Some(How::Near)), "dd (pid 7) (only near), device vda");
+        assert_eq!(
+            (with_how(names(), None), with_how(Vec::new(), None)),
+            ("dd (pid 7), device vda".into(), String::new())
+        );
     }
 
     #[test]

@@ -18,7 +18,8 @@ fn make(dir: &Path) {
     let segment = fs::read_dir(&recording).unwrap().next().unwrap().unwrap().path();
     let bytes = fs::read(&segment).unwrap();
     fs::write(dir.join("torn").join(segment.file_name().unwrap()), &bytes[..200]).unwrap();
-    let rule = |key: &str, value: &str| format!("[[rule]]\nname = \"a\"\n{key} = \"{value}\"\narm = [\"offcpu\"]\n");
+    let rule =
+        |key: &str, value: &str| format!("[[rule]]\nname = \"a\"\n{key} = \"{value}\"\narm = [\"offcpu\"]\n");
     for (name, text) in [
         ("junk/a.bin", "\x7fELF\0\x01".to_owned()),
         ("junk.bin", "\0\x01\x02\x03".repeat(2000)),

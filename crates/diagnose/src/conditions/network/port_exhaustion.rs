@@ -186,9 +186,10 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
     let mut finding = view.finding(&run);
     describe(view, &mut finding, ports, span);
     finding.statement = format!(
-        "{} connections and TIME-WAITs use up the {count:.0} local ports {:.0} to {:.0}{}: {} new ones a second instead \
+        "{} connections and TIME-WAITs use up the {} local ports {:.0} to {:.0}{}: {} new ones a second instead \
          of {}",
         words::count(ports.used.within(span).max()?),
+        words::count(count),
         ports.range.0,
         ports.range.1,
         ports.net.place(),
