@@ -170,8 +170,9 @@ mod tests {
     fn named_by(text: &str, incident: &Incident) -> Option<usize> {
         let root = &incident.root_cause;
         let begins = |label: &str, rest: &str| {
-            let rest: String = rest.chars().take(20).collect();
-            let line = text.lines().position(|l| l.starts_with(label) && l.contains(rest.trim_end()));
+            // The third word may be too long for the line.
+            let rest = rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+            let line = text.lines().position(|l| l.starts_with(label) && l.contains(&rest));
             line.map(|n| n + 1)
         };
         let cause = begins("ROOT CAUSE", title(&root.condition)?)?;
