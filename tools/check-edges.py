@@ -84,6 +84,7 @@ MAY_TOUCH_FILES = {"mitra-confine", "mitra-collect", "mitra-archive", "mitra-ins
 APP_MAY_USE = {
     "errors": set(),
     "import": set(),
+    "pager": {"signals"},
     "priority": set(),
     "progress": set(),
     "redact": set(),
@@ -95,7 +96,7 @@ APP_MAY_USE = {
     "log": {"render"},
     "recording": {"cli", "errors", "render", "values"},
     "evidence": {"errors", "redact"},
-    "confined": {"evidence", "log"},
+    "confined": {"evidence", "log", "pager"},
     "diagnosis": {"import", "recording", "values"},
     "services": {"recording"},
     "escalation": {"errors", "log", "redact", "signals", "values"},

@@ -58,6 +58,7 @@ need_kernel() {
     # What is started while hostile processes are looked at is seen by strace; `script` is a terminal.
     need_command strace strace
     need_command script bsdutils
+    need_command less less
     # Disks that fill up.
     need_command mkfs.ext4 e2fsprogs
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// The only keys that `culprit` may have.
 const CULPRIT_KEYS: &[&str] = &[
+    "how",
     "process",
     "pid",
     "cgroup",

@@ -7,13 +7,15 @@ use mitra_confine::{Needs, give_up};
 
 use crate::evidence::Opened;
 use crate::log::log;
+use crate::pager;
 
 /// Drops privileges for good, but for reading what was opened below `paths` and writing files below
 /// `write`.
 ///
 /// Running threads would keep theirs, so it comes before the first one.
 pub fn before_reading(opened: &[&Opened], paths: &[&Path], write: &[&Path]) {
-    let children: Vec<u32> = opened.iter().flat_map(|opened| opened.children()).collect();
+    let children: Vec<u32> =
+        opened.iter().flat_map(|opened| opened.children()).chain(pager::child()).collect();
     // A kernel without support is no reason not to read the files.
     if let Err(error) = give_up(Needs { read: paths, write, children: &children, receives: false }) {
         log(&format!("the files are read with all privileges that there are: {error}"));

@@ -38,6 +38,39 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
+/// An error with its causes, each said once, and without the numbers that Rust adds to those of the system.
+pub fn in_words(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for part in error.chain().map(ToString::to_string) {
+        if !text.contains(&part) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&part);
+        }
+    }
+    while let Some((head, tail)) = text.split_once(" (os error ")
+        && let Some((_, tail)) = tail.split_once(')')
+    {
+        text = format!("{head}{tail}");
+    }
+    text
+}
+
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.chain().any(|e| e.is::<Interrupted>()) { INTERRUPTED } else { FAILED }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let missing = || io::Error::from_raw_os_error(libc::ENOENT);
+        let error = anyhow::Error::new(missing()).context("cannot read a.txt");
+        assert_eq!(in_words(&error), "cannot read a.txt: No such file or directory");
+        let error = anyhow::Error::new(missing()).context(format!("a.txt: cannot read: {}", missing()));
+        assert_eq!(in_words(&error), "a.txt: cannot read: No such file or directory");
+    }
 }

@@ -11,6 +11,7 @@ mod import;
 mod live;
 mod log;
 mod notify;
+mod pager;
 mod priority;
 mod progress;
 mod recorder;
@@ -29,17 +30,24 @@ use cli::Command;
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
-    if !matches!(cli.command, Command::Record(_) | Command::Live(_)) {
+    if !matches!(cli.command, Command::Record(_) | Command::Live(_) | Command::Page) {
         signals::die_on_closed_pipe();
     }
     if let Some(code) = supervised::instead(&cli.command) {
         return code;
     }
     mitra_inspect::files::use_helper(confined::reader);
-    match commands::run(cli) {
+    if cli.is_paged() {
+        pager::start();
+    }
+    let is_paged = pager::child().is_some();
+    let result = commands::run(cli);
+    pager::finish();
+    match result {
         Ok(code) => ExitCode::from(code),
+        Err(error) if is_paged && pager::is_left(&error) => ExitCode::from(errors::DONE),
         Err(error) => {
-            eprintln!("mitra: {}", render::style::clean_lines(&format!("{error:#}")));
+            eprintln!("mitra: {}", render::style::clean_lines(&errors::in_words(&error)));
             ExitCode::from(errors::exit_code(&error))
         }
     }

@@ -82,6 +82,10 @@ pub fn is_part(name: &OsStr) -> bool {
 /// Opens an archive, which may be empty.
 pub fn open(args: &ArchiveArgs) -> Result<(PathBuf, Reader)> {
     let dir = readable_dir(args)?;
+    if dir.is_file() {
+        let why = "a file is no archive; if another tool has written it:";
+        return Err(usage(format!("{}: {why} mitra explain {0}", dir.display())));
+    }
     if !dir.is_dir() {
         anyhow::bail!("{}: no archive here; record one with: mitra record --archive {0}", dir.display());
     }
@@ -100,7 +104,7 @@ pub struct Recording {
 impl Recording {
     pub fn open(args: &ArchiveArgs) -> Result<Self> {
         let (dir, reader) = open(args)?;
-        let span = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
+        let span = reader.span().ok_or_else(|| unreadable(&dir, &reader))?;
         Ok(Recording { dir, reader, span })
     }
 
@@ -113,6 +117,26 @@ impl Recording {
     pub fn recorded(&self, args: &RangeArgs, usual_ns: i64) -> Result<Span> {
         let none = || anyhow!("{}: nothing was recorded in that time", self.dir.display());
         self.range(args, usual_ns)?.intersect(self.span).ok_or_else(none)
+    }
+}
+
+/// Why an archive has no samples.
+fn unreadable(dir: &Path, reader: &Reader) -> anyhow::Error {
+    let shown = dir.display();
+    match reader.skipped().first() {
+        Some(damage) => anyhow!(
+            "{shown}: nothing of the recording can be read: {} at byte {}: {}",
+            damage.file.display(),
+            damage.offset,
+            damage.why
+        ),
+        None if holds_recording(dir) => anyhow!("{shown}: the archive is empty: nothing is recorded yet"),
+        None if std::fs::read_dir(dir).is_ok_and(|mut files| files.next().is_some()) => {
+            anyhow!(
+                "{shown}: no recording is there; if its files are other tools' output: mitra explain {shown}"
+            )
+        }
+        None => anyhow!("{shown}: the archive is empty; record into it with: mitra record --archive {shown}"),
     }
 }
 
@@ -137,8 +161,16 @@ fn resolve(args: &RangeArgs, known: Span, usual_ns: i64, here: &LocalClock) -> R
     let since = since.unwrap_or_else(|| until.saturating_sub(usual_ns).max(known.since));
     if since >= until {
         let style = Style { zone: here.zone.clone(), ..Style::plain(80) };
-        let times = against(Span { since, until }, known, &style);
-        return Err(usage(format!("nothing lies between {times} {}", style.zone_name(known.until))));
+        let [from, to] = [since, until].map(|t| style.date_clock(t));
+        let [first, last] = [known.since, known.until].map(|t| style.date_clock(t));
+        let zone = style.zone_name(known.until);
+        return Err(usage(if args.since.is_some() && args.until.is_some() {
+            format!(
+                "--until ({to}) has to be later than --since ({from}); the recording holds {first} to {last} {zone}"
+            )
+        } else {
+            format!("nothing lies between {from} and {to}; the recording holds {first} to {last} {zone}")
+        }));
     }
     Ok(Span { since, until })
 }
@@ -210,7 +242,7 @@ mod tests {
         let said = resolve(&range, known, hour, &here).unwrap_err().to_string();
         assert_eq!(
             said,
-            "nothing lies between 2027-01-15 11:00:00 and 2027-01-15 10:00:00; the recording holds \
+            "--until (2027-01-15 10:00:00) has to be later than --since (2027-01-15 11:00:00); the recording holds \
              2027-01-15 09:00:00 to 2027-01-15 10:00:00 +02"
         );
     }

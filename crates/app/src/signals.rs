@@ -49,6 +49,22 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
     }
 }
 
+/// From now on Ctrl-C is for another process of this terminal.
+pub fn ignore_interrupt() {
+    // SAFETY: SIG_IGN is a valid disposition.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+    }
+}
+
+/// From now on a closed pipe is an error of the write.
+pub fn outlive_closed_pipe() {
+    // SAFETY: SIG_IGN is a valid disposition.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
 /// Restores the default of SIGPIPE, so that `mitra dump | head` ends silently. Commands that run
 /// until they are stopped keep Rust's SIG_IGN.
 pub fn die_on_closed_pipe() {

@@ -14,6 +14,8 @@ mod harness;
 mod inspect;
 #[path = "cli/live.rs"]
 mod live;
+#[path = "cli/pager.rs"]
+mod pager;
 #[path = "cli/parquet.rs"]
 mod parquet;
 #[path = "cli/payloads.rs"]
@@ -26,3 +28,5 @@ mod rules;
 mod services;
 #[path = "cli/usage.rs"]
 mod usage;
+#[path = "cli/wrong.rs"]
+mod wrong;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use mitra_model::report::{Culprit, Evidence, Next, Remedy};
+use mitra_model::report::{Culprit, Evidence, How, Next, Remedy};
 use mitra_model::{Span, Suspicion};
 
 use crate::advice::{Advice, Measure};
@@ -311,7 +311,8 @@ pub struct Finding {
 impl Finding {
     /// The observation that the condition is active.
     #[must_use]
-    pub fn active(self) -> Observation {
+    pub fn active(mut self) -> Observation {
+        self.culprit = self.culprit.known();
         Observation::Active(Box::new(self))
     }
 
@@ -330,6 +331,11 @@ impl Finding {
     pub fn blame_pid(&mut self, comm: &str, pid: u32) {
         self.culprit.process = Some(comm.to_owned());
         self.culprit.pid = Some(pid);
+    }
+
+    /// The culprit is inferred: its own part was not measured.
+    pub fn infer_culprit(&mut self) {
+        self.culprit.how = Some(How::Inferred);
     }
 
     /// Adds metrics of one thing, in the baseline and in a span, to the evidence; those that are not there add nothing.

@@ -451,6 +451,9 @@ pub fn number(metrics: &[&str], value: f64) -> String {
     match unit.as_str() {
         "bytes" => crate::words::bytes(value),
         "bytes/s" => format!("{}/s", crate::words::bytes(value)),
+        "s/s" if metrics.first().is_some_and(|m| m.starts_with("tasks.")) => {
+            format!("{} at a time", crate::words::at_a_time(value))
+        }
         "s/s" => format!("{} of the time", crate::words::percent(value)),
         "s" => crate::words::seconds(value),
         "1/s" => format!("{}/s", crate::words::count(value)),

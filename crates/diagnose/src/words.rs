@@ -3,17 +3,28 @@
 use std::borrow::Cow;
 
 use mitra_model::time::SECOND;
-pub use mitra_model::words::{bytes, count, percent};
+pub use mitra_model::words::{bytes, count, grouped, percent};
 
 /// `850 µs`, `3.2 ms`, `12 s`, `4 min`.
 #[must_use]
 pub fn seconds(value: f64) -> String {
     match value.abs() {
         v if v < 0.001 => format!("{:.0} µs", value * 1e6),
-        v if v < 1.0 => format!("{:.1} ms", value * 1e3),
+        v if v < 0.1 => format!("{:.1} ms", value * 1e3),
+        v if v < 1.0 => format!("{:.0} ms", value * 1e3),
         v if v < 120.0 => format!("{value:.1} s"),
         v if v < 7200.0 => format!("{:.0} min", value / 60.0),
         _ => format!("{:.1} h", value / 3600.0),
+    }
+}
+
+/// Tasks at a time, which are task-seconds in a second: `3.4`, `no`.
+#[must_use]
+pub fn at_a_time(tasks: f64) -> String {
+    match tasks {
+        few if few < 0.05 => "no".to_owned(),
+        few if few < 10.0 => format!("{few:.1}"),
+        many => grouped(many),
     }
 }
 
@@ -81,11 +92,21 @@ mod tests {
     fn numbers_are_short() {
         assert_eq!(bytes(1_234_567_890.0), "1.2 GB");
         assert_eq!(bytes(999.0), "999 B");
-        assert_eq!(count(85_327.0), "85.3 k");
-        assert_eq!(count(12.0), "12");
+        assert_eq!(count(85_327.4), "85,327");
+        assert_eq!(count(999_999.4), "999,999");
+        assert_eq!(count(1_234_567.0), "1.2 M");
+        assert_eq!((count(12.0), count(2.5), count(-4012.0)), ("12".into(), "2.5".into(), "-4,012".into()));
         assert_eq!(percent(0.004), "0.4 %");
         assert_eq!(percent(0.63), "63 %");
+        assert_eq!(
+            (percent(34.0), percent(0.0003), percent(1e-6)),
+            ("3,400 %".into(), "0.03 %".into(), "<0.01 %".into())
+        );
         assert_eq!(seconds(0.0032), "3.2 ms");
-        assert_eq!(seconds(12.04), "12.0 s");
+        assert_eq!((seconds(0.312), seconds(12.04)), ("312 ms".into(), "12.0 s".into()));
+        assert_eq!(
+            (at_a_time(0.01), at_a_time(3.41), at_a_time(34.2)),
+            ("no".into(), "3.4".into(), "34".into())
+        );
     }
 }

@@ -379,7 +379,7 @@ fn threads_are_cheaper_than_processes_and_who_had_no_room_is_nobody() {
     let threads = storm(20_000.0, 0.0);
     assert_eq!(named(&threads), Some((None, None)));
     assert!(
-        threads[0].root_cause.statement.contains("20.0 k threads"),
+        threads[0].root_cause.statement.contains("20,000 threads"),
         "{}",
         threads[0].root_cause.statement
     );

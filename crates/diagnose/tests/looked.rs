@@ -99,7 +99,7 @@ fn what_it_knows_of_is_told_with_its_type_and_holder() {
     let root = &report.incidents[0].root_cause;
     assert_eq!(root.culprit.object.as_deref(), Some("type app.Session"));
     let all = format!("{:?}", report.incidents[0]);
-    assert!(all.contains("held by values of app.CACHE") && all.contains("after 10.0 k"), "{all}");
+    assert!(all.contains("held by values of app.CACHE") && all.contains("after 10,000"), "{all}");
 }
 
 /// The machine has room; the group of the process has none, from two thirds of the growth on.

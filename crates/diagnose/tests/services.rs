@@ -495,7 +495,7 @@ fn a_thread_that_runs_for_long_while_others_wait_for_it_blocks_its_event_loop() 
     let report = kept(0.3, 0.6, 1.0).explain();
     assert_eq!(root(&report), ("event-loop-blocked", Some("node"), Some(50)));
     let statement = &one(&report).root_cause.statement;
-    assert!(statement.contains("ran for up to 312.0 ms at a stretch"), "{statement}");
+    assert!(statement.contains("ran for up to 312 ms at a stretch"), "{statement}");
     // Only who asked for it waits.
     is_silent(&kept(0.3, 0.6, 0.7));
     // Others wait so little that only the 99th percentile shows it: nobody suffers.
@@ -523,7 +523,7 @@ fn a_few_late_answers_are_an_incident_where_they_keep_clients_from_asking() {
     let report = few(85.0).explain();
     assert_eq!(root(&report), ("service-slow", Some("java"), Some(50)));
     let statement = &one(&report).root_cause.statement;
-    assert!(statement.contains("one request in a hundred in 180.0 ms or more"), "{statement}");
+    assert!(statement.contains("one request in a hundred in 180 ms or more"), "{statement}");
     // As much is asked as ever: two clients have begun to ask for something that takes long.
     is_silent(&few(200.0));
 }

@@ -34,5 +34,6 @@ pub use mitra_parse::maps::{Access, Mapping};
 pub use snapshot::Snapshot;
 pub use symbols::Symbols;
 pub use target::Target;
+pub use trusted::is_trusted_program;
 pub use unwind::Unwinder;
 pub use verdict::Verdict;

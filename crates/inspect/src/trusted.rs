@@ -38,6 +38,13 @@ pub(crate) fn open(path: &Path, sticky: Sticky) -> Result<(OwnedFd, Stat), Strin
     Ok((at, stat))
 }
 
+/// Whether only root and this user can change a program, or what its path leads to. No part of the path may be a link.
+#[must_use]
+pub fn is_trusted_program(path: &Path) -> bool {
+    open(path, Sticky::Refused)
+        .is_ok_and(|(_, stat)| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
 /// An ACL with write access for others shows in the group bits.
 fn check(path: &Path, stat: &Stat, sticky: Sticky) -> Result<(), String> {
     let us = rustix::process::geteuid().as_raw();

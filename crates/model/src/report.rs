@@ -318,9 +318,24 @@ pub struct Root {
     pub remarks: Vec<String>,
 }
 
+/// How a culprit is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// Its own part in what did the harm was measured: its CPU time, bytes, pages or requests; or the kernel named it.
+    Measured,
+    /// Concluded from something else that was measured of it, or from names and times.
+    Inferred,
+    /// It was active in the same place at that time. More is not known.
+    Near,
+}
+
 /// The process, group, device or other object that caused it. Fields that do not apply are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Culprit {
+    /// How it is known; absent where nothing is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub how: Option<How>,
     /// Name of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
@@ -357,6 +372,17 @@ pub struct Culprit {
     /// The object that fills its memory: a type of its runtime, or a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
+}
+
+impl Culprit {
+    /// With how it is known: what a condition says nothing else of it has measured itself.
+    #[must_use]
+    pub fn known(mut self) -> Self {
+        if self != Self::default() {
+            self.how.get_or_insert(How::Measured);
+        }
+        self
+    }
 }
 
 /// One link of the chain.

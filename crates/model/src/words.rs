@@ -6,10 +6,30 @@ pub fn bytes(value: f64) -> String {
     scaled(value, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-/// `12.3 k`, `250`.
+/// `2.5`, `250`, `12,345`, `1.2 M`: whole below a million.
 #[must_use]
 pub fn count(value: f64) -> String {
-    scaled(value, &["", "k", "M", "G", "T"]).trim_end().to_owned()
+    /// From here on a number is rounded to a million.
+    const WHOLE: f64 = 999_999.5;
+    match value.abs() {
+        size if size < 100.0 => scaled(value, &[""]).trim_end().to_owned(),
+        size if size < WHOLE => grouped(value),
+        _ => scaled(value / 1e6, &["M", "G", "T"]),
+    }
+}
+
+/// `12,345`: whole, with a comma for each thousand.
+#[must_use]
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if value <= -0.5 { format!("-{out}") } else { out }
 }
 
 fn scaled(value: f64, units: &[&str]) -> String {
@@ -33,13 +53,15 @@ fn scaled(value: f64, units: &[&str]) -> String {
     }
 }
 
-/// `63 %`, `0.4 %` of a share from 0 to 1.
+/// `63 %`, `0.4 %`, `0.03 %`, `3,400 %` of a share from 0 to 1, or of one CPU.
 #[must_use]
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent.abs() >= 10.0 || percent == 0.0 {
-        format!("{percent:.0} %")
-    } else {
-        format!("{percent:.1} %")
+    match percent.abs() {
+        0.0 => "0 %".to_owned(),
+        size if size >= 10.0 => format!("{} %", grouped(percent)),
+        size if size >= 0.095 => format!("{percent:.1} %"),
+        size if size >= 0.005 => format!("{percent:.2} %"),
+        _ => "<0.01 %".to_owned(),
     }
 }

@@ -11,6 +11,7 @@ use super::examples;
 use crate::values::size::{MkfsSize, mkfs_bytes, mkfs_size};
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("doctor", ""))]
 pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
@@ -20,7 +21,7 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("conditions", ""))]
 pub struct ConditionsArgs {
-    /// Show the manual page of this one
+    /// Show the manual page of this condition
     #[arg(value_name = "ID", conflicts_with = "graph")]
     pub id: Option<String>,
     /// Show which condition can cause which
@@ -42,22 +43,22 @@ pub enum GraphFormat {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("xfs-geometry", ""))]
 pub struct XfsGeometryArgs {
-    /// raid0, raid1, raid5, raid6 or raid10
+    /// Level of the array: raid0, raid1, raid5, raid6 or raid10
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     pub level: Level,
-    /// Disks of the array, without spares
+    /// Number of disks, without spares
     #[arg(long, value_name = "N")]
     pub disks: u64,
-    /// The chunk: bytes on one disk before the next comes; k, m, g are powers of 1024. Not needed for raid1
+    /// Chunk size: bytes on one disk before the next; k, m, g are powers of 1024. Not needed for raid1
     #[arg(long, value_name = "SIZE", value_parser = mkfs_bytes)]
     pub stripe_unit: Option<u64>,
-    /// Size of the device, as 12t or in blocks as 2925527040b: then the size of the allocation groups is worked out
+    /// Size of the device, as 12t or in blocks as 2925527040b; says the size of the allocation groups
     #[arg(long, value_name = "SIZE", value_parser = mkfs_size)]
     pub size: Option<MkfsSize>,
     /// Number of allocation groups [default: what mkfs.xfs chooses]
     #[arg(long, value_name = "N", requires = "size")]
     pub ag_count: Option<u64>,
-    /// Bytes of a block of the file system
+    /// Block size of the file system
     #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = mkfs_bytes)]
     pub block_size: u64,
     /// Print JSON
@@ -68,27 +69,29 @@ pub struct XfsGeometryArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("metrics", ""))]
 pub struct MetricsArgs {
-    /// Names with * and ?
+    /// Only metrics of these names, with * and ?
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// Print JSON
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
-    /// Print the documentation page
+    /// Print docs/metrics.md
     #[arg(long)]
     pub markdown: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("completions", ""))]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     #[arg(value_enum)]
     pub shell: Shell,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("man", ""))]
 pub struct ManArgs {
-    /// Write mitra.1 and one page for each command to this directory; without it, mitra.1 to standard output
+    /// Write mitra.1 and a page for each command to this directory [default: mitra.1 to standard output]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::shared::since_default;
 use super::{ArchiveArgs, RangeArgs, SelectArgs, examples};
 
 /// How `mitra dump` prints.
@@ -19,6 +20,7 @@ pub enum DumpFormat {
 
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("dump", ""))]
+#[command(mut_arg("since", |arg| since_default(arg, "a minute before the end")))]
 pub struct DumpArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
@@ -26,16 +28,16 @@ pub struct DumpArgs {
     pub range: RangeArgs,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// How to print: table, csv (a line for each value) or json (an object on a line for each value)
+    /// table, csv (a line for each value) or json (an object on a line for each value)
     #[arg(long, value_enum, default_value = "table", hide_possible_values = true)]
     pub format: DumpFormat,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Counters as the kernel counts them, not as rates
+    /// Print counters as the kernel counts them, not as rates
     #[arg(long)]
     pub raw: bool,
-    /// List what the archive holds instead of the values
+    /// List what the archive holds in place of the values
     #[arg(long)]
     pub list: bool,
 }
@@ -52,6 +54,7 @@ pub struct StatusArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("export", ""))]
+#[command(mut_arg("since", |arg| since_default(arg, "the beginning of the recording")))]
 pub struct ExportArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,

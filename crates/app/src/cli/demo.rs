@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::examples;
+use super::shared::ReportArgs;
+
 #[derive(Debug, Args)]
+#[command(after_help = examples::below("demo", ""))]
 pub struct DemoArgs {
-    /// Which incident
+    /// Explain this incident
     #[arg(value_enum, value_name = "NAME", default_value_t = DemoIncident::PageCacheFlood)]
     pub incident: DemoIncident,
     /// List the incidents, and what each shows
-    #[arg(long, conflicts_with_all = ["incident", "json", "html", "keep"])]
+    #[arg(long, conflicts_with_all = ["incident", "ReportArgs", "keep"])]
     pub list: bool,
-    /// Print the report as JSON, schema mitra.report/1
-    #[arg(long)]
-    pub json: bool,
-    /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Explain nothing, and write the recording to a new or empty directory, to try other commands on it
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "html"])]
+    #[command(flatten)]
+    pub report: ReportArgs,
+    /// Only write the recording to a new or empty directory, to try other commands on it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["ReportArgs"])]
     pub keep: Option<PathBuf>,
 }
 

@@ -22,6 +22,7 @@ pub const TIMES: &[(&str, &str)] = &[
 /// What is taken from the environment.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("MITRA_ARCHIVE", "the archive where --archive is not given"),
+    ("MITRA_PAGER, PAGER", "the pager [default: less -FRX]; cat for none"),
     ("NO_COLOR", "no colours, unless --color says otherwise"),
     ("TZ", "the time zone of times that are typed and printed"),
     ("XDG_STATE_HOME", "where the archive of a user other than root is, in mitra"),
@@ -47,6 +48,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("mitra live", "record, and explain incidents as they happen"),
             ("mitra explain --since 2h", "why the machine was slow in the last two hours"),
             ("mitra explain ./sos-report", "the same from what other tools have printed"),
+        ],
+    ),
+    (
+        "demo",
+        &[
+            ("mitra demo", "what a report looks like"),
+            ("mitra demo disk-hog --keep ./disk-hog", "a recording to try other commands on"),
         ],
     ),
     (
@@ -126,7 +134,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "inspect diff",
-        &[("mitra inspect diff 1.json 2.json 3.json", "three snapshots tell a leak from a warm-up")],
+        &[
+            ("mitra inspect diff monday.json friday.json", "what grew between two snapshots"),
+            ("mitra inspect diff 1.json 2.json 3.json", "three snapshots tell a leak from a warm-up"),
+        ],
     ),
     (
         "index",
@@ -161,7 +172,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "outliers",
-        &[("mitra outliers --by os.version --limit 20", "hosts that differ from others of one system")],
+        &[
+            ("mitra outliers --by os.version --limit 20", "hosts that differ from others of one system"),
+            ("mitra outliers 'filename:\"/etc/ssh/sshd_config\"'", "whose configuration of sshd is odd"),
+        ],
     ),
     (
         "services",
@@ -174,11 +188,30 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "dump",
         &[
             ("mitra dump --metric 'mem.*' --since 10m", "values as a table"),
-            ("mitra dump --metric disk.util --row sda --format csv", "one disk, for a spreadsheet"),
+            ("mitra dump --metric disk.io_time --row sda --format csv", "one disk, for a spreadsheet"),
         ],
     ),
-    ("status", &[("mitra status --archive ./incident", "what is recorded, and what is missing")]),
-    ("export", &[("mitra export --parquet . --since yesterday --until today", "a day for DuckDB or pandas")]),
+    (
+        "status",
+        &[
+            ("mitra status", "whether this machine is recorded, and what it costs"),
+            ("mitra status --archive ./incident", "what is recorded, and what is missing"),
+        ],
+    ),
+    (
+        "export",
+        &[
+            ("mitra export --parquet . --since yesterday --until today", "a day for DuckDB or pandas"),
+            ("mitra export --parquet disks.parquet --metric 'disk.*'", "all that is known of disks"),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            ("mitra doctor", "what works here, and what does not"),
+            ("mitra doctor --json", "the same for programs"),
+        ],
+    ),
     (
         "conditions",
         &[
@@ -186,17 +219,61 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("mitra conditions --graph=dot", "which can cause which, for Graphviz"),
         ],
     ),
-    ("metrics", &[("mitra metrics 'psi.*'", "what is measured of pressure")]),
+    (
+        "metrics",
+        &[
+            ("mitra metrics 'psi.*'", "what is measured of pressure"),
+            ("mitra metrics --json", "everything, for programs"),
+        ],
+    ),
+    (
+        "completions",
+        &[
+            ("mitra completions bash > /etc/bash_completion.d/mitra", "for all users of bash"),
+            ("mitra completions fish > ~/.config/fish/completions/mitra.fish", "for fish"),
+        ],
+    ),
+    (
+        "man",
+        &[
+            ("mitra man --out /usr/local/share/man/man1", "one page for each command"),
+            ("mitra man | man -l -", "read the page of the program"),
+        ],
+    ),
+    (
+        "rules",
+        &[
+            ("mitra rules list", "which rules hold"),
+            ("mitra rules check ./mitra.toml", "whether a file is valid"),
+        ],
+    ),
+    (
+        "rules check",
+        &[
+            ("mitra rules check", "the file of this machine"),
+            ("mitra rules check ./mitra.toml", "another one, before it is installed"),
+        ],
+    ),
+    (
+        "rules list",
+        &[
+            ("mitra rules list", "all of them, with what they start"),
+            ("mitra rules list fork-rate", "one, with why it is there"),
+        ],
+    ),
     (
         "rules test",
-        &[(
-            "mitra rules test --when 'sys.forks > 500/s for 3s' --since 1d",
-            "when a condition would have held",
-        )],
+        &[
+            ("mitra rules test --rule fork-rate --since 1d", "when a rule would have held"),
+            ("mitra rules test --when 'sys.forks > 500/s for 3s'", "the same of an expression"),
+        ],
     ),
     (
         "xfs-geometry",
-        &[("mitra xfs-geometry --level raid6 --disks 12 --stripe-unit 256k", "options of mkfs.xfs")],
+        &[
+            ("mitra xfs-geometry --level raid6 --disks 12 --stripe-unit 256k", "options of mkfs.xfs"),
+            ("mitra xfs-geometry --level 10 --disks 8 --stripe-unit 64k --size 16t", "and allocation groups"),
+        ],
     ),
 ];
 
@@ -268,6 +345,8 @@ mod tests {
         for (command, examples) in EXAMPLES {
             for (line, what) in *examples {
                 let mut words = words(line);
+                // What follows is for the shell.
+                words.truncate(words.iter().position(|w| w == ">" || w == "|").unwrap_or(words.len()));
                 // Sides of a comparison have to be there.
                 for word in words.iter_mut().filter(|word| word.starts_with("./")) {
                     *word = folder.path().display().to_string();
@@ -287,10 +366,12 @@ mod tests {
     }
 
     #[test]
-    fn the_help_of_what_is_used_most_ends_with_two_examples() {
+    fn the_help_of_each_command_ends_with_two_examples() {
         let mut root = Cli::command();
         root.build();
-        for name in ["record", "explain", "live", "services", "capture", "search", "inspect"] {
+        let public = root.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+        for name in public.map(|c| c.get_name().to_owned()).collect::<Vec<_>>() {
+            let name = name.as_str();
             let help = root.find_subcommand_mut(name).unwrap().render_help().to_string();
             let (_, examples) = help.split_once(HEADING).unwrap_or_else(|| panic!("{name}: {help}"));
             let lines = examples.lines().filter(|line| line.starts_with("  mitra ")).count();

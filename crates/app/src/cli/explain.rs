@@ -2,52 +2,36 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use jiff::civil;
 
+use super::shared::{ReportArgs, since_default};
 use super::{ArchiveArgs, RangeArgs, examples};
 use crate::values::time::TimeRange;
 
-/// How `mitra explain` writes a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ReportFormat {
-    Text,
-    Json,
-    Html,
-}
-
 #[derive(Debug, Args)]
-#[command(after_help = examples::below("explain", ""))]
+#[command(after_help = examples::below("explain", "The schema of --json is mitra.report/1: docs/report.md."))]
+#[command(mut_arg("since", |arg| since_default(arg, "an hour before the end")))]
 pub struct ExplainArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
     #[command(flatten)]
     pub range: RangeArgs,
-    /// The good side to compare with: a time as SINCE..UNTIL, or a file or folder of other tools' output [default: the
-    /// quiet time beside each incident; folders whose name begins with the word baseline, good, healthy, normal, before,
-    /// reference or fixed, or with at-start or after-fix]
+    /// Compare with this: a time as SINCE..UNTIL, or a file or folder of other tools' output [default: the quiet time beside
+    /// each incident; of files a folder called baseline, good, healthy, normal, before, reference or fixed, at-start or
+    /// after-fix]
     #[arg(long, value_name = "RANGE|PATH", allow_hyphen_values = true)]
     pub baseline: Option<Baseline>,
-    /// Only incidents that concern this service: the name of a process, systemd unit or socket, or a port; without one, how
-    /// the service was
+    /// Only incidents that concern this service: a process, systemd unit, socket or port. Without an incident, how the service
+    /// was
     #[arg(long, value_name = "NAME|PORT")]
     pub service: Option<String>,
-    /// What to write: text, json (schema mitra.report/1) or html (one page with drawings, for a browser) [default: text, or
-    /// what the name of --output ends with]
-    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true, conflicts_with = "json")]
-    pub format: Option<ReportFormat>,
-    /// Write it to this file, without colours; - is standard output [default: -]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// The same as --format json
-    #[arg(long)]
-    pub json: bool,
-    /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Of several incidents, tell this one: its number in the list
+    #[command(flatten)]
+    pub report: ReportArgs,
+    /// Tell this one of several incidents: its number in the list
     #[arg(long, value_name = "N", conflicts_with = "json")]
     pub incident: Option<usize>,
-    /// All numbers of each step, where time was lost, and everything that was ruled out
+    /// Show all numbers of each step, where time was lost, and everything that was ruled out
     #[arg(long, short)]
     pub verbose: bool,
     /// Quote the lines of files and logs that the numbers come from
@@ -59,31 +43,26 @@ pub struct ExplainArgs {
     /// Exit with 1 if an incident was found, and with 0 if none was
     #[arg(long)]
     pub exit_code: bool,
-    /// Files and folders of other tools' output to explain, whole, in place of an archive: sar, iostat, vmstat, pidstat,
-    /// top, strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md); or the folder of a
-    /// recording, or one with a recording in its folder archive, as with --archive
+    /// Explain these in place of the archive: the folder of a recording, or files and folders of other tools' output (sar,
+    /// iostat, vmstat, pidstat, top, strace, kernel logs, /proc files, heaps, benchmarks, …; all of them: docs/formats.md)
     #[arg(value_name = "PATH", conflicts_with = "archive")]
     pub paths: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = examples::below("compare", ""))]
+#[command(after_help = examples::below("compare", "The schema of --json is mitra.compare/1."))]
 pub struct CompareArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// What to compare, the usual or earlier side first: times of the archive as SINCE..UNTIL, or files and folders of
-    /// other tools' output; several runs of a benchmark in a folder are repetitions
+    /// Compare these, the usual or earlier side first: times of the archive as SINCE..UNTIL, or files and folders of other
+    /// tools' output. Several runs of a benchmark in one folder are repetitions
     #[arg(value_name = "RANGE|PATH", required = true)]
     pub sides: Vec<Baseline>,
-    /// List also what is not sure, or too small to matter
+    /// Also list differences that are not sure, or too small to matter
     #[arg(long)]
     pub all: bool,
-    /// Print JSON, schema mitra.compare/1
-    #[arg(long)]
-    pub json: bool,
-    /// Also write one page with drawings for a browser; - is standard output, and then only the page
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub date: Option<i64>,
@@ -92,7 +71,7 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("import", ""))]
 pub struct ImportArgs {
-    /// The archive to write, in a directory of its own: what holds a recording is refused [env: MITRA_ARCHIVE]
+    /// Write to this archive, a directory of its own: one with a recording is refused [env: MITRA_ARCHIVE]
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,
     /// The date of files that have times but no date, as 2026-11-21
@@ -122,22 +101,24 @@ impl std::str::FromStr for Baseline {
     }
 }
 
-impl ExplainArgs {
-    /// What is asked for, by a flag or by the name of the file.
-    pub fn report_format(&self) -> ReportFormat {
-        if self.json {
-            return ReportFormat::Json;
-        }
-        let ending = self.output.as_deref().and_then(|path| path.extension()?.to_str());
-        self.format.unwrap_or(match ending {
-            Some("json") => ReportFormat::Json,
-            Some("html" | "htm") => ReportFormat::Html,
-            _ => ReportFormat::Text,
-        })
-    }
-}
-
 /// Days since 1970.
 fn date(text: &str) -> Result<i64, String> {
-    mitra_parse::text::clock::date(text.as_bytes()).ok_or_else(|| "not a date; want 2026-11-21".to_owned())
+    let date: civil::Date = text.parse().map_err(|_| "not a date; want 2026-11-21".to_owned())?;
+    let days = civil::date(1970, 1, 1).until(date);
+    days.map(|span| i64::from(span.get_days())).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_days_that_there_are() {
+        assert_eq!(date("1970-01-01"), Ok(0));
+        assert_eq!(date("2026-11-21"), Ok(20_778));
+        assert_eq!(date("1969-12-31"), Ok(-1));
+        for wrong in ["2026-02-30", "2026-13-01", "21.11.2026", "yesterday", ""] {
+            assert!(date(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::values::time::duration;
 #[command(after_help = examples::below(
     "inspect",
     "It only reads: the process is not stopped, nothing is put into it, and pages that are not in memory are left \
-                        where they are. It needs to be root, or the process' user where kernel.yama.ptrace_scope allows it."
+                        where they are. It needs root, or the user of the process where kernel.yama.ptrace_scope allows it."
 ))]
 pub struct InspectArgs {
     #[command(subcommand)]
@@ -25,9 +25,9 @@ pub struct InspectArgs {
 pub enum InspectCommand {
     /// Say what the resident memory of a process is made of, and what has been growing
     Memory(InspectMemoryArgs),
-    /// Look into the heaps of a process: C chunks, strings, objects of Python, Java and Erlang; what grows, and whose it is
+    /// Look into the heaps of a process: C chunks, strings, and objects of Python, Java and Erlang
     Heap(Box<InspectHeapArgs>),
-    /// Say what grew between saved looks, and whether it is a leak
+    /// Say what grew between saved snapshots, and whether it is a leak
     Diff(InspectDiffArgs),
 }
 
@@ -37,10 +37,10 @@ pub struct InspectMemoryArgs {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: u32,
-    /// Read smaps too: says what is dirty and shared, and holds up page faults of the process meanwhile; how long is said before
+    /// Also read smaps, which says what is dirty and shared, and delays page faults of the process; how long is said first
     #[arg(long)]
     pub smaps: bool,
-    /// Rows of each table that are printed
+    /// Print so many rows of each table
     #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
     pub limit: usize,
     /// Print JSON
@@ -50,7 +50,7 @@ pub struct InspectMemoryArgs {
     pub archive: ArchiveArgs,
 }
 
-/// A part of a look that may be left out.
+/// A part of a snapshot that may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HeapPart {
     /// The arenas of malloc
@@ -73,7 +73,7 @@ pub struct InspectHeapArgs {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: u32,
-    /// Show and save the strings themselves
+    /// Show and save the text of strings
     #[arg(long)]
     pub strings: bool,
     /// Show and save the beginning of some chunks and objects
@@ -82,31 +82,31 @@ pub struct InspectHeapArgs {
     /// Leave out a part; may be given several times
     #[arg(long, value_enum, value_name = "PART")]
     pub skip: Vec<HeapPart>,
-    /// Save the look to a new file, which only its owner can read
+    /// Save the snapshot to a new file, which only its owner can read
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Replace the file if it is there
+    /// With --save: replace the file if it is there
     #[arg(long, requires = "save")]
     pub force: bool,
-    /// Show what grew since this saved look, and judge
+    /// Show what grew since this saved snapshot, and whether it is a leak
     #[arg(long, value_name = "FILE")]
     pub diff: Option<PathBuf>,
-    /// Look again each time after so long, show what grew, and judge
+    /// Take a snapshot each time after so long, and show what grew and whether it is a leak
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "diff")]
     pub watch: Option<Duration>,
-    /// With --watch: end after so many looks
+    /// With --watch: end after so many snapshots
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(2..))]
     pub count: Option<u64>,
-    /// With --watch: the share of one CPU that it may take on average; it waits longer rather than take more
+    /// With --watch: take no more than this share of one CPU on average; waits longer instead
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share, requires = "watch")]
     pub budget: f64,
-    /// Let the run time count its own objects: a Java VM stops all its threads meanwhile
+    /// Let the runtime count its own objects; a Java VM stops all its threads meanwhile
     #[arg(long)]
     pub ask_runtime: bool,
-    /// Say who holds the objects of this Python type; several are separated by commas [default: of the type that grows]
+    /// Say who holds the objects of these Python types, separated by commas [default: the type that grows]
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub holders: Vec<String>,
-    /// Rows of each table that are printed
+    /// Print so many rows of each table
     #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
     pub limit: usize,
     /// Print JSON, schema mitra.look/1; with --diff or --watch the growth and the verdict
@@ -119,10 +119,10 @@ pub struct InspectHeapArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("inspect diff", ""))]
 pub struct InspectDiffArgs {
-    /// The looks, made by: mitra inspect heap PID --save FILE. Three or more tell a leak from a warm-up
+    /// The snapshots, made by: mitra inspect heap PID --save FILE. Three or more tell a leak from a warm-up
     #[arg(value_name = "FILE", num_args = 2.., required = true)]
     pub looks: Vec<PathBuf>,
-    /// Rows of each table that are printed
+    /// Print so many rows of each table
     #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
     pub limit: usize,
     /// Print JSON

@@ -16,7 +16,7 @@ mod shared;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::values::time::TimeRange;
 pub use about::{
@@ -24,7 +24,7 @@ pub use about::{
 };
 pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use demo::{DemoArgs, DemoIncident};
-pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs, ReportFormat};
+pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
 };
@@ -33,7 +33,7 @@ pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
 pub use services::ServicesArgs;
-pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
+pub use shared::{ArchiveArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
 
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]
@@ -42,7 +42,7 @@ pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// Colours: auto (on a terminal, NO_COLOR respected), always or never
+    /// Colours: auto, always or never
     #[arg(
         long,
         global = true,
@@ -52,15 +52,78 @@ pub struct Cli {
         hide_possible_values = true
     )]
     pub color: ColorChoice,
+    /// Print long output to the terminal without a pager
+    #[arg(long, global = true)]
+    pub no_pager: bool,
+}
+
+/// The commands as the help of the program groups them.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Record", &["record", "live", "status", "import", "export"]),
+    ("Explain", &["explain", "compare", "services", "dump", "demo"]),
+    ("Probe", &["capture", "rules", "doctor"]),
+    ("Inspect", &["inspect"]),
+    ("Search", &["index", "search", "show", "diff", "outliers"]),
+    ("Reference", &["conditions", "metrics", "xfs-geometry", "completions", "man", "help"]),
+];
+
+/// Lines are never wider.
+const HELP_WIDTH_MAX: usize = 120;
+
+/// The program with its commands in groups, which clap cannot do.
+pub fn program() -> clap::Command {
+    let mut command = Cli::command().max_term_width(HELP_WIDTH_MAX);
+    command.build();
+    let mut groups = String::new();
+    for (heading, names) in GROUPS {
+        groups.push_str(&format!("{heading}:\n"));
+        for name in *names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            groups
+                .push_str(&format!("  {name:<12}  {}\n", about.map(ToString::to_string).unwrap_or_default()));
+        }
+        groups.push('\n');
+    }
+    Cli::command().max_term_width(HELP_WIDTH_MAX).help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+    ))
+}
+
+impl Cli {
+    /// Whether a pager is for its output: it ends by itself, and is meant to be read.
+    pub fn is_paged(&self) -> bool {
+        let is_endless = match &self.command {
+            Command::Record(_) | Command::Live(_) | Command::Armed(_) | Command::Names | Command::Page => {
+                true
+            }
+            Command::Index(args) => args.service,
+            Command::Inspect(args) => {
+                matches!(&args.command, InspectCommand::Heap(heap) if heap.watch.is_some())
+            }
+            _ => false,
+        };
+        !self.no_pager && !is_endless
+    }
 }
 
 /// Takes a command line apart. A wrong one ends the process, with what is wrong.
 pub fn parse(given: impl Iterator<Item = OsString>) -> Cli {
-    Cli::try_parse_from(arguments(given)).unwrap_or_else(|error| with_tip(error).exit())
+    let read =
+        program().try_get_matches_from(arguments(given)).and_then(|found| Cli::from_arg_matches(&found));
+    read.unwrap_or_else(|error| with_tip(error).exit())
 }
 
-/// Says what to do with a process id where a subcommand was wanted: `mitra inspect 4242`.
+/// Says what a number should be, and what to do with a process id where a subcommand was wanted: `mitra inspect 4242`.
 fn with_tip(mut error: clap::Error) -> clap::Error {
+    if let Some(wanted) = std::error::Error::source(&error).and_then(|why| number_wanted(&why.to_string()))
+        && let (Some(value), Some(flag)) =
+            (error.get(ContextKind::InvalidValue), error.get(ContextKind::InvalidArg))
+    {
+        let text = format!(
+            "invalid value '{value}' for '{flag}': {wanted}\n\nFor more information, try '--help'.\n"
+        );
+        return clap::Error::raw(error.kind(), text);
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand).cloned() else {
         return error;
     };
@@ -70,6 +133,18 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// What was wanted where a number cannot be read, in place of Rust's words.
+fn number_wanted(why: &str) -> Option<&'static str> {
+    match why {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            Some("not a whole number")
+        }
+        "invalid float literal" => Some("not a number; want 10 or 0.5"),
+        _ if why.ends_with(" is not in 1..=4294967295") => Some("not the id of a process"),
+        _ => None,
+    }
 }
 
 /// The arguments of this process. Clap would take a range that begins with a dash, `-2h..-1h`, for a
@@ -88,51 +163,51 @@ fn is_range(text: &str) -> bool {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Explain an incident that was recorded on another machine and comes with Mitra
+    /// Explain an incident that comes with Mitra
     Demo(DemoArgs),
-    /// Record this machine into an archive until stopped
+    /// Record this machine until stopped
     Record(RecordArgs),
     /// Say why the machine was slow
     Explain(ExplainArgs),
-    /// Say what differs between two times of a recording, two folders of other tools' output, or runs of a benchmark
+    /// Say what differs between two times, folders or benchmark runs
     Compare(CompareArgs),
-    /// Write other tools' output into an archive, so that every command works on it
+    /// Write other tools' output into an archive
     Import(ImportArgs),
-    /// Record and watch: incidents are explained as they happen
+    /// Record, and explain incidents as they happen
     Live(LiveArgs),
-    /// Arm a probe that costs too much to run always: off-CPU time, CPU time, page faults, … by stack
+    /// Run an on-demand probe: off-CPU time, CPU time, page faults, …
     Capture(CaptureArgs),
-    /// Look into the memory of a running process, from outside and without stopping it
+    /// Look into the memory of a process, without stopping it
     Inspect(InspectArgs),
-    /// Read files and settings of this machine into the index, once or as a service
+    /// Read files and settings of this machine into the index
     Index(IndexArgs),
-    /// Ask the index: documents, hosts or values, today or on any day
+    /// Find documents, hosts or values, today or on any day
     Search(SearchArgs),
-    /// Show what a file of a host said, now or at any time
+    /// Show a file of a host, now or at any time
     Show(ShowArgs),
-    /// Show what changed in a file of a host, or what differs between two hosts
+    /// Show what changed in a file, or differs between two hosts
     Diff(DiffArgs),
     /// Show which hosts differ from their peers, and in what
     Outliers(OutliersArgs),
-    /// Show what each service answered, how fast, and what it waits for
+    /// Show how services answer, how fast, and what they wait for
     Services(ServicesArgs),
     /// Show recorded values
     Dump(DumpArgs),
-    /// Show what an archive holds and what it costs
+    /// Show what an archive holds and what recording costs
     Status(StatusArgs),
-    /// Write an archive in a format of other tools
+    /// Write an archive as Parquet
     Export(ExportArgs),
     /// Say what this kernel and these privileges let Mitra see
     Doctor(DoctorArgs),
-    /// Show the conditions that Mitra knows, or the manual page of one
+    /// List the conditions Mitra knows, or show the manual of one
     Conditions(ConditionsArgs),
-    /// Check, list and try the rules that arm probes and run commands
+    /// Check, list and test the rules that start probes and commands
     Rules(RulesArgs),
-    /// Work out the layout of XFS on a RAID, and the options of mkfs.xfs
+    /// Work out the layout of XFS on a RAID, for mkfs.xfs
     XfsGeometry(XfsGeometryArgs),
-    /// Show the table of everything that is measured
+    /// List everything that is measured
     Metrics(MetricsArgs),
-    /// Write the completions of a shell to standard output
+    /// Write the completions of a shell
     Completions(CompletionsArgs),
     /// Write the manual pages
     Man(ManArgs),
@@ -145,18 +220,53 @@ pub enum Command {
     /// Read programs that anybody may have written, for the process that started it: questions come on standard input
     #[command(hide = true)]
     Names,
+    /// Show standard input through the pager, for the process that started it
+    #[command(hide = true)]
+    Page,
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
     use crate::values::time::TimeExpr;
 
     #[test]
     fn flags_are_consistent() {
         Cli::command().debug_assert();
+        program().debug_assert();
+    }
+
+    /// The help of a command and of all below it, as `--help` prints it.
+    fn help(command: &mut clap::Command, name: &str, out: &mut String) {
+        out.push_str(&format!("$ {name} --help\n{}\n", command.render_long_help()));
+        for below in command.get_subcommands_mut().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+            help(below, &format!("{name} {}", below.get_name()), out);
+        }
+    }
+
+    #[test]
+    fn the_whole_help() {
+        for width in [80, 120] {
+            let mut all = String::new();
+            let mut root = program().term_width(width);
+            root.build();
+            help(&mut root, "mitra", &mut all);
+            let too_wide: Vec<&str> = all.lines().filter(|line| line.chars().count() > width).collect();
+            assert!(too_wide.is_empty(), "{too_wide:#?}");
+            insta::assert_snapshot!(format!("help_{width}"), all);
+        }
+    }
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let mut root = Cli::command();
+        root.build();
+        let public = root.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
+        let mut public: Vec<&str> = public.collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        public.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(public, grouped);
     }
 
     #[test]

@@ -12,20 +12,20 @@ use crate::values::time::duration;
 #[derive(Debug, Args)]
 #[command(after_help = examples::below(
     "capture",
-    "Needs root, or CAP_BPF and CAP_PERFMON; sockets in one's own network namespace need neither. It needs \
-                        no recorder, and runs beside one."
+    "It needs root, or CAP_BPF and CAP_PERFMON; sockets of one's own network namespace need neither. It needs no \
+                        recorder, and runs beside one."
 ))]
 pub struct CaptureArgs {
-    /// What: offcpu, oncpu, faults, …; --list shows all
+    /// The probe: offcpu, oncpu, faults, …; --list shows all
     #[arg(value_name = "KIND", required_unless_present_any = ["list", "show"])]
     pub kind: Option<String>,
     /// Only this process, as --pid
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["pid", "list", "show"])]
     pub process: Option<u32>,
-    /// List the kinds, with what they cost
+    /// List the probes, with what they cost
     #[arg(long, conflicts_with = "show")]
     pub list: bool,
-    /// Show a capture that was made before: a file, the beginning of its name in the archive, or latest
+    /// Show a capture that was made before: its file, the beginning of its name in the archive, or latest
     #[arg(long, value_name = "FILE|latest")]
     pub show: Option<String>,
     /// Only this process, with all its threads
@@ -34,45 +34,45 @@ pub struct CaptureArgs {
     /// Only threads of this name
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
-    /// Only this group of cgroup2, with those below it: /system.slice/nginx.service
+    /// Only this cgroup (v2), with those below it: /system.slice/nginx.service
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
-    /// For how long; Ctrl-C ends it early
+    /// Run for so long; Ctrl-C ends it early
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub seconds: f64,
     /// End after so many events
     #[arg(long, value_name = "COUNT")]
     pub events: Option<u64>,
-    /// Share of one CPU that it may take, on average; it ends when it has had it
+    /// End when it has taken this share of one CPU, on average
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
     pub budget: f64,
-    /// Only what lasts at least so long; of kinds that measure it
+    /// Only what lasts at least so long; of probes that measure it
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub min: Option<Duration>,
-    /// Of offcpu: only waits that nothing can interrupt (state D)
+    /// With offcpu: only uninterruptible waits (state D)
     #[arg(long)]
     pub d_only: bool,
-    /// An option of the kind; --list shows them
+    /// An option of the probe; --list shows them
     #[arg(long, value_name = "NAME=VALUE")]
     pub option: Vec<String>,
-    /// Why it is made; it is kept with the capture
+    /// Keep this reason with the capture
     #[arg(long, value_name = "TEXT", default_value = "by hand", hide_default_value = true)]
     pub why: String,
-    /// Rows of each table that are printed
+    /// Print so many rows of each table
     #[arg(long, alias = "rows", value_name = "N", default_value_t = 20)]
     pub limit: usize,
     /// Print JSON, schema mitra.capture/1
     #[arg(long)]
     pub json: bool,
-    /// Write the stacks as lines of frames and a weight; - is standard output, and then only they
+    /// Write folded stacks (frames and a weight on each line) to this file; - is standard output, and then only they
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
-    /// Write the stacks as a flame graph, one page for a browser; - is standard output, and then only the page
+    /// Write a flame graph, one page for a browser, to this file; - is standard output, and then only the page
     #[arg(long, value_name = "FILE")]
     pub flame: Option<PathBuf>,
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// Do not keep it
+    /// Do not keep the capture
     #[arg(long, conflicts_with = "archive")]
     pub no_archive: bool,
 }

@@ -12,28 +12,28 @@ use crate::values::time::duration;
 /// How to record.
 #[derive(Debug, Clone, Args)]
 pub struct SamplingArgs {
-    /// Time between two samples, 100ms to 10m
+    /// Take a sample each time after so long, 100ms to 10m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub interval: Duration,
-    /// Oldest data go when the archive is larger than this
+    /// Delete the oldest data when the archive is larger than this
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size)]
     pub max_bytes: u64,
-    /// Data older than this go, a few at a time, while the clock can be believed
+    /// Delete data older than this, a few at a time, while the clock can be believed
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
     pub max_age: Duration,
     /// Read /proc only, load no BPF program
     #[arg(long)]
     pub no_bpf: bool,
-    /// The configuration file with rules of one's own [default: /etc/mitra/mitra.toml, if it is there]
+    /// Read rules from this file too [default: /etc/mitra/mitra.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Arm no probe and run no command, whatever looks wrong
+    /// Start no probe and run no command, whatever looks wrong
     #[arg(long)]
     pub no_arm: bool,
-    /// Share of one CPU above which detail is left out
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
+    /// Leave out detail above this share of one CPU
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     pub cpu_budget: f64,
-    /// Memory above which detail is left out
+    /// Leave out detail above so much memory of its own
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub memory_budget: u64,
 }

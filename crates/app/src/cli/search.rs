@@ -7,53 +7,56 @@ use clap::Args;
 use super::examples;
 use crate::values::time::{DayExpr, TimeExpr};
 
+/// Headings of flags that several commands have.
+const LOCATION: &str = "Where the index is";
+const DAY: &str = "Which day";
+
 /// Where documents are.
 #[derive(Debug, Clone, Args)]
 pub struct IndexLocationArgs {
-    /// The configuration of the indexer, which says where documents are [default: /etc/mitra/index.yaml, where it is]
-    #[arg(long, value_name = "FILE")]
+    /// Read the configuration of the indexer from this file [default: /etc/mitra/index.yaml, if it is there]
+    #[arg(long, help_heading = LOCATION, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The folder of an embedded index [default: as root /var/lib/mitra/index, else $XDG_STATE_HOME/mitra/index or
-    /// ~/.local/state/mitra/index]
-    #[arg(long, value_name = "DIR", conflicts_with = "opensearch")]
+    /// Use the embedded index in this directory [default: /var/lib/mitra/index; not as root ~/.local/state/mitra/index]
+    #[arg(long, help_heading = LOCATION, value_name = "DIR", conflicts_with = "opensearch")]
     pub store: Option<PathBuf>,
-    /// A node of OpenSearch or Elasticsearch, http://host:9200; may be given several times
-    #[arg(long, value_name = "URL")]
+    /// Use this node of OpenSearch or Elasticsearch, http://host:9200; may be given several times
+    #[arg(long, help_heading = LOCATION, value_name = "URL")]
     pub opensearch: Vec<String>,
-    /// What the names of its indices begin with [default: mitra_]
-    #[arg(long, value_name = "TEXT", requires = "opensearch")]
+    /// Prefix of the names of its indices [default: mitra_]
+    #[arg(long, help_heading = LOCATION, value_name = "TEXT", requires = "opensearch")]
     pub prefix: Option<String>,
-    /// The user of basic authentication
-    #[arg(long, value_name = "NAME", requires = "opensearch", requires = "password_file")]
+    /// User of basic authentication
+    #[arg(long, help_heading = LOCATION, value_name = "NAME", requires = "opensearch", requires = "password_file")]
     pub user: Option<String>,
-    /// The file with that user's password, which nobody else may read
-    #[arg(long, value_name = "FILE", requires = "user")]
+    /// File with the password of --user, which nobody else may read
+    #[arg(long, help_heading = LOCATION, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
-    /// The file with an API key, which nobody else may read
-    #[arg(long, value_name = "FILE", requires = "opensearch", conflicts_with = "user")]
+    /// File with an API key, which nobody else may read
+    #[arg(long, help_heading = LOCATION, value_name = "FILE", requires = "opensearch", conflicts_with = "user")]
     pub api_key_file: Option<PathBuf>,
-    /// The file with the certificates that are trusted, in place of the system's
-    #[arg(long, value_name = "FILE", requires = "opensearch")]
+    /// File with the certificates to trust, in place of the system's
+    #[arg(long, help_heading = LOCATION, value_name = "FILE", requires = "opensearch")]
     pub ca_file: Option<PathBuf>,
-    /// The password or the key may go to another machine by http://, where everybody on the way can read it
-    #[arg(long, requires = "opensearch")]
+    /// Send the password or key to another machine by http:// too, where everybody on the way can read it
+    #[arg(long, help_heading = LOCATION, requires = "opensearch")]
     pub insecure: bool,
 }
 
 /// Which state of the machines is meant.
 #[derive(Debug, Clone, Args)]
 pub struct ScopeArgs {
-    /// On this day (UTC): today, yesterday or 2026-11-21 [default: today, or the last day that has documents]
-    #[arg(long, value_name = "DAY", conflicts_with_all = ["since", "until", "at"])]
+    /// This day (UTC): today, yesterday or 2026-11-21 [default: today, or the last day that has documents]
+    #[arg(long, help_heading = DAY, value_name = "DAY", conflicts_with_all = ["since", "until", "at"])]
     pub on: Option<DayExpr>,
-    /// On the days from here on: a day, or a time as 7d, '2 hours ago', 14:03, '2026-11-21 14:03', RFC 3339, @epoch
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
+    /// The days from here on: a day, or a time as 7d, '2 hours ago', 14:03, '2026-11-21 14:03', RFC 3339, @SECONDS
+    #[arg(long, help_heading = DAY, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
     pub since: Option<TimeExpr>,
-    /// On the days until here, the last one included [default: now]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
+    /// The days until here, the last one included [default: now]
+    #[arg(long, help_heading = DAY, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
     pub until: Option<TimeExpr>,
-    /// As it was at this time
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    /// The state at this time
+    #[arg(long, help_heading = DAY, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<TimeExpr>,
 }
 
@@ -62,16 +65,16 @@ pub struct ScopeArgs {
 pub struct IndexArgs {
     #[command(flatten)]
     pub location: IndexLocationArgs,
-    /// Go on at the configured frequency, and when files change, until stopped
+    /// Run until stopped: read again at the configured frequency, and when files change
     #[arg(long, conflicts_with = "dry_run")]
     pub service: bool,
-    /// Where documents wait that a cluster does not take yet [default: spool, in the folder of an embedded index]
+    /// Keep documents that a cluster does not take yet in this directory [default: spool, in the directory of the embedded index]
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
     pub spool: Option<PathBuf>,
     /// Only say what would be read and what would be withheld
     #[arg(long)]
     pub dry_run: bool,
-    /// The name of this host in documents [default: that of the configuration, or the kernel's]
+    /// Name of this host in documents [default: that of the configuration, or the kernel's]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Print JSON
@@ -94,31 +97,31 @@ pub struct SearchArgs {
     pub location: IndexLocationArgs,
     #[command(flatten)]
     pub scope: ScopeArgs,
-    /// Only what changed, appeared or went then: on the day, or between --since and --until
+    /// Only documents that changed, appeared or went on that day, or between --since and --until
     #[arg(long, conflicts_with = "at")]
     pub changed: bool,
-    /// The hosts that have a document that matches, in place of the documents
+    /// List hosts that have a document that matches, in place of documents
     #[arg(long, conflicts_with_all = ["values", "id"])]
     pub hosts: bool,
-    /// The hosts that also have a document that matches this; may be given several times
+    /// List hosts that also have a document that matches this; may be given several times
     #[arg(long, value_name = "QUERY", conflicts_with_all = ["values", "id"])]
     pub hosts_with: Vec<String>,
-    /// The hosts that have no document that matches this; may be given several times
+    /// List hosts that have no document that matches this; may be given several times
     #[arg(long, value_name = "QUERY", conflicts_with_all = ["values", "id"])]
     pub hosts_without: Vec<String>,
-    /// The values of a field, with the hosts that have them and the odd ones named
+    /// List the values of a field, with the hosts that have them and the odd ones named
     #[arg(long, value_name = "FIELD", conflicts_with = "id")]
     pub values: Option<String>,
-    /// One document by its host and file name, without a search
+    /// Print one document by its host and file name, without a search
     #[arg(long, num_args = 2, value_names = ["HOST", "FILE"], conflicts_with = "query")]
     pub id: Vec<String>,
-    /// Only how many there are
+    /// Print only how many there are
     #[arg(long)]
     pub count: bool,
-    /// How many documents are listed
+    /// List so many documents
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: usize,
-    /// All words have to be there; as in Lucene, one is enough without this
+    /// Want all words of the query; without this one is enough, as in Lucene
     #[arg(long)]
     pub all_words: bool,
     /// Say how the query is understood, and end
@@ -135,14 +138,14 @@ pub struct ShowArgs {
     /// The host
     #[arg(value_name = "HOST")]
     pub host: String,
-    /// The file, or what a collector says: @sysctl, @packages/dpkg, …
+    /// A file, or what a collector says: @sysctl, @packages/dpkg, …
     #[arg(value_name = "FILE")]
     pub file: String,
     #[command(flatten)]
     pub location: IndexLocationArgs,
     #[command(flatten)]
     pub scope: ScopeArgs,
-    /// Also what is known of it: size, owner, times, fields
+    /// Also print size, owner, times and fields
     #[arg(long)]
     pub facts: bool,
     /// Print JSON
@@ -164,10 +167,10 @@ pub struct DiffArgs {
     pub file: Option<String>,
     #[command(flatten)]
     pub location: IndexLocationArgs,
-    /// As it was then [default: a day before the other side]
+    /// The earlier side, at this time [default: a day before the other side]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub since: Option<TimeExpr>,
-    /// As it was then [default: now]
+    /// The later side, at this time [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub until: Option<TimeExpr>,
     /// Print JSON
@@ -178,7 +181,7 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("outliers", ""))]
 pub struct OutliersArgs {
-    /// Only in documents that match
+    /// Only documents that match this
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
     #[command(flatten)]
@@ -188,7 +191,7 @@ pub struct OutliersArgs {
     /// Compare only hosts that have the same value of this field: os.version
     #[arg(long, value_name = "FIELD")]
     pub by: Option<String>,
-    /// How many are listed
+    /// List so many hosts
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: usize,
     /// Print JSON

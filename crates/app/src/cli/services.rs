@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::shared::since_default;
 use super::{ArchiveArgs, RangeArgs, examples};
 
 #[derive(Debug, Args)]
@@ -18,8 +19,9 @@ use super::{ArchiveArgs, RangeArgs, examples};
                         it is), connects, connect_time, connect_failed and connecting. map has who calls whom: from \
                         (service, process or elsewhere), to (service or address). What was not measured is left out."
 ))]
+#[command(mut_arg("since", |arg| since_default(arg, "a minute before the end")))]
 pub struct ServicesArgs {
-    /// Only services of this name (of a process, systemd unit or socket) or port, and what they call
+    /// Only this service and what it calls: a process, systemd unit, socket or port
     #[arg(value_name = "NAME|PORT")]
     pub service: Option<String>,
     #[command(flatten)]
@@ -29,7 +31,7 @@ pub struct ServicesArgs {
     /// Show who calls whom as a tree
     #[arg(long)]
     pub map: bool,
-    /// Rows of each table that are printed [default: 20, of --json all]
+    /// Print so many rows of each table [default: 20, with --json all]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     /// Print JSON, schema mitra.services/1

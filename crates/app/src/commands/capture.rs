@@ -39,7 +39,9 @@ fn kept(args: &CaptureArgs, which: &str) -> Result<(Captured, String)> {
             "latest" => files.pop(),
             name => files.into_iter().find(|file| file.name.starts_with(name)),
         };
-        let none = || usage(format!("{}: there is no capture {which:?} here", dir.display()));
+        let none = || {
+            usage(format!("{}: no capture is called '{which}'; what there is: mitra status", dir.display()))
+        };
         found.ok_or_else(none)?.path
     };
     Ok((mitra_archive::read_capture(&path)?, path.display().to_string()))
@@ -178,9 +180,10 @@ mod probes {
 
     fn request(args: &CaptureArgs) -> Result<Request> {
         let names = || kinds().iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-        let name = args.kind.as_deref().ok_or_else(|| usage(format!("which kind? There are {}", names())))?;
+        let name =
+            args.kind.as_deref().ok_or_else(|| usage(format!("which probe? There are {}", names())))?;
         if kind(name).is_none() {
-            return Err(usage(format!("there is no capture of kind {name:?}; there are {}", names())));
+            return Err(usage(format!("no probe is called '{name}'; there are {}", names())));
         }
         let mut request = Request::new(name, args.seconds, &args.why);
         request.pid = args.pid.or(args.process);

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use clap::ColorChoice;
 use mitra_archive::Query;
 use mitra_diagnose::compare::{Input, compare};
 use mitra_model::Span;
-use mitra_model::compare::{Compared, Side};
+use mitra_model::compare::Side;
 use mitra_model::report::{Moment, Window};
 
 use super::recognised::GivenPaths;
-use super::{print, print_json, show};
+use super::{json_text, show};
 use crate::cli::{Baseline, CompareArgs};
 use crate::confined;
 use crate::errors::usage;
@@ -22,10 +23,11 @@ use crate::render::style::Style;
 use crate::render::{self, html};
 use crate::values::time::LocalClock;
 
-pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
+pub fn run(args: &CompareArgs, color: ColorChoice, style: &Style) -> Result<()> {
+    let style = &show::style(&args.report, color, style);
     let here = LocalClock::system();
     let mut files = open(args)?;
-    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let output = show::Output::open(&args.report)?;
     let paths = paths(args);
     let given = GivenPaths::new(paths.iter().copied());
     if paths.len() == args.sides.len() {
@@ -35,10 +37,12 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
     let mut archive: Option<Recording> = None;
     let mut inputs: Vec<Input> = Vec::new();
     let mut opened: Vec<Loaded> = Vec::new();
-    for side in &args.sides {
+    for (i, side) in args.sides.iter().enumerate() {
         inputs.push(match side {
             Baseline::Range(range) => {
-                let span = range.resolve(&here).ok_or_else(|| usage("a range ends before it begins"))?;
+                let span = range.resolve(&here).ok_or_else(|| {
+                    usage(format!("range {} ends before it begins; the earlier time comes first, as 3h..1h", i + 1))
+                })?;
                 let recording = match archive.take() {
                     Some(recording) => recording,
                     None => Recording::open(&args.archive)?,
@@ -79,7 +83,11 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
         quotes::fill_runs(runs, &mut |name| opened.iter().find_map(|loaded| loaded.open(name)));
     }
     drop(progress);
-    output(args, page.as_ref(), &compared, style)
+    output.write(
+        || html::compare::page(&compared, style),
+        || json_text(&compared),
+        || render::compare::text(&compared, style),
+    )
 }
 
 fn paths(args: &CompareArgs) -> Vec<&Path> {
@@ -91,15 +99,6 @@ fn paths(args: &CompareArgs) -> Vec<&Path> {
 
 fn open(args: &CompareArgs) -> Result<VecDeque<Opened>> {
     paths(args).into_iter().map(|path| evidence::open(&[path.to_owned()], None)).collect()
-}
-
-fn output(args: &CompareArgs, page: Option<&show::Page>, compared: &Compared, style: &Style) -> Result<()> {
-    if let Some(page) = page
-        && page.write(&html::compare::page(compared, style))?
-    {
-        return Ok(());
-    }
-    if args.json { print_json(compared) } else { print(&render::compare::text(compared, style)) }
 }
 
 /// A range of the archive with all metrics.

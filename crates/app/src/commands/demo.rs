@@ -6,13 +6,13 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
+use clap::{ColorChoice, ValueEnum};
 use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 use tempfile::TempDir;
 
 use super::{print, show};
-use crate::cli::{ArchiveArgs, DemoArgs, DemoIncident, ReportFormat};
+use crate::cli::{ArchiveArgs, DemoArgs, DemoIncident};
 use crate::diagnosis;
 use crate::recording::Recording;
 use crate::render::style::{Ink, Style, clean, wrap};
@@ -50,22 +50,21 @@ fn segment(incident: DemoIncident) -> &'static [u8] {
     }
 }
 
-pub fn run(args: &DemoArgs, style: &Style) -> Result<()> {
+pub fn run(args: &DemoArgs, color: ColorChoice, style: &Style) -> Result<()> {
     if args.list {
         return print(&list(style));
     }
     if let Some(dir) = &args.keep {
         return keep(dir, segment(args.incident), style);
     }
-    let page = args.html.as_deref().map(show::Page::open).transpose()?;
-    let (report, drawn) = explain(segment(args.incident), page.is_some())?;
-    let text = !args.json && args.html.as_deref() != Some(Path::new("-"));
-    if text {
+    let style = &show::style(&args.report, color, style);
+    let output = show::Output::open(&args.report)?;
+    let (report, drawn) = explain(segment(args.incident), output.draws())?;
+    if output.is_read() {
         print(&head(&report, style))?;
     }
-    let format = if args.json { ReportFormat::Json } else { ReportFormat::Text };
-    show::report(&report, &show::Output::standard(format, page)?, &[&drawn], style, &Shown::default())?;
-    if text { print(&foot(style)) } else { Ok(()) }
+    show::report(&report, &output, &[&drawn], style, &Shown::default())?;
+    if output.is_read() { print(&foot(style)) } else { Ok(()) }
 }
 
 /// Explains a recording. The directory is gone before anything is printed, because a closed pipe

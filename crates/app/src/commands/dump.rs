@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cli::{DumpArgs, DumpFormat};
 use crate::commands::{print, select};
 use crate::errors::usage;
+use crate::pager;
 use crate::progress::Progress;
 use crate::recording::{Recording, chunks};
 use crate::render::style::{Style, clean, clean_json, rfc3339};
@@ -59,7 +60,11 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
         drop(progress);
         return print(&text);
     }
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    // Both would write to one screen.
+    if pager::child().is_some() {
+        drop(progress);
+    }
+    let mut out = BufWriter::new(pager::Output);
     match format {
         DumpFormat::Table => dump.table(span, &mut out)?,
         DumpFormat::Csv => {
@@ -167,7 +172,9 @@ impl Dump<'_> {
             }
         }
         if heads.is_empty() {
-            return Err(anyhow!("nothing of that was recorded in that time"));
+            return Err(anyhow!(
+                "nothing of that was recorded in that time; what there is: mitra dump --list"
+            ));
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::recording::{self, Recording, not_recorded};
 use crate::render::proof::Detail;
 use crate::render::repeats;
-use crate::render::style::{Style, WIDTH_PIPED};
+use crate::render::style::Style;
 use crate::render::text::Shown;
 use crate::values::time::LocalClock;
 use crate::{confined, diagnosis};
@@ -28,10 +28,7 @@ const USUAL_NS: i64 = 3600 * SECOND;
 
 /// Explains what was asked for, and returns the exit code.
 pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> {
-    let output = args.output.as_deref().filter(|path| path.as_os_str() != "-");
-    // A file looks the same whichever terminal the command was typed in.
-    let of_file = Style { color: color == ColorChoice::Always, width: WIDTH_PIPED, ..style.clone() };
-    let style = if output.is_some() { &of_file } else { style };
+    let style = &show::style(&args.report, color, style);
     if args.paths.is_empty() {
         return recording(args, &args.archive, style);
     }
@@ -95,7 +92,7 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
         chosen.restrict(&mut report);
     }
     let shown = args.shown(&report)?;
-    let output = show::Output::open(args)?;
+    let output = show::Output::open(&args.report)?;
     let drawn = if output.draws() { show::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
     match chosen {
         Some(chosen) => chosen.show(&report, &output, &drawn, style, &shown)?,
@@ -124,7 +121,7 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<u8> {
     };
     let opened = evidence::open(&args.paths, good)?;
     let given = GivenPaths::new(confined::all(&args.paths, good));
-    let output = show::Output::open(args)?;
+    let output = show::Output::open(&args.report)?;
     confined::before_reading(&[&opened], &confined::all(&args.paths, good), &[]);
     let progress = Progress::new("reading and explaining");
     let loaded = opened.read(args.date);
@@ -151,5 +148,64 @@ impl ExplainArgs {
         }
         let detail = Detail { numbers: self.verbose, quotes: self.evidence };
         Ok(Shown { detail, incident: self.incident })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use mitra_archive::Reader;
+    use mitra_model::report::Incident;
+
+    use crate::diagnosis::{explain_foreign, title};
+    use crate::render::repeats;
+    use crate::render::style::Style;
+    use crate::render::text::{self, Shown};
+
+    /// Lines of 80 columns to read until cause, culprit and first action can be named.
+    const READ_MAX: usize = 15;
+
+    /// The line, from 1, by which all of them are named.
+    fn named_by(text: &str, incident: &Incident) -> Option<usize> {
+        let root = &incident.root_cause;
+        let begins = |label: &str, rest: &str| {
+            // The third word may be too long for the line.
+            let rest = rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+            let line = text.lines().position(|l| l.starts_with(label) && l.contains(&rest));
+            line.map(|n| n + 1)
+        };
+        let cause = begins("ROOT CAUSE", title(&root.condition)?)?;
+        let culprit = match text::parts(&root.culprit).first() {
+            Some(culprit) => begins("CAUSED BY", culprit)?,
+            None => cause,
+        };
+        let action = match (incident.remedies.first(), incident.next.first()) {
+            (Some(remedy), _) => begins("DO ", &remedy.action)?,
+            (None, Some(next)) => begins("MEASURE ", &next.measure)?,
+            (None, None) => cause,
+        };
+        Some(cause.max(culprit).max(action))
+    }
+
+    #[test]
+    fn cause_culprit_and_first_action_are_named_within_fifteen_lines() {
+        let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/recordings");
+        let mut most = (0, String::new());
+        let mut count = 0;
+        for folder in std::fs::read_dir(recordings).unwrap().map(|entry| entry.unwrap().path()) {
+            let reader = Reader::open(&folder.join("archive")).unwrap();
+            let report = explain_foreign(&reader, reader.span().unwrap()).unwrap();
+            let told = repeats::told(&report);
+            let Some(one) = told.get(repeats::dearest(&told)) else { continue };
+            let text = text::report(&report, &Style::plain(80), &title, &Shown::default());
+            let lines =
+                named_by(&text, one.incident).unwrap_or_else(|| panic!("{}: {text}", folder.display()));
+            assert!(lines <= READ_MAX, "{}: {lines}\n{text}", folder.display());
+            most = most.max((lines, folder.display().to_string()));
+            count += 1;
+        }
+        assert!(count > 50, "{count} recordings have an incident");
+        println!("{count} recordings with an incident, at most {} lines: {}", most.0, most.1);
     }
 }

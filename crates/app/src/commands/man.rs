@@ -144,7 +144,8 @@ mod tests {
         );
         assert!(top.contains(&format!(".TH MITRA 1 {DATE} ")), "{top}");
         let explain = page(root.find_subcommand("explain").unwrap(), "explain").unwrap();
-        let wanted = ["OPTIONS", "EXAMPLES", "TIMES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"];
+        let wanted =
+            ["OPTIONS", "NOTES", "EXAMPLES", "TIMES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"];
         assert_eq!(headings(&explain)[3..], wanted);
         let services = page(root.find_subcommand("services").unwrap(), "services").unwrap();
         assert!(headings(&services).contains(&"NOTES"), "{services}");

@@ -38,18 +38,19 @@ use serde::Serialize;
 
 use crate::cli::{Cli, Command};
 use crate::errors;
+use crate::pager;
 use crate::render::style::{Style, clean_json};
 
 /// Runs the command that was asked for, and returns the exit code.
 pub fn run(cli: Cli) -> Result<u8> {
     let style = Style::stdout(cli.color);
     match cli.command {
-        Command::Demo(args) => demo::run(&args, &style),
+        Command::Demo(args) => demo::run(&args, cli.color, &style),
         Command::Record(args) => record::run(&args),
         Command::Explain(args) => return explain::run(&args, cli.color, &style),
         Command::Capture(args) => capture::run(&args, &style),
         Command::Inspect(args) => inspect::run(&args, &style),
-        Command::Compare(args) => compare::run(&args, &style),
+        Command::Compare(args) => compare::run(&args, cli.color, &style),
         Command::Import(args) => import::run(&args),
         Command::Live(args) => live::run(&args, cli.color),
         Command::Index(args) => state::index::run(&args, &style),
@@ -66,6 +67,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Rules(args) => rules::run(&args, &style),
         Command::Armed(args) => armed::run(&args),
         Command::Names => crate::confined::read_files(),
+        Command::Page => pager::page().context("cannot show what was printed"),
         Command::XfsGeometry(args) => xfs_geometry::run(&args, &style),
         Command::Metrics(args) => metrics::run(&args, &style),
         Command::Completions(args) => completions::run(&args),
@@ -77,7 +79,7 @@ pub fn run(cli: Cli) -> Result<u8> {
 
 /// Writes to standard output.
 fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = pager::Output;
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 

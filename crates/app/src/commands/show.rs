@@ -6,15 +6,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::ColorChoice;
 use mitra_archive::{Query, Reader};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{Metric, SeriesSet, Span, lookup};
 
 use super::{json_text, print};
-use crate::cli::{ExplainArgs, ReportFormat};
+use crate::cli::{ReportArgs, ReportFormat};
 use crate::diagnosis::title;
-use crate::render::style::Style;
+use crate::render::style::{Style, WIDTH_PIPED};
 use crate::render::text::Shown;
 use crate::render::{html, text};
 
@@ -54,15 +55,10 @@ pub struct Output {
 
 impl Output {
     /// Opens its files.
-    pub fn open(args: &ExplainArgs) -> Result<Output> {
+    pub fn open(args: &ReportArgs) -> Result<Output> {
         let target = Page::open(args.output.as_deref().unwrap_or(Path::new("-")))?;
         let page = args.html.as_deref().map(Page::open).transpose()?;
         Ok(Output { format: args.report_format(), target, page })
-    }
-
-    /// On standard output, with a page besides.
-    pub fn standard(format: ReportFormat, page: Option<Page>) -> Result<Output> {
-        Ok(Output { format, target: Page::open(Path::new("-"))?, page })
     }
 
     pub fn is_file(&self) -> bool {
@@ -72,6 +68,12 @@ impl Output {
     /// Whether it needs the series that a page draws.
     pub fn draws(&self) -> bool {
         self.page.is_some() || self.format == ReportFormat::Html
+    }
+
+    /// Whether text goes to standard output.
+    pub fn is_read(&self) -> bool {
+        let is_page = self.page.as_ref().is_some_and(|page| page.file.is_none());
+        self.format == ReportFormat::Text && !self.is_file() && !is_page
     }
 
     pub fn write(
@@ -93,6 +95,14 @@ impl Output {
             ReportFormat::Text => text(),
         };
         self.target.write(&written).map(|_| ())
+    }
+}
+
+/// How text is written: a file looks the same whichever terminal the command was typed in.
+pub fn style(args: &ReportArgs, color: ColorChoice, terminal: &Style) -> Style {
+    match args.file() {
+        Some(_) => Style { color: color == ColorChoice::Always, width: WIDTH_PIPED, ..terminal.clone() },
+        None => terminal.clone(),
     }
 }
 

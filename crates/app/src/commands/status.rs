@@ -24,7 +24,7 @@ const LINES_MAX: usize = 8;
 const WIDTH: usize = 9;
 /// A recording whose last sample is older has stopped.
 const ALIVE_S: f64 = 15.0;
-/// How far back suspicions and captures are listed.
+/// How far back triggers and captures are listed.
 const LATELY_NS: i64 = 86_400 * SECOND;
 
 pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
@@ -52,7 +52,7 @@ fn lately(reader: &Reader, status: &Status) -> Result<Vec<Event>> {
     Ok(set.events.into_iter().filter(is_meant).collect())
 }
 
-/// One line for a suspicion or a capture.
+/// One line for a trigger or a capture.
 fn in_words(kind: &EventKind) -> Option<String> {
     match kind {
         EventKind::Suspicion { rule, text, armed, .. } if armed.is_empty() => Some(format!("{rule}: {text}")),

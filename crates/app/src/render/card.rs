@@ -2,11 +2,11 @@
 //! twelve lines of eighty columns; what does not fit in there stands whole below it.
 
 use mitra_model::Era;
-use mitra_model::report::{Incident, Moment};
+use mitra_model::report::{How, Incident, Moment};
 
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, UNKNOWN};
-use crate::render::text::{Title, culprit, percent};
+use crate::render::text::{Title, parts, percent};
 use crate::render::units;
 
 const LABEL: usize = "ROOT CAUSE".len();
@@ -29,9 +29,7 @@ pub fn first_screen(page: &mut Page<'_>, incident: &Incident, until: Moment, tit
     }
     let lines = CAUSE_LINES - if is_one_line { 1 } else { 2 };
     let is_whole = page.card("", LABEL, None, &root.statement, lines);
-    if let Some(culprit) = culprit(&root.culprit) {
-        page.card("CAUSED BY", LABEL, None, &culprit, 1);
-    }
+    page.card("CAUSED BY", LABEL, None, &with_how(parts(&root.culprit), root.culprit.how), 1);
     if let Some(cost) = cost(incident, until) {
         let share = root.share.map_or_else(String::new, |s| format!("; {} explained", percent(s)));
         let has_room = cost.chars().count() + share.chars().count() <= room;
@@ -63,6 +61,19 @@ fn shortened(mut steps: Vec<&str>, room: usize) -> String {
             steps[before_last] = LEFT_OUT;
         }
     }
+}
+
+/// The names of a culprit, the first with how it is known, because the end may be cut off.
+fn with_how(mut parts: Vec<String>, how: Option<How>) -> String {
+    let how = how.map(|how| match how {
+        How::Measured => " (measured)",
+        How::Inferred => " (inferred)",
+        How::Near => " (only near)",
+    });
+    if let (Some(first), Some(how)) = (parts.first_mut(), how) {
+        first.push_str(how);
+    }
+    parts.join(", ")
 }
 
 /// The first action, which is the safest, and its risk; without one what to measure.
@@ -179,6 +190,17 @@ mod tests {
         assert_eq!(told(Some(3.0), Some(250.0)), "on average 2.5 clients waited (4 min in all)");
         assert_eq!(told(None, Some(3.0)), "clients waited 3.0 s longer than usual");
         assert_eq!(told(None, None), "");
+    }
+
+    #[test]
+    fn how_a_culprit_is_known_is_said() {
+        let names = || vec!["dd (pid 7)".to_owned(), "device vda".to_owned()];
+        assert_eq!(with_how(names(), Some(How::Measured)), "dd (pid 7) (measured), device vda");
+        assert_eq!(with_how(names(), Some(How::Near)), "dd (pid 7) (only near), device vda");
+        assert_eq!(
+            (with_how(names(), None), with_how(Vec::new(), None)),
+            ("dd (pid 7), device vda".into(), String::new())
+        );
     }
 
     #[test]

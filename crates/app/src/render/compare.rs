@@ -46,7 +46,8 @@ fn one(page: &mut Page<'_>, pair: &Pair) {
                 sureness(difference),
             ]);
         }
-        page.lines(2, &table.render(page.style));
+        let style = Style { width: page.style.width.saturating_sub(2), ..page.style.clone() };
+        page.lines(2, &table.render(&style));
     }
     page.gap();
     page.paragraph(2, 2, Some(Ink::Faint), &rest(pair));
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn two_sides() {
-        insta::assert_snapshot!(text(&example(), &Style::plain(110)));
+        insta::assert_snapshot!([80, 120].map(|width| text(&example(), &Style::plain(width))).join("\n"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Made-up reports for tests of what people see.
 
 use mitra_model::report::{
-    CauseShare, Culprit, Evidence, GapEntry, Incident, Ledger, Link, Moment, Next, ProcessShare,
+    CauseShare, Culprit, Evidence, GapEntry, How, Incident, Ledger, Link, Moment, Next, ProcessShare,
     RecorderState, Remedy, Report, Root, RuledOut, SCHEMA, UnavailableSource, Unknown, Window,
 };
 use mitra_model::time::SECOND;
@@ -100,6 +100,7 @@ fn flood_incident() -> Incident {
             confidence: 0.94,
             share: Some(0.81),
             culprit: Culprit {
+                how: Some(How::Measured),
                 process: Some("dd".into()),
                 pid: Some(8123),
                 cgroup: Some("/backup".into()),
@@ -180,7 +181,7 @@ pub fn two() -> Report {
         condition: "cpu-quota-throttled".into(),
         confidence: 0.8,
         share: None,
-        culprit: Culprit { cgroup: Some("/web".into()), ..Culprit::default() },
+        culprit: Culprit { how: Some(How::Inferred), cgroup: Some("/web".into()), ..Culprit::default() },
         ..Root::default()
     };
     second.chain = vec![link(

@@ -74,7 +74,10 @@ impl<'a> Page<'a> {
         for (i, line) in lines.iter().take(most).enumerate() {
             let is_cut = (i + 1 == most && lines.len() > most) || line.chars().count() > width;
             let line = if is_cut {
-                format!("{}…", line.chars().take(width - 1).collect::<String>())
+                // Of a long word the beginning is better than much space.
+                let rest = lines[i..].join(" ");
+                let text = if 4 * line.chars().count() < 3 * width { &rest } else { line };
+                format!("{}…", text.chars().take(width - 1).collect::<String>())
             } else {
                 line.clone()
             };

@@ -36,11 +36,12 @@ impl Detail {
 pub struct ShownLines {
     pub detail: Detail,
     lines: HashSet<(String, u32)>,
+    remarks: HashSet<String>,
 }
 
 impl ShownLines {
     pub fn new(detail: Detail) -> Self {
-        ShownLines { detail, lines: HashSet::new() }
+        ShownLines { detail, ..ShownLines::default() }
     }
 }
 
@@ -64,11 +65,18 @@ pub fn chain(
         page.labelled(2, head, width, None, &format!("{}{words}", link.condition));
         if !link.statement.is_empty() && link.statement != said {
             page.paragraph(at, at, None, &link.statement);
-            for remark in &link.remarks {
-                page.paragraph(at, at + 2, None, &format!("- {remark}"));
-            }
+            remarks(page, at, &link.remarks, shown);
         }
         evidence(page, at, &link.evidence, shown);
+    }
+}
+
+/// Remarks that were not made yet: links of one chain know the same of it.
+pub fn remarks(page: &mut Page<'_>, indent: usize, remarks: &[String], shown: &mut ShownLines) {
+    for remark in remarks {
+        if shown.remarks.insert(remark.clone()) {
+            page.paragraph(indent, indent + 2, None, &format!("- {remark}"));
+        }
     }
 }
 
@@ -95,9 +103,7 @@ fn short_chain(
             if text.starts_with(&link.condition) { String::new() } else { format!(" ({})", link.condition) };
         page.labelled(2, head, width, Some(Ink::Faint), &format!("{text}{id}"));
         if !is_said {
-            for remark in &link.remarks {
-                page.paragraph(width + 4, width + 6, None, &format!("- {remark}"));
-            }
+            remarks(page, width + 4, &link.remarks, shown);
         }
         if shown.detail.quotes {
             quotes(page, width + 4, link.evidence.iter().flat_map(|e| &e.quotes), shown);
@@ -105,7 +111,7 @@ fn short_chain(
     }
 }
 
-/// `vm.pgmajfault 0/s → 61.2 k/s (sar-B.txt:5)`.
+/// `vm.pgmajfault 0/s → 61,204/s (sar-B.txt:5)`.
 fn number(evidence: &Evidence) -> String {
     let places = places(&evidence.quotes);
     let places = if places.is_empty() { places } else { format!(" ({places})") };
@@ -196,19 +202,22 @@ pub fn name(evidence: &Evidence) -> String {
     if evidence.entity.is_empty() {
         evidence.metric.clone()
     } else {
-        format!("{} {}", evidence.metric, evidence.entity)
+        format!("{} {}", evidence.metric, thing(&evidence.metric, &evidence.entity))
     }
 }
 
-/// Shares of a CPU and of time are told in percent, as other tools do.
-fn unit(evidence: &Evidence) -> &str {
-    let is_share = evidence.metric.starts_with("cpu.") || evidence.metric.contains("psi");
-    if is_share && evidence.unit == "s/s" { "share" } else { &evidence.unit }
+/// The name of a thing. A thread is told apart from later ones of its id by when it began, which nobody reads.
+fn thing<'e>(metric: &str, entity: &'e str) -> &'e str {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match entity.split_once('@') {
+        Some((id, began)) if metric.starts_with("task.") && is_number(id) && is_number(began) => id,
+        _ => entity,
+    }
 }
 
 /// `1.2 MB/s → 710 MB/s, at most 812 MB/s`.
 pub fn movement(evidence: &Evidence) -> String {
-    let show = |value: f64| units::value(value, unit(evidence));
+    let show = |value: f64| units::value(value, &evidence.unit);
     let during = show(evidence.during);
     let peak = evidence.peak.map(show).filter(|peak| *peak != during);
     let word = if evidence.peak.is_some_and(|peak| peak < evidence.during) { "lowest" } else { "peak" };

@@ -1,6 +1,11 @@
 //! Tables of text.
 
-use crate::render::style::{Ink, Style, clean};
+use crate::render::style::{Ink, Style, clean, wrap};
+
+/// Columns that the last one needs beside the others.
+const LAST_MIN: usize = 24;
+/// Its indent below them.
+const BELOW: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -70,8 +75,13 @@ impl Table {
             match align {
                 Align::Right => out.push_str(&format!("{:fill$}{cell}", "")),
                 Align::Left if i == last => {
-                    let room = line_max.saturating_sub(at).max(24);
-                    let lines = crate::render::style::wrap(cell, room);
+                    let room = line_max.saturating_sub(at);
+                    // A narrow column of broken words cannot be read: it goes below the others.
+                    let is_below = room < LAST_MIN && cell.chars().count() > room;
+                    let at = if is_below { BELOW } else { at };
+                    let lines = wrap(cell, line_max.saturating_sub(at));
+                    let first = if is_below { format!("\n{:at$}", "") } else { String::new() };
+                    out.push_str(&first);
                     out.push_str(&lines.join(&format!("\n{:at$}", "")));
                 }
                 Align::Left => out.push_str(&format!("{cell}{:fill$}", "")),
@@ -99,6 +109,11 @@ mod tests {
             "NAME      N  WHY\n\
              a         7  short\n\
              bcdef  1200  a reason that is longer\n             than the line would be\n"
+        );
+        let text = table.render(&Style::plain(30));
+        assert!(
+            text.ends_with("bcdef  1200\n    a reason that is longer\n    than the line would be\n"),
+            "{text}"
         );
     }
 }

@@ -16,8 +16,8 @@ use crate::render::units;
 /// The title of a condition by its id.
 pub type Title<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
-/// Shown conditions that were ruled out; `-v` and `--json` have the others.
-const RULED_OUT_MAX: usize = 3;
+/// Shown conditions that were ruled out, or could not be told; `-v` and `--json` have the others.
+const TOLD_MAX: usize = 3;
 /// Shown findings; `--json` has the others.
 const FINDINGS_MAX: usize = 8;
 
@@ -63,7 +63,7 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>, show: &Shown) ->
         sources::comparison(&mut page, comparison, &mut shown);
     }
     findings(&mut page, &report.findings, &mut shown);
-    unknown(&mut page, &report.unknown);
+    unknown(&mut page, &report.unknown, told_at_most(show.detail));
     sources::files(&mut page, &report.files);
     whole(&mut page, report);
     page.finish()
@@ -160,9 +160,7 @@ fn one(
     if !root.remarks.is_empty() {
         page.gap();
     }
-    for remark in &root.remarks {
-        page.paragraph(0, 2, None, &format!("- {remark}"));
-    }
+    proof::remarks(page, 0, &root.remarks, shown);
     page.heading("How it came about");
     proof::chain(page, &incident.chain, if is_whole { &root.statement } else { "" }, shown, style, title);
     if !incident.symptoms.is_empty() {
@@ -179,9 +177,7 @@ fn one(
             Some(Ink::Strong),
             &format!("{} ({}{share})", other.statement, other.condition),
         );
-        for remark in &other.remarks {
-            page.paragraph(10, 12, None, &format!("- {remark}"));
-        }
+        proof::remarks(page, 10, &other.remarks, shown);
     }
     if !incident.remedies.is_empty() {
         page.heading("What to do");
@@ -241,23 +237,28 @@ fn reasons(page: &mut Page<'_>, incident: &Incident, detail: Detail) {
     if !incident.ruled_out.is_empty() {
         page.heading("What it is not");
     }
-    let most = if detail.numbers { usize::MAX } else { RULED_OUT_MAX };
+    let most = told_at_most(detail);
     let shown = || incident.ruled_out.iter().take(most);
     let width = shown().map(|r| r.condition.len()).max().unwrap_or(0).min(24);
     for ruled_out in shown() {
         page.labelled(2, &ruled_out.condition, width, None, &ruled_out.because);
     }
     page.more(incident.ruled_out.len(), most);
-    unknown(page, &incident.unknown);
+    unknown(page, &incident.unknown, most);
 }
 
-fn unknown(page: &mut Page<'_>, list: &[Unknown]) {
+fn told_at_most(detail: Detail) -> usize {
+    if detail.numbers { usize::MAX } else { TOLD_MAX }
+}
+
+fn unknown(page: &mut Page<'_>, list: &[Unknown], most: usize) {
     if !list.is_empty() {
         page.heading("What could not be told");
-        for u in list {
+        for u in list.iter().take(most) {
             let command = u.command.as_ref().map(|c| format!(": {c}")).unwrap_or_default();
             page.paragraph(2, 4, None, &format!("{} needs {}{command}", u.condition, u.needs));
         }
+        page.more(list.len(), most);
     }
 }
 
@@ -319,7 +320,7 @@ fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut ShownLines, title: Ti
         proof::chain(page, &report.observed, "", shown, style, title);
     }
     findings(page, &report.findings, shown);
-    unknown(page, &report.unknown);
+    unknown(page, &report.unknown, told_at_most(shown.detail));
     sources::files(page, &report.files);
     if let Some(left_out) = &report.left_out {
         page.labelled(0, "Left out", 8, Some(Ink::Bad), &repeats::left_out(left_out));
@@ -391,6 +392,12 @@ fn who(culprit: &Culprit) -> Option<String> {
 
 /// Everything that is known of the culprit.
 pub fn culprit(culprit: &Culprit) -> Option<String> {
+    let parts = parts(culprit);
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The names of the culprit, each with its kind.
+pub fn parts(culprit: &Culprit) -> Vec<String> {
     let mut parts = Vec::new();
     if let Some(process) = &culprit.process {
         parts.push(culprit.pid.map_or_else(|| process.clone(), |pid| format!("{process} (pid {pid})")));
@@ -408,7 +415,7 @@ pub fn culprit(culprit: &Culprit) -> Option<String> {
         ("object", &culprit.object),
     ];
     parts.extend(named.into_iter().filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?))));
-    (!parts.is_empty()).then(|| parts.join(", "))
+    parts
 }
 
 pub fn window_length(window: Window) -> String {
@@ -441,20 +448,26 @@ mod tests {
         }
     }
 
+    /// On terminals of 80 and of 120 columns.
+    fn wide(example: &Report, shown: &Shown) -> String {
+        let at = |width| format!("[{width}]\n{}\n", report(example, &Style::plain(width), &title, shown));
+        [80, 120].map(at).concat()
+    }
+
     #[test]
     fn an_incident() {
-        insta::assert_snapshot!(report(&examples::flood(), &Style::plain(80), &title, &Shown::default()));
+        insta::assert_snapshot!(wide(&examples::flood(), &Shown::default()));
     }
 
     #[test]
     fn two_incidents_and_a_hole() {
-        insta::assert_snapshot!(report(&examples::two(), &Style::plain(100), &title, &Shown::default()));
+        insta::assert_snapshot!(wide(&examples::two(), &Shown::default()));
     }
 
     #[test]
     fn all_the_evidence() {
         let all = Shown::all();
-        insta::assert_snapshot!(report(&examples::files(), &Style::plain(100), &title, &all));
+        insta::assert_snapshot!(wide(&examples::files(), &all));
         let one = Shown { incident: Some(2), ..all };
         let text = report(&examples::two(), &Style::plain(100), &title, &one);
         assert!(
@@ -465,17 +478,17 @@ mod tests {
 
     #[test]
     fn nothing_wrong() {
-        insta::assert_snapshot!(report(&examples::quiet(), &Style::plain(80), &title, &Shown::default()));
+        insta::assert_snapshot!(wide(&examples::quiet(), &Shown::default()));
     }
 
     #[test]
     fn an_incident_from_files() {
-        insta::assert_snapshot!(report(&examples::files(), &Style::plain(100), &title, &Shown::default()));
+        insta::assert_snapshot!(wide(&examples::files(), &Shown::default()));
     }
 
     #[test]
     fn runs_and_findings() {
-        insta::assert_snapshot!(report(&examples::runs(), &Style::plain(100), &title, &Shown::default()));
+        insta::assert_snapshot!(wide(&examples::runs(), &Shown::default()));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Values with units, short enough to read at a glance.
 
 use mitra_diagnose::words;
+pub use mitra_diagnose::words::grouped;
 use mitra_model::report::Incident;
 
-/// A value in base units: `710 MB/s`, `85.3 k/s`, `3.2 ms`, `0.31 s/s`.
+/// A value in base units: `710 MB/s`, `85,327/s`, `3.2 ms`; seconds per second as `31 %`, which is `250 %` of two and a half CPUs.
 pub fn value(value: f64, unit: &str) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -12,16 +13,15 @@ pub fn value(value: f64, unit: &str) -> String {
         "bytes" => words::bytes(value),
         "bytes/s" => format!("{}/s", words::bytes(value)),
         "s" => words::seconds(value),
-        "s/s" => format!("{} s/s", ratio(value)),
         "1/s" => format!("{}/s", words::count(value)),
-        "share" => words::percent(value),
+        "share" | "s/s" => words::percent(value),
         "pages" => format!("{} pages", words::count(value)),
         "" => number(value),
         other => format!("{} {other}", number(value)),
     }
 }
 
-/// A number without a unit: `0.25`, `12`, `85.3 k`.
+/// A number without a unit: `0.25`, `12`, `85,327`.
 pub fn number(value: f64) -> String {
     if value.fract() != 0.0 && value.abs() < 10.0 { ratio(value) } else { words::count(value) }
 }
@@ -62,19 +62,6 @@ pub fn short_cost(incident: &Incident) -> Option<String> {
     }
 }
 
-/// `12,345`: whole, with a comma for each thousand.
-pub fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if value <= -0.5 { format!("-{out}") } else { out }
-}
-
 /// `4,907.53`, `1,700`: with two decimals where there are any.
 pub fn exact(value: f64) -> String {
     let hundredths = (value.abs() * 100.0).round();
@@ -108,11 +95,11 @@ mod tests {
     #[test]
     fn values_are_short_and_keep_their_unit() {
         assert_eq!(value(7.1e8, "bytes/s"), "710 MB/s");
-        assert_eq!(value(85_327.0, "1/s"), "85.3 k/s");
+        assert_eq!(value(85_327.0, "1/s"), "85,327/s");
         assert_eq!(value(0.0032, "s"), "3.2 ms");
-        assert_eq!(value(0.312, "s/s"), "0.31 s/s");
-        assert_eq!(value(34.0, "s/s"), "34 s/s");
-        assert_eq!(value(0.0, "s/s"), "0 s/s");
+        assert_eq!(value(0.312, "s/s"), "31 %");
+        assert_eq!(value(34.0, "s/s"), "3,400 %");
+        assert_eq!(value(0.0, "s/s"), "0 %");
         assert_eq!(value(2.5, ""), "2.50");
         assert_eq!(value(12.0, "pages"), "12 pages");
         assert_eq!(value(f64::NAN, "s"), "-");

@@ -246,7 +246,7 @@ fn services(snapshot: &Snapshot, theme: Theme, area: Rect) -> Vec<Line<'static>>
     /// Longer addresses are of Unix sockets.
     const NAME_MAX: usize = 60;
     let width = usize::from(area.width).saturating_sub(NUMBERS + 3).clamp(16, NAME_MAX);
-    let title = format!("{:<width$}", " SERVICES by who waits");
+    let title = format!("{:<width$}", " SERVICES by waiting time");
     let heads = format!("{title}  {:>10}{:>9}{:>9}{:>9}", "REQUESTS", "P50", "P99", "WAITING");
     let mut out = vec![Line::styled(heads, theme.heading())];
     for service in snapshot.services.iter().take(usize::from(area.height).saturating_sub(1)) {

@@ -207,5 +207,5 @@ fn what_is_wrong_is_told() {
     std::fs::write(&junk, b"\x7fELF\0\0").unwrap();
     let junk = junk.to_str().unwrap();
     let output = run(&["inspect", "diff", junk, junk]);
-    assert!(output.code == 2 && output.err.contains("no saved look"), "{}: {}", output.code, output.err);
+    assert!(output.code == 2 && output.err.contains("no saved snapshot"), "{}: {}", output.code, output.err);
 }

@@ -147,7 +147,7 @@ impl Index {
                 columns,
             });
         }
-        let meta = found_meta.ok_or(Corrupt("an undamaged description of the host"))?;
+        let meta = found_meta.ok_or(Corrupt("undamaged description of the host"))?;
         let times = found_times.ok_or(Corrupt("undamaged times"))?;
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return Err(Corrupt("at least one frame"));

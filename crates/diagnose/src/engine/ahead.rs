@@ -293,7 +293,7 @@ impl Climb {
         let remedies = |condition: &Condition| condition.remedies(&finding);
         Finding {
             condition: filling.becomes.to_owned(),
-            culprit: filling.culprit,
+            culprit: filling.culprit.known(),
             statement,
             remarks: vec![grew],
             evidence,

@@ -66,7 +66,7 @@ mod tests {
         };
         assert_eq!(
             of(&set, Some(812)).unwrap(),
-            "most of its time goes into KEYS: 12.0 calls a second take 900.0 ms of each second, and its client is python3 \
+            "most of its time goes into KEYS: 12.0 calls a second take 900 ms of each second, and its client is python3 \
              (900) at 127.0.0.1:53122"
         );
         assert_eq!(of(&set, Some(814)), None);

@@ -82,9 +82,9 @@ struct Head {
 
 pub(crate) fn parse(text: &[u8]) -> Result<Snapshot, String> {
     if text.len() as u64 > BYTES_MAX {
-        return Err("is too large for a saved look".to_owned());
+        return Err("is too large for a saved snapshot".to_owned());
     }
-    let none = "is no saved look; mitra inspect heap PID --save FILE makes one";
+    let none = "is no saved snapshot; mitra inspect heap PID --save FILE makes one";
     let head = match serde_json::from_slice::<Head>(text) {
         Ok(head) => head,
         Err(error) if error.is_eof() && text.first() == Some(&b'{') => {
@@ -151,7 +151,7 @@ mod tests {
         for none in
             [&b""[..], b"\x7fELF\0\0", b"[1, 2]", b"{\"schema\": \"mitra.capture/1\"}", b"{}", b"\xff\xfe"]
         {
-            assert!(said(none).contains("no saved look"), "{}", said(none));
+            assert!(said(none).contains("no saved snapshot"), "{}", said(none));
         }
         assert!(said(b"{\"schema\": \"mitra.look/2\", \"x\": 1}").contains("another version"));
         let damaged = String::from_utf8(whole).unwrap().replace("\"pid\":4242", "\"pid\":\"x\"");

@@ -124,7 +124,7 @@ pub fn of(snapshots: &[Snapshot], recorded: &[RecordedSize]) -> Verdict {
     let diff = Diff::between(first, last);
     if !snapshots.iter().all(|snapshot| snapshot.is_same_process(first)) {
         let mut verdict = cannot_tell(
-            "the looks are of different processes: what differs is listed, and whether it grows only looks at one process can tell",
+            "the snapshots are of different processes: what differs is listed, and only snapshots of one process can tell whether it grows",
         );
         verdict.culprit = Culprit::of(&diff, None, last);
         verdict.evidence = evidence(&diff, verdict.culprit.as_ref());
@@ -411,7 +411,7 @@ fn levelled(snapshots: &[Snapshot], diff: &Diff, said: &mut Vec<String>, last_sh
     let still = lately.filter(|(from, growth)| *growth >= grown_from(*from)).map(|(_, growth)| growth);
     if let Some(growth) = still {
         said.push(format!(
-            "it still grew by {} since the look before the last; later looks tell",
+            "it still grew by {} since the snapshot before the last; later ones tell",
             bytes(growth as u64)
         ));
     }

@@ -180,7 +180,8 @@ impl Node {
 
 /// Checks a node's address and strips the trailing slash.
 fn base(node: &str) -> Result<String, Error> {
-    let wanted = |what: &str| Err(Error::Cannot(format!("{what}; wanted such as http://localhost:9200")));
+    let wanted =
+        |what: &str| Err(Error::Cannot(format!("{what}; want an address such as http://localhost:9200")));
     let Some(rest) = node.strip_prefix("http://").or_else(|| node.strip_prefix("https://")) else {
         // The address is not quoted, because it may contain a password.
         return wanted("the address of a node begins with http:// or https://");

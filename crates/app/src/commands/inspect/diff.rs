@@ -17,7 +17,7 @@ pub fn run(args: &InspectDiffArgs, style: &Style) -> Result<()> {
         snapshots.push(super::read(path)?);
     }
     let (Some(first), Some(_)) = (snapshots.first(), snapshots.get(1)) else {
-        return Err(usage("two looks at least are compared"));
+        return Err(usage("two snapshots at least are compared"));
     };
     // Snapshots of one process are sorted by time; different processes are compared in the given
     // order.

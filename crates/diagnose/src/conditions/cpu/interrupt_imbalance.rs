@@ -234,6 +234,8 @@ fn name_the_source(view: &View<'_>, finding: &mut Finding, cpu: &str, span: Span
         .max_by(|a, b| rank(a.0).cmp(&rank(b.0)).then(a.1.total_cmp(&b.1)));
     if let Some((row, rate)) = nic {
         finding.culprit.nic = Some(network::device(row).0.to_owned());
+        // Packets are counted for each CPU and each device, and not for both.
+        finding.infer_culprit();
         finding.statement = format!("{}; {row} brings {} packets/s", finding.statement, words::count(rate));
         finding.evidence.extend(view.evidence("nic.rx_packets", row, span));
         finding.confidence = 0.9;

@@ -74,8 +74,8 @@ fn observe(view: &View<'_>) -> Observation {
     let threshold = WAITING_PER_CPU.max(before.map_or(0.0, |b| 2.0 * b));
     let Some(high) = view.high_signal(&waiting, threshold, 4.0, before) else {
         return Observation::Inactive(format!(
-            "with all CPUs busy at most {:.1} tasks waited for each CPU",
-            waiting.max().unwrap_or(0.0)
+            "with all CPUs busy at most {} tasks waited for each CPU",
+            words::at_a_time(waiting.max().unwrap_or(0.0))
         ));
     };
     let span = high.run.span();

@@ -18,8 +18,7 @@ pub const CONDITION: Condition = Condition {
         above(METRICS, 1.0).per_cpu().lasting(0.0),
     ],
     observe: |view| {
-        let found =
-            observe_level(view, METRICS, FLOOR, 3.0, "task-seconds of waiting for a CPU in a second:");
+        let found = observe_level(view, METRICS, FLOOR, 3.0, "tasks waiting for a CPU:");
         judge(view, found)
     },
     causes: &[

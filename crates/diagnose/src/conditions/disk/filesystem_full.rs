@@ -83,6 +83,8 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
     finding.confidence = 0.8;
     if let Some(top) = filesystems::filler(view, full, SHARE) {
         finding.blame_top(&top);
+        // Bytes are counted for each process, and not for each filesystem.
+        finding.infer_culprit();
         finding.statement =
             format!("{}; {} wrote {} meanwhile", finding.statement, top.words(), words::bytes(top.total));
         finding.evidence.push(view.task_evidence("task.write_bytes", &top.lead, None, top.rate, span));

@@ -86,6 +86,8 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
     let tops = process::ranking(view.processes(), making, |p| p.total(view.set, "task.system_time", making));
     if let Some(top) = tops.first().filter(|top| top.share >= SHARE && top.total >= MAKE_S * left) {
         finding.blame_top(top);
+        // What it did in the kernel is not counted.
+        finding.infer_culprit();
         finding.statement =
             format!("{}; {} did most of the work in the kernel meanwhile", finding.statement, top.words());
         finding.evidence.push(view.task_evidence("task.system_time", &top.lead, None, top.rate, span));

@@ -321,11 +321,11 @@ fn queue(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option
     }
     let mut finding = found(view, process, &high);
     finding.statement = format!(
-        "{} threads of {name} waited {:.1} task-seconds a second for a CPU ({:.1} before) while {:.1} CPUs that they may use were \
+        "of {} threads of {name} {} at a time waited for a CPU ({} before) while {:.1} CPUs that they may use were \
          idle, and together they used {:.2}: one goes on, the others take turns",
         racers.len(),
-        high.during,
-        high.before.unwrap_or(0.0),
+        words::at_a_time(high.during),
+        words::at_a_time(high.before.unwrap_or(0.0)),
         idle.within(span).mean().unwrap_or(0.0),
         cpu / seconds
     );

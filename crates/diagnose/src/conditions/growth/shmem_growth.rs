@@ -95,6 +95,8 @@ fn name_the_place(view: &View<'_>, finding: &mut Finding, growth: &Growth) {
     });
     if let Some(top) = tops.first().filter(|t| t.total >= 0.5 * grew && t.share >= 0.5) {
         finding.blame_pid(top.comm, top.pid());
+        // Where it wrote to is not counted.
+        finding.infer_culprit();
         finding.statement =
             format!("{}; {} wrote {}", finding.statement, top.words(), words::bytes(top.total));
         finding.evidence.push(view.task_evidence("task.wchar", &top.lead, None, top.rate, span));

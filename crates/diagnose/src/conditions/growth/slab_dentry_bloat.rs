@@ -294,6 +294,7 @@ fn name_by_a_probe_or_time(view: &View<'_>, finding: &mut Finding, span: Span) {
     let tops = process::ranking(view.processes(), span, |p| process::in_kernel_s(p, view.set, span));
     if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
         finding.blame_pid(top.comm, top.pid());
+        finding.infer_culprit();
         finding.remarks.push(format!(
             "{} used {} of the kernel's time meanwhile; that it makes the lookups is inferred from that",
             top.words(),
@@ -335,6 +336,7 @@ fn name_the_culprit(view: &View<'_>, finding: &mut Finding, signs: &Signs) {
             finding.remarks.push(known.why.to_owned());
             if finding.culprit.process.is_none() {
                 finding.culprit.process = Some(known.program.to_owned());
+                finding.infer_culprit();
                 finding.remarks.push(format!(
                     "the trace does not name its program; names like these are made by {}",
                     known.program

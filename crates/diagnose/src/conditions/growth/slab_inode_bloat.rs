@@ -83,6 +83,7 @@ fn growing(view: &View<'_>) -> Option<Finding> {
     let tops = process::ranking(view.processes(), span, |p| process::in_kernel_s(p, view.set, span));
     if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
         finding.blame_pid(top.comm, top.pid());
+        finding.infer_culprit();
         finding.remarks.push(format!(
             "{} used {} of the kernel's time meanwhile; that it walks over the files is inferred from that",
             top.words(),

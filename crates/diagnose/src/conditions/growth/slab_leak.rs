@@ -96,6 +96,8 @@ fn name_the_holder(view: &View<'_>, finding: &mut Finding) {
     let tops = process::ranking(view.processes(), view.window, |p| opened(p).unwrap_or(0.0).max(0.0));
     if let Some(top) = tops.first().filter(|top| top.total >= FDS_MANY) {
         finding.blame_pid(top.comm, top.pid());
+        // A descriptor is not the object of the cache that grew.
+        finding.infer_culprit();
         let (who, more) = (top.words(), words::count(top.total));
         finding.statement =
             format!("{}; {who} opened {more} descriptors more than it closed", finding.statement);

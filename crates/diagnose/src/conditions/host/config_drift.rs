@@ -298,6 +298,7 @@ fn finding(view: &View<'_>, feed: &'static Feed, change: &Drift, effect: &str, f
     finding.governs = Some(&feed.effects);
     finding.seen = found.seen.or(Some(view.window));
     finding.culprit.sysctl = Some(name.to_owned());
+    finding.infer_culprit();
     let at = Moment(change.at);
     finding.statement = format!(
         "{} at {at}, and {} after it {effect} began",

@@ -261,12 +261,12 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
         None => "when it is due".to_owned(),
     };
     finding.statement = format!(
-        "{} ({}) starts {} {rhythm}; while it runs tasks wait {:.1} task-seconds a second, and {:.1} between; it does {} of the work then",
+        "{} ({}) starts {} {rhythm}; while it runs {} tasks wait at a time, and {} between; it does {} of the work then",
         jobs.parent,
         jobs.parent_pid,
         jobs.child,
-        during,
-        quiet,
+        words::at_a_time(during),
+        words::at_a_time(quiet),
         words::percent(share)
     );
     let span = Span { since: *first, until: last };

@@ -13,6 +13,7 @@
 //! than there are ports, and it can only be suspected.
 
 use mitra_model::CaptureRow;
+use mitra_model::report::How;
 
 use crate::network::{self, Net};
 use crate::prelude::*;
@@ -185,9 +186,10 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
     let mut finding = view.finding(&run);
     describe(view, &mut finding, ports, span);
     finding.statement = format!(
-        "{} connections and TIME-WAITs use up the {count:.0} local ports {:.0} to {:.0}{}: {} new ones a second instead \
+        "{} connections and TIME-WAITs use up the {} local ports {:.0} to {:.0}{}: {} new ones a second instead \
          of {}",
         words::count(ports.used.within(span).max()?),
+        words::count(count),
         ports.range.0,
         ports.range.1,
         ports.net.place(),
@@ -199,6 +201,7 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
         finding.remarks.push(format!("{comm} ({pid}) took most CPU of the processes of that namespace"));
         finding.culprit.process = Some(comm);
         finding.culprit.pid = Some(pid);
+        finding.culprit.how = Some(How::Near);
     }
     Some(Exhausted::Sure(Box::new(finding)))
 }

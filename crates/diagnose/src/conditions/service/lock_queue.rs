@@ -64,6 +64,8 @@ const OPEN: &str = "service.open";
 const POSTGRES: &str = "postgres";
 /// Who blocks most of those that wait for most of the time is the one to end: others may block some of them in between.
 const MOST: f64 = 0.5;
+/// How sure a holder is that the kernel or the server itself names.
+const NAMED: f64 = 0.95;
 /// One may wait on purpose.
 const CROWD: f64 = 2.0;
 /// Of the samples in which others wait, whoever blocks them is there in nearly all.
@@ -99,6 +101,9 @@ fn observe(view: &View<'_>) -> Observation {
     let mut finding = view.finding(&queue.high.run);
     finding.culprit.process = queue.process;
     finding.culprit.pid = queue.holder;
+    if queue.holder.is_some() && queue.confidence < NAMED {
+        finding.infer_culprit();
+    }
     finding.statement = queue.statement;
     for (metric, row) in &queue.evidence {
         finding.prove(view, &[metric], row, queue.high.run.span());
@@ -146,7 +151,7 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
         statement: queue.words(view),
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
         remarks: queue.victims(view).into_iter().chain(queue.beyond()).collect(),
-        confidence: if queue.has_holder() { 0.95 } else { 0.6 },
+        confidence: if queue.has_holder() { NAMED } else { 0.6 },
         is_convoy: holder.is_some_and(|pid| waits_for_disk(view, pid, queue.high.run.span())),
         holder,
         high: queue.high,
@@ -178,7 +183,7 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
             server.name(),
             server.waits_for(view)
         );
-        (confidence, holder, remarks) = (0.95, session, Vec::new());
+        (confidence, holder, remarks) = (NAMED, session, Vec::new());
         in_turns = share < NEARLY_ALL;
         if in_turns {
             remarks.push(format!("it held up {} of them; others held up the rest", words::percent(share)));
