@@ -66,12 +66,15 @@ fn shortened(mut steps: Vec<&str>, room: usize) -> String {
 /// The names of a culprit, the first with how it is known, because the end may be cut off.
 fn with_how(mut parts: Vec<String>, how: Option<How>) -> String {
     let how = how.map(|how| match how {
-        How::Measured => " (measured)",
-        How::Inferred => " (inferred)",
-        How::Near => " (only near)",
+        How::Measured => "measured",
+        How::Inferred => "inferred",
+        How::Near => "only near",
     });
     if let (Some(first), Some(how)) = (parts.first_mut(), how) {
-        first.push_str(how);
+        *first = match first.strip_suffix(')') {
+            Some(name) => format!("{name}, {how})"),
+            None => format!("{first} ({how})"),
+        };
     }
     parts.join(", ")
 }
@@ -195,8 +198,8 @@ mod tests {
     #[test]
     fn how_a_culprit_is_known_is_said() {
         let names = || vec!["dd (pid 7)".to_owned(), "device vda".to_owned()];
-        assert_eq!(with_how(names(), Some(How::Measured)), "dd (pid 7) (measured), device vda");
-        assert_eq!(with_how(names(), Some(How::Near)), "dd (pid 7) (only near), device vda");
+        assert_eq!(with_how(names(), Some(How::Measured)), "dd (pid 7, measured), device vda");
+        assert_eq!(with_how(names(), Some(How::Near)), "dd (pid 7, only near), device vda");
         assert_eq!(
             (with_how(names(), None), with_how(Vec::new(), None)),
             ("dd (pid 7), device vda".into(), String::new())
