@@ -16,8 +16,9 @@ const PORT: u16 = 6174;
 #[command(after_help = examples::below(
     "serve",
     "What may be asked is in docs/http.md and, for programs, at /api/v1/openapi.json. Only loopback addresses are listened on: \
-                        there is no encryption. Other machines come through ssh -L. Every user of the machine can ask a port; \
-                        a token or a Unix socket, which only its owner can open, keeps them out."
+                        there is no encryption. Other machines come through ssh -L. Every user of the machine can ask a port: \
+                        where they may not read the archive, the address that is printed has a token in it, which the browser keeps \
+                        as a cookie and programs send as Authorization: Bearer TOKEN. A Unix socket can be opened by its owner only."
 ))]
 pub struct ServeArgs {
     #[command(flatten)]
@@ -25,8 +26,8 @@ pub struct ServeArgs {
     /// Where to listen: a loopback address with its port (0: one that is free), or unix:PATH
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value_t = Listen::default())]
     pub listen: Listen,
-    /// A file of one's own (mode 0600) with a token that each question must have: Authorization: Bearer TOKEN. Programs can
-    /// send it, the page cannot
+    /// A file of one's own (mode 0600) with the token that is asked for, in place of a new one each time; the page is opened by
+    /// /?token=TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }

@@ -22,7 +22,7 @@ use super::pool::Pool;
 use super::query::{self, Query};
 use super::response::{Body, Failure, HTML, JSON, REPORT_MAY, of, of_json};
 use super::series::Columns;
-use super::{Options, Services, incidents, openmetrics, page, processes, rows, series, stream};
+use super::{Options, Services, incidents, openmetrics, page, processes, response, rows, series, stream};
 use crate::diagnosis;
 use crate::recording::all_metrics;
 use crate::render::html;
@@ -90,11 +90,11 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn open(options: Options) -> Result<Arc<Self>> {
+    pub fn open(options: Options, port: Option<u16>) -> Result<Arc<Self>> {
         Ok(Arc::new(Server {
             archive: Arc::new(Archive::open(options.dir)?),
             events: broadcast::Sender::new(stream::LATE_MAX),
-            guard: Guard::new(options.token),
+            guard: Guard::new(options.token, port),
             pool: Pool::new(),
             columns: Arc::new(Cache::new(COLUMNS_BYTES_MAX)),
             reports: Arc::new(Cache::new(REPORTS_BYTES_MAX)),
@@ -127,6 +127,11 @@ impl Server {
         let text = request.uri().query();
         let query = |known: &[&str], repeated: &[&str]| Query::parse(text, known, repeated);
         match route {
+            // Everything else behind the question mark is the page's own.
+            None if path == "/" && text.is_some_and(|text| text.starts_with("token=")) => {
+                let query = query(&["token"], &[])?;
+                Ok(response::elsewhere("/", &self.guard.cookie(query.get("token").unwrap_or_default())?)?)
+            }
             None => {
                 let known = request.headers().get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
                 let all = "there is nothing of that name; see /api/v1/openapi.json";
@@ -292,7 +297,8 @@ fn recording(view: &View) -> Response<Body> {
         "memory_bytes": host.memory_bytes,
         "since": rfc3339(view.span.since),
         "until": rfc3339(view.span.until),
-        "interval_s": view.interval_s,
+        // Ticks come a few microseconds early or late.
+        "interval_s": (view.interval_s * 1e3).round() / 1e3,
         "now": rfc3339(LocalClock::system().now),
         "is_live": view.is_live,
         "version": env!("CARGO_PKG_VERSION"),

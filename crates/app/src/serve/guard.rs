@@ -1,5 +1,6 @@
 //! Who may ask. Pages of other sites run in the same browser, and other users on the same machine.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
@@ -7,11 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING};
 use hyper::{Method, Request, StatusCode};
 use subtle::ConstantTimeEq;
 
 use super::response::Failure;
+use crate::recording::is_part;
 
 /// Shorter ones are guessed.
 const TOKEN_MIN: usize = 16;
@@ -41,23 +43,58 @@ impl Token {
         Ok(Token(token))
     }
 
-    fn is_in(&self, headers: &HeaderMap) -> bool {
+    /// One that nobody guesses.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; 16];
+        let random = "/dev/urandom";
+        File::open(random)
+            .and_then(|mut file| file.read_exact(&mut bytes))
+            .with_context(|| format!("cannot read {random}"))?;
+        Ok(Token(bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()))
+    }
+
+    /// As it stands in an address.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    fn is(&self, given: &[u8]) -> bool {
+        given.ct_eq(&self.0).into()
+    }
+
+    /// Of a program in a header of its own, of the page in a cookie.
+    fn is_in(&self, headers: &HeaderMap, cookie: &str) -> bool {
         let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         let given = given.and_then(|value| value.split_at_checked(7));
-        given.is_some_and(|(scheme, given)| {
-            scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(given.ct_eq(&self.0))
-        })
+        let is_bearer =
+            given.is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case(b"Bearer ") && self.is(given));
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|list| list.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        is_bearer || pairs.any(|(name, value)| name == cookie && self.is(value.as_bytes()))
     }
 }
 
 /// What is looked at before anything is read.
 pub struct Guard {
     token: Option<Token>,
+    /// The name of the cookie: a browser has one jar for all ports of an address.
+    cookie: String,
 }
 
 impl Guard {
-    pub fn new(token: Option<Token>) -> Self {
-        Guard { token }
+    pub fn new(token: Option<Token>, port: Option<u16>) -> Self {
+        Guard { token, cookie: format!("mitra_serve_{}", port.unwrap_or_default()) }
+    }
+
+    /// The cookie for who opens the page by an address with the right token.
+    pub fn cookie(&self, given: &str) -> Result<String, Failure> {
+        match &self.token {
+            Some(token) if token.is(given.as_bytes()) => {
+                Ok(format!("{}={given}; Path=/; HttpOnly; SameSite=Strict", self.cookie))
+            }
+            _ => Err(Failure::new(StatusCode::UNAUTHORIZED, "no_token", "this is not the token")),
+        }
     }
 
     /// Refuses what does not come from this server's own page or from a program.
@@ -74,7 +111,7 @@ impl Guard {
         let host = host(request)?;
         is_own_page(headers, host)?;
         match &self.token {
-            Some(token) if is_secret && !token.is_in(headers) => {
+            Some(token) if is_secret && !token.is_in(headers, &self.cookie) => {
                 let why = "want the header Authorization: Bearer TOKEN";
                 Err(Failure::new(StatusCode::UNAUTHORIZED, "no_token", why))
             }
@@ -132,6 +169,17 @@ fn without_port(host: &str) -> &str {
     }
 }
 
+/// Whether every user of the machine may read the files of a recording anyway.
+pub fn is_public(dir: &Path) -> bool {
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
+    let Ok(dir) = dir.canonicalize() else { return false };
+    let Ok(mut files) = std::fs::read_dir(&dir) else { return false };
+    mode(&dir) & 0o005 == 0o005
+        && dir.ancestors().all(|above| mode(above) & 0o001 != 0)
+        && files
+            .all(|file| file.is_ok_and(|file| !is_part(&file.file_name()) || mode(&file.path()) & 0o004 != 0))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -148,7 +196,7 @@ mod tests {
 
     #[test]
     fn other_names_and_other_sites_are_refused() {
-        let guard = Guard::new(None);
+        let guard = Guard::new(None, None);
         for host in ["localhost", "LOCALHOST:6174", "127.0.0.1:6174", "127.3.2.1", "[::1]:6174"] {
             assert_eq!(code(&guard, &[("host", host)], true), None, "{host}");
         }
@@ -174,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_token_has_to_be_the_same() {
-        let guard = Guard::new(Some(Token(b"0123456789abcdef".to_vec())));
+        let guard = Guard::new(Some(Token(b"0123456789abcdef".to_vec())), Some(6174));
         let with = |token: &str| code(&guard, &[("host", "localhost"), ("authorization", token)], true);
         assert_eq!(with("Bearer 0123456789abcdef"), None);
         assert_eq!(with("bearer 0123456789abcdef"), None);
@@ -188,6 +236,15 @@ mod tests {
         ] {
             assert_eq!(with(bad), Some("no_token"), "{bad}");
         }
+        let cookie = guard.cookie("0123456789abcdef").unwrap();
+        let cookie = format!("other=1; {}", cookie.split(';').next().unwrap());
+        assert_eq!(code(&guard, &[("host", "localhost"), ("cookie", &cookie)], true), None);
+        let of_other_port = cookie.replace("6174", "6175");
+        assert_eq!(
+            code(&guard, &[("host", "localhost"), ("cookie", &of_other_port)], true),
+            Some("no_token")
+        );
+        assert!(guard.cookie("0123456789abcde").is_err());
         assert_eq!(code(&guard, &[("host", "localhost")], false), None, "the page itself is no secret");
     }
 

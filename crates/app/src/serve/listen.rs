@@ -113,6 +113,13 @@ pub enum Socket {
 }
 
 impl Socket {
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Socket::Tcp(socket) => socket.local_addr().ok().map(|address| address.port()),
+            Socket::Unix(..) => None,
+        }
+    }
+
     /// What a browser or `curl --unix-socket` is told.
     pub fn told(&self) -> String {
         match self {

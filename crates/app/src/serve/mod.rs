@@ -44,7 +44,17 @@ pub struct Options {
 pub type Services = fn(&Reader, Span) -> Result<serde_json::Value>;
 
 /// Serves until SIGTERM or SIGINT. `tell` gets the address as soon as connections are accepted.
-pub fn run(options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()> {
+///
+/// A port is open to every user of the machine. Where they may not read the recording, they have to know a token, which is part
+/// of the address that is told.
+pub fn run(mut options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()> {
+    let mut shown = String::new();
+    if matches!(options.listen, Listen::Tcp(_)) && options.token.is_none() && !guard::is_public(&options.dir)
+    {
+        let token = Token::random()?;
+        shown = format!("?token={}", token.text());
+        options.token = Some(token);
+    }
     let socket = listen::bind(&options.listen)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -57,8 +67,8 @@ pub fn run(options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()
         let signals = listen::Signals::catch()?;
         let socket = socket.watched()?;
         confined::to_serve(&options.dir);
-        let server = api::Server::open(options)?;
-        tell(&socket.told())?;
+        let server = api::Server::open(options, socket.port())?;
+        tell(&format!("{}{shown}", socket.told()))?;
         listen::serve(socket, server, signals).await
     });
     // An explanation that still runs changes nothing.

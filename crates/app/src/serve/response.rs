@@ -106,6 +106,16 @@ pub fn with(kind: &'static str, body: Body) -> Response<Body> {
     response
 }
 
+/// Sends a browser to another path, with a cookie.
+pub fn elsewhere(path: &'static str, cookie: &str) -> Result<Response<Body>, Failure> {
+    let cookie = HeaderValue::from_str(cookie).map_err(|error| Failure::unreadable(&error.into()))?;
+    let mut response = of(HTML, "");
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(path));
+    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    Ok(response)
+}
+
 /// JSON as the commands write it: a terminal executes nothing that stands in it.
 pub fn of_json(value: &impl Serialize) -> Response<Body> {
     match serde_json::to_string(value) {
