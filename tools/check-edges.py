@@ -62,6 +62,8 @@ OWNERS = {
     "ureq": {"mitra-search"},
     "landlock": {"mitra-confine"},
     "seccompiler": {"mitra-confine"},
+    "hyper": {"mitra-app"},
+    "tokio": {"mitra-app"},
     "rustls": {"mitra-search"},
     "blazesym": {"mitra-inspect"},
     "clap": {"mitra-app", "mitra-lab"},
@@ -102,6 +104,7 @@ APP_MAY_USE = {
     "recorder": {"cli", "errors", "escalation", "log", "render"},
     "notify": {"recorder"},
     "live": {"cli", "diagnosis", "render", "services", "signals"},
+    "serve": {"cli", "confined", "diagnosis", "log", "recording", "render", "values"},
     "tui": {"diagnosis", "live", "render", "signals"},
 }
 # Each command may use all of them; nothing uses a command but `main`.

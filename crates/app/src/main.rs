@@ -17,6 +17,7 @@ mod recorder;
 mod recording;
 mod redact;
 mod render;
+mod serve;
 mod services;
 mod signals;
 mod supervised;
@@ -29,7 +30,7 @@ use cli::Command;
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
-    if !matches!(cli.command, Command::Record(_) | Command::Live(_)) {
+    if !matches!(cli.command, Command::Record(_) | Command::Live(_) | Command::Serve(_)) {
         signals::die_on_closed_pipe();
     }
     if let Some(code) = supervised::instead(&cli.command) {

@@ -22,6 +22,8 @@ mod payloads;
 mod record;
 #[path = "cli/rules.rs"]
 mod rules;
+#[path = "cli/serve.rs"]
+mod serve;
 #[path = "cli/services.rs"]
 mod services;
 #[path = "cli/usage.rs"]

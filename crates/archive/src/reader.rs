@@ -139,6 +139,12 @@ impl Reader {
         &self.host
     }
 
+    /// Whether a recorder writes the archive.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        lock::is_held(&self.dir)
+    }
+
     /// What could not be read so far. Parts that no read has touched are not known to be whole.
     #[must_use]
     pub fn skipped(&self) -> Vec<Skipped> {

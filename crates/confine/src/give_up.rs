@@ -24,6 +24,8 @@ pub struct Needs<'a> {
     /// Whether descriptors are still received over an open socket and read, files of libraries in
     /// memory included.
     pub receives: bool,
+    /// Whether connections are accepted on a socket that listens already, and answered.
+    pub accepts: bool,
 }
 
 /// Why nothing, or not everything, was given up.

@@ -132,6 +132,25 @@ const WRITING: &[libc::c_long] = &[
     libc::SYS_chmod,
 ];
 
+/// Calls that wait for connections and talk on them; none makes a socket or connects one.
+const ACCEPTING: &[libc::c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_shutdown,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    // Whether somebody writes what is read.
+    libc::SYS_flock,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+];
+
 /// Calls that change the machine, or inspect it in ways that Mitra does not use: the clock,
 /// modules, mounts, ports, swap, kexec, keys, writing and executing other processes' memory.
 const CHANGES_THE_MACHINE: &[libc::c_long] = &[
@@ -204,6 +223,9 @@ pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Resul
         rules.extend([libc::SYS_recvmsg, libc::SYS_memfd_create].iter().map(always));
         // Through descriptors below /proc, which Landlock does not restrict if they are in memory.
         rules.insert(libc::SYS_openat, only_to_read(2)?);
+    }
+    if needs.accepts {
+        rules.extend(ACCEPTING.iter().map(always));
     }
     // Threads, and no processes.
     let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;

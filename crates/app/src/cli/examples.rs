@@ -171,6 +171,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "serve",
+        &[
+            ("mitra serve", "this machine's recording at http://127.0.0.1:6174/"),
+            ("mitra serve --archive ./incident --listen 127.0.0.1:0", "another one, on a port that is free"),
+            ("mitra serve --listen unix:/run/mitra.sock", "for its owner only: curl --unix-socket"),
+        ],
+    ),
+    (
         "dump",
         &[
             ("mitra dump --metric 'mem.*' --since 10m", "values as a table"),

@@ -10,6 +10,7 @@ mod probes;
 mod record;
 mod rules;
 mod search;
+mod serve;
 mod services;
 mod shared;
 
@@ -32,6 +33,7 @@ pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
+pub use serve::{Listen, ServeArgs};
 pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
 
@@ -116,6 +118,8 @@ pub enum Command {
     Outliers(OutliersArgs),
     /// Show what each service answered, how fast, and what it waits for
     Services(ServicesArgs),
+    /// Answer questions about an archive over HTTP, and show it in a browser
+    Serve(ServeArgs),
     /// Show recorded values
     Dump(DumpArgs),
     /// Show what an archive holds and what it costs

@@ -75,7 +75,7 @@ fn explain(segment: &[u8], is_drawn: bool) -> Result<(Report, SeriesSet)> {
     write_segment(dir.path(), segment)?;
     let recording = Recording::open(&ArchiveArgs { archive: Some(dir.path().to_owned()) })?;
     let mut report = diagnosis::explain_foreign(&recording.reader, recording.span)?;
-    let drawn = if is_drawn { show::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
+    let drawn = if is_drawn { diagnosis::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
     let path = dir.path().to_owned();
     dir.close().with_context(|| format!("cannot remove {}", path.display()))?;
     // Text, page and JSON all show the host.

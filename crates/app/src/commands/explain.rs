@@ -96,7 +96,8 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
     }
     let shown = args.shown(&report)?;
     let output = show::Output::open(args)?;
-    let drawn = if output.draws() { show::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
+    let drawn =
+        if output.draws() { diagnosis::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
     match chosen {
         Some(chosen) => chosen.show(&report, &output, &drawn, style, &shown)?,
         None => show::report(&report, &output, &[&drawn], style, &shown)?,

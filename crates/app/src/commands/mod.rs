@@ -22,6 +22,7 @@ mod recognised;
 mod record;
 mod rules;
 mod select;
+mod serve;
 mod services;
 mod show;
 mod similar;
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Diff(args) => state::diff::run(&args, &style),
         Command::Outliers(args) => state::outliers::run(&args, &style),
         Command::Services(args) => services::run(&args, &style),
+        Command::Serve(args) => serve::run(&args),
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),
         Command::Export(args) => export::run(&args),

@@ -1,15 +1,12 @@
 //! Outputs a report: as text, JSON or an HTML page, on standard output or in files.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use mitra_archive::{Query, Reader};
+use mitra_model::SeriesSet;
 use mitra_model::report::Report;
-use mitra_model::time::SECOND;
-use mitra_model::{Metric, SeriesSet, Span, lookup};
 
 use super::{json_text, print};
 use crate::cli::{ExplainArgs, ReportFormat};
@@ -113,22 +110,4 @@ pub fn report(
 
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-/// The series that the page draws: the metrics of the chains, around the incidents.
-pub fn drawn(reader: &Reader, report: &Report) -> Result<SeriesSet> {
-    const BEFORE: i64 = 600 * SECOND;
-    let names: BTreeSet<&str> = report
-        .incidents
-        .iter()
-        .flat_map(|i| &i.chain)
-        .flat_map(|l| &l.evidence)
-        .map(|e| e.metric.as_str())
-        .chain(["task.comm"])
-        .collect();
-    let metrics: Vec<&'static Metric> = names.into_iter().filter_map(lookup).collect();
-    let first = report.incidents.iter().map(|i| i.onset.0).min().unwrap_or(report.window.since.0);
-    let since = first.min(report.window.since.0).saturating_sub(BEFORE);
-    let span = Span { since, until: report.window.until.0.saturating_add(SECOND) };
-    Ok(reader.read(&Query { moving_only: true, ..Query::new(span, metrics) })?)
 }

@@ -3,11 +3,14 @@
 mod history;
 mod scheduled_jobs;
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use mitra_archive::{ActiveTasks, Query, Reader};
 use mitra_diagnose::Request;
 use mitra_model::report::{Report, UnavailableSource};
-use mitra_model::{Entity, SeriesSet, Span};
+use mitra_model::time::SECOND;
+use mitra_model::{Entity, Metric, SeriesSet, Span, lookup};
 
 use self::history::History;
 use crate::import;
@@ -56,4 +59,22 @@ fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
 /// The title of a condition, in plain words.
 pub fn title(id: &str) -> Option<&'static str> {
     mitra_diagnose::conditions().iter().find(|c| c.id == id).map(|c| c.title)
+}
+
+/// The series that the page of a report draws: the metrics of the chains, around the incidents.
+pub fn drawn(reader: &Reader, report: &Report) -> Result<SeriesSet> {
+    const BEFORE: i64 = 600 * SECOND;
+    let names: BTreeSet<&str> = report
+        .incidents
+        .iter()
+        .flat_map(|i| &i.chain)
+        .flat_map(|l| &l.evidence)
+        .map(|e| e.metric.as_str())
+        .chain(["task.comm"])
+        .collect();
+    let metrics: Vec<&'static Metric> = names.into_iter().filter_map(lookup).collect();
+    let first = report.incidents.iter().map(|i| i.onset.0).min().unwrap_or(report.window.since.0);
+    let since = first.min(report.window.since.0).saturating_sub(BEFORE);
+    let span = Span { since, until: report.window.until.0.saturating_add(SECOND) };
+    Ok(reader.read(&Query { moving_only: true, ..Query::new(span, metrics) })?)
 }

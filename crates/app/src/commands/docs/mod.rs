@@ -3,6 +3,7 @@
 #[cfg(feature = "bpf")]
 mod captures;
 mod counts;
+mod http;
 mod rules;
 mod search;
 
@@ -25,6 +26,7 @@ fn pages() -> Vec<(&'static str, String)> {
         ("conditions.md", conditions::markdown()),
         ("fields.md", search::fields()),
         ("formats.md", formats()),
+        ("http.md", http::page()),
         ("metrics.md", metrics::markdown()),
         ("report.md", include_str!("report.md").to_owned()),
         ("rules.md", rules::page()),

@@ -6,6 +6,7 @@ pub mod one;
 mod text;
 
 use anyhow::{Context, Result, anyhow};
+use mitra_archive::Reader;
 use mitra_model::Span;
 use mitra_model::time::SECOND;
 
@@ -27,7 +28,7 @@ pub fn run(args: &ServicesArgs, style: &Style) -> Result<()> {
     let recording = Recording::open(&args.archive)?;
     let span = recording.recorded(&args.range, USUAL_NS)?;
     let progress = Progress::new("reading");
-    let mut services = read(&recording, span)?;
+    let mut services = read(&recording.reader, span)?;
     let filter = args.service.as_deref().map(Filter::new);
     let mut chosen = match &filter {
         Some(filter) => find(filter, &services)?,
@@ -47,6 +48,16 @@ pub fn run(args: &ServicesArgs, style: &Style) -> Result<()> {
         return print_json(&json::document(&shown, &recording.reader.host().hostname));
     }
     if args.map { print(&map::text(&shown, style)) } else { print(&text::tables(&shown, style)) }
+}
+
+/// The document of `--json`, of all services.
+pub fn document(reader: &Reader, span: Span) -> Result<serde_json::Value> {
+    let mut services = read(reader, span)?;
+    let chosen: Vec<usize> = (0..services.services.len()).collect();
+    services::add_past(&mut services, &chosen, reader, span)?;
+    let (map, all, limit) = (Map::of(&services), chosen.len(), usize::MAX);
+    let shown = Shown { services: &services, map: &map, all, chosen, is_filtered: false, span, limit };
+    Ok(serde_json::to_value(json::document(&shown, &reader.host().hostname))?)
 }
 
 /// What is printed.
@@ -74,10 +85,10 @@ impl Shown<'_> {
 }
 
 /// The services of a recording. An error says why there are none.
-fn read(recording: &Recording, span: Span) -> Result<Services> {
-    let dir = recording.dir.display();
-    let services = services::read(&recording.reader, span).with_context(|| format!("cannot read {dir}"))?;
-    let host = recording.reader.host();
+fn read(reader: &Reader, span: Span) -> Result<Services> {
+    let dir = reader.dir().display();
+    let services = services::read(reader, span).with_context(|| format!("cannot read {dir}"))?;
+    let host = reader.host();
     let why = if host.more.contains_key(import::MARK) {
         Some("the output of other tools has none".to_owned()).filter(|_| services.services.is_empty())
     } else {

@@ -30,7 +30,7 @@ pub struct Chosen {
 impl Chosen {
     pub fn read(name: &str, recording: &Recording, window: Span) -> Result<Chosen> {
         let span = window.intersect(recording.span).unwrap_or(window);
-        let mut services = read(recording, span)?;
+        let mut services = read(&recording.reader, span)?;
         let chosen = find(&Filter::new(name), &services)?;
         services::add_past(&mut services, &chosen, &recording.reader, span)?;
         Ok(Chosen { services, chosen, others: 0 })

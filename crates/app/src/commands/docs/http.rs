@@ -1,0 +1,30 @@
+//! `docs/http.md`, from the OpenAPI document.
+
+use serde_json::Value;
+
+use super::{cell, filled};
+use crate::serve::OPENAPI;
+
+pub fn page() -> String {
+    let document: Value = serde_json::from_str(OPENAPI).unwrap_or_default();
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let sections: String = paths.map(|(path, of)| section(path, &of["get"], &document)).collect();
+    filled(include_str!("http.md"), &[("paths", &sections)])
+}
+
+fn section(path: &str, of: &Value, document: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let parameter = |given: &Value| {
+        let shared = given["$ref"].as_str().and_then(|place| document.pointer(place.trim_start_matches('#')));
+        let parameter = shared.unwrap_or(given);
+        format!("| `{}` | {} |\n", word(&parameter["name"]), cell(&word(&parameter["description"])))
+    };
+    let parameters: String = of["parameters"].as_array().into_iter().flatten().map(parameter).collect();
+    let parameters = match parameters.as_str() {
+        "" => String::new(),
+        rows => format!("\n| parameter | what it means |\n|---|---|\n{rows}"),
+    };
+    let (summary, answer) = (word(&of["summary"]), word(&of["responses"]["200"]["description"]));
+    let more = of["description"].as_str().map(|more| format!(" {more}")).unwrap_or_default();
+    format!("\n## {path}\n\n{summary}. {answer}{more}\n{parameters}")
+}

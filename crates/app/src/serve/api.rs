@@ -1,0 +1,343 @@
+//! From a question to its answer.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hyper::body::Incoming;
+use hyper::header::IF_NONE_MATCH;
+use hyper::{Request, Response};
+use jiff::tz::TimeZone;
+use mitra_model::report::Report;
+use mitra_model::time::SECOND;
+use mitra_model::{Entity, Kind, Metric, Span};
+use serde_json::json;
+use tokio::sync::{broadcast, watch};
+
+use super::archive::{Archive, View};
+use super::cache::Cache;
+use super::counter::Client;
+use super::guard::Guard;
+use super::pool::Pool;
+use super::query::{self, Query};
+use super::response::{Body, Failure, HTML, JSON, REPORT_MAY, of, of_json};
+use super::series::Columns;
+use super::{Options, Services, incidents, openmetrics, page, processes, response, rows, series, stream};
+use crate::diagnosis;
+use crate::recording::all_metrics;
+use crate::render::html;
+use crate::render::style::{Style, WIDTH_PIPED, rfc3339};
+use crate::values::time::LocalClock;
+
+/// What may be asked in words.
+pub const OPENAPI: &str = include_str!("openapi.json");
+/// Longer ranges are explained in pieces: memory grows with their length.
+const EXPLAINED_MAX_NS: i64 = 24 * 3600 * SECOND;
+/// Rows of tasks are read minute by minute.
+const ROWS_MAX_NS: i64 = 24 * 3600 * SECOND;
+const SERVICES_MAX_NS: i64 = 24 * 3600 * SECOND;
+/// Of what is kept: reports as the bytes of their JSON, and columns.
+const REPORTS_BYTES_MAX: usize = 16 << 20;
+const COLUMNS_BYTES_MAX: usize = 32 << 20;
+/// What `/metrics` and the stream say of incidents is of the last minutes.
+const RECENT_NS: i64 = 600 * SECOND;
+/// Whoever scrapes more often gets the same incidents.
+const RECENT_FOR: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    Recording,
+    Metrics,
+    Rows,
+    Series,
+    Incidents,
+    Report,
+    ReportHtml,
+    Processes,
+    Services,
+    Stream,
+    OpenMetrics,
+    OpenApi,
+}
+
+const ROUTES: &[(&str, Route)] = &[
+    ("/api/v1/recording", Route::Recording),
+    ("/api/v1/metrics", Route::Metrics),
+    ("/api/v1/rows", Route::Rows),
+    ("/api/v1/series", Route::Series),
+    ("/api/v1/incidents", Route::Incidents),
+    ("/api/v1/report", Route::Report),
+    ("/api/v1/report.html", Route::ReportHtml),
+    ("/api/v1/processes", Route::Processes),
+    ("/api/v1/services", Route::Services),
+    ("/api/v1/stream", Route::Stream),
+    ("/metrics", Route::OpenMetrics),
+    ("/api/v1/openapi.json", Route::OpenApi),
+];
+
+/// A range, and the view that its report is of if it may still change.
+type ReportKey = (i64, i64, Option<u64>);
+
+pub struct Server {
+    pub archive: Arc<Archive>,
+    pub events: broadcast::Sender<hyper::body::Bytes>,
+    guard: Guard,
+    pool: Pool,
+    columns: Arc<Columns>,
+    reports: Arc<Cache<ReportKey, Report>>,
+    recent: Mutex<Option<(Instant, Arc<Report>)>>,
+    services: Services,
+}
+
+impl Server {
+    pub fn open(options: Options, port: Option<u16>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Server {
+            archive: Arc::new(Archive::open(options.dir)?),
+            events: broadcast::Sender::new(stream::LATE_MAX),
+            guard: Guard::new(options.token, port),
+            pool: Pool::new(),
+            columns: Arc::new(Cache::new(COLUMNS_BYTES_MAX)),
+            reports: Arc::new(Cache::new(REPORTS_BYTES_MAX)),
+            recent: Mutex::default(),
+            services: options.services,
+        }))
+    }
+
+    pub async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: Client,
+        stopped: watch::Receiver<bool>,
+    ) -> Response<Body> {
+        // Its body, which a question has not, is not read.
+        let (head, _) = request.into_parts();
+        let request = Request::from_parts(head, ());
+        self.routed(&request, client, stopped).await.unwrap_or_else(|failure| failure.response())
+    }
+
+    async fn routed(
+        &self,
+        request: &Request<()>,
+        client: Client,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<Response<Body>, Failure> {
+        let path = request.uri().path();
+        let route = ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
+        self.guard.check(request, route.is_some_and(|route| route != Route::OpenApi))?;
+        let text = request.uri().query();
+        let query = |known: &[&str], repeated: &[&str]| Query::parse(text, known, repeated);
+        match route {
+            // Everything else behind the question mark is the page's own.
+            None if path == "/" && text.is_some_and(|text| text.starts_with("token=")) => {
+                let query = query(&["token"], &[])?;
+                Ok(response::elsewhere("/", &self.guard.cookie(query.get("token").unwrap_or_default())?)?)
+            }
+            None => {
+                let known = request.headers().get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+                let all = "there is nothing of that name; see /api/v1/openapi.json";
+                page::asset(path, known).ok_or_else(|| Failure::not_found("no_path", all))
+            }
+            Some(Route::OpenApi) => Ok(of(JSON, OPENAPI)),
+            Some(Route::Recording) => {
+                query(&[], &[])?;
+                Ok(recording(&*self.archive.fresh().await))
+            }
+            Some(Route::Metrics) => metrics(&query(&["entity"], &[])?),
+            Some(Route::Rows) => {
+                self.rows(&query(&["metric", "since", "until", "limit"], &[])?, client).await
+            }
+            Some(Route::Series) => {
+                self.series(&query(&["since", "until", "columns"], &["metric", "row"])?, client).await
+            }
+            Some(Route::Incidents) => {
+                let report = self.report(&query(&["since", "until"], &[])?, client).await?;
+                Ok(of_json(&incidents::list(&report)))
+            }
+            Some(Route::Report) => {
+                let query = query(&["since", "until", "incident"], &[])?;
+                let number = query.number("incident", 1..=usize::MAX)?;
+                let report = self.report(&query, client).await?;
+                Ok(match number {
+                    Some(number) => of_json(&incidents::only(&report, number)?),
+                    None => of_json(&*report),
+                })
+            }
+            Some(Route::ReportHtml) => {
+                self.report_html(&query(&["since", "until", "incident"], &[])?, client).await
+            }
+            Some(Route::Processes) => self.processes(&query(&["at", "span"], &[])?, client).await,
+            Some(Route::Services) => self.services(&query(&["since", "until"], &[])?, client).await,
+            Some(Route::Stream) => {
+                query(&[], &[])?;
+                let view = self.archive.fresh().await;
+                Ok(stream::answer(&view, self.events.subscribe(), stopped))
+            }
+            Some(Route::OpenMetrics) => self.openmetrics(client).await,
+        }
+    }
+
+    async fn rows(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
+        let view = self.archive.fresh().await;
+        let name = query.get("metric").ok_or_else(|| Failure::bad("bad_parameter", "want metric=NAME"))?;
+        let metric = query::number_metric(name)?;
+        let span = query.recorded(&view, ROWS_MAX_NS)?;
+        let limit = query.number("limit", 1..=rows::LIMIT_MAX)?.unwrap_or(rows::LIMIT);
+        let ticket = self.pool.ticket(client)?;
+        let work = move |cancel: &_| rows::answer(&view, metric, span, limit, cancel);
+        Ok(of_json(&self.pool.run(ticket, work).await?))
+    }
+
+    async fn series(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
+        let view = self.archive.fresh().await;
+        let drawing = series::drawing(query, &view)?;
+        let columns = Arc::clone(&self.columns);
+        let ticket = self.pool.ticket(client)?;
+        let work = move |cancel: &_| series::answer(&view, &drawing, &columns, cancel);
+        Ok(of("application/octet-stream", self.pool.run(ticket, work).await?))
+    }
+
+    /// The report of the range that is asked for, as `mitra explain` makes it.
+    async fn report(&self, query: &Query, client: Client) -> Result<Arc<Report>, Failure> {
+        let view = self.archive.fresh().await;
+        let span = query.recorded(&view, EXPLAINED_MAX_NS)?;
+        self.explained(view, span, client).await
+    }
+
+    async fn explained(&self, view: Arc<View>, span: Span, client: Client) -> Result<Arc<Report>, Failure> {
+        let key = (span.since, span.until, view.changes(span));
+        if let Some(known) = self.reports.get(&key) {
+            return Ok(known);
+        }
+        let ticket = self.pool.ticket(client)?;
+        let turn = self.pool.turn().await?;
+        let reports = Arc::clone(&self.reports);
+        let work = move |_: &_| {
+            let _turn = turn;
+            // Whoever came before may have asked the same.
+            if let Some(known) = reports.get(&key) {
+                return Ok(known);
+            }
+            let report = Arc::new(diagnosis::explain(&view.reader, span, None)?);
+            let bytes = serde_json::to_vec(&*report).map_or(usize::MAX, |json| json.len());
+            reports.put(key, Arc::clone(&report), bytes);
+            Ok(report)
+        };
+        self.pool.run(ticket, work).await
+    }
+
+    /// The report of the last minutes, not older than that.
+    pub async fn recent(&self, client: Client, max_age: Duration) -> Result<Arc<Report>, Failure> {
+        let known = self.recent.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, report)) = known.filter(|(made, _)| made.elapsed() < max_age) {
+            return Ok(report);
+        }
+        let view = self.archive.fresh().await;
+        let span = Span { since: view.span.since.max(view.span.until - RECENT_NS), until: view.span.until };
+        let report = self.explained(view, span, client).await?;
+        let made = (Instant::now(), Arc::clone(&report));
+        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        Ok(report)
+    }
+
+    async fn report_html(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
+        let number = query.number("incident", 1..=usize::MAX)?;
+        let report = self.report(query, client).await?;
+        let view = self.archive.fresh().await;
+        let ticket = self.pool.ticket(client)?;
+        let work = move |_: &_| {
+            let one = number.map(|number| incidents::only(&report, number)).transpose()?;
+            let report = one.as_ref().unwrap_or(&report);
+            let drawn = diagnosis::drawn(&view.reader, report)?;
+            let style = Style { zone: TimeZone::system(), ..Style::plain(WIDTH_PIPED) };
+            Ok(html::report(report, &[&drawn], &style, &diagnosis::title))
+        };
+        let mut response = of(HTML, self.pool.run(ticket, work).await?);
+        let may = hyper::header::HeaderValue::from_static(REPORT_MAY);
+        response.headers_mut().insert(hyper::header::CONTENT_SECURITY_POLICY, may);
+        Ok(response)
+    }
+
+    async fn processes(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
+        let view = self.archive.fresh().await;
+        let at = query.time("at")?.unwrap_or(view.span.until - 1);
+        let span_s = query.number("span", 1..=processes::SPAN_S_MAX)?.unwrap_or(processes::SPAN_S);
+        let ticket = self.pool.ticket(client)?;
+        let work = move |_: &_| processes::answer(&view, at, span_s);
+        Ok(of_json(&self.pool.run(ticket, work).await?))
+    }
+
+    async fn services(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
+        let view = self.archive.fresh().await;
+        let span = query.recorded(&view, SERVICES_MAX_NS)?;
+        let (services, ticket) = (self.services, self.pool.ticket(client)?);
+        let work = move |_: &_| {
+            services(&view.reader, span)
+                .map_err(|error| Failure::not_found("no_services", format!("{error:#}")))
+        };
+        Ok(of_json(&self.pool.run(ticket, work).await?))
+    }
+
+    async fn openmetrics(&self, client: Client) -> Result<Response<Body>, Failure> {
+        // Numbers are worth having without incidents.
+        let report = self.recent(client, RECENT_FOR).await.ok();
+        let view = self.archive.fresh().await;
+        let ticket = self.pool.ticket(client)?;
+        let work = move |_: &_| Ok(openmetrics::text(&view, report.as_deref())?);
+        Ok(of(openmetrics::KIND, self.pool.run(ticket, work).await?))
+    }
+}
+
+fn recording(view: &View) -> Response<Body> {
+    let host = view.reader.host();
+    of_json(&json!({
+        "schema": "mitra.recording/1",
+        "host": host.hostname,
+        "kernel": host.kernel,
+        "cpus": host.cpus,
+        "memory_bytes": host.memory_bytes,
+        "since": rfc3339(view.span.since),
+        "until": rfc3339(view.span.until),
+        // Ticks come a few microseconds early or late.
+        "interval_s": (view.interval_s * 1e3).round() / 1e3,
+        "now": rfc3339(LocalClock::system().now),
+        "is_live": view.is_live,
+        "version": env!("CARGO_PKG_VERSION"),
+    }))
+}
+
+fn metrics(query: &Query) -> Result<Response<Body>, Failure> {
+    let entity = query.get("entity").map(|name| {
+        let known = || format!("entity: want one of {}", Entity::ALL.map(Entity::name).join(", "));
+        Entity::from_name(name).ok_or_else(|| Failure::bad("bad_entity", known()))
+    });
+    let entity = entity.transpose()?;
+    let is_wanted = |metric: &&Metric| entity.is_none_or(|entity| metric.entity == entity);
+    let kind = |metric: &Metric| match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Bucket => "bucket",
+        Kind::Text => "text",
+    };
+    let one = |m: &Metric| json!({ "name": m.name, "entity": m.entity.name(), "kind": kind(m), "unit": m.unit_label(), "help": m.help });
+    Ok(of_json(&all_metrics().filter(is_wanted).map(one).collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_document_has_what_is_served_and_nothing_else() {
+        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+        let mut told: Vec<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut served: Vec<&str> = ROUTES.iter().map(|(path, _)| *path).collect();
+        // The files of the page are for browsers.
+        assert!(page::paths().any(|path| path == "/"));
+        told.sort_unstable();
+        served.sort_unstable();
+        assert_eq!(told, served);
+    }
+}

@@ -1,0 +1,264 @@
+//! Who may ask. Pages of other sites run in the same browser, and other users on the same machine.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING};
+use hyper::{Method, Request, StatusCode};
+use subtle::ConstantTimeEq;
+
+use super::response::Failure;
+use crate::recording::is_part;
+
+/// Shorter ones are guessed.
+const TOKEN_MIN: usize = 16;
+const TOKEN_MAX: u64 = 4096;
+
+/// What whoever asks has to know.
+pub struct Token(Vec<u8>);
+
+impl Token {
+    /// Reads a file that nobody else can read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+        let meta = file.metadata().with_context(|| format!("cannot look at {shown}"))?;
+        let own = rustix::process::geteuid().as_raw();
+        if !meta.is_file() || meta.mode() & 0o077 != 0 || ![own, 0].contains(&meta.uid()) {
+            bail!("{shown}: others can read or change the token; want a file of your own: chmod 600 {shown}");
+        }
+        let mut bytes = Vec::new();
+        file.take(TOKEN_MAX).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
+        let token = bytes.trim_ascii().to_vec();
+        if token.len() < TOKEN_MIN || !token.iter().all(u8::is_ascii_graphic) {
+            bail!(
+                "{shown}: want a token of at least {TOKEN_MIN} letters and digits, as of: openssl rand -hex 32"
+            );
+        }
+        Ok(Token(token))
+    }
+
+    /// One that nobody guesses.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; 16];
+        let random = "/dev/urandom";
+        File::open(random)
+            .and_then(|mut file| file.read_exact(&mut bytes))
+            .with_context(|| format!("cannot read {random}"))?;
+        Ok(Token(bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()))
+    }
+
+    /// As it stands in an address.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    fn is(&self, given: &[u8]) -> bool {
+        given.ct_eq(&self.0).into()
+    }
+
+    /// Of a program in a header of its own, of the page in a cookie.
+    fn is_in(&self, headers: &HeaderMap, cookie: &str) -> bool {
+        let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        let given = given.and_then(|value| value.split_at_checked(7));
+        let is_bearer =
+            given.is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case(b"Bearer ") && self.is(given));
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|list| list.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        is_bearer || pairs.any(|(name, value)| name == cookie && self.is(value.as_bytes()))
+    }
+}
+
+/// What is looked at before anything is read.
+pub struct Guard {
+    token: Option<Token>,
+    /// The name of the cookie: a browser has one jar for all ports of an address.
+    cookie: String,
+}
+
+impl Guard {
+    pub fn new(token: Option<Token>, port: Option<u16>) -> Self {
+        Guard { token, cookie: format!("mitra_serve_{}", port.unwrap_or_default()) }
+    }
+
+    /// The cookie for who opens the page by an address with the right token.
+    pub fn cookie(&self, given: &str) -> Result<String, Failure> {
+        match &self.token {
+            Some(token) if token.is(given.as_bytes()) => {
+                Ok(format!("{}={given}; Path=/; HttpOnly; SameSite=Strict", self.cookie))
+            }
+            _ => Err(Failure::new(StatusCode::UNAUTHORIZED, "no_token", "this is not the token")),
+        }
+    }
+
+    /// Refuses what does not come from this server's own page or from a program.
+    pub fn check<B>(&self, request: &Request<B>, is_secret: bool) -> Result<(), Failure> {
+        let headers = request.headers();
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            let why = "nothing here can be changed: GET and HEAD only";
+            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", why));
+        }
+        let length = headers.get(CONTENT_LENGTH).map_or("0", |value| value.to_str().unwrap_or("?"));
+        if length.trim() != "0" || headers.contains_key(TRANSFER_ENCODING) {
+            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "a question has no body"));
+        }
+        let host = host(request)?;
+        is_own_page(headers, host)?;
+        match &self.token {
+            Some(token) if is_secret && !token.is_in(headers, &self.cookie) => {
+                let why = "want the header Authorization: Bearer TOKEN";
+                Err(Failure::new(StatusCode::UNAUTHORIZED, "no_token", why))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name that the server was called by. Another one may have been made to point here by whoever owns it, so that their
+/// page counts as one of ours.
+fn host<B>(request: &Request<B>) -> Result<&str, Failure> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        _ => None,
+    };
+    let host = host.ok_or_else(|| Failure::bad("bad_host", "want one header Host"))?;
+    let in_target = request.uri().authority().map(|authority| authority.as_str());
+    if [Some(host), in_target].into_iter().flatten().all(is_own_name) {
+        Ok(host)
+    } else {
+        Err(Failure::new(StatusCode::FORBIDDEN, "bad_host", "this server has another name"))
+    }
+}
+
+fn is_own_name(host: &str) -> bool {
+    let name = without_port(host);
+    let is_loopback = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_loopback || name.eq_ignore_ascii_case("localhost")
+}
+
+fn is_own_page(headers: &HeaderMap, host: &str) -> Result<(), Failure> {
+    let refused = || {
+        let why = "a page of another site asked; this server answers its own page and programs";
+        Err(Failure::new(StatusCode::FORBIDDEN, "bad_origin", why))
+    };
+    if headers.get_all(ORIGIN).iter().any(|origin| origin.as_bytes() != format!("http://{host}").as_bytes()) {
+        return refused();
+    }
+    // A page can have pictures and scripts of other sites without an Origin; links to here are fine.
+    let fetch = |name: &str| headers.get(name).map(|value| value.as_bytes());
+    let is_foreign = matches!(fetch("sec-fetch-site"), Some(b"cross-site" | b"same-site"));
+    if is_foreign && fetch("sec-fetch-mode") != Some(b"navigate") { refused() } else { Ok(()) }
+}
+
+/// `localhost:80` and `[::1]:80` without the port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|b| b.is_ascii_digit()) && !(name.contains(':') && !name.ends_with(']')) =>
+        {
+            name
+        }
+        _ => host,
+    }
+}
+
+/// Whether every user of the machine may read the files of a recording anyway.
+pub fn is_public(dir: &Path) -> bool {
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
+    let Ok(dir) = dir.canonicalize() else { return false };
+    let Ok(mut files) = std::fs::read_dir(&dir) else { return false };
+    mode(&dir) & 0o005 == 0o005
+        && dir.ancestors().all(|above| mode(above) & 0o001 != 0)
+        && files
+            .all(|file| file.is_ok_and(|file| !is_part(&file.file_name()) || mode(&file.path()) & 0o004 != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn code(guard: &Guard, headers: &[(&str, &str)], is_secret: bool) -> Option<&'static str> {
+        let mut request = Request::get("/api/v1/recording");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        guard.check(&request.body(()).unwrap(), is_secret).err().map(|failure| failure.code)
+    }
+
+    #[test]
+    fn other_names_and_other_sites_are_refused() {
+        let guard = Guard::new(None, None);
+        for host in ["localhost", "LOCALHOST:6174", "127.0.0.1:6174", "127.3.2.1", "[::1]:6174"] {
+            assert_eq!(code(&guard, &[("host", host)], true), None, "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example", "10.0.0.8", "127.0.0.1.evil.example:6174", "", "::1.x"]
+        {
+            assert_eq!(code(&guard, &[("host", host)], true), Some("bad_host"), "{host}");
+        }
+        assert_eq!(code(&guard, &[], true), Some("bad_host"));
+        assert_eq!(code(&guard, &[("host", "localhost"), ("host", "localhost")], true), Some("bad_host"));
+        let from = |origin: &str| code(&guard, &[("host", "localhost:6174"), ("origin", origin)], true);
+        assert_eq!(from("http://localhost:6174"), None);
+        for origin in ["null", "http://localhost:8000", "https://localhost:6174", "http://evil.example"] {
+            assert_eq!(from(origin), Some("bad_origin"), "{origin}");
+        }
+        let fetched = |site: &str, mode: &str| {
+            code(&guard, &[("host", "localhost"), ("sec-fetch-site", site), ("sec-fetch-mode", mode)], true)
+        };
+        assert_eq!(fetched("cross-site", "no-cors"), Some("bad_origin"));
+        assert_eq!(fetched("same-origin", "cors"), None);
+        assert_eq!(fetched("cross-site", "navigate"), None);
+    }
+
+    #[test]
+    fn a_token_has_to_be_the_same() {
+        let guard = Guard::new(Some(Token(b"0123456789abcdef".to_vec())), Some(6174));
+        let with = |token: &str| code(&guard, &[("host", "localhost"), ("authorization", token)], true);
+        assert_eq!(with("Bearer 0123456789abcdef"), None);
+        assert_eq!(with("bearer 0123456789abcdef"), None);
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer 0123456789abcdeF",
+            "Bearer 0123456789abcdef0",
+            "Basic 0123456789abcdef",
+        ] {
+            assert_eq!(with(bad), Some("no_token"), "{bad}");
+        }
+        let cookie = guard.cookie("0123456789abcdef").unwrap();
+        let cookie = format!("other=1; {}", cookie.split(';').next().unwrap());
+        assert_eq!(code(&guard, &[("host", "localhost"), ("cookie", &cookie)], true), None);
+        let of_other_port = cookie.replace("6174", "6175");
+        assert_eq!(
+            code(&guard, &[("host", "localhost"), ("cookie", &of_other_port)], true),
+            Some("no_token")
+        );
+        assert!(guard.cookie("0123456789abcde").is_err());
+        assert_eq!(code(&guard, &[("host", "localhost")], false), None, "the page itself is no secret");
+    }
+
+    #[test]
+    fn a_token_is_of_a_file_that_nobody_else_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let with = |text: &str, mode: u32| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Token::read(&path).map(|token| token.0)
+        };
+        assert_eq!(with("0123456789abcdef\n", 0o600).unwrap(), b"0123456789abcdef");
+        assert!(with("0123456789abcdef\n", 0o640).is_err() && with("0123456789abcdef\n", 0o604).is_err());
+        assert!(with("short\n", 0o600).is_err() && with("with a space in it\n", 0o600).is_err());
+    }
+}
