@@ -177,6 +177,7 @@ async function get(url: string, signal?: AbortSignal): Promise<Response> {
     response = await fetch(url, { signal: signal ?? null });
   }
   if (response.ok) return response;
+  if (response.status === 401) throw new ApiError(401, "This browser does not have the token of the server. Open the address that mitra serve printed when it started.");
   const text = await response.text();
   let message = text;
   try {

@@ -29,7 +29,10 @@ export function useRecording(): { recording: Recording | undefined; error: strin
         setError("");
         setLost(false);
       },
-      (failure: Error) => (failure instanceof ApiError ? setError(failure.message) : setLost(true)),
+      (failure: Error) => {
+        setLost(!(failure instanceof ApiError));
+        if (failure instanceof ApiError) setError(failure.message);
+      },
     );
   }, []);
   useEffect(() => {
@@ -41,6 +44,8 @@ export function useRecording(): { recording: Recording | undefined; error: strin
       lost: () => {
         hadLost = true;
         setLost(true);
+        // It says why, where there is an answer.
+        reload();
       },
       open: () => {
         if (hadLost) {

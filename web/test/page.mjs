@@ -3,7 +3,7 @@
 // DIST=1 takes the page from dist/ and only the answers from the binary, which then need not be built anew.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,6 +27,9 @@ const scratch = mkdtempSync(join(tmpdir(), "mitra-page-"));
 const shots = process.argv[2] ?? join(scratch, "shots");
 mkdirSync(shots, { recursive: true });
 const children = new Set();
+const tokenFile = join(scratch, "token");
+const TOKEN = "0123456789abcdef";
+writeFileSync(tokenFile, `${TOKEN}\n`, { mode: 0o600 });
 
 function start(...args) {
   const child = spawn(MITRA, args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -37,7 +40,7 @@ function start(...args) {
 
 /** Starts the server and waits for the address that it tells. */
 function serve(archive, listen) {
-  const child = start("serve", "--archive", archive, "--listen", listen);
+  const child = start("serve", "--archive", archive, "--listen", listen, "--token-file", tokenFile);
   return new Promise((done, failed) => {
     let told = "";
     const read = (text) => {
@@ -105,13 +108,17 @@ async function checkLooks(page, name) {
 const FILES = { "": "text/html", "app.js": "text/javascript", "app.css": "text/css" };
 const fileOf = (name) => readFileSync(new URL(`../dist/${name || "index.html"}`, import.meta.url));
 
-/** The page of dist/ in place of the binary's, with the headers that the binary sends. */
-async function replacePage(context, url) {
-  if (!process.env.DIST) return;
+/** Opens the page as somebody does: by the address with the token. With DIST it comes from there, with the headers that
+ *  the binary sends. */
+async function open(page, url) {
+  const context = page.context();
+  if (!process.env.DIST) return page.goto(`${url}?token=${TOKEN}`);
   const headers = { "content-security-policy": (await fetch(url)).headers.get("content-security-policy") };
   for (const [name, contentType] of Object.entries(FILES)) {
     await context.route(url + name, (route) => route.fulfill({ body: fileOf(name), contentType, headers }));
   }
+  await context.request.get(`${url}?token=${TOKEN}`);
+  return page.goto(url);
 }
 
 async function weigh(url) {
@@ -126,7 +133,7 @@ async function weigh(url) {
 
 async function checkTimeline(page, url) {
   await timed("open, until all lanes are drawn", async () => {
-    await page.goto(url);
+    await open(page, url);
     await settled(page);
   });
   await page.waitForSelector(".incidents a");
@@ -177,9 +184,8 @@ async function checkIncident(page, url) {
   await page.locator(".chain > li > button").nth(4).click();
   await page.locator(".chain > li:nth-child(5) .lanes").waitFor();
   const href = await page.getByRole("link", { name: "Report as a page" }).getAttribute("href");
-  const html = await (await fetch(new URL(href, url))).text();
+  const html = await (await page.context().request.get(new URL(href, url).href)).text();
   assert.match(html, /<html/);
-  await page.goto(page.url());
 }
 
 async function checkProcesses(page, url) {
@@ -229,9 +235,9 @@ async function checkLive(context) {
   const recorder = start("record", "--archive", archive, "--no-bpf", "--no-arm");
   await new Promise((done) => setTimeout(done, 4000));
   const server = await serve(archive, "127.0.0.1:0");
-  await replacePage(context, server.url);
   const page = await context.newPage();
   const seen = watch(page, server.url);
+  await open(page, server.url);
   await page.goto(`${server.url}#/time?span=60`);
   await settled(page);
   await page.locator("header .live").waitFor();
@@ -253,7 +259,6 @@ try {
   execFileSync(MITRA, ["demo", "page-cache-flood", "--keep", archive], { stdio: "ignore" });
   let server = await serve(archive, "127.0.0.1:0");
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light" });
-  await replacePage(context, server.url);
   const page = await context.newPage();
   page.setDefaultTimeout(15000);
   const seen = watch(page, server.url);
