@@ -244,7 +244,7 @@ async function rowOf(evidence: Evidence, culprit: Culprit | undefined, window: R
   const isCulprit = culprit?.process === evidence.entity && culprit.pid !== undefined;
   const tests: ((row: Row) => boolean)[] = [
     (row) => row.row === evidence.entity || row.label === evidence.entity,
-    (row) => isCulprit && row.row.startsWith(`${culprit.pid}@`),
+    (row) => isCulprit && row.row.startsWith(`${culprit?.pid}@`),
     (row) => row.label.startsWith(`${evidence.entity} `),
   ];
   for (const test of isCulprit ? tests.slice(1) : tests) {

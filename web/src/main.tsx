@@ -114,13 +114,21 @@ function Shows({ route, shown, found, theme }: { route: Route; shown: Shown; fou
   }
 }
 
+const FIRST_LENGTH = history.length;
+
+/** Back within this page: one that was shown before in the same tab is no view of ours. */
+function back(): void {
+  const { navigation } = window as unknown as { navigation?: { canGoBack: boolean } };
+  if (navigation ? navigation.canGoBack : history.length > FIRST_LENGTH) history.back();
+}
+
 function useKeys(route: Route, shown: Shown | undefined, help: () => void): void {
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
       if (event.key === "?") help();
-      else if (event.key === "Escape") history.back();
+      else if (event.key === "Escape") back();
       else if (!(shown && route.view === "time" && keyOnTimeline(event, route, shown))) return;
       event.preventDefault();
     };

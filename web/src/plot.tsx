@@ -147,6 +147,7 @@ function options(latest: { current: PlotProps }): uPlot.Options {
     height: props.height + (props.hasTimes ? TIMES_PX : 0),
     padding: [4, 6, props.hasTimes ? 0 : 2, 0],
     legend: { show: false },
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     scales: {
       x: { time: true, range: () => [latest.current.range.since, latest.current.range.until] },
       y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] },

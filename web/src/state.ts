@@ -118,14 +118,14 @@ export function useIncidents(shown: Shown | undefined, route: Route, changed: nu
     const look = async () => {
       const pieces = days(asked);
       let all: Found = { range: asked, incidents: [], findings: [], left_out: 0, missing: pieces.length, error: "" };
-      for (const [index, of] of pieces.entries()) {
-        const part = await json<IncidentList>("incidents", span(of), abort.signal).catch((error: Error) => error);
+      for (const [index, piece] of pieces.entries()) {
+        const part = await json<IncidentList>("incidents", span(piece), abort.signal).catch((error: Error) => error);
         if (abort.signal.aborted) return;
         all = { ...all, missing: pieces.length - index - 1 };
         if (part instanceof ApiError && part.status === 404) all.error ||= pieces.length === 1 ? part.message : "";
         else if (part instanceof Error) all.error = part.message;
         else {
-          all.incidents = [...part.incidents.map((one) => ({ ...one, of })), ...all.incidents];
+          all.incidents = [...part.incidents.map((one) => ({ ...one, of: piece })), ...all.incidents];
           if (index === 0) all.findings = part.findings ?? [];
           all.left_out += part.left_out ?? 0;
         }

@@ -58,7 +58,7 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
   const { range, whole, recording } = shown;
   const at = number(route, "t");
   const devices = useDevices(shown);
-  const list = useMemo(() => lanes(devices.disks, devices.nics), [devices]);
+  const list = useMemo(() => devices && lanes(devices.disks, devices.nics), [devices]);
   const incidents = found?.incidents ?? NONE;
   const marks = useMemo(() => incidents.map((one) => ({ since: parseTime(one.since), until: one.until ? parseTime(one.until) : whole.until })), [found, whole.until]);
   const visible = useAligned(shown);
@@ -98,21 +98,23 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
           </button>
         </span>
       </div>
-      {at !== undefined && <Moment route={route} at={at} shown={shown} />}
       <Wheel route={route} shown={shown}>
-        <Lanes
-          above={<Spans incidents={incidents} marks={marks} range={visible} />}
-          lanes={list}
-          range={visible}
-          interval_s={recording.interval_s}
-          theme={theme}
-          group="time"
-          marks={marks}
-          moment={at}
-          onZoom={(zoomed) => zoomTo(route, shown, zoomed)}
-          onMoment={(moment) => change(route, { t: round(moment) }, true)}
-        />
+        {list && (
+          <Lanes
+            above={<Spans incidents={incidents} marks={marks} range={visible} />}
+            lanes={list}
+            range={visible}
+            interval_s={recording.interval_s}
+            theme={theme}
+            group="time"
+            marks={marks}
+            moment={at}
+            onZoom={(zoomed) => zoomTo(route, shown, zoomed)}
+            onMoment={(moment) => change(route, { t: round(moment) }, true)}
+          />
+        )}
       </Wheel>
+      {at !== undefined && <Moment route={route} at={at} shown={shown} />}
     </>
   );
 }
@@ -131,8 +133,14 @@ function useAligned(shown: Shown): Range {
   return useMemo(() => ({ since: since + (end - until), until: end }), [since, end]);
 }
 
-function useDevices(shown: Shown): { disks: string[]; nics: string[] } {
-  const [devices, set] = useState<{ disks: string[]; nics: string[] }>({ disks: [], nics: [] });
+interface Devices {
+  disks: string[];
+  nics: string[];
+}
+
+/** Undefined until it is known, so that the lanes are asked for once. */
+function useDevices(shown: Shown): Devices | undefined {
+  const [devices, set] = useState<Devices>();
   const { since, until } = shown.range;
   const asked = shown.isLive ? Math.floor(until / 3600) : `${since} ${until}`;
   useEffect(() => {
@@ -140,7 +148,9 @@ function useDevices(shown: Shown): { disks: string[]; nics: string[] } {
     const rows = (metric: string) => json<Row[]>("rows", { metric, limit: 12, ...span(lastDay(shown.range)) }, abort.signal);
     Promise.all([rows("disk.io_time"), rows("nic.rx_bytes")]).then(
       ([disks, nics]) => set({ disks: busiest(disks), nics: busiest(nics) }),
-      () => undefined,
+      () => {
+        if (!abort.signal.aborted) set((last) => last ?? { disks: [], nics: [] });
+      },
     );
     return () => abort.abort();
   }, [asked]);
