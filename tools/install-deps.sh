@@ -65,6 +65,8 @@ need_kernel() {
 # Services that tests ask, and look into while they are asked.
 need_services() {
     need_command javac default-jdk-headless
+    # promtool reads what `mitra serve` says at /metrics.
+    need_command promtool prometheus
     need_command nginx nginx-light
     need_command redis-server redis-server
     need_command redis-cli redis-tools

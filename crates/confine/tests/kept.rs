@@ -4,7 +4,8 @@
 //! again.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("nothing_is_left", nothing_is_left),
     ("only_what_is_named_is_read", only_what_is_named_is_read),
     ("only_what_is_named_is_written", only_what_is_named_is_written),
+    ("who_answers_does_not_ask", who_answers_does_not_ask),
     ("threads_would_keep_it", threads_would_keep_it),
     ("what_runs_already_is_ended", what_runs_already_is_ended),
     ("a_panic_ends_it_as_ever", a_panic_ends_it_as_ever),
@@ -185,6 +187,21 @@ fn only_what_is_named_is_written(_: &[&str]) {
     } else {
         println!("skipped: {unknown:?}");
     }
+}
+
+fn who_answers_does_not_ask(_: &[&str]) {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    give_up(Needs { accepts: true, ..Needs::default() }).unwrap();
+    let (mut accepted, _) = socket.accept().unwrap();
+    accepted.set_nodelay(true).unwrap();
+    accepted.write_all(b"x").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    accepted.shutdown(std::net::Shutdown::Both).unwrap();
+    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert!(File::open("/etc/passwd").is_err());
 }
 
 fn threads_would_keep_it(_: &[&str]) {

@@ -70,11 +70,8 @@ impl Archive {
         if is_due && !self.is_looking.swap(true, Ordering::Relaxed) {
             let this = Arc::clone(self);
             let look = move || {
-                let start = Instant::now();
-                let is_read = this.look();
-                this.looked().next = start + LOOK_EVERY.max(start.elapsed() * PAUSE_FACTOR);
-                this.is_looking.store(false, Ordering::Relaxed);
-                is_read
+                let _looking = Looking { archive: &this, start: Instant::now() };
+                this.look()
             };
             // The old view is good enough where this fails; the next question tries again.
             _ = tokio::task::spawn_blocking(look).await;
@@ -84,19 +81,33 @@ impl Archive {
 
     fn look(&self) -> Result<()> {
         let seen = fingerprint(&self.dir);
-        let (known, generation, was_live) = {
+        let (known, old) = {
             let looked = self.looked();
-            (looked.fingerprint, looked.view.generation, looked.view.is_live)
+            (looked.fingerprint, Arc::clone(&looked.view))
         };
         // A recorder that has ended changes no file.
-        if seen == known && !was_live {
+        if seen == known && old.reader.is_live() == old.is_live {
             return Ok(());
         }
-        let next = Arc::new(view(Reader::open(&self.dir)?, generation + 1)?);
+        let next = Arc::new(view(Reader::open(&self.dir)?, old.generation + 1)?);
         let mut looked = self.looked();
         looked.fingerprint = seen;
         looked.view = next;
         Ok(())
+    }
+}
+
+/// One look. It ends even where a bug ends it.
+struct Looking<'a> {
+    archive: &'a Archive,
+    start: Instant,
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        let pause = LOOK_EVERY.max(self.start.elapsed() * PAUSE_FACTOR);
+        self.archive.looked().next = self.start + pause;
+        self.archive.is_looking.store(false, Ordering::Relaxed);
     }
 }
 

@@ -371,6 +371,20 @@ fn a_token_is_asked_for_and_a_port_of_the_network_is_not_opened() {
 }
 
 #[test]
+fn the_process_has_nothing_that_it_does_not_need() {
+    let server = Server::of_recording();
+    assert_eq!(server.get("/api/v1/incidents").status, 200);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.running.pid())).unwrap();
+    assert!(
+        status.contains("CapEff:\t0000000000000000\n") && status.contains("NoNewPrivs:\t1\n"),
+        "{status}"
+    );
+    // Of all its threads.
+    assert!(!cfg!(target_arch = "x86_64") || status.contains("Seccomp:\t2\n"), "{status}");
+    assert!(server.running.end(Signal::TERM).0.success());
+}
+
+#[test]
 fn a_unix_socket_is_for_its_owner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mitra.sock");
