@@ -48,6 +48,14 @@ build: ## the release binary
 	cargo build --release --locked --bin mitra
 	@echo "built $(MITRA)"
 
+.PHONY: web
+web: ## the page of mitra serve, which the binary has in it when it is built afterwards; needs Node
+	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+
+.PHONY: test-web
+test-web: web build ## the page in a real browser, served by the real binary: SHOTS=folder keeps what it looked like
+	cd web && MITRA=$(MITRA) node test/page.mjs $(SHOTS)
+
 .PHONY: run
 run: build ## build, then record and watch this machine (as root it sees everything)
 	$(MITRA) live

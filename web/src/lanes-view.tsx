@@ -1,0 +1,66 @@
+// Lanes below each other, with one time axis, one cursor and one selection.
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import type { Columns, Range, Wanted } from "./api";
+import { columnCount, useColumns } from "./columns";
+import { Lane } from "./lane";
+import type { LaneOf } from "./lanes";
+import type { Mark } from "./plot";
+import { useWidth } from "./state";
+
+interface LanesProps {
+  above?: ComponentChildren;
+  lanes: LaneOf[];
+  range: Range;
+  interval_s: number;
+  theme: string;
+  group: string;
+  marks?: Mark[];
+  onsets?: number[];
+  moment?: number | undefined;
+  onZoom?: (range: Range) => void;
+  onMoment?: (at: number) => void;
+}
+
+const NONE: never[] = [];
+/** The numbers stand beside the plot where there is room for both; the same limit is in app.css. */
+const LEGEND_PX = 380;
+const BESIDE_PX = 860;
+
+export function Lanes({ above, lanes, range, interval_s, theme, group, marks = NONE, onsets = NONE, moment, onZoom, onMoment }: LanesProps) {
+  const [box, width] = useWidth();
+  const plotWidth = width >= BESIDE_PX ? width - LEGEND_PX : width;
+  const wanted: Wanted[] = useMemo(() => lanes.flatMap((lane) => lane.lines), [lanes]);
+  const { columns, error, isLoading } = useColumns(width ? wanted : NONE, range, columnCount(range, plotWidth, interval_s));
+  const parts = useMemo(() => split(lanes, columns), [lanes, columns]);
+  return (
+    <div class={`lanes ${width >= BESIDE_PX ? "beside" : ""}`} ref={box} aria-busy={isLoading}>
+      {error && (
+        <p class="error" role="alert">
+          {error}
+        </p>
+      )}
+      {above}
+      {width > 0 &&
+        lanes.map((lane, index) => (
+          <Lane
+            key={lane.id}
+            lane={lane}
+            columns={parts[index]}
+            hasTimes={index === 0 || index === lanes.length - 1 || width < BESIDE_PX}
+            {...{ range, interval_s, theme, group, marks, onsets, moment, onZoom, onMoment }}
+            width={plotWidth}
+          />
+        ))}
+    </div>
+  );
+}
+
+function split(lanes: LaneOf[], columns: Columns | undefined): (Columns | undefined)[] {
+  let at = 0;
+  return lanes.map((lane) => {
+    const from = at;
+    at += lane.lines.length;
+    return columns && { ...columns, series: columns.series.slice(from, at) };
+  });
+}

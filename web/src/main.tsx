@@ -1,0 +1,148 @@
+import "uplot/dist/uPlot.min.css";
+import "./app.css";
+import { render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Findings } from "./findings";
+import { IncidentView } from "./incident";
+import { ProcessLife, Processes } from "./processes";
+import { link, type Route, rangeQuery, useRoute, type View } from "./route";
+import { Services } from "./services";
+import { type Found, type Shown, useIncidents, useRecording, useShown, useTheme } from "./state";
+import { keyOnTimeline, Timeline } from "./timeline";
+
+const TABS: [View, string][] = [
+  ["time", "Time line"],
+  ["processes", "Processes"],
+  ["services", "Services"],
+  ["findings", "Findings"],
+];
+
+const KEYS: [string, string][] = [
+  ["drag", "zoom to what is selected"],
+  ["click", "set the moment"],
+  ["← →", "earlier, later"],
+  ["+ −", "zoom in and out; also Ctrl and the wheel"],
+  ["Shift + wheel", "earlier, later"],
+  [", .", "the moment one sample earlier, later"],
+  ["P", "processes at the moment"],
+  ["L", "follow the newest sample"],
+  ["Esc", "back"],
+  ["?", "this list"],
+];
+
+function Page() {
+  const route = useRoute();
+  const [theme, toggleTheme] = useTheme();
+  const { recording, error, isLost, incidentsChanged } = useRecording();
+  const shown = useShown(recording, route);
+  const found = useIncidents(shown, route, incidentsChanged);
+  const help = useRef<HTMLDialogElement>(null);
+  useKeys(route, shown, () => help.current?.showModal());
+  useTitle(route, recording?.host);
+  return (
+    <>
+      <header>
+        <h1>
+          <a href={link("time")}>Mitra</a>
+        </h1>
+        <span class="host">{recording?.host}</span>
+        <nav aria-label="Views">
+          {TABS.map(([view, label]) => (
+            <a key={view} href={link(view, "", shown && !shown.isLive ? rangeQuery(shown.range) : {})} aria-current={isTab(route.view, view) ? "page" : undefined}>
+              {label}
+            </a>
+          ))}
+        </nav>
+        <span class="tools">
+          {shown?.isLive && <span class="live">live</span>}
+          <button type="button" onClick={toggleTheme} aria-label={`Use ${theme === "dark" ? "light" : "dark"} colours`} title="Light or dark">
+            ◐
+          </button>
+          <button type="button" onClick={() => help.current?.showModal()} aria-label="Keys" title="Keys (?)">
+            ?
+          </button>
+        </span>
+      </header>
+      <div role="status" class={isLost ? "lost" : "unseen"}>
+        {isLost ? "The server does not answer. What is shown stays; it is asked again." : ""}
+      </div>
+      <main>
+        {error && (
+          <p class="error" role="alert">
+            {error}
+          </p>
+        )}
+        {shown ? <Shows route={route} shown={shown} found={found} theme={theme} /> : !error && <p class="note">…</p>}
+      </main>
+      <footer>{recording && `mitra ${recording.version} · times are UTC`}</footer>
+      <dialog ref={help} aria-labelledby="keys">
+        <h2 id="keys">Keys</h2>
+        <dl>
+          {KEYS.map(([key, what]) => (
+            <div key={key}>
+              <dt>
+                <kbd>{key}</kbd>
+              </dt>
+              <dd>{what}</dd>
+            </div>
+          ))}
+        </dl>
+        <button type="button" onClick={() => help.current?.close()}>
+          Close
+        </button>
+      </dialog>
+    </>
+  );
+}
+
+const isTab = (view: View, tab: View): boolean => view === tab || (view === "process" && tab === "processes") || (view === "incident" && tab === "time");
+
+function Shows({ route, shown, found, theme }: { route: Route; shown: Shown; found: Found | undefined; theme: string }) {
+  switch (route.view) {
+    case "time":
+      return <Timeline route={route} shown={shown} found={found} theme={theme} />;
+    case "incident":
+      return <IncidentView key={route.item} route={route} shown={shown} found={found} theme={theme} />;
+    case "processes":
+      return <Processes route={route} shown={shown} />;
+    case "process":
+      return <ProcessLife route={route} shown={shown} theme={theme} />;
+    case "services":
+      return <Services shown={shown} />;
+    case "findings":
+      return <Findings found={found} />;
+  }
+}
+
+const FIRST_LENGTH = history.length;
+
+/** Back within this page: one that was shown before in the same tab is no view of ours. */
+function back(): void {
+  const { navigation } = window as unknown as { navigation?: { canGoBack: boolean } };
+  if (navigation ? navigation.canGoBack : history.length > FIRST_LENGTH) history.back();
+}
+
+function useKeys(route: Route, shown: Shown | undefined, help: () => void): void {
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
+      if (event.key === "?") help();
+      else if (event.key === "Escape") back();
+      else if (!(shown && route.view === "time" && keyOnTimeline(event, route, shown))) return;
+      event.preventDefault();
+    };
+    window.addEventListener("keydown", pressed);
+    return () => window.removeEventListener("keydown", pressed);
+  }, [route, shown]);
+}
+
+function useTitle(route: Route, host: string | undefined): void {
+  const [name] = useState(() => document.title);
+  useEffect(() => {
+    const view = route.view === "incident" ? `Incident ${route.item}` : route.view === "process" ? "Process" : TABS.find(([one]) => one === route.view)?.[1];
+    document.title = [view, host, name].filter(Boolean).join(" · ");
+  }, [route.view, route.item, host]);
+}
+
+render(<Page />, document.getElementById("page")!);

@@ -1,0 +1,235 @@
+// Processes as top would have shown them in one second, and the life of one of them.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { json, lastDay, type Process, type Row, span, stamp } from "./api";
+import { clock, length, moment, parseTime, quantity, rangeText } from "./format";
+import { Lanes } from "./lanes-view";
+import { life } from "./lanes";
+import { change, link, number, range, rangeQuery, round, type Route } from "./route";
+import { type Shown, useJson } from "./state";
+import { scale, zoomTo } from "./timeline";
+
+interface Column {
+  key: string;
+  title: string;
+  unit?: string;
+}
+
+const COLUMNS: Column[] = [
+  { key: "pid", title: "pid" },
+  { key: "comm", title: "command" },
+  { key: "state", title: "state" },
+  { key: "cpu", title: "CPU", unit: "share" },
+  { key: "rss", title: "memory", unit: "bytes" },
+  { key: "read", title: "read", unit: "bytes/s" },
+  { key: "written", title: "written", unit: "bytes/s" },
+  { key: "run_delay", title: "waits for CPU", unit: "share" },
+  { key: "blkio_delay", title: "waits for I/O", unit: "share" },
+  { key: "majflt", title: "major faults", unit: "1/s" },
+  { key: "cgroup", title: "cgroup" },
+];
+const TEXTS = ["comm", "state", "cgroup"];
+/** More rows nobody reads, and a browser draws them slowly. */
+const FIRST_ROWS = 300;
+
+const state = (value: Process["state"]): string => (typeof value === "number" ? String.fromCharCode(value) : (value ?? ""));
+
+function compare(a: Process, b: Process, key: string, descending: boolean): number {
+  const [x, y] = [a[key], b[key]];
+  if (x === y) return a.pid - b.pid;
+  if (x === null || x === undefined) return 1;
+  if (y === null || y === undefined) return -1;
+  const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
+  return descending ? -order : order;
+}
+
+interface Placed {
+  process: Process;
+  depth: number;
+}
+
+function asTree(processes: Process[]): Placed[] {
+  const known = new Set(processes.map((one) => one.pid));
+  const children = new Map<number, Process[]>();
+  for (const one of processes) {
+    const parent = known.has(one.ppid) && one.ppid !== one.pid ? one.ppid : -1;
+    children.set(parent, [...(children.get(parent) ?? []), one]);
+  }
+  const placed: Placed[] = [];
+  const seen = new Set<number>();
+  const waiting: Placed[] = (children.get(-1) ?? []).map((process) => ({ process, depth: 0 })).reverse();
+  for (let next = waiting.pop(); next; next = waiting.pop()) {
+    if (seen.has(next.process.pid)) continue;
+    seen.add(next.process.pid);
+    placed.push(next);
+    const below = children.get(next.process.pid) ?? [];
+    for (const process of below.toReversed()) waiting.push({ process, depth: next.depth + 1 });
+  }
+  return placed;
+}
+
+interface Answer {
+  at: string;
+  processes: Process[];
+}
+
+export function Processes({ route, shown }: { route: Route; shown: Shown }) {
+  const at = number(route, "t") ?? shown.range.until;
+  const sortKey = route.query.get("sort") ?? "cpu";
+  const isDescending = route.query.get("down") !== "0";
+  const filter = route.query.get("q") ?? "";
+  const isTree = route.query.get("tree") === "1";
+  const { answer, error } = useJson<Answer>("processes", { at: stamp(at) });
+  const [isWhole, setWhole] = useState(false);
+  const placed = useMemo(() => {
+    const needle = filter.toLowerCase();
+    const matches = (one: Process) => [one.pid, one.comm, one.cmdline, one.cgroup].some((text) => String(text ?? "").toLowerCase().includes(needle));
+    const sorted = (answer?.processes ?? []).filter(matches).sort((a, b) => compare(a, b, sortKey, isDescending));
+    return isTree ? asTree(sorted) : sorted.map((process) => ({ process, depth: 0 }));
+  }, [answer, filter, sortKey, isDescending, isTree]);
+  const step = (by: number) => change(route, { t: round(at + by) }, true);
+  const rows = isWhole ? placed : placed.slice(0, FIRST_ROWS);
+  return (
+    <>
+      <div class="bar">
+        <h2>Processes</h2>
+        <span class="range">at {moment(answer ? parseTime(answer.at) : at)} UTC</span>
+        <span class="buttons" role="group" aria-label="Moment">
+          {[-10, -1, 1, 10].map((by) => (
+            <button type="button" key={by} onClick={() => step(by)}>
+              {by > 0 ? "+" : "−"}
+              {Math.abs(by)} s
+            </button>
+          ))}
+        </span>
+        <input type="search" placeholder="filter" aria-label="Filter by pid, name, command line or cgroup" value={filter} onInput={(event) => change(route, { q: event.currentTarget.value }, true)} />
+        <label class="check">
+          <input type="checkbox" checked={isTree} onChange={() => change(route, { tree: !isTree }, true)} /> tree
+        </label>
+        <a class="button" href={link("time", "", { ...rangeQuery(shown.range), t: round(at) })}>
+          Time line
+        </a>
+      </div>
+      {error && (
+        <p class="error" role="alert">
+          {error}
+        </p>
+      )}
+      <div class="scroll" tabIndex={0} role="region" aria-label="Table of processes">
+        <table class="data processes">
+          <caption class="unseen">Processes at {clock(at)}</caption>
+          <thead>
+            <tr>
+              {COLUMNS.map(({ key, title }) => (
+                <th key={key} scope="col" class={TEXTS.includes(key) ? "" : "num"} aria-sort={key === sortKey ? (isDescending ? "descending" : "ascending") : "none"}>
+                  <button type="button" onClick={() => change(route, { sort: key, down: key === sortKey && isDescending ? 0 : undefined }, true)}>
+                    {title}
+                    {key === sortKey && (isDescending ? " ▾" : " ▴")}
+                  </button>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map(({ process, depth }) => (
+              <tr key={process.pid}>
+                {COLUMNS.map((column) => (
+                  <Cell key={column.key} column={column} process={process} depth={depth} at={at} shown={shown} />
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {answer && <p class="note">{placed.length} processes</p>}
+      {placed.length > rows.length && (
+        <button type="button" onClick={() => setWhole(true)}>
+          Show all
+        </button>
+      )}
+    </>
+  );
+}
+
+function Cell({ column, process, depth, at, shown }: { column: Column; process: Process; depth: number; at: number; shown: Shown }) {
+  const value = process[column.key];
+  if (column.key === "comm") {
+    const query = { ...rangeQuery(shown.range), t: round(at), name: process.comm };
+    return (
+      <th scope="row" class="name" title={process.cmdline ?? ""} style={{ paddingLeft: `${8 + Math.min(depth, 12) * 12}px` }}>
+        <a href={link("process", process.row ?? String(process.pid), query)}>{process.comm}</a>
+        {process.cmdline && process.cmdline !== process.comm && <small> {process.cmdline}</small>}
+      </th>
+    );
+  }
+  if (column.key === "state") return <td>{state(process.state)}</td>;
+  if (column.key === "cgroup") return <td class="long">{process.cgroup ?? ""}</td>;
+  if (column.key === "pid") return <td class="num">{process.pid}</td>;
+  const isIdle = !value;
+  return <td class={`num ${isIdle ? "idle" : ""}`}>{quantity(value as number | null | undefined, column.unit ?? "")}</td>;
+}
+
+export function ProcessLife({ route, shown, theme }: { route: Route; shown: Shown; theme: string }) {
+  const row = useRow(route.item, shown);
+  const lanes = useMemo(() => life(row ?? ""), [row]);
+  const at = number(route, "t");
+  const shownRange = range(route) ?? shown.range;
+  return (
+    <>
+      <div class="bar">
+        <h2>
+          {route.query.get("name") || "Process"} <small>pid {route.item.split("@")[0]}</small>
+        </h2>
+        <span class="range">
+          {rangeText(shownRange.since, shownRange.until)} <small>({length(shownRange.until - shownRange.since)})</small>
+        </span>
+        <span class="buttons" role="group" aria-label="Window">
+          <button type="button" aria-label="Zoom in" onClick={() => scale(route, shown, 0.5, at)}>
+            +
+          </button>
+          <button type="button" aria-label="Zoom out" onClick={() => scale(route, shown, 2)}>
+            −
+          </button>
+          <button type="button" onClick={() => zoomTo(route, shown, shown.whole)}>
+            all
+          </button>
+          <a class="button" href={link("processes", "", { ...rangeQuery(shown.range), t: at })}>
+            Processes
+          </a>
+        </span>
+      </div>
+      {row === null ? (
+        <p class="note">It has no row in this window.</p>
+      ) : (
+        row && (
+          <Lanes
+            lanes={lanes}
+            range={shownRange}
+            interval_s={shown.recording.interval_s}
+            theme={theme}
+            group="life"
+            moment={at}
+            onZoom={(zoomed) => zoomTo(route, shown, zoomed)}
+            onMoment={(moment) => change(route, { t: round(moment) }, true)}
+          />
+        )
+      )}
+    </>
+  );
+}
+
+const LOOKED_AT_ROWS = 1000;
+
+/** The row of a process id: undefined while it is looked for, null where there is none. */
+function useRow(item: string, shown: Shown): string | null | undefined {
+  const [row, set] = useState<string | null | undefined>(item.includes("@") ? item : undefined);
+  useEffect(() => {
+    if (item.includes("@")) return set(item);
+    const abort = new AbortController();
+    json<Row[]>("rows", { metric: "task.cpu_time", limit: LOOKED_AT_ROWS, ...span(lastDay(shown.range)) }, abort.signal).then(
+      (rows) => set(rows.find((one) => one.row === item || one.row.startsWith(`${item}@`))?.row ?? null),
+      () => undefined,
+    );
+    return () => abort.abort();
+  }, [item, shown.range.since, shown.range.until]);
+  return row;
+}

@@ -1,0 +1,312 @@
+// The start page: incidents, and the lanes of the whole machine.
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { json, lastDay, type Range, type Row, span } from "./api";
+import { clock, culpritText, length, moment as momentText, parseTime, percent, quantity, rangeText, seconds } from "./format";
+import { Lanes } from "./lanes-view";
+import { busiest, lanes } from "./lanes";
+import { AXIS_PX } from "./plot";
+import { change, go, link, number, rangeQuery, round, type Route } from "./route";
+import type { Found, FoundIncident, Shown } from "./state";
+
+const NONE: never[] = [];
+
+interface TimelineProps {
+  route: Route;
+  shown: Shown;
+  found: Found | undefined;
+  theme: string;
+}
+
+const PRESETS: [label: string, seconds: number][] = [
+  ["5 min", 300],
+  ["1 h", 3600],
+  ["1 d", 86400],
+];
+/** Shorter than a few samples there is nothing to see. */
+const MIN_SAMPLES = 5;
+
+export function zoomTo(route: Route, shown: Shown, range: Range): void {
+  const least = MIN_SAMPLES * shown.recording.interval_s;
+  const { whole } = shown;
+  if (range.until - range.since >= whole.until - whole.since) return change(route, { ...rangeQuery(whole), span: undefined });
+  const middle = (range.since + range.until) / 2;
+  const half = Math.max(range.until - range.since, least) / 2;
+  change(route, { ...rangeQuery({ since: middle - half, until: middle + half }), span: undefined });
+}
+
+export function pan(route: Route, shown: Shown, share: number): void {
+  const { since, until } = shown.range;
+  const { whole } = shown;
+  const size = until - since;
+  // Half of the window stays on the recording.
+  const by = Math.max(whole.since - size / 2 - since, Math.min(whole.until + size / 2 - until, size * share));
+  change(route, { ...rangeQuery({ since: since + by, until: until + by }), span: undefined }, true);
+}
+
+export function scale(route: Route, shown: Shown, factor: number, about = (shown.range.since + shown.range.until) / 2): void {
+  const { since, until } = shown.range;
+  zoomTo(route, shown, { since: about - (about - since) * factor, until: about + (until - about) * factor });
+}
+
+export function goLive(route: Route, shown: Shown): void {
+  if (shown.isLive) return change(route, { ...rangeQuery(shown.range), span: undefined });
+  change(route, { since: undefined, until: undefined, span: round(shown.range.until - shown.range.since) });
+}
+
+export function Timeline({ route, shown, found, theme }: TimelineProps) {
+  const { range, whole, recording } = shown;
+  const at = number(route, "t");
+  const devices = useDevices(shown);
+  const list = useMemo(() => devices && lanes(devices.disks, devices.nics), [devices]);
+  const incidents = found?.incidents ?? NONE;
+  const marks = useMemo(() => incidents.map((one) => ({ since: parseTime(one.since), until: one.until ? parseTime(one.until) : whole.until })), [found, whole.until]);
+  const visible = useAligned(shown);
+  return (
+    <>
+      <Incidents found={found} shown={shown} />
+      <div class="bar">
+        <h2>Time line</h2>
+        <span class="range">
+          {rangeText(range.since, range.until)} <small>({length(range.until - range.since)})</small>
+        </span>
+        <span class="buttons" role="group" aria-label="Window">
+          {PRESETS.map(([label, size]) => (
+            <button type="button" key={label} onClick={() => zoomAround(route, shown, size)}>
+              {label}
+            </button>
+          ))}
+          <button type="button" onClick={() => zoomTo(route, shown, whole)}>
+            all
+          </button>
+        </span>
+        <span class="buttons" role="group" aria-label="Move">
+          <button type="button" aria-label="Earlier" title="Earlier (←)" onClick={() => pan(route, shown, -0.5)}>
+            ←
+          </button>
+          <button type="button" aria-label="Later" title="Later (→)" onClick={() => pan(route, shown, 0.5)}>
+            →
+          </button>
+          <button type="button" aria-label="Zoom in" title="Zoom in (+)" onClick={() => scale(route, shown, 0.5, at)}>
+            +
+          </button>
+          <button type="button" aria-label="Zoom out" title="Zoom out (−)" onClick={() => scale(route, shown, 2)}>
+            −
+          </button>
+          <button type="button" aria-pressed={shown.isLive} disabled={!recording.is_live} title={recording.is_live ? "Follow the newest sample (L)" : "Nothing records into this archive"} onClick={() => goLive(route, shown)}>
+            live
+          </button>
+        </span>
+      </div>
+      <Wheel route={route} shown={shown}>
+        {list && (
+          <Lanes
+            above={<Spans incidents={incidents} marks={marks} range={visible} />}
+            lanes={list}
+            range={visible}
+            interval_s={recording.interval_s}
+            theme={theme}
+            group="time"
+            marks={marks}
+            moment={at}
+            onZoom={(zoomed) => zoomTo(route, shown, zoomed)}
+            onMoment={(moment) => change(route, { t: round(moment) }, true)}
+          />
+        )}
+      </Wheel>
+      {at !== undefined && <Moment route={route} at={at} shown={shown} />}
+    </>
+  );
+}
+
+function zoomAround(route: Route, shown: Shown, size: number): void {
+  if (shown.isLive) return change(route, { span: size });
+  const middle = number(route, "t") ?? (shown.range.since + shown.range.until) / 2;
+  zoomTo(route, shown, { since: middle - size / 2, until: middle + size / 2 });
+}
+
+/** While it follows, the window moves by whole columns, so that they stay what they are. */
+function useAligned(shown: Shown): Range {
+  const { since, until } = shown.range;
+  const step = Math.max(shown.recording.interval_s, (until - since) / 600);
+  const end = shown.isLive ? Math.ceil(until / step) * step : until;
+  return useMemo(() => ({ since: since + (end - until), until: end }), [since, end]);
+}
+
+interface Devices {
+  disks: string[];
+  nics: string[];
+}
+
+/** Undefined until it is known, so that the lanes are asked for once. */
+function useDevices(shown: Shown): Devices | undefined {
+  const [devices, set] = useState<Devices>();
+  const { since, until } = shown.range;
+  const asked = shown.isLive ? Math.floor(until / 3600) : `${since} ${until}`;
+  useEffect(() => {
+    const abort = new AbortController();
+    const rows = (metric: string) => json<Row[]>("rows", { metric, limit: 12, ...span(lastDay(shown.range)) }, abort.signal);
+    Promise.all([rows("disk.io_time"), rows("nic.rx_bytes")]).then(
+      ([disks, nics]) => set({ disks: busiest(disks), nics: busiest(nics) }),
+      () => {
+        if (!abort.signal.aborted) set((last) => last ?? { disks: [], nics: [] });
+      },
+    );
+    return () => abort.abort();
+  }, [asked]);
+  const key = JSON.stringify(devices);
+  return useMemo(() => devices, [key]);
+}
+
+function Incidents({ found, shown }: { found: Found | undefined; shown: Shown }) {
+  const incidents = found?.incidents;
+  return (
+    <section aria-labelledby="incidents">
+      <div class="bar">
+        <h2 id="incidents">Incidents</h2>
+        {found && <span class="range">{rangeText(found.range.since, Math.min(found.range.until, shown.whole.until))}</span>}
+      </div>
+      {!found && <p class="note">looking for incidents …</p>}
+      {!!found?.missing && <p class="note">{found.missing} more days are being looked through …</p>}
+      {found?.error && (
+        <p class="error" role="alert">
+          {found.error}
+        </p>
+      )}
+      {incidents?.length === 0 && !found?.missing && !found?.error && <p class="note">None was found in this time.</p>}
+      {incidents && incidents.length > 0 && (
+        <ol class="incidents">
+          {incidents.map((one) => (
+            <li key={one.of.since + one.n}>
+              <a href={link("incident", String(one.n), rangeQuery(one.of))}>
+                <span class="when">
+                  {momentText(parseTime(one.since))}
+                  <small> {one.until ? seconds(parseTime(one.until) - parseTime(one.since)) : "goes on"}</small>
+                </span>
+                <span class="what">
+                  <strong>{one.root?.title ?? one.headline}</strong>
+                  <small>{culpritText(one.culprit)}</small>
+                </span>
+                <span class="cost">
+                  {one.lost_task_s != null && <>{quantity(one.lost_task_s, "")} task-s lost</>}
+                  {one.root && <small>{percent(one.root.confidence)} sure</small>}
+                </span>
+              </a>
+            </li>
+          ))}
+        </ol>
+      )}
+      {!!found?.left_out && <p class="note">{found.left_out} further stretches of trouble were not looked into: choose a shorter window.</p>}
+    </section>
+  );
+}
+
+/** Incidents above the lanes, each as long as it lasted; those that overlap stand below each other. */
+function Spans({ incidents, marks, range }: { incidents: FoundIncident[]; marks: Range[]; range: Range }) {
+  const rows: number[] = [];
+  const share = (at: number) => Math.max(0, Math.min(1, (at - range.since) / (range.until - range.since)));
+  const placed = incidents.flatMap((one, index) => {
+    const mark = marks[index]!;
+    if (mark.until < range.since || mark.since > range.until) return [];
+    const left = share(mark.since);
+    const width = Math.max(share(mark.until) - left, 0.004);
+    let row = rows.findIndex((end) => end <= left);
+    if (row < 0) row = rows.length;
+    rows[row] = left + Math.max(width, 0.12);
+    return [{ one, left, width, row }];
+  });
+  if (placed.length === 0) return null;
+  return (
+    <nav class="spans" aria-label="Incidents in this window" style={{ height: `${rows.length * 22}px`, marginLeft: `${AXIS_PX}px` }}>
+      {placed.map(({ one, left, width, row }) => (
+        <a
+          key={one.of.since + one.n}
+          href={link("incident", String(one.n), rangeQuery(one.of))}
+          title={one.headline}
+          style={{ left: `${left * 100}%`, width: `${width * 100}%`, top: `${row * 22}px` }}
+        >
+          <span>{one.root?.title ?? one.headline}</span>
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+function Moment({ route, at, shown }: { route: Route; at: number; shown: Shown }) {
+  const step = shown.recording.interval_s;
+  const to = (moment: number) => change(route, { t: round(moment) }, true);
+  return (
+    <div class="moment" role="group" aria-label="Moment">
+      <strong>{momentText(at)}</strong>
+      <button type="button" onClick={() => to(at - step)}>
+        −{seconds(step)}
+      </button>
+      <button type="button" onClick={() => to(at + step)}>
+        +{seconds(step)}
+      </button>
+      <a class="button" href={link("processes", "", { ...rangeQuery(shown.range), t: round(at) })}>
+        Processes at {clock(at)}
+      </a>
+      <button type="button" aria-label="Forget the moment" onClick={() => change(route, { t: undefined }, true)}>
+        ×
+      </button>
+    </div>
+  );
+}
+
+/** With Ctrl the wheel zooms about the pointer, with Shift it moves; alone it scrolls the page. */
+function Wheel({ route, shown, children }: { route: Route; shown: Shown; children: ComponentChildren }) {
+  const [element, attach] = useState<HTMLElement | null>(null);
+  useEffect(() => {
+    if (!element) return;
+    const turned = (event: WheelEvent) => {
+      const across = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+      if (event.ctrlKey) {
+        event.preventDefault();
+        const over = element.querySelector(".u-over")?.getBoundingClientRect();
+        if (!over) return;
+        const share = Math.max(0, Math.min(1, (event.clientX - over.left) / over.width));
+        const { since, until } = shown.range;
+        scale(route, shown, event.deltaY > 0 ? 1.25 : 0.8, since + (until - since) * share);
+      } else if (Math.abs(across) > Math.abs(event.shiftKey ? 0 : event.deltaY)) {
+        event.preventDefault();
+        pan(route, shown, Math.sign(across) * 0.1);
+      }
+    };
+    element.addEventListener("wheel", turned, { passive: false });
+    return () => element.removeEventListener("wheel", turned);
+  }, [element, route, shown]);
+  return <div ref={attach}>{children}</div>;
+}
+
+export function keyOnTimeline(event: KeyboardEvent, route: Route, shown: Shown): boolean {
+  const at = number(route, "t");
+  switch (event.key) {
+    case "ArrowLeft":
+      pan(route, shown, -0.25);
+      return true;
+    case "ArrowRight":
+      pan(route, shown, 0.25);
+      return true;
+    case "+":
+    case "=":
+      scale(route, shown, 0.5, at);
+      return true;
+    case "-":
+      scale(route, shown, 2);
+      return true;
+    case "l":
+    case "L":
+      if (shown.recording.is_live) goLive(route, shown);
+      return true;
+    case ",":
+    case ".":
+      if (at !== undefined) change(route, { t: round(at + (event.key === "," ? -1 : 1) * shown.recording.interval_s) }, true);
+      return true;
+    case "p":
+      go(link("processes", "", { ...rangeQuery(shown.range), t: round(at ?? shown.range.until) }));
+      return true;
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,280 @@
+// Looks at the page in a real browser, served by the real binary from a recording that comes with it.
+// MITRA=target/debug/mitra node test/page.mjs [FOLDER FOR SCREENSHOTS]
+// DIST=1 takes the page from dist/ and only the answers from the binary, which then need not be built anew.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+
+const CHROMIUM = "/usr/bin/chromium";
+const MITRA = process.env.MITRA ?? "mitra";
+const MAX_BYTES = 400_000;
+const WIDTHS = [390, 820, 1440];
+
+function skip(reason) {
+  console.log(`skipped: ${reason}`);
+  process.exit(0);
+}
+
+if (!existsSync(CHROMIUM)) skip(`no ${CHROMIUM}`);
+const { chromium } = await import("playwright-core").catch(() => skip("playwright-core is not installed: npm ci"));
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+const scratch = mkdtempSync(join(tmpdir(), "mitra-page-"));
+const shots = process.argv[2] ?? join(scratch, "shots");
+mkdirSync(shots, { recursive: true });
+const children = new Set();
+const tokenFile = join(scratch, "token");
+const TOKEN = "0123456789abcdef";
+writeFileSync(tokenFile, `${TOKEN}\n`, { mode: 0o600 });
+
+function start(...args) {
+  const child = spawn(MITRA, args, { stdio: ["ignore", "pipe", "pipe"] });
+  children.add(child);
+  child.on("exit", () => children.delete(child));
+  return child;
+}
+
+/** Starts the server and waits for the address that it tells. */
+function serve(archive, listen) {
+  const child = start("serve", "--archive", archive, "--listen", listen, "--token-file", tokenFile);
+  return new Promise((done, failed) => {
+    let told = "";
+    const read = (text) => {
+      told += text;
+      const url = told.match(/http:\/\/[\d.]+:\d+\//)?.[0];
+      if (url) done({ child, url });
+    };
+    child.stdout.setEncoding("utf8").on("data", read);
+    child.stderr.setEncoding("utf8").on("data", read);
+    child.on("exit", (code) => failed(new Error(`mitra serve ended with ${code}: ${told}`)));
+  });
+}
+
+async function stop(child) {
+  const ended = new Promise((done) => child.on("exit", done));
+  child.kill("SIGTERM");
+  await ended;
+}
+
+async function timed(name, work) {
+  const start = performance.now();
+  await work();
+  console.log(`${name}: ${Math.round(performance.now() - start)} ms`);
+}
+
+/** What the browser complains about, and what it asks of anybody else. */
+function watch(page, url) {
+  const seen = { errors: [], elsewhere: [], isServerGone: false };
+  page.on("console", (message) => {
+    if (message.type() === "error" && !seen.isServerGone) seen.errors.push(message.text());
+  });
+  page.on("pageerror", (error) => seen.errors.push(String(error)));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith("data:")) seen.elsewhere.push(request.url());
+  });
+  return seen;
+}
+
+/** All lanes have their numbers, and nothing is being asked for. */
+const settled = (page) => page.waitForFunction(() => document.querySelector('.lanes[aria-busy="false"] .legend td'));
+
+async function checkLooks(page, name) {
+  for (const theme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.waitForTimeout(250);
+      const { scrolled, shown } = await page.evaluate(() => ({ scrolled: document.documentElement.scrollWidth, shown: document.documentElement.clientWidth }));
+      assert.ok(scrolled <= shown, `${name}: ${scrolled} px of page at a width of ${shown}`);
+      await page.screenshot({ path: join(shots, `${name}-${width}-${theme}.png`), fullPage: true });
+      if (width === WIDTHS[1]) continue;
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => globalThis.axe.run());
+      assert.deepEqual(
+        violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 4).join("; ")}`),
+        [],
+        `${name} at ${width}, ${theme}`,
+      );
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1440, height: 900 });
+}
+
+const FILES = { "": "text/html", "app.js": "text/javascript", "app.css": "text/css" };
+const fileOf = (name) => readFileSync(new URL(`../dist/${name || "index.html"}`, import.meta.url));
+
+/** Opens the page as somebody does: by the address with the token. With DIST it comes from there, with the headers that
+ *  the binary sends. */
+async function open(page, url) {
+  const context = page.context();
+  if (!process.env.DIST) return page.goto(`${url}?token=${TOKEN}`);
+  const headers = { "content-security-policy": (await fetch(url)).headers.get("content-security-policy") };
+  for (const [name, contentType] of Object.entries(FILES)) {
+    await context.route(url + name, (route) => route.fulfill({ body: fileOf(name), contentType, headers }));
+  }
+  await context.request.get(`${url}?token=${TOKEN}`);
+  return page.goto(url);
+}
+
+async function weigh(url) {
+  let total = 0;
+  for (const name of Object.keys(FILES)) {
+    const bytes = process.env.DIST ? fileOf(name) : Buffer.from(await (await fetch(url + name)).arrayBuffer());
+    total += gzipSync(bytes).length;
+  }
+  console.log(`weight: ${total} bytes compressed`);
+  assert.ok(total < MAX_BYTES, `the page is ${total} bytes`);
+}
+
+async function checkTimeline(page, url) {
+  await timed("open, until all lanes are drawn", async () => {
+    await open(page, url);
+    await settled(page);
+  });
+  await page.waitForSelector(".incidents a");
+  const lanes = await page.$$eval(".lane h3", (all) => all.map((one) => one.textContent.trim().split("  ")[0]));
+  for (const name of ["Lost time", "CPU", "Memory", "Reclaim", "Disks", "Network", "Pressure"]) {
+    assert.ok(lanes.some((lane) => lane.startsWith(name)), `no lane ${name} in ${lanes}`);
+  }
+  await checkLooks(page, "timeline");
+  const over = await page.locator(".u-over").first().boundingBox();
+  const before = page.url();
+  await timed("zoom by brush, until drawn", async () => {
+    await page.mouse.move(over.x + over.width * 0.4, over.y + 40);
+    await page.mouse.down();
+    await page.mouse.move(over.x + over.width * 0.8, over.y + 40, { steps: 5 });
+    const answer = page.waitForResponse((response) => response.url().includes("/series"));
+    await page.mouse.up();
+    await answer;
+    await settled(page);
+  });
+  const zoomed = new URLSearchParams(page.url().split("?")[1]);
+  assert.ok(Number(zoomed.get("until")) > Number(zoomed.get("since")), page.url());
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction((since) => !location.hash.includes(`since=${since}`), zoomed.get("since"));
+  await page.keyboard.press("Escape");
+  await page.waitForURL(before);
+  await page.keyboard.press("?");
+  assert.ok(await page.locator("dialog[open]").isVisible());
+  await page.keyboard.press("Escape");
+  assert.equal(page.url(), before, "Escape closed the list of keys and nothing else");
+}
+
+async function checkIncident(page, url) {
+  await page.goto(`${url}#/time`);
+  await timed("one click, until the root cause is there", async () => {
+    await page.locator(".incidents a").first().click();
+    await page.waitForSelector(".cause");
+  });
+  const first = await page.locator(".first").innerText();
+  assert.match(first, /page cache pollution/);
+  assert.match(first, /dd \(pid \d+\)/);
+  assert.match(first, /97 % sure/);
+  await settled(page);
+  const box = await page.locator(".first").boundingBox();
+  assert.ok(box.y + box.height < 900, "the first screen fits on a screen");
+  await page.locator(".first .copy").click();
+  await page.getByText("Copied").first().waitFor();
+  await checkLooks(page, "incident");
+  await page.locator(".chain > li > button").nth(4).click();
+  await page.locator(".chain > li:nth-child(5) .lanes").waitFor();
+  const href = await page.getByRole("link", { name: "Report as a page" }).getAttribute("href");
+  const html = await (await page.context().request.get(new URL(href, url).href)).text();
+  assert.match(html, /<html/);
+}
+
+async function checkProcesses(page, url) {
+  await page.goto(`${url}#/time`);
+  await settled(page);
+  const over = await page.locator(".u-over").nth(1).boundingBox();
+  await page.mouse.click(over.x + over.width * 0.6, over.y + 30);
+  await page.getByRole("link", { name: /^Processes at/ }).click();
+  await page.waitForSelector(".processes tbody tr");
+  await page.getByRole("button", { name: "+1 s", exact: true }).click();
+  await page.getByRole("button", { name: "CPU", exact: false }).first().click();
+  await page.getByRole("searchbox").fill("dd");
+  await page.waitForFunction(() => [...document.querySelectorAll(".processes tbody tr")].some((row) => row.textContent.includes("dd")));
+  await page.getByLabel("tree").check();
+  await page.getByRole("searchbox").fill("");
+  await checkLooks(page, "processes");
+  await page.getByRole("searchbox").fill("stockd");
+  await page.locator(".processes tbody th a").first().click();
+  await settled(page);
+  await checkLooks(page, "process");
+}
+
+async function checkTables(page, url) {
+  for (const view of ["services", "findings"]) {
+    await page.goto(`${url}#/${view}`);
+    await page.waitForSelector("h2");
+    await page.waitForTimeout(500);
+    await checkLooks(page, view);
+  }
+}
+
+async function checkLost(page, server, archive, seen) {
+  await page.goto(`${server.url}#/time`);
+  await settled(page);
+  seen.isServerGone = true;
+  await stop(server.child);
+  await page.locator(".lost").waitFor();
+  const again = await serve(archive, new URL(server.url).host);
+  await page.waitForSelector(".lost", { state: "detached", timeout: 15000 });
+  await settled(page);
+  seen.isServerGone = false;
+  return again;
+}
+
+async function checkLive(context) {
+  const archive = join(scratch, "live");
+  const recorder = start("record", "--archive", archive, "--no-bpf", "--no-arm");
+  await new Promise((done) => setTimeout(done, 4000));
+  const server = await serve(archive, "127.0.0.1:0");
+  const page = await context.newPage();
+  const seen = watch(page, server.url);
+  await open(page, server.url);
+  await page.goto(`${server.url}#/time?span=60`);
+  await settled(page);
+  await page.locator("header .live").waitFor();
+  const first = await page.locator(".bar .range").last().innerText();
+  await page.waitForFunction((text) => [...document.querySelectorAll(".bar .range")].at(-1).textContent !== text, first, { timeout: 8000 });
+  await page.keyboard.press("l");
+  await page.waitForFunction(() => !document.querySelector("header .live"));
+  await page.screenshot({ path: join(shots, "live.png"), fullPage: true });
+  assert.deepEqual(seen.errors, []);
+  assert.deepEqual(seen.elsewhere, []);
+  await page.close();
+  await stop(server.child);
+  await stop(recorder);
+}
+
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: process.getuid() === 0 ? ["--no-sandbox"] : [] });
+try {
+  const archive = join(scratch, "archive");
+  execFileSync(MITRA, ["demo", "page-cache-flood", "--keep", archive], { stdio: "ignore" });
+  let server = await serve(archive, "127.0.0.1:0");
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light" });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15000);
+  const seen = watch(page, server.url);
+  await weigh(server.url);
+  await checkTimeline(page, server.url);
+  await checkIncident(page, server.url);
+  await checkProcesses(page, server.url);
+  await checkTables(page, server.url);
+  server = await checkLost(page, server, archive, seen);
+  assert.deepEqual(seen.errors, []);
+  assert.deepEqual(seen.elsewhere, []);
+  await stop(server.child);
+  await checkLive(context);
+  console.log(`ok; screenshots in ${shots}`);
+} finally {
+  await browser.close();
+  for (const child of children) child.kill("SIGKILL");
+  for (const name of ["archive", "live"]) rmSync(join(scratch, name), { recursive: true, force: true });
+}
