@@ -10,7 +10,8 @@ use crate::values::time::{DayExpr, TimeExpr};
 /// Where documents are.
 #[derive(Debug, Clone, Args)]
 pub struct IndexLocationArgs {
-    /// The configuration of the indexer, which says where documents are [default: /etc/mitra/index.yaml, where it is]
+    /// The configuration of the indexer, which says where documents are: a TOML file with a table [index], or YAML
+    /// [default: /etc/mitra/index.yaml where there is one, else /etc/mitra/mitra.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The folder of an embedded index [default: as root /var/lib/mitra/index, else $XDG_STATE_HOME/mitra/index or
