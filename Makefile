@@ -252,6 +252,22 @@ sanitize: ## the same, and unit tests of whatever has unsafe code or threads und
 install: build ## binary, systemd unit, man page, completions: PREFIX=/usr/local DESTDIR=
 	tools/install.sh $(MITRA) "$(DESTDIR)" "$(PREFIX)" "$(UNITDIR)"
 
+PACKAGES := $(CARGO_TARGET_DIR)/packages
+
+.PHONY: packages
+packages: ## deb, rpm, static binaries and a container image for x86-64 and arm64, checksums and SBOM, in CARGO_TARGET_DIR/packages
+	@tools/install-deps.sh packages
+	tools/packages/build.py $(PACKAGES)
+
+.PHONY: test-packages
+test-packages: packages ## as root: install, upgrade and remove them, run them in empty roots; REPRODUCE=1 builds them a second time elsewhere
+	tools/packages/build.py $(PACKAGES)/older --version 0.0.1
+	tools/packages/check.py $(PACKAGES) $(REPRODUCE:1=--reproduce)
+
+.PHONY: release-notes
+release-notes: ## what CHANGELOG.md says of the last released version
+	@awk '/^## / { if (found) exit; if ($$2 != "Unreleased") found = 1 } found' CHANGELOG.md
+
 .PHONY: clean
 clean: ## remove what was built
 	cargo clean

@@ -70,6 +70,6 @@ seed rules 2 packaging/mitra.toml
 sed -n '/^```toml/,/^```/{/^```/d;p}' docs/rules.md | put rules 2
 
 sed -n '/^[^#]/s/ | .*//p' crates/search/tests/conformance/queries.txt | lines search_query ''
-seed search_config '' packaging/index.yaml
+seed search_config '' packaging/mitra.toml
 sed -n '/^\/\/! ```yaml/,/^\/\/! ```$/{/```/d;s/^\/\/! //p}' crates/search/src/indexer/config.rs | put search_config ''
 seed search_secrets '' crates/search/src/secrets/tests crates/search/src/secrets/tests.rs

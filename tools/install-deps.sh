@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -176,6 +176,17 @@ need_matrix() {
     need_file /usr/aarch64-linux-gnu/include/stdio.h libc6-dev-arm64-cross
 }
 
+# What packages are made with, and looked at with. rpm, skopeo and a Debian root are for the tests.
+need_packages() {
+    need_venv
+    need_command git git
+    need_command go golang-go
+    need_command mmdebstrap mmdebstrap
+    need_command qemu-aarch64-static qemu-user-static
+    need_command rpm rpm
+    need_command skopeo skopeo
+}
+
 install_packages() {
     [[ ${#packages[@]} -gt 0 ]] || return 0
     mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
@@ -221,6 +232,27 @@ need_arm64() {
         die "the standard library of Rust for arm64 is missing; run: rustup target add aarch64-unknown-linux-gnu"
 }
 
+# The standard library for musl, and a C compiler that has the headers of musl.
+need_musl() {
+    local arch zig=0.13.0
+    for arch in x86_64 aarch64; do
+        rustup target list --installed 2>/dev/null | grep -qx "$arch-unknown-linux-musl" ||
+            rustup target add "$arch-unknown-linux-musl" ||
+            die "the standard library of Rust is missing; run: rustup target add $arch-unknown-linux-musl"
+    done
+    "$venv/bin/python" -m ziglang version 2>/dev/null | grep -qx "$zig" && return 0
+    echo "install-deps: installing zig $zig in $venv" >&2
+    python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "ziglang==$zig"
+}
+
+# Go checks what it fetches against its database of checksums.
+need_nfpm() {
+    local version=v2.45.2
+    go version -m "$venv/bin/nfpm" 2>/dev/null | grep -q "nfpm/v2[[:space:]]$version" && return 0
+    echo "install-deps: installing nfpm $version in $venv" >&2
+    GOBIN=$venv/bin go install -trimpath "github.com/goreleaser/nfpm/v2/cmd/nfpm@$version"
+}
+
 need_nightly() {
     rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
         rustup toolchain install nightly --profile minimal ||
@@ -250,7 +282,7 @@ need_deny() {
         cargo install --locked "cargo-deny@$version"
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -266,7 +298,8 @@ for set in "$@"; do
     fuzz) need_build ;;
     miri) need_build ;;
     deny) need_build && need_venv ;;
-    *) die "unknown set '$set'; there are build, test, kernel, search, cost, lab, endure, bench, observer, matrix, fuzz, miri and deny" ;;
+    packages) need_build && need_packages ;;
+    *) die "unknown set '$set'; there are build, test, kernel, search, cost, lab, endure, bench, observer, matrix, fuzz, miri, deny and packages" ;;
     esac
 done
 install_packages
@@ -277,6 +310,7 @@ for set in "$@"; do
     fuzz) need_rust && need_fuzz ;;
     miri) need_rust && need_miri ;;
     deny) need_rust && need_deny ;;
+    packages) need_rust && need_musl && need_nfpm ;;
     *) need_rust ;;
     esac
 done

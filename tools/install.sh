@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what was built: `tools/install.sh BINARY DESTDIR PREFIX UNITDIR`. `make install` calls it.
 #
-# Man pages and completions come from the binary itself, so they always fit.
+# Man pages and completions come from the binary itself, so they always fit; where it does not run here, from the same one
+# for this machine: PAGES_FROM=BINARY. OBJCOPY= and ZSH_FUNCTIONS= (below PREFIX/share) stand in for what is usual.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,7 @@ cd "$(dirname "$0")/.."
     exit 2
 }
 binary=$1 destdir=$2 prefix=$3 unitdir=$4
+objcopy=${OBJCOPY:-objcopy} runs=${PAGES_FROM:-$binary}
 
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
@@ -17,20 +19,20 @@ trap 'rm -rf "$pages"' EXIT
 # Names and lines for backtraces go into a file beside it, where gdb and the program itself look for them.
 install -D -m 755 "$binary" "$destdir$prefix/bin/mitra"
 install -d "$destdir$prefix/bin/.debug"
-objcopy --only-keep-debug "$binary" "$destdir$prefix/bin/.debug/mitra.debug"
+"$objcopy" --only-keep-debug "$binary" "$destdir$prefix/bin/.debug/mitra.debug"
 chmod 644 "$destdir$prefix/bin/.debug/mitra.debug"
-objcopy --strip-all --add-gnu-debuglink="$destdir$prefix/bin/.debug/mitra.debug" "$destdir$prefix/bin/mitra"
-"$binary" man --out "$pages"
+"$objcopy" --strip-all --add-gnu-debuglink="$destdir$prefix/bin/.debug/mitra.debug" "$destdir$prefix/bin/mitra"
+"$runs" man --out "$pages"
 install -d "$destdir$prefix/share/man/man1"
 install -m 644 "$pages"/*.1 "$destdir$prefix/share/man/man1/"
 
 # completion SHELL PATH
 completion() {
-    "$binary" completions "$1" >"$pages/completion"
+    "$runs" completions "$1" >"$pages/completion"
     install -D -m 644 "$pages/completion" "$destdir$prefix/share/$2"
 }
 completion bash bash-completion/completions/mitra
-completion zsh zsh/site-functions/_mitra
+completion zsh "${ZSH_FUNCTIONS:-zsh/site-functions}/_mitra"
 completion fish fish/vendor_completions.d/mitra.fish
 
 for unit in mitra.service mitra-index.service; do
@@ -40,8 +42,7 @@ done
 install -D -m 644 packaging/mitra.sysusers "$destdir$prefix/lib/sysusers.d/mitra.conf"
 # Examples: what stands in /etc belongs to whoever runs the machine.
 install -D -m 644 packaging/mitra.toml "$destdir$prefix/share/doc/mitra/mitra.toml"
-install -D -m 644 packaging/index.yaml "$destdir$prefix/share/doc/mitra/index.yaml"
-install -m 644 docs/*.md "$destdir$prefix/share/doc/mitra/"
+install -m 644 LICENSE NOTICE CHANGELOG.md docs/*.md "$destdir$prefix/share/doc/mitra/"
 
 echo "installed mitra in $destdir$prefix"
 if [[ -z $destdir && -d /run/systemd/system ]]; then

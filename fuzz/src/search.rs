@@ -13,10 +13,13 @@ const NOW_NS: i64 = 1_795_333_920_000_000_000;
 /// The configuration of the indexer, of any text: what is wrong is said with a line that there is.
 pub fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    match Config::parse(Path::new("runner.yaml"), &text) {
-        Ok(_) => {}
-        Err(Error::Config { line, column, .. }) => assert!(line > 0 && column > 0, "{line}:{column}"),
-        Err(other) => panic!("{other}"),
+    let yaml = Config::parse(Path::new("runner.yaml"), &text).err();
+    let toml = Config::parse_toml(Path::new("mitra.toml"), &text).err();
+    for error in yaml.into_iter().chain(toml) {
+        match error {
+            Error::Config { line, column, .. } => assert!(line > 0 && column > 0, "{line}:{column}"),
+            other => panic!("{other}"),
+        }
     }
 }
 

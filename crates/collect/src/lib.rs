@@ -53,7 +53,7 @@ mod waits;
 
 pub use budget::{Budget, Shed};
 pub use clock::{Clock, FakeClock};
-pub use doctor::{Ability, State, doctor};
+pub use doctor::{Ability, Fix, State, doctor};
 pub use error::Error;
 pub use sampler::{Config, Sampler};
 pub use self_metrics::ArchiveState;

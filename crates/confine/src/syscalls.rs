@@ -188,8 +188,11 @@ const CHANGES_THE_MACHINE: &[libc::c_long] = &[
     libc::SYS_vhangup,
     libc::SYS_personality,
     libc::SYS_io_uring_setup,
-    #[cfg(not(target_arch = "riscv64"))]
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_kexec_file_load,
+    // kexec_file_load of asm-generic/unistd.h, which libc does not name for musl.
+    #[cfg(target_arch = "aarch64")]
+    294,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_iopl,
     #[cfg(target_arch = "x86_64")]
@@ -236,7 +239,11 @@ pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Resul
         rules.insert(call, vec![when(&[masked(2, executable, 0)?])?]);
     }
     // Is the descriptor a terminal, and how wide.
-    let ioctls = [libc::TCGETS, libc::TIOCGWINSZ, libc::FIOCLEX];
+    #[cfg_attr(
+        target_env = "gnu",
+        expect(clippy::unnecessary_cast, reason = "glibc and musl have other types")
+    )]
+    let ioctls = [libc::TCGETS as u64, libc::TIOCGWINSZ as u64, libc::FIOCLEX as u64];
     let ioctls = ioctls.iter().map(|request| when(&[equal(1, *request)?]));
     rules.insert(libc::SYS_ioctl, ioctls.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_prctl, vec![when(&[equal(0, libc::PR_SET_NAME as u64)?])?]);
@@ -272,7 +279,7 @@ fn apply(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> Result<
 fn only_to_read(at: u8) -> Result<Vec<SeccompRule>, Refused> {
     // O_TMPFILE contains the bit of O_DIRECTORY. That is harmless, because O_TMPFILE requires a
     // write mode.
-    let writing = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+    let writing = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
     Ok(vec![when(&[masked(at, writing, libc::O_RDONLY as u64)?])?])
 }
 

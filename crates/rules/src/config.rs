@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use mitra_model::Suspicion;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use crate::ast::{Literal, Measures};
@@ -111,6 +112,9 @@ struct File {
     databases: Databases,
     #[serde(default)]
     rule: Vec<Spanned<Table>>,
+    /// What the indexer reads of the same file.
+    #[serde(default, rename = "index")]
+    _index: IgnoredAny,
 }
 
 #[derive(Deserialize, Default)]

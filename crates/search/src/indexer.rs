@@ -22,6 +22,7 @@ mod tests;
 pub mod text;
 mod visit;
 pub mod watch;
+pub(crate) mod toml;
 pub mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -61,7 +61,6 @@ def install(_):
 
 def start(_):
     pathlib.Path("/etc/mitra").mkdir(exist_ok=True)
-    pathlib.Path("/etc/mitra/index.yaml").write_text(pathlib.Path("/usr/share/doc/mitra/index.yaml").read_text())
     said = [run("systemctl", "start", unit, seconds=150)[1].strip() for unit in UNITS]
     until(30, lambda: all(show(unit, "ActiveState") == "active" for unit in UNITS))
     time.sleep(10)

@@ -16,6 +16,9 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Print only what is missing, with the commands for this distribution that change it. Nothing is changed
+    #[arg(long, conflicts_with = "json")]
+    pub fix_hints: bool,
 }
 
 #[derive(Debug, Args)]

@@ -14,7 +14,8 @@ const DAY: &str = "Which day";
 /// Where documents are.
 #[derive(Debug, Clone, Args)]
 pub struct IndexLocationArgs {
-    /// Read the configuration of the indexer from this file [default: /etc/mitra/index.yaml, if it is there]
+    /// Read the configuration of the indexer from this file: TOML with a table [index], or YAML [default: /etc/mitra/index.yaml
+    /// if it is there, else /etc/mitra/mitra.toml]
     #[arg(long, help_heading = LOCATION, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Use the embedded index in this directory [default: /var/lib/mitra/index; not as root ~/.local/state/mitra/index]

@@ -82,7 +82,7 @@ fn explain(segment: &[u8], is_drawn: bool) -> Result<(Report, SeriesSet)> {
     Ok((report, drawn))
 }
 
-/// A directory that no other user can enter.
+/// A directory that no other user can enter. A root that has nothing but the program has neither of the usual places.
 fn private_dir() -> Result<TempDir> {
     let usual = std::env::temp_dir();
     let make = |parent: &Path| {
@@ -90,7 +90,9 @@ fn private_dir() -> Result<TempDir> {
         tempfile::Builder::new().prefix("mitra-demo-").permissions(mode).tempdir_in(parent)
     };
     make(&usual)
-        .or_else(|error| make(Path::new(MEMORY_DIR)).map_err(|_| error))
+        .or_else(|error| {
+            [MEMORY_DIR, "."].iter().find_map(|parent| make(Path::new(parent)).ok()).ok_or(error)
+        })
         .with_context(|| format!("cannot make a directory in {}", usual.display()))
 }
 

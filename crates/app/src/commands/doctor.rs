@@ -1,5 +1,7 @@
 //! `mitra doctor`: what this kernel and these privileges let Mitra see.
 
+mod hints;
+
 use std::path::Path;
 
 use anyhow::Result;
@@ -13,6 +15,9 @@ use crate::render::style::{Ink, Style};
 
 pub fn run(args: &DoctorArgs, style: &Style) -> Result<()> {
     let abilities = mitra_collect::doctor(Path::new("/"));
+    if args.fix_hints {
+        return print(&hints::text(&abilities));
+    }
     if args.json {
         return print_json(&abilities.iter().map(as_json).collect::<Vec<_>>());
     }
@@ -26,7 +31,7 @@ pub fn run(args: &DoctorArgs, style: &Style) -> Result<()> {
         };
         page.labelled(0, &format!("{mark:<6}  {}", ability.name), width + 8, Some(ink), &ability.why);
         if let Some(fix) = &ability.fix {
-            page.verbatim(8, Ink::Command, fix);
+            page.verbatim(8, Ink::Command, &fix.to_string());
         }
     }
     let missing = abilities.iter().filter(|a| a.state != State::Yes).count();
@@ -49,5 +54,5 @@ fn as_json(a: &Ability) -> Value {
         State::Degraded => "degraded",
         State::No => "no",
     };
-    json!({ "name": a.name, "state": state, "why": a.why, "fix": a.fix })
+    json!({ "name": a.name, "state": state, "why": a.why, "fix": a.fix.as_ref().map(ToString::to_string) })
 }

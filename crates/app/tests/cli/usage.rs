@@ -320,6 +320,16 @@ fn the_doctor_answers() {
 }
 
 #[test]
+fn hints_are_comments_and_commands() {
+    let hints = good(&["doctor", "--fix-hints"]);
+    assert!(hints.starts_with("# ") && hints.ends_with('\n'), "{hints}");
+    for ability in serde_json::from_str::<Vec<serde_json::Value>>(&good(&["doctor", "--json"])).unwrap() {
+        let line = format!("# {}: ", ability["name"].as_str().unwrap());
+        assert_eq!(hints.contains(&line), !ability["fix"].is_null(), "{ability}\n{hints}");
+    }
+}
+
+#[test]
 fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(good(&["completions", shell]).contains("explain"), "{shell}");

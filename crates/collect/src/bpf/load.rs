@@ -378,6 +378,7 @@ fn without_log(message: &str) -> String {
 }
 
 /// From this size on a block of the heap goes straight back to the kernel when it is freed.
+#[cfg(target_env = "gnu")]
 const TRIM_BYTES: libc::c_int = 128 * 1024;
 
 /// glibc raises its thresholds by itself once a large block was freed, and its trim leaves

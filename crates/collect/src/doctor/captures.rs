@@ -50,7 +50,7 @@ pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
         // Names of abilities are unique, and short enough for one line.
         let title = format!("on-demand probes, refused ({})", number + 1);
         let ability = Ability::no(&title, format!("{}: {why}", names.join(", ")));
-        out.push(if is_privilege { ability.with_fix("run as root, or see privileges") } else { ability });
+        out.push(if is_privilege { ability.with_advice("run as root, or see privileges") } else { ability });
     }
     for (number, (name, note)) in parts.into_iter().enumerate() {
         let title = format!("on-demand {name}, part {}", number + 1);
@@ -67,6 +67,6 @@ pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
 #[cfg(not(feature = "bpf"))]
 pub fn kinds(_: &Root, out: &mut Vec<Ability>) {
     out.push(
-        Ability::no(NAME, "none: this build has no BPF programs").with_fix("cargo build --features bpf"),
+        Ability::no(NAME, "none: this build has no BPF programs").with_advice("cargo build --features bpf"),
     );
 }

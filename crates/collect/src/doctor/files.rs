@@ -25,7 +25,7 @@ pub fn slabinfo(root: &Root, out: &mut Vec<Ability>) {
         Ok(_) => Ability::yes(NAME, "/proc/slabinfo"),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             Ability::no(NAME, "/proc/slabinfo may only be read by root: what grows in the kernel has no name")
-                .with_fix("run as root")
+                .with_advice("run as root")
         }
         Err(error) => Ability::no(NAME, format!("/proc/slabinfo: {}", reason(&error))),
     });
@@ -46,7 +46,11 @@ pub fn tasks_of_others(root: &Root, out: &mut Vec<Ability>) {
             Some(Err(error)) if error.kind() == ErrorKind::PermissionDenied => {
                 let ability =
                     Ability::degraded(name, format!("/proc/PID/{file}: {}{not_needed}", reason(&error)));
-                if rustix::process::geteuid().is_root() { ability } else { ability.with_fix("run as root") }
+                if rustix::process::geteuid().is_root() {
+                    ability
+                } else {
+                    ability.with_advice("run as root")
+                }
             }
             Some(Err(error)) => {
                 Ability::no(name, format!("/proc/PID/{file}: {}{not_needed}", reason(&error)))
@@ -70,7 +74,7 @@ pub fn hidden_tasks(root: &Root, out: &mut Vec<Ability>) {
             NAME,
             format!("/proc is mounted with {option}; not needed with the task iterator"),
         )
-        .with_fix("mount -o remount,hidepid=0 /proc   # or run as root"),
+        .with_command("mount -o remount,hidepid=0 /proc   # or run as root"),
         _ => Ability::yes(NAME, "/proc shows all of them"),
     });
 }
@@ -108,7 +112,7 @@ pub fn control_groups(root: &Root, out: &mut Vec<Ability>) {
         Ability::yes("cgroup pressure (PSI)", "version 2 is mounted")
     } else {
         Ability::no("cgroup pressure (PSI)", "only version 2 has it, and that is not mounted")
-            .with_fix("mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified")
+            .with_command("mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified")
     });
 }
 
@@ -130,7 +134,7 @@ pub fn block_statistics(root: &Root, out: &mut Vec<Ability>) {
         None => Ability::yes(NAME, "on for every disk"),
         Some(first) => {
             Ability::degraded(NAME, format!("turned off for {}: no times, no utilisation", off.join(", ")))
-                .with_fix(format!("echo 1 > /sys/block/{first}/queue/iostats"))
+                .with_command(format!("echo 1 > /sys/block/{first}/queue/iostats"))
         }
     });
 }
@@ -143,7 +147,7 @@ pub fn own_limits(root: &Root, out: &mut Vec<Ability>) {
     let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     out.push(if files < OPEN_FILES_ENOUGH {
         Ability::degraded("open files", format!("at most {files}: cgroup files are opened each time"))
-            .with_fix("ulimit -n 4096   # LimitNOFILE=4096 in the service unit")
+            .with_command("ulimit -n 4096   # LimitNOFILE=4096 in the service unit")
     } else {
         Ability::yes("open files", format!("up to {files}"))
     });
@@ -154,7 +158,7 @@ pub fn own_limits(root: &Root, out: &mut Vec<Ability>) {
         None => Ability::yes(NAME, "none for this process and its cgroup"),
         Some(bytes) if bytes < MEMORY_ENOUGH => {
             let why = format!("{bytes} bytes: starting needs {MEMORY_ENOUGH}, most of it for a moment");
-            Ability::degraded(NAME, why).with_fix("MemoryMax=256M in the service unit")
+            Ability::degraded(NAME, why).with_advice("MemoryMax=256M in the service unit")
         }
         Some(bytes) => Ability::yes(NAME, format!("{bytes} bytes")),
     });

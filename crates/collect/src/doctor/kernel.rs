@@ -50,14 +50,14 @@ pub fn privileges(root: &Root, out: &mut Vec<Ability>) {
     let own = std::env::current_exe().map_or_else(|_| "mitra".to_owned(), |path| path.display().to_string());
     let ability =
         Ability { state: State::Degraded, ..Ability::no("privileges", format!("lacks {}", why.join(", "))) };
-    out.push(ability.with_fix(format!("setcap {}+ep {own}   # or run as root", names.join(","))));
+    out.push(ability.with_command(format!("setcap {}+ep {own}   # or run as root", names.join(","))));
 }
 
 pub fn lockdown(root: &Root, out: &mut Vec<Ability>) {
     let Some(text) = root.text("sys/kernel/security/lockdown") else { return };
     if text.contains("[confidentiality]") {
         let why = "the kernel is locked down to confidentiality: BPF programs may not read its memory";
-        out.push(Ability::no("lockdown", why).with_fix("boot with lockdown=integrity"));
+        out.push(Ability::no("lockdown", why).with_argument("lockdown=integrity", true));
     } else {
         out.push(Ability::yes("lockdown", text));
     }
@@ -125,7 +125,7 @@ pub fn probes(root: &Root, out: &mut Vec<Ability>) {
             None => Ability::yes(&title, *what),
             Some(why) if is_privileged => Ability::no(&title, format!("{what}: {why}")),
             Some(why) => {
-                Ability::no(&title, format!("{what}: {why}")).with_fix("run as root, or see privileges")
+                Ability::no(&title, format!("{what}: {why}")).with_advice("run as root, or see privileges")
             }
         });
     }
@@ -133,7 +133,9 @@ pub fn probes(root: &Root, out: &mut Vec<Ability>) {
 
 #[cfg(not(feature = "bpf"))]
 pub fn probes(_: &Root, out: &mut Vec<Ability>) {
-    out.push(Ability::no("probes", "this build has no BPF programs").with_fix("cargo build --features bpf"));
+    out.push(
+        Ability::no("probes", "this build has no BPF programs").with_advice("cargo build --features bpf"),
+    );
 }
 
 pub fn delay_accounting(root: &Root, out: &mut Vec<Ability>) {
@@ -145,12 +147,12 @@ pub fn delay_accounting(root: &Root, out: &mut Vec<Ability>) {
         Some("0") => {
             let why =
                 format!("kernel.task_delayacct is 0; {lost}. Once on, it counts for tasks born after that");
-            Ability::no(NAME, why).with_fix("sysctl -w kernel.task_delayacct=1")
+            Ability::no(NAME, why).with_command("sysctl -w kernel.task_delayacct=1")
         }
         Some(_) => Ability::yes(NAME, "counts for tasks born since it was turned on"),
         None if nodelayacct => {
             let why = format!("turned off by nodelayacct on the kernel's command line; {lost}");
-            Ability::no(NAME, why).with_fix("remove nodelayacct from the kernel's command line and boot")
+            Ability::no(NAME, why).with_argument("nodelayacct", false)
         }
         None if root.open_file("proc/self/schedstat").is_ok()
             || root.open_file("proc/1/schedstat").is_ok() =>
@@ -167,14 +169,13 @@ pub fn pressure(root: &Root, out: &mut Vec<Ability>) {
     out.push(match root.read("proc/pressure/cpu", &mut buffer) {
         Ok(_) => Ability::yes(NAME, "/proc/pressure"),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            Ability::no(NAME, "built into the kernel and turned off")
-                .with_fix("add psi=1 to the kernel's command line and boot")
+            Ability::no(NAME, "built into the kernel and turned off").with_argument("psi=1", true)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ability::no(
             NAME,
             "the kernel has none: it is older than 4.20, was built without CONFIG_PSI, or needs psi=1",
         )
-        .with_fix("add psi=1 to the kernel's command line and boot"),
+        .with_argument("psi=1", true),
         Err(error) => Ability::no(NAME, reason(&error)),
     });
 }
@@ -201,7 +202,7 @@ pub fn kernel_log(root: &Root, out: &mut Vec<Ability>) {
                 NAME,
                 "/dev/kmsg may not be read: kernel.dmesg_restrict or the rights of the file",
             );
-            ability.with_fix("sysctl -w kernel.dmesg_restrict=0   # or run as root")
+            ability.with_command("sysctl -w kernel.dmesg_restrict=0   # or run as root")
         }
         Err(error) => Ability::no(NAME, format!("/dev/kmsg: {}", reason(&error))),
     });

@@ -5,6 +5,7 @@ mod files;
 mod kernel;
 mod network;
 
+use std::fmt;
 use std::path::Path;
 
 use crate::file::Root;
@@ -29,8 +30,39 @@ pub struct Ability {
     pub state: State,
     /// Why, and what is lost without it.
     pub why: String,
-    /// The command that would change it.
-    pub fix: Option<String>,
+    /// What would change it.
+    pub fix: Option<Fix>,
+}
+
+/// What would change something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fix {
+    /// A command of a shell.
+    Command(String),
+    /// Something that no command does by itself.
+    Advice(&'static str),
+    /// An argument of the kernel; how it gets there differs from distribution to distribution.
+    Argument {
+        /// The argument.
+        text: &'static str,
+        /// Whether it has to be there or has to go.
+        is_wanted: bool,
+    },
+}
+
+impl fmt::Display for Fix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fix::Command(text) => f.write_str(text),
+            Fix::Advice(text) => f.write_str(text),
+            Fix::Argument { text, is_wanted: true } => {
+                write!(f, "add {text} to the kernel's command line and boot")
+            }
+            Fix::Argument { text, is_wanted: false } => {
+                write!(f, "remove {text} from the kernel's command line and boot")
+            }
+        }
+    }
 }
 
 impl Ability {
@@ -46,8 +78,16 @@ impl Ability {
         Ability { state: State::Degraded, ..Self::yes(name, why) }
     }
 
-    fn with_fix(self, fix: impl Into<String>) -> Self {
-        Ability { fix: Some(fix.into()), ..self }
+    fn with_command(self, command: impl Into<String>) -> Self {
+        Ability { fix: Some(Fix::Command(command.into())), ..self }
+    }
+
+    fn with_advice(self, advice: &'static str) -> Self {
+        Ability { fix: Some(Fix::Advice(advice)), ..self }
+    }
+
+    fn with_argument(self, text: &'static str, is_wanted: bool) -> Self {
+        Ability { fix: Some(Fix::Argument { text, is_wanted }), ..self }
     }
 }
 
@@ -133,7 +173,10 @@ mod tests {
             abilities.iter().find(|ability| ability.name == name).unwrap_or_else(|| panic!("{name}"))
         };
         assert_eq!(find("kernel").state, State::Degraded);
-        assert_eq!(find("delay accounting").fix.as_deref(), Some("sysctl -w kernel.task_delayacct=1"));
+        assert_eq!(
+            find("delay accounting").fix,
+            Some(Fix::Command("sysctl -w kernel.task_delayacct=1".to_owned()))
+        );
         assert_eq!(find("pressure (PSI)").state, State::No);
         assert_eq!(find("probes").state, State::No);
         let unknown = &find("counters that this kernel has and Mitra does not know").why;
@@ -141,6 +184,13 @@ mod tests {
             unknown.contains("vmstat: nr_of_tomorrow") && unknown.contains("meminfo: Tomorrow"),
             "{unknown}"
         );
-        assert!(find("block statistics").fix.as_deref().unwrap().contains("/sys/block/sda/queue/iostats"));
+        assert!(
+            find("block statistics")
+                .fix
+                .as_ref()
+                .unwrap()
+                .to_string()
+                .contains("/sys/block/sda/queue/iostats")
+        );
     }
 }

@@ -24,7 +24,7 @@ pub fn queues(root: &Root, out: &mut Vec<Ability>) {
                 "{}: which server does not accept and which device drops is not seen",
                 reason(&error)
             );
-            Ability::no(NAME, why).with_fix("allow AF_NETLINK (RestrictAddressFamilies= of the service)")
+            Ability::no(NAME, why).with_advice("allow AF_NETLINK (RestrictAddressFamilies= of the service)")
         }
     });
 }
@@ -45,6 +45,6 @@ pub fn namespaces(root: &Root, out: &mut Vec<Ability>) {
     } else {
         let why = "counters from /proc/PID/net; their queues and listening sockets need cap_sys_admin, to enter them";
         Ability { state: State::Degraded, ..Ability::no(NAME, why) }
-            .with_fix("systemctl edit mitra   # [Service] CapabilityBoundingSet=CAP_SYS_ADMIN, or run as root")
+            .with_command("systemctl edit mitra   # [Service] CapabilityBoundingSet=CAP_SYS_ADMIN, or run as root")
     });
 }

@@ -1,4 +1,5 @@
-//! The configuration of the indexer.
+//! The configuration of the indexer: the table `[index]` of a TOML file, or a YAML file as the
+//! first Mitra had it.
 //!
 //! ```yaml
 //! log:
@@ -20,13 +21,14 @@
 //! Keys of `indexer` are also accepted at the top level, because older files have `files` and
 //! `frequency` there. If both places have a key, lists are joined and the single value under
 //! `indexer` wins. An unknown key is an error with line and column, so that a misspelt `exclude`
-//! does not go unnoticed.
+//! does not go unnoticed. `[index]` has the same keys, with dashes or underscores.
 
 mod read;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::toml;
 use super::yaml::{self, Mistake};
 use crate::error::{At, Error};
 
@@ -145,8 +147,9 @@ impl Default for LogConfig {
 }
 
 impl Config {
-    /// Reads a configuration file.
-    pub fn load(path: &Path) -> Result<Self, Error> {
+    /// Reads a configuration file: TOML if its name ends so, YAML otherwise. `None` if a TOML file
+    /// says nothing of the index.
+    pub fn load(path: &Path) -> Result<Option<Self>, Error> {
         let file = std::fs::File::open(path).at(path)?;
         let mut bytes = Vec::new();
         file.take(yaml::BYTES_MAX as u64 + 1).read_to_end(&mut bytes).at(path)?;
@@ -156,18 +159,21 @@ impl Config {
             let column = good.iter().rev().take_while(|b| **b != b'\n').count() + 1;
             Error::Config { path: path.to_owned(), line, column, message: "no UTF-8".to_owned() }
         })?;
-        Self::parse(path, &text)
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            return Self::parse_toml(path, &text);
+        }
+        Self::parse(path, &text).map(Some)
     }
 
-    /// Parses a configuration. The path is used in messages only.
+    /// Parses a configuration in YAML. The path is used in messages only.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Error> {
-        let read = || -> Result<Self, Mistake> { read::config(&yaml::parse(text)?) };
-        read().map_err(|Mistake { line, column, message }| Error::Config {
-            path: path.to_owned(),
-            line,
-            column,
-            message,
-        })
+        yaml::parse(text).and_then(|root| read::config(&root)).map_err(|mistake| in_file(path, mistake))
+    }
+
+    /// Parses the table `[index]` of a configuration in TOML; `None` if there is none.
+    pub fn parse_toml(path: &Path, text: &str) -> Result<Option<Self>, Error> {
+        let index = toml::index(text).and_then(|root| root.as_ref().map(read::config).transpose());
+        index.map_err(|mistake| in_file(path, mistake))
     }
 
     /// The name of this host in the index.
@@ -181,6 +187,10 @@ impl Config {
             }
         }
     }
+}
+
+fn in_file(path: &Path, Mistake { line, column, message }: Mistake) -> Error {
+    Error::Config { path: path.to_owned(), line, column, message }
 }
 
 #[cfg(test)]
@@ -323,13 +333,54 @@ secrets:
         std::fs::write(&path, b"log:\n  file: \xff").unwrap();
         assert!(Config::load(&path).unwrap_err().to_string().ends_with("c.yaml:2:9: no UTF-8"));
         std::fs::write(&path, AUTHORS).unwrap();
-        assert_eq!(Config::load(&path).unwrap(), config(AUTHORS));
+        assert_eq!(Config::load(&path).unwrap(), Some(config(AUTHORS)));
+    }
+
+    #[test]
+    fn toml_says_the_same() {
+        let text = "[escalation]
+arm = true
+[index]
+files = ['/etc/hosts', \"/etc/fstab\", \"/proc/meminfo\"]
+frequency = 300
+maxsize = 10
+prefix = \"mitra_\"
+[index.log]
+file = \"/tmp/runner.log\"
+maxsize = 10
+level = \"info\"
+[index.opensearch]
+nodes = [\"ubuntu02:9200\"]
+password-file = \"/p\"
+insecure = true
+";
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mitra.toml");
+        std::fs::write(&path, text).unwrap();
+        let mut c = Config::load(&path).unwrap().unwrap();
+        let cluster = c.opensearch.as_mut().unwrap();
+        assert_eq!(cluster.password_file.take().as_deref(), Some(Path::new("/p")));
+        assert!(std::mem::take(&mut cluster.insecure));
+        assert_eq!(c, config(AUTHORS));
+        assert_eq!(Config::parse_toml(&path, "[databases]\nask = false\n").unwrap(), None);
+        for (text, wanted) in [
+            ("[index]\nfrequnecy = 3", "x.toml:2:1: there is no key 'frequnecy' here; 'frequency' is near"),
+            ("[index]\nfiles = [\n '/etc',\n 'hosts']", "x.toml:4:2: 'hosts' does not begin with '/'"),
+            ("[index]\nmaxsize = \"many\"", "x.toml:2:11: wanted megabytes, or -1 for no limit"),
+            ("index = 3", "x.toml:1:9: wanted names with values, found a single value"),
+            ("[index]\nfiles = [", "x.toml:2:"),
+        ] {
+            let found = Config::parse_toml(Path::new("x.toml"), text).unwrap_err().to_string();
+            assert!(found.starts_with(wanted), "{text:?}\n  found  {found}\n  wanted {wanted}");
+        }
     }
 
     #[test]
     fn the_shipped_example_works() {
-        let text = include_str!("../../../../packaging/index.yaml");
-        assert!(!config(text).files.is_empty());
+        let text = include_str!("../../../../packaging/mitra.toml");
+        let config = |text: &str| Config::parse_toml(Path::new("mitra.toml"), text).unwrap().unwrap();
+        let plain = config(text);
+        assert!(plain.files.iter().any(|file| file == "/etc") && plain.opensearch.is_none());
         // The commented-out settings have to be valid as well.
         let all: String = text
             .lines()

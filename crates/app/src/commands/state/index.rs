@@ -24,7 +24,7 @@ use crate::render::units;
 use crate::signals::{self, Hangup, STOP};
 
 /// The configuration that is shipped, where there is none.
-const SHIPPED: &str = include_str!("../../../../../packaging/index.yaml");
+const SHIPPED: &str = include_str!("../../../../../packaging/mitra.toml");
 /// How long one pass by hand waits for a cluster. What it did not take stays on disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Names that are listed one by one.
@@ -32,7 +32,8 @@ const NAMED_MAX: usize = 20;
 
 pub fn run(args: &IndexArgs, style: &Style) -> Result<()> {
     let (config, location) = location::find(&args.location)?;
-    let mut config = config.map_or_else(|| Config::parse(Path::new("packaging/index.yaml"), SHIPPED), Ok)?;
+    location::say_if_two_configs(&args.location);
+    let mut config = config.map_or_else(shipped, Ok)?;
     config.host = args.host.clone().or(config.host);
     if args.dry_run {
         return dry_run(config, args.json, style);
@@ -65,6 +66,11 @@ pub fn run(args: &IndexArgs, style: &Style) -> Result<()> {
             Ok(sink.cluster().refresh()?)
         }
     }
+}
+
+fn shipped() -> Result<Config> {
+    let config = Config::parse_toml(Path::new("packaging/mitra.toml"), SHIPPED)?;
+    config.context("packaging/mitra.toml has no table [index]")
 }
 
 fn make_dir(dir: &Path) -> Result<()> {
@@ -238,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_shipped_configuration_is_one() {
-        let config = Config::parse(Path::new("packaging/index.yaml"), SHIPPED).unwrap();
+        let config = shipped().unwrap();
         assert!(config.files.iter().any(|f| f == "/etc") && config.opensearch.is_none());
     }
 

@@ -13,11 +13,13 @@ use mitra_search::{Backend, Day, Scope};
 
 use crate::cli::{IndexLocationArgs, ScopeArgs};
 use crate::errors::usage;
+use crate::escalation::settings;
 use crate::recording;
 use crate::render::style::clean;
 use crate::values::time::{LocalClock, TimeExpr};
 
-const SYSTEM_CONFIG: &str = "/etc/mitra/index.yaml";
+/// Where the first Mitra had it. Where there is one, it is the configuration of the indexer.
+const FIRST_CONFIG: &str = "/etc/mitra/index.yaml";
 
 #[derive(Debug)]
 pub enum Location {
@@ -28,15 +30,19 @@ pub enum Location {
 
 /// The configuration, and where the index is: by a flag, by the configuration, or the default.
 pub fn find(args: &IndexLocationArgs) -> Result<(Option<Config>, Location)> {
-    let given = args.config.as_deref();
-    let usual = Some(Path::new(SYSTEM_CONFIG)).filter(|path| path.exists());
-    let config = given.or(usual).map(Config::load).transpose()?;
+    let config = match &args.config {
+        Some(file) => match Config::load(file)? {
+            Some(config) => Some(config),
+            None => return Err(usage(format!("{}: it has no table [index]", file.display()))),
+        },
+        None => usual_config()?,
+    };
     let location = if let Some(dir) = &args.store {
         Location::Embedded(
             std::path::absolute(dir).with_context(|| format!("cannot tell where {} is", dir.display()))?,
         )
     } else if !args.opensearch.is_empty() {
-        Location::OpenSearch(Box::new(settings(args)))
+        Location::OpenSearch(Box::new(of_flags(args)))
     } else {
         match &config {
             Some(Config { opensearch: Some(cluster), prefix, .. }) => {
@@ -49,7 +55,21 @@ pub fn find(args: &IndexLocationArgs) -> Result<(Option<Config>, Location)> {
     Ok((config, location))
 }
 
-fn settings(args: &IndexLocationArgs) -> Settings {
+fn usual_config() -> Result<Option<Config>> {
+    let there = [FIRST_CONFIG, settings::FILE].map(Path::new).into_iter().find(|path| path.exists());
+    Ok(there.map(Config::load).transpose()?.flatten())
+}
+
+/// Says which configuration is not read, where there are two.
+pub fn say_if_two_configs(args: &IndexLocationArgs) {
+    let two =
+        || Path::new(FIRST_CONFIG).exists() && matches!(Config::load(Path::new(settings::FILE)), Ok(Some(_)));
+    if args.config.is_none() && two() {
+        eprintln!("mitra: {FIRST_CONFIG} is read, so the table [index] of {} is not", settings::FILE);
+    }
+}
+
+fn of_flags(args: &IndexLocationArgs) -> Settings {
     let mut settings = Settings { nodes: args.opensearch.clone(), ..Settings::default() };
     if let Some(prefix) = &args.prefix {
         settings.prefix.clone_from(prefix);
