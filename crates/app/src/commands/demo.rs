@@ -17,7 +17,7 @@ use crate::diagnosis;
 use crate::recording::Recording;
 use crate::render::style::{Ink, Style, clean, wrap};
 use crate::render::table::Table;
-use crate::render::text::Shown;
+use crate::render::text::{self, Shown};
 
 /// The only file of each archive.
 const SEGMENT: &str = "0000000001.seg";
@@ -59,13 +59,23 @@ pub fn run(args: &DemoArgs, style: &Style) -> Result<()> {
     }
     let page = args.html.as_deref().map(show::Page::open).transpose()?;
     let (report, drawn) = explain(segment(args.incident), page.is_some())?;
-    let text = !args.json && args.html.as_deref() != Some(Path::new("-"));
-    if text {
+    let is_text = !args.json && args.html.as_deref() != Some(Path::new("-"));
+    if is_text {
         print(&head(&report, style))?;
     }
     let format = if args.json { ReportFormat::Json } else { ReportFormat::Text };
     show::report(&report, &show::Output::standard(format, page)?, &[&drawn], style, &Shown::default())?;
-    if text { print(&foot(style)) } else { Ok(()) }
+    if is_text { print(&foot(style)) } else { Ok(()) }
+}
+
+/// What a terminal of 80 columns and 24 lines shows first, in colours.
+pub fn first_screen() -> Result<String> {
+    const LINES: usize = 24;
+    let style = Style { color: true, ..Style::plain(80) };
+    let (report, _) = explain(segment(DemoIncident::PageCacheFlood), false)?;
+    let said = head(&report, &style) + &text::report(&report, &style, &diagnosis::title, &Shown::default());
+    // The prompt takes one.
+    Ok(said.lines().take(LINES - 1).collect::<Vec<_>>().join("\n"))
 }
 
 /// Explains a recording. The directory is gone before anything is printed, because a closed pipe
