@@ -209,7 +209,7 @@ pub fn name(evidence: &Evidence) -> String {
 }
 
 /// Shares of a CPU and of time are told in percent, as other tools do.
-fn unit(evidence: &Evidence) -> &str {
+pub fn unit(evidence: &Evidence) -> &str {
     let is_share = evidence.metric.starts_with("cpu.") || evidence.metric.contains("psi");
     if is_share && evidence.unit == "s/s" { "share" } else { &evidence.unit }
 }

@@ -27,7 +27,7 @@ impl Body {
     /// A section with its heading. An empty one is left out.
     pub fn section(&mut self, title: &str, html: &str) {
         if !html.is_empty() {
-            let id = self.entry(title);
+            let id = self.entry(short(title));
             let title = escape(title);
             self.push(&format!(
                 "<section aria-labelledby=\"{id}\"><h2 id=\"{id}\">{title}</h2>\n{html}</section>\n"
@@ -38,7 +38,7 @@ impl Body {
     /// The same, closed until it is asked for. A link to an id inside of it opens it.
     pub fn closed(&mut self, title: &str, html: &str) {
         if !html.is_empty() {
-            let id = self.entry(title);
+            let id = self.entry(short(title));
             let title = escape(title);
             self.push(&format!(
                 "<details><summary>{title}</summary>\n<div id=\"{id}\">{html}</div></details>\n"
@@ -62,4 +62,9 @@ impl Body {
         }
         document(title, &self.html)
     }
+}
+
+/// A heading without what it explains or counts.
+fn short(title: &str) -> &str {
+    title.split(':').next().unwrap_or(title)
 }

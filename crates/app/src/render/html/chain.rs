@@ -18,16 +18,20 @@ struct Layout {
     /// Boxes side by side.
     across: usize,
     box_width: usize,
+    /// Of a box that has its row for itself.
+    alone_width: usize,
     /// Left of the boxes, for arrows that go past some.
     gutter: usize,
 }
 
-const WIDE: Layout = Layout { class: "for-wide", width: 900, across: 3, box_width: 284, gutter: 0 };
-const NARROW: Layout = Layout { class: "for-narrow", width: 360, across: 1, box_width: 322, gutter: 36 };
+const WIDE: Layout =
+    Layout { class: "for-wide", width: 900, across: 3, box_width: 284, alone_width: 560, gutter: 0 };
+const NARROW: Layout =
+    Layout { class: "for-narrow", width: 360, across: 1, box_width: 322, alone_width: 322, gutter: 36 };
 const PADDING: usize = 10;
 const LINE: usize = 16;
 /// Between rows, for the arrows.
-const GAP: usize = 30;
+const GAP: usize = 26;
 /// Of the widest usual system font (DejaVu Sans) in the size of the drawing, on average.
 const LETTER: usize = 7;
 /// Lines of what happened.
@@ -46,6 +50,7 @@ struct Node<'a> {
     depth: usize,
     x: usize,
     y: usize,
+    width: usize,
     height: usize,
 }
 
@@ -91,12 +96,12 @@ fn drawing(
             svg.push_str(&if layout.across == 1 && *to > from + 1 {
                 past(a, b, to - from)
             } else {
-                down(a, b, layout)
+                down(a, b)
             });
         }
     }
     for node in nodes.iter() {
-        svg.push_str(&boxed(node, class_of(node.id, incident), layout));
+        svg.push_str(&boxed(node, class_of(node.id, incident)));
     }
     svg.push_str("</svg>\n");
     svg
@@ -113,6 +118,7 @@ fn nodes<'a>(incident: &'a Incident, style: &Style, title: Title<'_>) -> Vec<Nod
         depth: 0,
         x: 0,
         y: 0,
+        width: 0,
         height: 0,
     };
     let mut nodes: Vec<Node<'a>> = Vec::new();
@@ -195,12 +201,6 @@ fn layer(nodes: &mut [Node<'_>], arrows: &[(usize, usize)]) {
 
 /// Sets the positions and returns the total height. Boxes of a row stand in the order of their causes.
 fn place(nodes: &mut [Node<'_>], arrows: &[(usize, usize)], layout: &Layout) -> usize {
-    let letters = (layout.box_width - 2 * PADDING) / LETTER;
-    for node in nodes.iter_mut() {
-        node.lines = lines(&node.text, letters);
-        let when = usize::from(!node.when.is_empty());
-        node.height = 2 * PADDING + LINE * (1 + node.lines.len() + when) - 4;
-    }
     let deepest = nodes.iter().map(|n| n.depth).max().unwrap_or(0);
     let mut y = 2;
     for depth in 0..=deepest {
@@ -212,13 +212,18 @@ fn place(nodes: &mut [Node<'_>], arrows: &[(usize, usize)], layout: &Layout) -> 
             places.iter().sum::<usize>() / places.len().max(1)
         });
         for part in row.chunks(layout.across) {
+            let width = if part.len() == 1 { layout.alone_width } else { layout.box_width };
             let room = layout.width - layout.gutter;
-            let gap = room.saturating_sub(part.len() * layout.box_width) / (part.len() + 1);
+            let gap = room.saturating_sub(part.len() * width) / (part.len() + 1);
             let mut tallest = 0;
             for (i, at) in part.iter().enumerate() {
                 if let Some(node) = nodes.get_mut(*at) {
-                    node.x = layout.gutter + gap + i * (layout.box_width + gap);
+                    node.x = layout.gutter + gap + i * (width + gap);
                     node.y = y;
+                    node.width = width;
+                    node.lines = lines(&node.text, letters(width));
+                    let last = usize::from(!node.when.is_empty() && !has_time_beside(node));
+                    node.height = 2 * PADDING + LINE * (1 + node.lines.len() + last) - 4;
                     tallest = tallest.max(node.height);
                 }
             }
@@ -226,6 +231,17 @@ fn place(nodes: &mut [Node<'_>], arrows: &[(usize, usize)], layout: &Layout) -> 
         }
     }
     y + 2 - GAP
+}
+
+/// How many stand in a line of a box.
+fn letters(width: usize) -> usize {
+    (width - 2 * PADDING) / LETTER
+}
+
+/// Whether the time fits beside the id, whose letters are bold and take an eighth more.
+fn has_time_beside(node: &Node<'_>) -> bool {
+    let id = node.id.len() + node.id.len() / 8;
+    id + node.when.chars().count() + 2 <= letters(node.width)
 }
 
 /// What happened, in the lines of a box.
@@ -242,9 +258,9 @@ fn lines(text: &str, letters: usize) -> Vec<String> {
 }
 
 /// From the lower edge to the upper edge of a box that stands deeper.
-fn down(from: &Node<'_>, to: &Node<'_>, layout: &Layout) -> String {
-    let (x1, y1) = (from.x + layout.box_width / 2, from.y + from.height);
-    let (x2, y2) = (to.x + layout.box_width / 2, to.y);
+fn down(from: &Node<'_>, to: &Node<'_>) -> String {
+    let (x1, y1) = (from.x + from.width / 2, from.y + from.height);
+    let (x2, y2) = (to.x + to.width / 2, to.y);
     let bend = y2.saturating_sub(y1) / 2;
     format!(
         "<path class=\"arrow\" d=\"M{x1} {y1}C{x1} {} {x2} {} {x2} {}\"/><path class=\"head\" d=\"M{x2} {y2}l-4 -{HEAD}h8z\"/>\n",
@@ -277,8 +293,8 @@ fn class_of(id: &str, incident: &Incident) -> &'static str {
     }
 }
 
-fn boxed(node: &Node<'_>, class: &str, layout: &Layout) -> String {
-    let (x, y, width, height) = (node.x, node.y, layout.box_width, node.height);
+fn boxed(node: &Node<'_>, class: &str) -> String {
+    let (x, y, width, height) = (node.x, node.y, node.width, node.height);
     let at = |line: usize| ((x + PADDING) as f64, (y + PADDING + 10 + line * LINE) as f64);
     let apart = if node.is_apart { " apart" } else { "" };
     let mut out = format!(
@@ -290,7 +306,10 @@ fn boxed(node: &Node<'_>, class: &str, layout: &Layout) -> String {
     for (i, line) in node.lines.iter().enumerate() {
         out.push_str(&svg::text("", "start", at(1 + i), line));
     }
-    if !node.when.is_empty() {
+    if !node.when.is_empty() && has_time_beside(node) {
+        let right = (x + width - PADDING) as f64;
+        out.push_str(&svg::text("faint", "end", (right, at(0).1), &node.when));
+    } else if !node.when.is_empty() {
         out.push_str(&svg::text("faint", "start", at(1 + node.lines.len()), &node.when));
     }
     out.push_str("</g>\n");

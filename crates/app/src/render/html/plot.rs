@@ -285,7 +285,7 @@ fn framed(caption: &str, more: usize, body: &str) -> String {
 
 /// One panel: title, scale, baseline, line, values.
 fn draw(panel: &Panel<'_>, points: &[Point], ground: &str, onset: Option<f64>) -> String {
-    let (evidence, unit) = (panel.evidence, &panel.evidence.unit);
+    let (evidence, unit) = (panel.evidence, proof::unit(panel.evidence));
     let scale = value_scale(points.iter().map(|p| p.value).chain(evidence.before));
     let y = |value: f64| scale.place(value, HEIGHT - MARGIN, MARGIN);
     let name = proof::name(evidence);

@@ -66,7 +66,8 @@ fn numbers(list: &[Evidence]) -> String {
     html.push_str(if has_places { "<th>lines</th></tr>\n" } else { "</tr>\n" });
     for evidence in list {
         let show = |value: Option<f64>| {
-            let text = value.map_or_else(|| "–".to_owned(), |value| units::value(value, &evidence.unit));
+            let text =
+                value.map_or_else(|| "–".to_owned(), |value| units::value(value, proof::unit(evidence)));
             format!("<td class=\"n\">{}</td>", escape(&text))
         };
         html.push_str(&format!("<tr><td><code>{}</code></td>", escape(&proof::name(evidence))));
@@ -146,8 +147,12 @@ pub fn ledger(ledger: &Ledger) -> String {
     for (what, rows) in
         [("What tasks waited for", causes.collect::<Vec<_>>()), ("Who waited", processes.collect())]
     {
-        let rows: Vec<(String, f64, String)> =
-            rows.into_iter().map(|(name, s)| (name, s, text::short_seconds(s))).collect();
+        // Less is told as 0.0 s.
+        let rows: Vec<(String, f64, String)> = rows
+            .into_iter()
+            .filter(|row| row.1 >= 0.05)
+            .map(|(name, s)| (name, s, text::short_seconds(s)))
+            .collect();
         let caption = format!("<figure><figcaption>{what}, task-seconds</figcaption>");
         html.push_str(&enclosed(&caption, [super::runs::bars(&rows)], "</figure>\n"));
     }
