@@ -17,6 +17,7 @@ SHELL := /bin/bash
 # Outside of the checkout, so that a copy or a search of the sources stays small.
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/mitra-target
 export MITRA_VENV ?= $(HOME)/.cache/mitra-venv
+export MITRA_BROWSER ?= $(HOME)/.cache/mitra-browser
 MITRA := $(CARGO_TARGET_DIR)/release/mitra
 IS_ROOT := $(filter 0,$(shell id -u))
 LAB := $(CARGO_TARGET_DIR)/release/mitra-lab
@@ -63,7 +64,7 @@ run: build ## build, then record and watch this machine (as root it sees everyth
 # Which test is in which tier: tools/test.py.
 .PHONY: test
 test: ## what a newcomer wants: hermetic tests; as root also those against this kernel
-	@tools/install-deps.sh test $(if $(IS_ROOT),kernel)
+	@tools/install-deps.sh test $(if $(IS_ROOT),kernel browser)
 	tools/test.py hermetic kernel
 
 .PHONY: test-kernel
@@ -83,7 +84,7 @@ test-lab: ## a handful of real incidents, made on this machine, as root
 
 .PHONY: test-all
 test-all: ## all of them
-	@tools/install-deps.sh test kernel search cost
+	@tools/install-deps.sh test kernel browser search cost
 	tools/test.py all
 
 .PHONY: lab

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -7,6 +7,7 @@ set -euo pipefail
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}
 venv=${MITRA_VENV:-$cache/mitra-venv}
+browser=${MITRA_BROWSER:-$cache/mitra-browser}
 packages=()
 
 die() {
@@ -46,6 +47,14 @@ need_venv() {
 need_test() {
     # Parquet files are read back by DuckDB.
     need_venv
+}
+
+# Pages are looked at in a real browser.
+need_browser() {
+    need_command chromium chromium
+    need_file /usr/share/fonts/truetype/dejavu fonts-dejavu-core
+    need_command node nodejs
+    need_command npm npm
 }
 
 need_kernel() {
@@ -226,6 +235,19 @@ need_duckdb() {
         echo "install-deps: duckdb cannot be installed; tests that read Parquet files with it are skipped" >&2
 }
 
+# What drives the browser, as tools/browser/package-lock.json pins it.
+need_browser_modules() {
+    local from
+    from=$(dirname "$0")/browser
+    cmp -s "$from/package-lock.json" "$browser/package-lock.json" && [[ -d $browser/node_modules/playwright-core ]] && return 0
+    echo "install-deps: installing the modules of tools/browser in $browser" >&2
+    mkdir -p "$browser"
+    cp "$from/package.json" "$from/package-lock.json" "$browser/"
+    # Without a registry the test of the pages is skipped, and says so.
+    (cd "$browser" && npm ci --silent --no-fund --no-audit --ignore-scripts) >&2 ||
+        echo "install-deps: npm cannot install them; the test of the pages is skipped" >&2
+}
+
 need_arm64() {
     rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu ||
         rustup target add aarch64-unknown-linux-gnu ||
@@ -282,12 +304,13 @@ need_deny() {
         cargo install --locked "cargo-deny@$version"
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
     test) need_build && need_test ;;
     kernel) need_build && need_kernel && need_services ;;
+    browser) need_build && need_browser ;;
     search) need_build && need_search ;;
     cost) need_build && need_cost ;;
     lab) need_build && need_lab ;;
@@ -299,13 +322,14 @@ for set in "$@"; do
     miri) need_build ;;
     deny) need_build && need_venv ;;
     packages) need_build && need_packages ;;
-    *) die "unknown set '$set'; there are build, test, kernel, search, cost, lab, endure, bench, observer, matrix, fuzz, miri, deny and packages" ;;
+    *) die "unknown set '$set'; there are build, test, kernel, browser, search, cost, lab, endure, bench, observer, matrix, fuzz, miri, deny and packages" ;;
     esac
 done
 install_packages
 for set in "$@"; do
     case $set in
     test) need_rust && need_duckdb ;;
+    browser) need_rust && need_browser_modules ;;
     matrix) need_rust && need_arm64 ;;
     fuzz) need_rust && need_fuzz ;;
     miri) need_rust && need_miri ;;

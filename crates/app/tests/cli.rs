@@ -2,6 +2,8 @@
 
 #[path = "cli/archive.rs"]
 mod archive;
+#[path = "cli/browser.rs"]
+mod browser;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/files.rs"]

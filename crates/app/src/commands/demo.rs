@@ -17,7 +17,7 @@ use crate::diagnosis;
 use crate::recording::Recording;
 use crate::render::style::{Ink, Style, clean, wrap};
 use crate::render::table::Table;
-use crate::render::text::Shown;
+use crate::render::text::{self, Shown};
 
 /// The only file of each archive.
 const SEGMENT: &str = "0000000001.seg";
@@ -65,6 +65,16 @@ pub fn run(args: &DemoArgs, color: ColorChoice, style: &Style) -> Result<()> {
     }
     show::report(&report, &output, &[&drawn], style, &Shown::default())?;
     if output.is_read() { print(&foot(style)) } else { Ok(()) }
+}
+
+/// What a terminal of 80 columns and 24 lines shows first, in colours.
+pub fn first_screen() -> Result<String> {
+    const LINES: usize = 24;
+    let style = Style { color: true, ..Style::plain(80) };
+    let (report, _) = explain(segment(DemoIncident::PageCacheFlood), false)?;
+    let said = head(&report, &style) + &text::report(&report, &style, &diagnosis::title, &Shown::default());
+    // The prompt takes one.
+    Ok(said.lines().take(LINES - 1).collect::<Vec<_>>().join("\n"))
 }
 
 /// Explains a recording. The directory is gone before anything is printed, because a closed pipe

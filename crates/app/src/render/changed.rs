@@ -37,7 +37,7 @@ pub fn html(incident: &Incident, style: &Style) -> String {
         format!("<dt>{}</dt><dd>{}{diff}</dd>\n", escape(&when), escape(&what(change)))
     };
     let changes = incident.changes.iter().map(item);
-    enclosed("<h2>What was changed before</h2>\n<dl>\n", changes, "</dl>\n")
+    enclosed("<dl>\n", changes, "</dl>\n")
 }
 
 fn what(change: &Change) -> String {

@@ -91,14 +91,8 @@ fn short_chain(
 ) {
     let (heads, width) = heads(links, style);
     for (link, head) in links.iter().zip(&heads) {
-        let is_said = link.statement.is_empty() || link.statement == said;
-        let text = if is_said {
-            let words = title(&link.condition).unwrap_or(&link.condition);
-            let number = link.evidence.first().map_or_else(String::new, |e| format!(": {}", number(e)));
-            format!("{words}{number}")
-        } else {
-            link.statement.trim_end_matches('.').to_owned()
-        };
+        let is_said = is_said(link, said);
+        let text = brief(link, said, title);
         let id =
             if text.starts_with(&link.condition) { String::new() } else { format!(" ({})", link.condition) };
         page.labelled(2, head, width, Some(Ink::Faint), &format!("{text}{id}"));
@@ -109,6 +103,20 @@ fn short_chain(
             quotes(page, width + 4, link.evidence.iter().flat_map(|e| &e.quotes), shown);
         }
     }
+}
+
+fn is_said(link: &Link, said: &str) -> bool {
+    link.statement.is_empty() || link.statement == said
+}
+
+/// What happened, with its number.
+pub fn brief(link: &Link, said: &str, title: Title<'_>) -> String {
+    if !is_said(link, said) {
+        return link.statement.trim_end_matches('.').to_owned();
+    }
+    let words = title(&link.condition).unwrap_or(&link.condition);
+    let number = link.evidence.first().map_or_else(String::new, |e| format!(": {}", number(e)));
+    format!("{words}{number}")
 }
 
 /// `vm.pgmajfault 0/s → 61,204/s (sar-B.txt:5)`.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::harness::{MITRA, Output, finish, good, is_root, run};
 
 /// The demos and the recordings of the laboratory that they are, the default first.
-const DEMOS: [(&str, &str); 5] = [
+pub const DEMOS: [(&str, &str); 5] = [
     ("page-cache-flood", "flood-once.loud.7919"),
     ("disk-hog", "disk-hog-writes.loud.101"),
     ("swap-thrash", "swap-thrash.loud.101"),

@@ -4,6 +4,7 @@
 mod captures;
 mod counts;
 mod http;
+mod picture;
 mod rules;
 mod search;
 
@@ -17,8 +18,8 @@ use crate::commands::{conditions, metrics};
 use crate::errors::EXIT_CODES;
 
 /// File names and texts.
-fn pages() -> Vec<(&'static str, String)> {
-    vec![
+fn pages() -> Result<Vec<(&'static str, String)>> {
+    Ok(vec![
         // A build without probes leaves their page unchanged.
         #[cfg(feature = "bpf")]
         ("captures.md", captures::page()),
@@ -31,7 +32,8 @@ fn pages() -> Vec<(&'static str, String)> {
         ("report.md", include_str!("report.md").to_owned()),
         ("rules.md", rules::page()),
         ("search.md", include_str!("search.md").to_owned()),
-    ]
+        ("demo.svg", picture::terminal("mitra demo", &super::demo::first_screen()?)),
+    ])
 }
 
 /// A text in a cell of a table.
@@ -58,7 +60,7 @@ pub fn filled(page: &str, texts: &[(&str, &str)]) -> String {
 pub fn run(args: &DocsArgs) -> Result<()> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("{}: cannot create", args.dir.display()))?;
     let mut stale = Vec::new();
-    for (name, text) in pages() {
+    for (name, text) in pages()? {
         let path = args.dir.join(name);
         if std::fs::read_to_string(&path).is_ok_and(|old| old == text) {
             continue;
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_page_says_who_writes_it() {
-        for (name, text) in pages() {
+        for (name, text) in pages().unwrap() {
             assert!(text.contains("written by `make docs`"), "{name}");
             assert!(text.len() > 1000, "{name} is nearly empty");
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use mitra_model::compare::{Compared, Difference, Level, Pair};
 
-use super::sections::files;
+use super::sections::{enclosed, files};
 use super::{document, escape, runs, svg};
 use crate::render::compare::{change, headline, level, name, rest, sureness};
 use crate::render::style::Style;
@@ -30,7 +30,7 @@ pub fn page(compared: &Compared, _style: &Style) -> String {
         body.push_str(&one(pair));
     }
     for side in &compared.sides {
-        body.push_str(&files(&side.files));
+        body.push_str(&enclosed("<h2>Files read</h2>\n", [files(&side.files)], ""));
     }
     document(&title, &body)
 }
@@ -46,7 +46,7 @@ fn one(pair: &Pair) -> String {
         html.push_str(
             "<p class=\"faint\">Of each: A above in blue, B below in green. The line reaches from the least to the \
              greatest value, the box holds the middle half, the stroke is the median.</p>\n\
-             <div class=\"scroll\"><table class=\"sides\"><tr><th>what</th><th>from the least to the greatest</th>\
+             <div class=\"scroll\" tabindex=\"0\"><table class=\"sides\"><tr><th>what</th><th>from the least to the greatest</th>\
              <th class=\"n\">A, B</th><th class=\"n\">B to A</th><th>how sure</th></tr>\n",
         );
         for difference in pair.differences.iter().take(SHOWN_MAX) {

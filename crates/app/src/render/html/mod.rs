@@ -1,9 +1,11 @@
 //! The report as one self-contained HTML page: nothing is loaded, no script runs.
 
+mod body;
 pub mod chain;
 pub mod compare;
 pub mod flame;
 pub mod plot;
+mod resource;
 mod runs;
 pub mod sections;
 mod svg;
@@ -21,6 +23,7 @@ use crate::render::sources;
 use crate::render::style::Style;
 use crate::render::text::{self, Title};
 use crate::render::units;
+use body::Body;
 use sections::{command, enclosed, evidence, files, findings, ledger, list, remedies, terms, unknown};
 
 const STYLE: &str = include_str!("style.css");
@@ -35,39 +38,41 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
             .as_ref()
             .map_or_else(|| text::nothing_wrong(report, style), |c| c.statement.clone()),
     };
-    let mut body = head(report, style);
+    let mut body = Body::default();
+    body.push(&head(report, style));
     let told = repeats::told(report);
     for (i, Told { incident: one, repeat }) in told.iter().enumerate() {
-        body.push_str("<section class=\"incident\">\n");
+        let words = title(&one.root_cause.condition).unwrap_or(&one.root_cause.condition);
+        body.push("<article class=\"incident\">\n");
         if told.len() > 1 {
-            body.push_str(&format!("<p class=\"kicker\">incident {} of {}</p>\n", i + 1, told.len()));
+            let id = body.entry(&format!("{}. {words}", i + 1));
+            body.push(&format!("<p class=\"kicker\" id=\"{id}\">incident {} of {}</p>\n", i + 1, told.len()));
         }
+        body.push(&summary(report, one, style, title));
         if let Some(repeat) = repeat {
             let (often, when) =
                 (repeats::how_often(repeat, report, style), repeats::when(repeat, report, style));
-            body.push_str(&format!(
-                "<p>{}; this one cost most.</p>\n<p>{}</p>\n",
-                escape(&often),
-                escape(&when)
-            ));
+            body.push(&format!("<p>{}; this one cost most.</p>\n<p>{}</p>\n", escape(&often), escape(&when)));
         }
-        body.push_str(&incident(report, one, sets, style, title));
-        body.push_str("</section>\n");
+        body.push(&list("remarks", &one.root_cause.remarks));
+        body.place_list();
+        incident(&mut body, report, one, sets, style, title);
+        body.push("</article>\n");
     }
     if let Some(comparison) = &report.comparison {
-        body.push_str(&runs::comparison(comparison));
+        body.push(&runs::comparison(comparison));
     }
     if report.incidents.is_empty() {
         let tag = if report.comparison.is_some() { "p" } else { "h1" };
-        body.push_str(&format!(
-            "<section><{tag} class=\"verdict fine\">{}</{tag}></section>\n",
+        body.push(&format!(
+            "<{tag} class=\"verdict fine\">{}</{tag}>\n",
             escape(&text::nothing_wrong(report, style))
         ));
+        body.place_list();
     }
-    body.push_str(&observed(report, sets, style, title));
-    body.push_str(&findings(&report.findings));
-    body.push_str(&whole(report, style));
-    document(&name, &body)
+    body.section("What was seen", &observed(report, sets, style, title));
+    whole(&mut body, report, style);
+    body.finish(&name)
 }
 
 pub fn document(title: &str, body: &str) -> String {
@@ -75,7 +80,7 @@ pub fn document(title: &str, body: &str) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         escape(title)
     )
 }
@@ -117,68 +122,68 @@ fn head(report: &Report, style: &Style) -> String {
 }
 
 fn incident(
+    body: &mut Body,
     report: &Report,
     incident: &Incident,
     sets: &[&SeriesSet],
     style: &Style,
     title: Title<'_>,
-) -> String {
+) {
     let root = &incident.root_cause;
-    let mut html = summary(report, incident, style, title);
-    html.push_str(&remedies("What to do", &incident.remedies));
-    html.push_str(&list("remarks", &root.remarks));
-    let drawing = chain::chain(incident, style, title);
-    html.push_str(&enclosed("<h2>How it came about</h2>\n<figure>", [drawing], "</figure>\n"));
-    let plots = plot::incident(report, incident, sets, style);
-    html.push_str(&enclosed("<h2>The numbers over time</h2>\n", [plots], ""));
-    if !incident.other_roots.is_empty() {
-        html.push_str("<h2>What else went wrong</h2>\n");
-    }
-    for other in &incident.other_roots {
-        html.push_str(&format!("<p>{}</p>\n{}", escape(&other.statement), facts(other, title)));
-        html.push_str(&list("remarks", &other.remarks));
-    }
-    html.push_str(&changed::html(incident, style));
+    let mut came_about = chain::chain(incident, style, title);
+    let symptoms: Vec<&str> = incident.symptoms.iter().map(|id| title(id).unwrap_or(id)).collect();
+    let symptoms = escape(&symptoms.join("; ")).into_owned();
+    came_about.push_str(&enclosed("<p><span class=\"faint\">Noticed as:</span> ", [symptoms], "</p>\n"));
+    body.section("How it came about", &came_about);
+    let others = incident.other_roots.iter();
+    let others = others.map(|other| {
+        let said = escape(&other.statement);
+        format!("<p>{said}</p>\n{}{}", facts(other, title), list("remarks", &other.remarks))
+    });
+    body.section("What else went wrong", &others.collect::<String>());
+    body.section("What to do", &remedies(&incident.remedies));
+    body.section("What was changed before", &changed::html(incident, style));
     let next = incident.next.iter();
     let next = next.map(|next| format!("<li>{}{}</li>\n", escape(&next.measure), command(&next.command)));
-    let head = "<h2>What to measure next</h2>\n<ul class=\"plain\">\n";
-    html.push_str(&enclosed(head, next, "</ul>\n"));
+    body.section("What to measure next", &enclosed("<ul class=\"plain\">\n", next, "</ul>\n"));
+    body.section("The numbers over time", &plot::incident(report, incident, sets, style));
     let proof = incident.chain.iter().map(|link| evidence(link, &root.statement, style, title));
-    html.push_str(&enclosed(
-        &details("The evidence: all numbers and the lines they come from"),
-        proof,
-        "</details>\n",
-    ));
+    body.closed("The evidence: all numbers", &proof.collect::<String>());
     let ruled_out = incident.ruled_out.iter();
     let ruled_out = ruled_out.map(|r| (r.condition.as_str(), escape(&r.because).into_owned()));
-    html.push_str(&enclosed(
-        &details("What it is not"),
-        [terms("", ruled_out)].into_iter().filter(|t| !t.is_empty()),
-        "</details>\n",
-    ));
-    html.push_str(&unknown(&incident.unknown));
-    html
+    body.closed("What it is not", &terms(ruled_out));
+    body.section("What could not be told", &unknown(&incident.unknown));
 }
 
-fn details(summary: &str) -> String {
-    format!("<details><summary>{summary}</summary>\n")
-}
-
-/// What happened in plain words, by whom, at what cost and when.
+/// What happened in plain words, by whom, at what cost and when, and the first thing to do.
 fn summary(report: &Report, incident: &Incident, style: &Style, title: Title<'_>) -> String {
     let (root, until) = (&incident.root_cause, report.window.until);
     let words = title(&root.condition).unwrap_or(&root.condition);
-    let mut html = format!("<h1 class=\"verdict\">{}</h1>\n", escape(words));
-    html.push_str(&enclosed("<p class=\"lead\">", [escape(&root.statement).into_owned()], "</p>\n"));
     let share = root.share.map(|share| format!(", explains {} of the lost time", text::percent(share)));
-    let (id, sure) = (escape(&root.condition), text::percent(root.confidence));
-    let sure = format!("<b>{id}</b>, {sure} sure{}", share.unwrap_or_default());
+    let mut html = format!(
+        "<h1 class=\"verdict\">{}</h1>\n<p class=\"sure\"><code>{}</code> {} sure{}</p>\n",
+        escape(words),
+        escape(&root.condition),
+        text::percent(root.confidence),
+        share.unwrap_or_default()
+    );
+    html.push_str(&enclosed("<p class=\"lead\">", [escape(&root.statement).into_owned()], "</p>\n"));
     let said = |text: Option<String>| text.map(|text| escape(&text).into_owned());
+    let (label, first) = match (incident.remedies.first(), incident.next.first()) {
+        (Some(remedy), _) => ("Do", Some((&remedy.action, &remedy.command, remedy.risk.as_str()))),
+        (None, next) => ("Measure", next.map(|next| (&next.measure, &next.command, ""))),
+    };
+    let first = first.map(|(action, line, risk)| {
+        let risk = enclosed("<span class=\"faint\">Risk: ", [escape(risk).into_owned()], "</span>");
+        format!("<span class=\"do\">{}</span>{}{risk}", escape(action), command(line))
+    });
+    let steps: Vec<String> = incident.chain.iter().map(|link| escape(&link.condition).into_owned()).collect();
     let facts = [
         ("Caused by", said(text::culprit(&root.culprit))),
         ("Cost", said(card::cost(incident, until))),
+        (label, first),
         ("Seen", said(card::seen(style, incident, until))),
-        ("Cause", Some(sure)),
+        ("Because", (steps.len() > 1).then(|| steps.join(" → "))),
     ];
     let facts =
         facts.into_iter().filter_map(|(label, html)| Some(format!("<dt>{label}</dt><dd>{}</dd>\n", html?)));
@@ -193,8 +198,7 @@ fn observed(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_
     }
     let onset = Moment(Era::Fact.zero());
     let seen = Incident { onset, chain: report.observed.clone(), ..Incident::default() };
-    let mut html = "<h2>What was seen</h2>\n".to_owned();
-    html.push_str(&enclosed("<figure>", [chain::chain(&seen, style, title)], "</figure>\n"));
+    let mut html = chain::chain(&seen, style, title);
     html.push_str(&plot::incident(report, &seen, sets, style));
     for link in &report.observed {
         html.push_str(&evidence(link, "", style, title));
@@ -219,11 +223,16 @@ fn facts(root: &Root, title: Title<'_>) -> String {
 }
 
 /// What applies to the whole window.
-fn whole(report: &Report, style: &Style) -> String {
-    let mut html = ledger(&report.ledger, report.window);
-    html.push_str(&unknown(&report.unknown));
+fn whole(body: &mut Body, report: &Report, style: &Style) {
+    let lost = report.ledger.lost_task_seconds.map_or_else(String::new, |lost| {
+        format!(": {} in {}", units::task_seconds(lost), text::window_length(report.window))
+    });
+    body.section(&format!("Time lost in the whole window{lost}"), &ledger(&report.ledger));
+    body.section("Findings: nobody suffers from it yet", &findings(&report.findings));
+    body.section("What could not be told", &unknown(&report.unknown));
+    body.section("Files read", &files(&report.files));
     let healthy = escape(&report.healthy.join(", ")).into_owned();
-    html.push_str(&enclosed("<h2>Checked and healthy</h2>\n<p class=\"good\">", [healthy], "</p>\n"));
+    body.section("Checked and healthy", &enclosed("<p class=\"good\">", [healthy], "</p>\n"));
     let mut unseen = Vec::new();
     if let Some(left_out) = &report.left_out {
         unseen.push(("Left out".to_owned(), escape(&repeats::left_out(left_out)).into_owned()));
@@ -240,9 +249,7 @@ fn whole(report: &Report, style: &Style) -> String {
         unseen.push((source.source.clone(), escape(&source.why).into_owned()));
     }
     let unseen = unseen.iter().map(|(term, html)| (term.as_str(), html.clone()));
-    html.push_str(&terms("What was not seen", unseen));
-    html.push_str(&files(&report.files));
-    html
+    body.section("What was not seen", &terms(unseen));
 }
 
 #[cfg(test)]
@@ -303,8 +310,10 @@ mod tests {
     fn every_element_is_closed() {
         for example in [examples::files(), examples::runs(), examples::two(), examples::quiet()] {
             let html = report(&example, &[&series()], &Style::plain(80), &title);
-            let tags =
-                ["section", "figure", "svg", "table", "tr", "td", "ul", "ol", "li", "dl", "pre", "p", "text"];
+            let tags = [
+                "section", "article", "nav", "details", "div", "figure", "svg", "g", "i", "table", "tr",
+                "td", "ul", "ol", "li", "dl", "pre", "p", "text",
+            ];
             for tag in tags {
                 let open =
                     html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
@@ -319,10 +328,15 @@ mod tests {
         assert_eq!(html.matches("class=\"series\"").count(), 2);
         // The onset of each of the two, and the stretch of the incident.
         assert_eq!(html.matches("class=\"onset\"").count(), 2);
-        assert_eq!(html.matches("class=\"shade\"").count(), 1);
-        assert!(html.contains(">12:40<") && html.contains("Times of a day without a date"), "no axis");
+        assert_eq!(html.matches("class=\"shade\"").count(), 2);
+        assert!(
+            html.contains(">12:40<")
+                && html.contains("<h3>Memory</h3>")
+                && html.contains("Times of a day without a date"),
+            "no axis"
+        );
         let bare = report(&examples::files(), &[], &Style::plain(80), &title);
-        assert!(!bare.contains("over time</h2>"));
+        assert!(!bare.contains("over time<"));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The metrics of an incident over time as SVG, one panel each on a common axis.
+//! The metrics of an incident over time, one panel each, by resource and on a common axis. The lines are SVG that is stretched
+//! to the width of the window; what is text is HTML, so that it keeps its size. Values appear under the pointer without scripts.
 
 use std::fmt::Write;
 
@@ -6,20 +7,21 @@ use mitra_model::report::{Evidence, Incident, Report};
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, Era, Series, SeriesSet, Span, lookup};
 
+use super::resource::resource;
 use super::{escape, svg};
 use crate::render::proof;
 use crate::render::style::Style;
 use crate::render::units;
 
 /// Per incident.
-const PANELS_MAX: usize = 14;
-const WIDTH: f64 = 900.0;
-const LEFT: f64 = 92.0;
-const RIGHT: f64 = 10.0;
-const PANEL: f64 = 96.0;
-/// Height of a panel's title.
-const TITLE: f64 = 22.0;
-const AXIS: f64 = 26.0;
+const PANELS_MAX: usize = 12;
+/// Of the drawing of a panel, in its own units.
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 100.0;
+/// Room above and below the line.
+const MARGIN: f64 = 5.0;
+/// Stretches of a panel that have a value of their own under the pointer.
+const HOVERED_MAX: usize = 120;
 /// The line breaks where samples are further apart than this many usual steps.
 const HOLE: f64 = 3.5;
 /// Fewer samples are marked by dots.
@@ -55,34 +57,45 @@ pub fn incident(report: &Report, incident: &Incident, sets: &[&SeriesSet], style
     let panels = panels(incident, sets);
     let mut html = String::new();
     for era in [Era::Dated, Era::Day, Era::Boot] {
-        let mut list: Vec<&Panel<'_>> =
+        let list: Vec<&Panel<'_>> =
             panels.iter().filter(|p| p.samples.first().is_some_and(|s| Era::of(s.0) == era)).collect();
-        if let Some(shown) = range(report, incident, &list) {
-            // A single sample makes no line; the table has its number.
-            let inside = |s: &&(i64, f64, f64)| shown.since <= s.0 && s.0 <= shown.until;
-            list.retain(|p| p.samples.iter().filter(inside).nth(1).is_some());
-            list.truncate(PANELS_MAX);
-            if list.is_empty() {
-                continue;
-            }
+        let Some(shown) = range(report, incident, &list) else { continue };
+        let list = chosen(list, |s| shown.since <= s.0 && s.0 <= shown.until);
+        if !list.0.is_empty() {
             html.push_str(&figure(&list, shown, incident, style));
         }
     }
-    let sequences: Vec<&Panel<'_>> = panels
-        .iter()
-        .filter(|p| p.samples.len() > 1 && p.samples.first().is_some_and(|s| Era::of(s.0) == Era::Sequence))
-        .take(PANELS_MAX)
-        .collect();
-    if !sequences.is_empty() {
+    let sequences =
+        panels.iter().filter(|p| p.samples.first().is_some_and(|s| Era::of(s.0) == Era::Sequence));
+    let sequences = chosen(sequences.collect(), |_| true);
+    if !sequences.0.is_empty() {
         html.push_str(&sequence_figure(&sequences));
     }
     html
 }
 
+/// Those that are drawn, by resource, and how many more there are. What did not move makes no line; the evidence has its number.
+fn chosen<'p, 'a>(
+    mut list: Vec<&'p Panel<'a>>,
+    is_inside: impl Fn(&(i64, f64, f64)) -> bool,
+) -> (Vec<&'p Panel<'a>>, usize) {
+    list.retain(|panel| {
+        let mut values = panel.samples.iter().filter(|s| is_inside(s)).map(|s| s.2).filter(|v| v.is_finite());
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    });
+    let more = list.len().saturating_sub(PANELS_MAX);
+    list.truncate(PANELS_MAX);
+    list.sort_by_key(|panel| resource(&panel.evidence.metric).0);
+    (list, more)
+}
+
 fn panels<'a>(incident: &'a Incident, sets: &[&SeriesSet]) -> Vec<Panel<'a>> {
     let mut panels: Vec<Panel<'a>> = Vec::new();
-    for link in &incident.chain {
-        for evidence in &link.evidence {
+    // The first number of each link before all second ones.
+    let most = incident.chain.iter().map(|link| link.evidence.len()).max().unwrap_or(0);
+    for i in 0..most {
+        for (link, evidence) in incident.chain.iter().filter_map(|link| Some((link, link.evidence.get(i)?))) {
             let known =
                 |p: &Panel<'_>| p.evidence.metric == evidence.metric && p.evidence.entity == evidence.entity;
             if panels.iter().any(known) {
@@ -163,118 +176,186 @@ fn usual_step(panels: &[&Panel<'_>]) -> i64 {
     steps.get(steps.len() / 2).copied().unwrap_or(SECOND)
 }
 
-fn figure(panels: &[&Panel<'_>], shown: Span, incident: &Incident, style: &Style) -> String {
-    let height = panels.len() as f64 * PANEL + AXIS;
+/// A sample in the drawing: place, width of its interval, value, and what the pointer shows.
+struct Point {
+    x: f64,
+    width: f64,
+    value: f64,
+    label: String,
+}
+
+fn figure(
+    (panels, more): &(Vec<&Panel<'_>>, usize),
+    shown: Span,
+    incident: &Incident,
+    style: &Style,
+) -> String {
     let x = Scale { low: 0.0, high: (shown.until - shown.since) as f64 };
-    let at = |t: i64| x.place(t.saturating_sub(shown.since) as f64, LEFT, WIDTH - RIGHT);
-    let mut svg = svg::open(WIDTH, height, "The numbers of the incident over time");
+    let at =
+        |t: i64| x.place(t.clamp(shown.since, shown.until).saturating_sub(shown.since) as f64, 0.0, WIDTH);
     let era = Era::of(shown.since);
-    if Era::of(incident.onset.0) == era {
-        let from = at(incident.onset.0.clamp(shown.since, shown.until));
-        let end =
-            incident.end.map_or(shown.until, |end| if Era::of(end.0) == era { end.0 } else { shown.until });
-        let to = at(end.clamp(shown.since, shown.until)).max(from + 2.0);
-        _ = writeln!(
-            svg,
-            "<rect class=\"shade\" x=\"{from:.1}\" y=\"0\" width=\"{:.1}\" height=\"{:.1}\"/>",
-            to - from,
-            height - AXIS
+    let is_here = |t: i64| Era::of(t) == era;
+    // Behind each line.
+    let mut ground = String::new();
+    let is_shaded = is_here(incident.onset.0);
+    if is_shaded {
+        let from = at(incident.onset.0);
+        let to = at(incident.end.map_or(shown.until, |end| if is_here(end.0) { end.0 } else { shown.until }));
+        _ = write!(
+            ground,
+            "<rect class=\"shade\" x=\"{from:.1}\" y=\"0\" width=\"{:.1}\" height=\"{HEIGHT}\"/>",
+            (to - from).max(2.0)
         );
     }
+    let mut axis = "<div class=\"axis\" aria-hidden=\"true\">".to_owned();
     for (t, label) in ticks(shown, style) {
         let x = at(t);
-        svg.push_str(&svg::line("grid", (x, 0.0), (x, height - AXIS)));
-        svg.push_str(&svg::text("faint", "middle", (x, height - 8.0), &label));
+        ground.push_str(&svg::line("grid", (x, 0.0), (x, HEIGHT)));
+        _ = write!(axis, "<span style=\"left:{:.2}%\">{}</span>", x / WIDTH * 100.0, escape(&label));
     }
-    for (i, panel) in panels.iter().enumerate() {
-        let inside: Vec<(f64, f64, f64)> = panel
-            .samples
-            .iter()
-            .filter(|s| shown.since <= s.0 && s.0 <= shown.until)
-            .map(|(t, dt, value)| (at(*t), *dt / (x.high / SECOND as f64) * (WIDTH - RIGHT - LEFT), *value))
-            .collect();
-        let top = i as f64 * PANEL;
-        draw(&mut svg, panel, &inside, top);
-        if Era::of(panel.onset) == era && shown.since <= panel.onset && panel.onset <= shown.until {
-            let x = at(panel.onset);
-            svg.push_str(&svg::line("onset", (x, top + TITLE - 4.0), (x, top + PANEL)));
+    axis.push_str("</div>\n");
+    let mut body = String::new();
+    for group in panels.chunk_by(|a, b| same_resource(a, b)) {
+        body.push_str(&heading(group));
+        for panel in group {
+            let inside = panel.samples.iter().filter(|s| shown.since <= s.0 && s.0 <= shown.until);
+            let points: Vec<Point> = inside
+                .map(|(t, dt, value)| Point {
+                    x: at(*t),
+                    width: dt * SECOND as f64 / x.high * WIDTH,
+                    value: *value,
+                    label: style.moment(*t),
+                })
+                .collect();
+            let onset = Some(panel.onset).filter(|t| is_here(*t) && shown.since <= *t && *t <= shown.until);
+            body.push_str(&draw(panel, &points, &ground, onset.map(at)));
         }
+        body.push_str(&axis);
     }
-    svg.push_str("</svg>\n");
     let what = match era {
-        Era::Day => "Times of a day without a date.",
-        Era::Boot => "Seconds since boot.",
+        Era::Day => " Times of a day without a date.",
+        Era::Boot => " Seconds since boot.",
         _ => "",
     };
-    let shaded = if svg.contains("class=\"shade\"") { " shaded: the incident;" } else { "" };
-    caption(&format!("Red: when each began;{shaded} dashed: the usual level. {what}"), &svg)
+    let shaded = if is_shaded { " shaded: the incident;" } else { "" };
+    framed(&format!("Red: when each began;{shaded} dashed: the usual level.{what}"), *more, &body)
 }
 
 /// Sequences without times, each with its own axis.
-fn sequence_figure(panels: &[&Panel<'_>]) -> String {
-    let height = panels.len() as f64 * (PANEL + AXIS);
-    let mut svg = svg::open(WIDTH, height, "Numbers without times, sample by sample");
-    for (i, panel) in panels.iter().enumerate() {
-        let top = i as f64 * (PANEL + AXIS);
-        let x = Scale { low: 0.0, high: panel.samples.len().saturating_sub(1) as f64 };
-        let step = (WIDTH - RIGHT - LEFT) / x.high.max(1.0);
-        let inside: Vec<(f64, f64, f64)> = panel
-            .samples
-            .iter()
-            .enumerate()
-            .map(|(n, (_, _, value))| (x.place(n as f64, LEFT, WIDTH - RIGHT), step, *value))
-            .collect();
-        draw(&mut svg, panel, &inside, top);
-        for (x, anchor, label) in [
-            (LEFT, "start", "sample 1".to_owned()),
-            (WIDTH - RIGHT, "end", format!("sample {}", panel.samples.len())),
-        ] {
-            svg.push_str(&svg::text("faint", anchor, (x, top + PANEL + 15.0), &label));
+fn sequence_figure((panels, more): &(Vec<&Panel<'_>>, usize)) -> String {
+    let mut body = String::new();
+    for group in panels.chunk_by(|a, b| same_resource(a, b)) {
+        body.push_str(&heading(group));
+        for panel in group {
+            let last = panel.samples.len().saturating_sub(1).max(1) as f64;
+            let points: Vec<Point> = panel
+                .samples
+                .iter()
+                .enumerate()
+                .map(|(n, (_, _, value))| Point {
+                    x: n as f64 / last * WIDTH,
+                    width: WIDTH / last,
+                    value: *value,
+                    label: format!("sample {}", n + 1),
+                })
+                .collect();
+            body.push_str(&draw(panel, &points, "", None));
+            _ = writeln!(
+                body,
+                "<div class=\"axis\" aria-hidden=\"true\"><span class=\"first\">sample 1</span><span class=\"last\">sample {}</span></div>",
+                panel.samples.len()
+            );
         }
     }
-    svg.push_str("</svg>\n");
-    caption("Samples whose times are not known, in their order; dashed: the usual level.", &svg)
+    framed("Samples whose times are not known, in their order; dashed: the usual level.", *more, &body)
 }
 
-fn caption(text: &str, svg: &str) -> String {
-    format!("<figure><figcaption>{}</figcaption>\n{svg}</figure>\n", escape(text.trim_end()))
+fn same_resource(a: &Panel<'_>, b: &Panel<'_>) -> bool {
+    resource(&a.evidence.metric) == resource(&b.evidence.metric)
 }
 
-/// One panel: title, scale, baseline, line. Samples are x, width of the interval, value.
-fn draw(svg: &mut String, panel: &Panel<'_>, samples: &[(f64, f64, f64)], top: f64) {
-    let (from, to) = (top + PANEL - 8.0, top + TITLE);
-    let evidence = panel.evidence;
-    let scale = value_scale(samples.iter().map(|s| s.2).chain(evidence.before));
-    let y = |value: f64| scale.place(value, from, to);
-    let unit = &evidence.unit;
-    let title = format!(
-        "<text class=\"strong\" x=\"{LEFT}\" y=\"{:.1}\">{} <tspan class=\"faint\" font-weight=\"400\">{}</tspan></text>\n",
-        top + 14.0,
-        escape(&proof::name(evidence)),
+fn heading(group: &[&Panel<'_>]) -> String {
+    group.first().map_or_else(String::new, |p| format!("<h3>{}</h3>\n", resource(&p.evidence.metric).1))
+}
+
+fn framed(caption: &str, more: usize, body: &str) -> String {
+    let more = if more > 0 { format!(" {more} more are only in the evidence.") } else { String::new() };
+    format!("<figure class=\"plots\"><figcaption>{}{more}</figcaption>\n{body}</figure>\n", escape(caption))
+}
+
+/// One panel: title, scale, baseline, line, values.
+fn draw(panel: &Panel<'_>, points: &[Point], ground: &str, onset: Option<f64>) -> String {
+    let (evidence, unit) = (panel.evidence, panel.evidence.unit.as_str());
+    let scale = value_scale(points.iter().map(|p| p.value).chain(evidence.before));
+    let y = |value: f64| scale.place(value, HEIGHT - MARGIN, MARGIN);
+    let name = proof::name(evidence);
+    let (high, low) = (units::value(scale.high, unit), units::value(scale.low, unit));
+    let mut html = format!(
+        "<div class=\"panel\"><p><code>{}</code> <span class=\"faint\">{}</span></p>\n\
+         <div class=\"scale\" aria-hidden=\"true\"><span>{}</span><span>{}</span></div>\n<div class=\"area\">\
+         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}, from {} to {}\">{ground}",
+        escape(&name),
         escape(panel.condition),
+        escape(&high),
+        escape(&low),
+        escape(&name),
+        escape(&low),
+        escape(&high),
     );
-    svg.push_str(&title);
-    svg.push_str(&svg::text("faint", "end", (LEFT - 6.0, to + 8.0), &units::value(scale.high, unit)));
-    svg.push_str(&svg::text("faint", "end", (LEFT - 6.0, from), &units::value(scale.low, unit)));
-    svg.push_str(&svg::line("grid", (LEFT, from), (WIDTH - RIGHT, from)));
     if let Some(before) = evidence.before.filter(|b| b.is_finite()) {
-        svg.push_str(&svg::line("before", (LEFT, y(before)), (WIDTH - RIGHT, y(before))));
+        html.push_str(&svg::line("before", (0.0, y(before)), (WIDTH, y(before))));
     }
-    let points = thin(samples);
-    svg.push_str("<path class=\"series\" d=\"");
+    let thinned = thin(points);
+    html.push_str("<path class=\"series\" d=\"");
     let mut last: Option<f64> = None;
-    for (x, width, value) in &points {
-        let broken = last.is_none_or(|before| width.is_finite() && x - before > HOLE * width.max(1.0));
-        _ = write!(svg, "{}{x:.1} {:.1}", if broken { 'M' } else { 'L' }, y(*value));
-        last = Some(*x);
+    for point in &thinned {
+        let broken = last
+            .is_none_or(|before| point.width.is_finite() && point.x - before > HOLE * point.width.max(1.0));
+        _ = write!(html, "{}{:.1} {:.1}", if broken { 'M' } else { 'L' }, point.x, y(point.value));
+        last = Some(point.x);
     }
-    svg.push_str("\"/>\n");
-    if points.len() <= DOTS_MAX {
-        for (x, _, value) in &points {
-            _ = write!(svg, "<circle class=\"dot\" r=\"2\" cx=\"{x:.1}\" cy=\"{:.1}\"/>", y(*value));
+    html.push_str("\"/>");
+    if thinned.len() <= DOTS_MAX {
+        // Lines of no length with round ends: the drawing is stretched, and circles with it.
+        html.push_str("<path class=\"dot\" d=\"");
+        for point in &thinned {
+            _ = write!(html, "M{:.1} {:.1}h0", point.x, y(point.value));
         }
-        svg.push('\n');
+        html.push_str("\"/>");
     }
+    if let Some(x) = onset {
+        html.push_str(&svg::line("onset", (x, 0.0), (x, HEIGHT)));
+    }
+    html.push_str("</svg><div class=\"values\" aria-hidden=\"true\">");
+    html.push_str(&values(points, unit));
+    html.push_str("</div></div></div>\n");
+    html
+}
+
+/// Stretches of the panel that show their largest value under the pointer.
+fn values(points: &[Point], unit: &str) -> String {
+    let column = |p: &Point| (p.x / WIDTH * HOVERED_MAX as f64) as usize;
+    let finite: Vec<&Point> = points.iter().filter(|p| p.value.is_finite()).collect();
+    let shown: Vec<&Point> = finite
+        .chunk_by(|a, b| column(a) == column(b))
+        .filter_map(|points| points.iter().copied().max_by(|a, b| a.value.total_cmp(&b.value)))
+        .collect();
+    let mut html = String::new();
+    for (i, point) in shown.iter().enumerate() {
+        let middle = |other: Option<&&Point>, edge: f64| other.map_or(edge, |o| (o.x + point.x) / 2.0);
+        let from = middle(i.checked_sub(1).and_then(|i| shown.get(i)), 0.0);
+        let to = middle(shown.get(i + 1), WIDTH);
+        let side = if point.x > WIDTH / 2.0 { " class=\"r\"" } else { "" };
+        _ = write!(
+            html,
+            "<i{side} style=\"left:{:.1}%;width:{:.1}%\" data-v=\"{}  {}\"></i>",
+            from / WIDTH * 100.0,
+            (to - from) / WIDTH * 100.0,
+            escape(&point.label),
+            escape(&units::value(point.value, unit))
+        );
+    }
+    html
 }
 
 /// From zero, unless all values are far from it.
@@ -296,20 +377,20 @@ fn value_scale(values: impl Iterator<Item = f64>) -> Scale {
     if low == high { Scale { low, high: low + 1.0 } } else { Scale { low, high } }
 }
 
-/// The minimum and maximum of each pixel column.
-fn thin(samples: &[(f64, f64, f64)]) -> Vec<(f64, f64, f64)> {
-    if (samples.len() as f64) < WIDTH {
-        return samples.to_vec();
+/// The minimum and maximum of each column.
+fn thin(points: &[Point]) -> Vec<&Point> {
+    if (points.len() as f64) < WIDTH {
+        return points.iter().collect();
     }
-    let mut out: Vec<(f64, f64, f64)> = Vec::new();
-    for column in samples.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
-        let low = column.iter().min_by(|a, b| a.2.total_cmp(&b.2));
-        let high = column.iter().max_by(|a, b| a.2.total_cmp(&b.2));
+    let mut out: Vec<&Point> = Vec::new();
+    for column in points.chunk_by(|a, b| a.x.floor() == b.x.floor()) {
+        let low = column.iter().min_by(|a, b| a.value.total_cmp(&b.value));
+        let high = column.iter().max_by(|a, b| a.value.total_cmp(&b.value));
         if let (Some(low), Some(high)) = (low, high) {
-            let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
-            out.push(*first);
-            if first != second {
-                out.push(*second);
+            let (first, second) = if low.x <= high.x { (low, high) } else { (high, low) };
+            out.push(first);
+            if first.x != second.x || first.value != second.value {
+                out.push(second);
             }
         }
     }
@@ -355,13 +436,40 @@ mod tests {
         assert_eq!(ticks(clock, &style)[0].1, "00:00:04");
     }
 
+    fn points(count: u32, value: impl Fn(u32) -> f64) -> Vec<Point> {
+        let point = |i| Point {
+            x: f64::from(i) / f64::from(count) * WIDTH,
+            width: WIDTH / f64::from(count),
+            value: value(i),
+            label: format!("<{i}>"),
+        };
+        (0..count).map(point).collect()
+    }
+
     #[test]
     fn a_line_of_many_samples_keeps_its_extremes() {
-        let samples: Vec<(f64, f64, f64)> = (0..100_000)
-            .map(|i| (f64::from(i) / 200.0, 0.005, if i == 54_321 { 9.0 } else { 1.0 }))
-            .collect();
-        let thinned = thin(&samples);
-        assert!(thinned.len() <= 1000, "{}", thinned.len());
-        assert!(thinned.iter().any(|s| s.2 == 9.0));
+        let points = points(100_000, |i| if i == 54_321 { 9.0 } else { 1.0 });
+        let thinned = thin(&points);
+        assert!(thinned.len() <= 1001, "{}", thinned.len());
+        assert!(thinned.iter().any(|p| p.value == 9.0));
+        let values = values(&points, "pages/s");
+        assert!(values.matches("<i").count() <= HOVERED_MAX);
+        assert!(values.contains("data-v=\"&lt;54321&gt;  9.0 pages/s\""), "{values}");
+    }
+
+    /// A hostile name of a row is text, in the title and in the label of the drawing.
+    #[test]
+    fn a_name_of_a_row_stays_text() {
+        let evidence = Evidence {
+            metric: "disk.reads".into(),
+            entity: "\"><script>alert(1)</script>".into(),
+            during: 1.0,
+            unit: "\"onload=".into(),
+            ..Evidence::default()
+        };
+        let panel = Panel { evidence: &evidence, condition: "<b>", onset: 0, samples: Vec::new() };
+        let html = draw(&panel, &points(3, f64::from), "", None);
+        assert!(!html.contains("<script") && !html.contains("<b>") && !html.contains("\"onload"), "{html}");
+        assert_eq!(html.matches("&quot;&gt;&lt;script&gt;").count(), 2);
     }
 }

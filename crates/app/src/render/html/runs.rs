@@ -4,14 +4,13 @@ use std::fmt::Write;
 
 use mitra_model::report::{Comparison, RunResult};
 
-use super::sections::{list, quotes};
+use super::sections::{enclosed, list, quotes};
 use super::{escape, svg};
 use crate::render::sources::{COLUMNS, ColumnFormat, cell};
 use crate::render::units;
 
 const WIDTH: f64 = 900.0;
 const NAMES: f64 = 190.0;
-const VALUES: f64 = 110.0;
 const ROW: f64 = 24.0;
 /// Drawn rows.
 const ROWS_MAX: usize = 40;
@@ -46,7 +45,7 @@ fn table(comparison: &Comparison) -> String {
         .into_iter()
         .filter(|(_, metrics, look)| comparison.runs.iter().any(|r| cell(r, metrics, *look).is_some()))
         .collect();
-    let mut html = "<div class=\"scroll\"><table><tr><th>run</th>".to_owned();
+    let mut html = "<div class=\"scroll\" tabindex=\"0\"><table><tr><th>run</th>".to_owned();
     for (head, _, _) in &columns {
         html.push_str(&format!("<th class=\"n\">{head}</th>"));
     }
@@ -65,28 +64,20 @@ fn table(comparison: &Comparison) -> String {
 
 /// Horizontal bars: name, length, label.
 pub fn bars(rows: &[(String, f64, String)]) -> String {
-    let rows = rows.get(..ROWS_MAX).unwrap_or(rows);
     let most = rows.iter().map(|r| r.1).fold(0.0, f64::max);
-    let height = rows.len() as f64 * ROW + 4.0;
-    let mut svg = svg::open(WIDTH, height, "bars");
-    for (i, (name, value, label)) in rows.iter().enumerate() {
-        let y = i as f64 * ROW;
-        let length = if most > 0.0 { value / most * (WIDTH - NAMES - VALUES) } else { 0.0 };
-        svg.push_str(&row_name(name, y));
-        _ = writeln!(
-            svg,
-            "<rect class=\"bar\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\" rx=\"2\"/>",
-            y + 5.0,
-            length.max(1.0)
-        );
-        svg.push_str(&svg::text("", "start", (NAMES + length + 8.0, y + 16.0), label));
-    }
-    svg.push_str("</svg>");
-    svg
+    let row = |(name, value, label): &(String, f64, String)| {
+        let percent = if most > 0.0 { (value / most * 100.0).clamp(0.2, 100.0) } else { 0.2 };
+        format!(
+            "<li><span>{}</span><span class=\"n\">{}</span><span><b style=\"width:{percent:.1}%\"></b></span></li>\n",
+            escape(name),
+            escape(label)
+        )
+    };
+    enclosed("<ul class=\"bars\">\n", rows.iter().take(ROWS_MAX).map(row), "</ul>\n")
 }
 
 /// The name of a row, cut if it is too long.
-pub fn row_name(name: &str, y: f64) -> String {
+fn row_name(name: &str, y: f64) -> String {
     const LETTERS: usize = 28;
     let short = match name.char_indices().nth(LETTERS) {
         Some(_) => name.chars().take(LETTERS - 1).chain(['…']).collect(),
@@ -140,7 +131,7 @@ fn latencies(runs: &[RunResult]) -> String {
     }
     svg.push_str("</svg>");
     format!(
-        "<figure><figcaption>Latency, logarithmic: the median (large), then p75, p90, p99 and the worst, as far as \
+        "<figure class=\"wide\" tabindex=\"0\"><figcaption>Latency, logarithmic: the median (large), then p75, p90, p99 and the worst, as far as \
          they were measured</figcaption>{svg}</figure>\n"
     )
 }

@@ -1,6 +1,6 @@
 //! Lists and tables of the HTML page.
 
-use mitra_model::report::{Evidence, FileRead, Finding, Ledger, Link, Quote, Remedy, Unknown, Window};
+use mitra_model::report::{Evidence, FileRead, Finding, Ledger, Link, Quote, Remedy, Unknown};
 
 use super::escape;
 use crate::render::proof;
@@ -20,11 +20,10 @@ pub fn list(class: &str, items: &[String]) -> String {
     enclosed(&format!("<ul class=\"{class}\">"), [items.join("\n")], "</ul>\n")
 }
 
-/// Terms with explanations in HTML, below a heading.
-pub fn terms<'a>(heading: &str, items: impl IntoIterator<Item = (&'a str, String)>) -> String {
+/// Terms with explanations in HTML.
+pub fn terms<'a>(items: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let items = items.into_iter().map(|(term, html)| format!("<dt>{}</dt><dd>{html}</dd>\n", escape(term)));
-    let heading = enclosed("<h2>", Some(heading.to_owned()).filter(|h| !h.is_empty()), "</h2>\n");
-    enclosed(&format!("{heading}<dl>\n"), items, "</dl>\n")
+    enclosed("<dl>\n", items, "</dl>\n")
 }
 
 pub fn unknown(list: &[Unknown]) -> String {
@@ -32,7 +31,7 @@ pub fn unknown(list: &[Unknown]) -> String {
         let command = one.command.as_deref().map_or_else(String::new, command);
         format!("needs {}{command}", escape(&one.needs))
     };
-    terms("What could not be told", list.iter().map(|one| (one.condition.as_str(), needs(one))))
+    terms(list.iter().map(|one| (one.condition.as_str(), needs(one))))
 }
 
 /// A link: its numbers and their lines. The statement is left out if it was `said` already.
@@ -60,14 +59,15 @@ fn numbers(list: &[Evidence]) -> String {
     let has_peak = list.iter().any(|e| e.peak.is_some());
     let has_places = list.iter().any(|e| !e.quotes.is_empty());
     let mut html =
-        "<div class=\"scroll\"><table class=\"numbers\"><tr><th>number</th><th class=\"n\">before</th>\
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"numbers\"><tr><th>number</th><th class=\"n\">before</th>\
                     <th class=\"n\">during</th>"
             .to_owned();
     html.push_str(if has_peak { "<th class=\"n\">extreme</th>" } else { "" });
     html.push_str(if has_places { "<th>lines</th></tr>\n" } else { "</tr>\n" });
     for evidence in list {
         let show = |value: Option<f64>| {
-            let text = value.map_or_else(|| "–".to_owned(), |value| units::value(value, &evidence.unit));
+            let text =
+                value.map_or_else(|| "–".to_owned(), |value| units::value(value, &evidence.unit));
             format!("<td class=\"n\">{}</td>", escape(&text))
         };
         html.push_str(&format!("<tr><td><code>{}</code></td>", escape(&proof::name(evidence))));
@@ -96,7 +96,10 @@ pub fn quotes<'q>(quotes: impl Iterator<Item = &'q Quote>) -> String {
     let mut html = String::new();
     for file in lines.chunk_by(|a, b| a.0 == b.0) {
         let Some((name, _, _)) = file.first() else { continue };
-        html.push_str(&format!("<p class=\"place\">{}</p><div class=\"raw\"><table>\n", escape(name)));
+        html.push_str(&format!(
+            "<p class=\"place\">{}</p><div class=\"raw\" tabindex=\"0\"><table>\n",
+            escape(name)
+        ));
         for (_, line, text) in file {
             html.push_str(&format!("<tr><td>{line}</td><td>{}</td></tr>\n", escape(text)));
         }
@@ -106,8 +109,7 @@ pub fn quotes<'q>(quotes: impl Iterator<Item = &'q Quote>) -> String {
 }
 
 /// Remedies. A click on a command selects it.
-pub fn remedies(heading: &str, remedies: &[Remedy]) -> String {
-    let heading = enclosed("<h2>", [heading.to_owned()], "</h2>\n");
+pub fn remedies(remedies: &[Remedy]) -> String {
     let item = |remedy: &Remedy| {
         let remarks = [("Verify", &remedy.verify), ("Risk", &remedy.risk)].map(|(label, text)| {
             let open = format!("<p><span class=\"faint\">{label}:</span> ");
@@ -115,7 +117,7 @@ pub fn remedies(heading: &str, remedies: &[Remedy]) -> String {
         });
         format!("<li>{}{}{}</li>\n", escape(&remedy.action), command(&remedy.command), remarks.concat())
     };
-    enclosed(&format!("{heading}<ol class=\"steps\">\n"), remedies.iter().map(item), "</ol>\n")
+    enclosed("<ol class=\"steps\">\n", remedies.iter().map(item), "</ol>\n")
 }
 
 pub fn command(command: &str) -> String {
@@ -126,39 +128,33 @@ pub fn command(command: &str) -> String {
 pub fn findings(all: &[Finding]) -> String {
     let section = |finding: &Finding| {
         format!(
-            "<section class=\"proof\"><h3>{}</h3>\n<p class=\"kicker\">{}</p>\n{}{}{}</section>\n",
+            "<div class=\"proof\"><h3>{}</h3>\n<p class=\"kicker\">{}</p>\n{}{}{}</div>\n",
             escape(&finding.statement),
             escape(&finding.condition),
             list("remarks", &finding.remarks),
             numbers(&finding.evidence),
-            remedies("", &finding.remedies)
+            remedies(&finding.remedies)
         )
     };
-    enclosed("<h2>Findings: nobody suffers from it yet</h2>\n", all.iter().map(section), "")
+    all.iter().map(section).collect()
 }
 
 /// Lost time.
-pub fn ledger(ledger: &Ledger, window: Window) -> String {
-    if ledger.by_cause.is_empty() && ledger.by_process.is_empty() {
-        return String::new();
-    }
-    let all = ledger.lost_task_seconds.map_or_else(String::new, |lost| {
-        format!(": {} in {}", units::task_seconds(lost), text::window_length(window))
-    });
-    let mut html = format!("<h2>Time lost in the whole window{all}</h2>\n");
+pub fn ledger(ledger: &Ledger) -> String {
     let causes = ledger.by_cause.iter().map(|c| (c.cause.clone(), c.seconds));
     let processes = ledger.by_process.iter().map(|p| (format!("{} ({})", p.name, p.pid), p.seconds));
+    let mut html = String::new();
     for (what, rows) in
         [("What tasks waited for", causes.collect::<Vec<_>>()), ("Who waited", processes.collect())]
     {
-        if !rows.is_empty() {
-            let rows: Vec<(String, f64, String)> =
-                rows.into_iter().map(|(name, s)| (name, s, text::short_seconds(s))).collect();
-            html.push_str(&format!(
-                "<figure><figcaption>{what}, task-seconds</figcaption>{}</figure>\n",
-                super::runs::bars(&rows)
-            ));
-        }
+        // Less is told as 0.0 s.
+        let rows: Vec<(String, f64, String)> = rows
+            .into_iter()
+            .filter(|row| row.1 >= 0.05)
+            .map(|(name, s)| (name, s, text::short_seconds(s)))
+            .collect();
+        let caption = format!("<figure><figcaption>{what}, task-seconds</figcaption>");
+        html.push_str(&enclosed(&caption, [super::runs::bars(&rows)], "</figure>\n"));
     }
     html
 }
@@ -172,7 +168,7 @@ pub fn files(files: &[FileRead]) -> String {
         let (name, what) = (escape(&file.file), sources::made_of(file));
         format!("<tr><td><code>{name}</code></td><td>{}</td><td>{first}</td></tr>\n", escape(&what))
     };
-    let head = "<h2>Files read</h2>\n<div class=\"scroll\"><table><tr><th>file</th><th>holds</th>\
+    let head = "<div class=\"scroll\" tabindex=\"0\"><table><tr><th>file</th><th>holds</th>\
                 <th>first line that made no sense</th></tr>\n";
     enclosed(head, files.iter().map(row), "</table></div>\n")
 }

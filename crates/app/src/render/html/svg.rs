@@ -3,6 +3,7 @@
 use super::escape;
 
 pub fn open(width: f64, height: f64, label: &str) -> String {
+    let label = escape(label);
     format!("<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{label}\">\n")
 }
 
