@@ -66,8 +66,7 @@ fn numbers(list: &[Evidence]) -> String {
     html.push_str(if has_places { "<th>lines</th></tr>\n" } else { "</tr>\n" });
     for evidence in list {
         let show = |value: Option<f64>| {
-            let text =
-                value.map_or_else(|| "–".to_owned(), |value| units::value(value, &evidence.unit));
+            let text = value.map_or_else(|| "–".to_owned(), |value| units::value(value, &evidence.unit));
             format!("<td class=\"n\">{}</td>", escape(&text))
         };
         html.push_str(&format!("<tr><td><code>{}</code></td>", escape(&proof::name(evidence))));
