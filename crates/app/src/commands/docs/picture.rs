@@ -25,10 +25,13 @@ pub fn terminal(command: &str, said: &str) -> String {
          <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"#14181d\"/>\n",
     );
     let prompt = format!("\x1b[2m$\x1b[0m {command}");
+    // A colour lasts beyond the end of its line.
+    let mut class = "plain";
     for (i, line) in [prompt.as_str()].into_iter().chain(lines).enumerate() {
         let y = PADDING + LINE * i + LINE * 3 / 4;
         let mut column = 0;
-        for (class, text) in parts(line) {
+        for (changed, text) in parts(line) {
+            class = changed.unwrap_or(class);
             let letters = text.chars().count();
             let indent = letters - text.trim_start().chars().count();
             if let Some(text) = Some(text.trim()).filter(|text| !text.is_empty()) {
@@ -47,15 +50,15 @@ pub fn terminal(command: &str, said: &str) -> String {
     svg + "</svg>\n"
 }
 
-/// The parts of a line by their colours: a class and a text.
-fn parts(line: &str) -> impl Iterator<Item = (&'static str, &str)> {
+/// The parts of a line by their colours: the class that begins there, and the text.
+fn parts(line: &str) -> impl Iterator<Item = (Option<&'static str>, &str)> {
     line.split("\x1b[").enumerate().map(|(i, part)| match part.split_once('m') {
-        Some((code, text)) if i > 0 => (class(code), text),
-        _ => ("plain", part),
+        Some((code, text)) if i > 0 => (Some(class_of(code)), text),
+        _ => (None, part),
     })
 }
 
-fn class(code: &str) -> &'static str {
+fn class_of(code: &str) -> &'static str {
     match code {
         "1" => "strong",
         "2" => "faint",
@@ -73,8 +76,9 @@ mod tests {
 
     #[test]
     fn colours_become_classes_and_columns_stay() {
-        let svg = terminal("x", "\x1b[1;31mBAD\x1b[0m  <dd> m\n");
+        let svg = terminal("x", "\x1b[1;31mBAD\nWORSE\x1b[0m  <dd> m\n");
         assert!(svg.contains("class=\"bad\" x=\"16\"") && svg.contains(">BAD</text>"), "{svg}");
-        assert!(svg.contains("class=\"plain\" x=\"56\"") && svg.contains(">&lt;dd&gt; m</text>"), "{svg}");
+        assert!(svg.contains("class=\"bad\" x=\"16\" y=\"68\"") && svg.contains(">WORSE</text>"), "{svg}");
+        assert!(svg.contains("class=\"plain\" x=\"72\"") && svg.contains(">&lt;dd&gt; m</text>"), "{svg}");
     }
 }

@@ -13,7 +13,7 @@ mod svg;
 use std::borrow::Cow;
 
 use mitra_model::must_escape;
-use mitra_model::report::{Incident, Moment, Report, Root};
+use mitra_model::report::{Incident, Link, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
 
 use crate::render::card;
@@ -177,7 +177,8 @@ fn summary(report: &Report, incident: &Incident, style: &Style, title: Title<'_>
         let risk = enclosed("<span class=\"faint\">Risk: ", [escape(risk).into_owned()], "</span>");
         format!("<span class=\"do\">{}</span>{}{risk}", escape(action), command(line))
     });
-    let steps: Vec<String> = incident.chain.iter().map(|link| escape(&link.condition).into_owned()).collect();
+    let step = |link: &Link| format!("<span class=\"id\">{}</span>", escape(&link.condition));
+    let steps: Vec<String> = incident.chain.iter().map(step).collect();
     let facts = [
         ("Caused by", said(text::culprit(&root.culprit))),
         ("Cost", said(card::cost(incident, until))),

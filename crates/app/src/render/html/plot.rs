@@ -450,7 +450,7 @@ mod tests {
     fn a_line_of_many_samples_keeps_its_extremes() {
         let points = points(100_000, |i| if i == 54_321 { 9.0 } else { 1.0 });
         let thinned = thin(&points);
-        assert!(thinned.len() <= 1001, "{}", thinned.len());
+        assert!(thinned.len() <= 2 * WIDTH as usize, "{}", thinned.len());
         assert!(thinned.iter().any(|p| p.value == 9.0));
         let values = values(&points, "pages/s");
         assert!(values.matches("<i").count() <= HOVERED_MAX);
