@@ -91,7 +91,7 @@ fn assert_is_confined() {
     refused("a secret", File::open("/etc/shadow").map(drop));
     refused("a public file", File::open("/etc/passwd").map(drop));
     refused("a program", Command::new("/bin/true").status().map(drop));
-    refused("a socket", std::net::TcpListener::bind("127.0.0.1:0").map(drop));
+    refused("a socket", TcpListener::bind("127.0.0.1:0").map(drop));
     refused("a datagram", std::net::UdpSocket::bind("127.0.0.1:0").map(drop));
     refused("a local socket", std::os::unix::net::UnixDatagram::unbound().map(drop));
     refused("a new file", fs::write(std::env::temp_dir().join("mitra-kept-new"), "x"));

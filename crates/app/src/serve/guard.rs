@@ -161,7 +161,7 @@ fn is_own_page(headers: &HeaderMap, host: &str) -> Result<(), Failure> {
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))
-            if port.bytes().all(|b| b.is_ascii_digit()) && !(name.contains(':') && !name.ends_with(']')) =>
+            if port.bytes().all(|b| b.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) =>
         {
             name
         }
