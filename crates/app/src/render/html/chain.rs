@@ -334,7 +334,7 @@ mod tests {
         let html = chain(&incident, &Style::plain(80), &|_| Some("words </text><b>"));
         assert!(!html.contains("cannot be compared") && !html.contains(" apart"), "{html}");
         let boxes = html.matches("<rect class=\"box").count();
-        assert!(boxes >= 4 && boxes % 2 == 0, "{boxes}");
+        assert!(boxes >= 4 && boxes.is_multiple_of(2), "{boxes}");
         assert_eq!(html.matches("<rect class=\"box root").count(), 2);
         assert!(html.contains("words &lt;/text&gt;&lt;b&gt;: ") && !html.contains("<b>"), "{html}");
         incident.chain[1].lag_s = f64::NAN;
