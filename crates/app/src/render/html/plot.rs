@@ -454,7 +454,7 @@ mod tests {
         assert!(thinned.iter().any(|p| p.value == 9.0));
         let values = values(&points, "pages/s");
         assert!(values.matches("<i").count() <= HOVERED_MAX);
-        assert!(values.contains("data-v=\"&lt;54321&gt;  9.0 pages/s\""), "{values}");
+        assert!(values.contains("data-v=\"&lt;54321&gt;  9 pages/s\""), "{values}");
     }
 
     /// A hostile name of a row is text, in the title and in the label of the drawing.
