@@ -144,7 +144,7 @@ def first_answer(root: pathlib.Path, deb: pathlib.Path) -> str:
     took = time.monotonic() - started
     # Whatever else goes on here, the hogs have to be among the causes.
     found = {cause["condition"]: cause["statement"] for cause in (one["root_cause"] for one in report["incidents"]) if cause}
-    hogs_are = [statement for condition, statement in found.items() if condition.startswith("cpu-")]
+    hogs_are = [statement for condition, statement in found.items() if condition.startswith(("cpu-", "runqueue-"))]
     assert hogs_are, f"no incident of the CPU, but {found}"
     assert took < FIRST_ANSWER_S, f"{took:.1f} s"
     return f"{took:.1f} s, of which 12 s are the recording: {hogs_are[0]}"
