@@ -411,7 +411,10 @@ fn unprivileged() {
     assert!(task_cell(&frame, 1, "task.minflt") > 0);
     let abilities = mitra_collect::doctor(Path::new("/"));
     let privileges = abilities.iter().find(|a| a.name == "privileges").expect("an answer");
-    assert!(privileges.fix.as_deref().is_some_and(|fix| fix.starts_with("setcap cap_bpf")), "{privileges:?}");
+    assert!(
+        privileges.fix.as_ref().is_some_and(|fix| fix.to_string().starts_with("setcap cap_bpf")),
+        "{privileges:?}"
+    );
 }
 
 /// Unmounts with the test, whatever happens.

@@ -20,9 +20,9 @@ pub mod schedule;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub(crate) mod toml;
 mod visit;
 pub mod watch;
-pub(crate) mod toml;
 pub mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};

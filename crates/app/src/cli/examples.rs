@@ -33,7 +33,10 @@ pub const FILES: &[(&str, &str)] = &[
     ("~/.local/state/mitra", "the archive of another user"),
     ("/var/lib/mitra/index", "the index of files and settings"),
     ("/etc/mitra/mitra.toml", "the configuration: rules of one's own, databases, what is indexed"),
-    ("/etc/mitra/index.yaml", "the same for mitra index as the first Mitra had it; read in place of [index] where it is"),
+    (
+        "/etc/mitra/index.yaml",
+        "the same for mitra index as the first Mitra had it; read in place of [index] where it is",
+    ),
 ];
 
 /// A command line, and what it is for.
