@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import tarfile
@@ -56,8 +57,10 @@ def mounted(root: pathlib.Path, *paths: str) -> Iterator[None]:
 
 
 def debian(work: pathlib.Path, include: str) -> pathlib.Path:
+    """The release of this machine, since it has the keys of that one."""
     root = work / f"debian-{include}"
-    run("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={include}", "stable", root)
+    suite = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    run("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={include}", suite, root)
     return root
 
 
@@ -139,10 +142,12 @@ def first_answer(root: pathlib.Path, deb: pathlib.Path) -> str:
                 process.wait()
         report = json.loads(run(*chroot, "mitra", "explain", "--archive", "/var/tmp/archive", "--json"))
     took = time.monotonic() - started
-    incidents = report["incidents"]
-    assert incidents, "nothing was explained"
+    # Whatever else goes on here, the hogs have to be among the causes.
+    found = {cause["condition"]: cause["statement"] for cause in (one["root_cause"] for one in report["incidents"]) if cause}
+    hogs_are = [statement for condition, statement in found.items() if condition.startswith(("cpu-", "runqueue-"))]
+    assert hogs_are, f"no incident of the CPU, but {found}"
     assert took < FIRST_ANSWER_S, f"{took:.1f} s"
-    return f"{took:.1f} s, of which 12 s are the recording; {len(incidents)} incident(s)"
+    return f"{took:.1f} s, of which 12 s are the recording: {hogs_are[0]}"
 
 
 def empty_root(work: pathlib.Path, archive: pathlib.Path, emulator: str | None) -> str:
