@@ -58,6 +58,9 @@ export function quantity(value: number | null | undefined, unit: string): string
   }
 }
 
+/** The same where the unit stands in the heading: with the prefix, and with units that are read as one word with it. */
+export const figure = (value: number | null | undefined, unit: string): string => quantity(value, ["pages", "pages/s"].includes(unit) ? "" : unit).replace(/ s\/s$/, "");
+
 export const percent = (share: number): string => `${Math.round(share * 100)} %`;
 
 /** Ids of conditions are words with hyphens. */
