@@ -42,9 +42,9 @@ export function quantity(value: number | null | undefined, unit: string): string
     case "bytes/s":
       return scaled(value, "B/s");
     case "pages":
-      return scaled(value, "pages");
+      return `${scaled(value, "")} pages`;
     case "pages/s":
-      return scaled(value, "pages/s");
+      return `${scaled(value, "")} pages/s`;
     case "1/s":
       return scaled(value, "/s");
     case "s":

@@ -41,7 +41,7 @@ export interface PlotProps {
 }
 
 export const AXIS_PX = 66;
-const TIMES_PX = 18;
+const TIMES_PX = 20;
 /** A press that moved less is a click. */
 const DRAG_PX = 4;
 
@@ -101,7 +101,7 @@ function axes(props: PlotProps): uPlot.Axis[] {
       ticks,
       font,
       size: props.hasTimes ? TIMES_PX : 0,
-      gap: 4,
+      gap: 6,
       space: 70,
       values: (_, splits, __, ___, step) => splits.map((at, index) => (props.hasTimes ? tick(at, splits[index - 1], step) : "")),
     },
