@@ -4,7 +4,7 @@ const PREFIXES = ["", "k", "M", "G", "T", "P"];
 
 function digits(value: number): string {
   const size = Math.abs(value);
-  if (size === 0) return "0";
+  if (Number.isInteger(value)) return String(value);
   if (size >= 100) return value.toFixed(0);
   if (size >= 10) return value.toFixed(1);
   if (size >= 0.01) return value.toFixed(2);

@@ -279,5 +279,6 @@ try {
 } finally {
   await browser.close();
   for (const child of children) child.kill("SIGKILL");
-  for (const name of ["archive", "live"]) rmSync(join(scratch, name), { recursive: true, force: true });
+  for (const name of ["archive", "live", "token"]) rmSync(join(scratch, name), { recursive: true, force: true });
+  if (process.argv[2]) rmSync(scratch, { recursive: true, force: true });
 }
