@@ -4,7 +4,7 @@ const PREFIXES = ["", "k", "M", "G", "T", "P"];
 
 function digits(value: number): string {
   const size = Math.abs(value);
-  if (size === 0) return "0";
+  if (Number.isInteger(value)) return String(value);
   if (size >= 100) return value.toFixed(0);
   if (size >= 10) return value.toFixed(1);
   if (size >= 0.01) return value.toFixed(2);
@@ -42,9 +42,9 @@ export function quantity(value: number | null | undefined, unit: string): string
     case "bytes/s":
       return scaled(value, "B/s");
     case "pages":
-      return scaled(value, "pages");
+      return `${scaled(value, "")} pages`;
     case "pages/s":
-      return scaled(value, "pages/s");
+      return `${scaled(value, "")} pages/s`;
     case "1/s":
       return scaled(value, "/s");
     case "s":
@@ -57,6 +57,9 @@ export function quantity(value: number | null | undefined, unit: string): string
       return scaled(value, unit);
   }
 }
+
+/** The same where the unit stands in the heading: with the prefix, and with units that are read as one word with it. */
+export const figure = (value: number | null | undefined, unit: string): string => quantity(value, ["pages", "pages/s"].includes(unit) ? "" : unit).replace(/ s\/s$/, "");
 
 export const percent = (share: number): string => `${Math.round(share * 100)} %`;
 

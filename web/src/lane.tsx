@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Columns, Range, Series } from "./api";
 import { type Axis, axis, stack, type Summary, summary, type Values, values } from "./columns";
-import { quantity } from "./format";
+import { figure } from "./format";
 import type { LaneOf, LineOf } from "./lanes";
 import { COLOURS, type Mark, Plot, type PlotLine } from "./plot";
 
@@ -90,11 +90,22 @@ export function Lane({ lane, columns, hasTimes, ...shared }: LaneProps) {
     if (!next.delete(label)) next.add(label);
     setHidden(next);
   };
+  const heading = (
+    <h3 title={lane.about}>
+      {lane.title} <small>{lane.unit === "share" ? "% of time" : lane.unit}</small>
+    </h3>
+  );
+  if (columns && shown.length === 0) {
+    return (
+      <section class="lane empty" aria-label={lane.title}>
+        {heading}
+        <p class="note">{idle.length ? "0 throughout" : "not recorded in this window"}</p>
+      </section>
+    );
+  }
   return (
     <section class="lane" aria-label={lane.title}>
-      <h3 title={lane.about}>
-        {lane.title} <small>{lane.unit === "share" ? "% of time" : lane.unit}</small>
-      </h3>
+      {heading}
       <div class="lane-plot">
         <Plot
           {...shared}
@@ -108,7 +119,6 @@ export function Lane({ lane, columns, hasTimes, ...shared }: LaneProps) {
           hasTimes={hasTimes}
           onCursor={setCursor}
         />
-        {columns && shown.length === 0 && <p class="empty">{idle.length ? "0 throughout" : "not recorded in this window"}</p>}
       </div>
       <Legend lane={lane} shown={shown} hidden={hidden} read={read === null ? undefined : at.from[read]} toggle={toggle} idle={idle} missing={missing} hasBands={hasBands} />
     </section>
@@ -130,7 +140,7 @@ function Legend({ lane, shown, hidden, read, toggle, idle, missing, hasBands }: 
   return (
     <div class="legend">
       {shown.length > 0 && (
-        <table>
+        <table class={read === undefined ? "unread" : ""}>
           <caption class="unseen">{lane.title}: least, median and greatest in the window</caption>
           <thead>
             <tr>
@@ -154,10 +164,10 @@ function Legend({ lane, shown, hidden, read, toggle, idle, missing, hasBands }: 
                     {line.label}
                   </button>
                 </th>
-                <td>{read === undefined ? "" : quantity(series.median[read], lane.unit)}</td>
-                <td>{quantity(summary.min, lane.unit)}</td>
-                <td>{quantity(summary.median, lane.unit)}</td>
-                <td>{quantity(summary.max, lane.unit)}</td>
+                <td>{read === undefined ? "" : figure(series.median[read], lane.unit)}</td>
+                <td>{figure(summary.min, lane.unit)}</td>
+                <td>{figure(summary.median, lane.unit)}</td>
+                <td>{figure(summary.max, lane.unit)}</td>
               </tr>
             ))}
           </tbody>

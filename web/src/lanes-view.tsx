@@ -23,9 +23,9 @@ interface LanesProps {
 }
 
 const NONE: never[] = [];
-/** The numbers stand beside the plot where there is room for both; the same limit is in app.css. */
-const LEGEND_PX = 380;
-const BESIDE_PX = 860;
+/** The numbers stand beside the plot where there is room for both; the same limit is in lanes.css. */
+const LEGEND_PX = 440;
+const BESIDE_PX = 900;
 
 export function Lanes({ above, lanes, range, interval_s, theme, group, marks = NONE, onsets = NONE, moment, onZoom, onMoment }: LanesProps) {
   const [box, width] = useWidth();

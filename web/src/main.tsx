@@ -1,5 +1,9 @@
 import "uplot/dist/uPlot.min.css";
-import "./app.css";
+import "./base.css";
+import "./timeline.css";
+import "./lanes.css";
+import "./incident.css";
+import "./tables.css";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Findings } from "./findings";

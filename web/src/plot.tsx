@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import type { Range } from "./api";
-import { quantity, tick } from "./format";
+import { figure, tick } from "./format";
 
 export interface Mark {
   since: number;
@@ -41,7 +41,7 @@ export interface PlotProps {
 }
 
 export const AXIS_PX = 66;
-const TIMES_PX = 22;
+const TIMES_PX = 20;
 /** A press that moved less is a click. */
 const DRAG_PX = 4;
 
@@ -53,12 +53,18 @@ const lineColour = (index: number): string => colour(`line-${(index % COLOURS) +
 function series(line: PlotLine, isStacked: boolean): uPlot.Series[] {
   const stroke = lineColour(line.colour);
   const points = { show: false };
-  const fill = isStacked ? { fill: `${stroke}b8` } : {};
+  const fill = isStacked ? { fill: `${stroke}a0` } : {};
   const median: uPlot.Series = { stroke, width: isStacked ? 1 : 1.4, points, ...fill };
   if (!line.band) return [median];
   const edge: uPlot.Series = { stroke: `${stroke}70`, width: 0.7, points };
   const quiet: uPlot.Series = { points, width: 0 };
   return [edge, quiet, median, quiet, edge];
+}
+
+/** Each part of a stack is filled down to the next one, so that colours do not mix. */
+function parts({ lines, bound }: PlotProps): uPlot.Band[] {
+  const first = bound ? 2 : 1;
+  return lines.slice(1).map((_, index) => ({ series: [first + index, first + index + 1], fill: `${lineColour(lines[index]!.colour)}a0` }));
 }
 
 function bands(lines: PlotLine[]): uPlot.Band[] {
@@ -95,7 +101,7 @@ function axes(props: PlotProps): uPlot.Axis[] {
       ticks,
       font,
       size: props.hasTimes ? TIMES_PX : 0,
-      gap: 4,
+      gap: 6,
       space: 70,
       values: (_, splits, __, ___, step) => splits.map((at, index) => (props.hasTimes ? tick(at, splits[index - 1], step) : "")),
     },
@@ -107,7 +113,7 @@ function axes(props: PlotProps): uPlot.Axis[] {
       size: AXIS_PX,
       gap: 6,
       space: 26,
-      values: (_, splits) => splits.map((value) => (value === 0 ? "0" : quantity(value, props.unit === "pages/s" || props.unit === "pages" ? "" : props.unit))),
+      values: (_, splits) => splits.map((value) => (value === 0 ? "0" : figure(value, props.unit))),
     },
   ];
 }
@@ -145,7 +151,7 @@ function options(latest: { current: PlotProps }): uPlot.Options {
   return {
     width: props.width,
     height: props.height + (props.hasTimes ? TIMES_PX : 0),
-    padding: [4, 6, props.hasTimes ? 0 : 2, 0],
+    padding: [7, 6, props.hasTimes ? 0 : 7, 0],
     legend: { show: false },
     tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     scales: {
@@ -153,7 +159,7 @@ function options(latest: { current: PlotProps }): uPlot.Options {
       y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] },
     },
     series: [{}, ...bound, ...props.lines.flatMap((line) => series(line, props.isStacked))],
-    bands: bands(props.lines),
+    bands: props.isStacked ? parts(props) : bands(props.lines),
     axes: axes(props),
     cursor: {
       y: false,

@@ -225,7 +225,7 @@ function Spans({ incidents, marks, range }: { incidents: FoundIncident[]; marks:
           title={one.headline}
           style={{ left: `${left * 100}%`, width: `${width * 100}%`, top: `${row * 22}px` }}
         >
-          <span>{one.root?.title ?? one.headline}</span>
+          <span style={{ maxWidth: `${((1 - left) / width) * 100}%` }}>{one.root?.title ?? one.headline}</span>
         </a>
       ))}
     </nav>
