@@ -4,10 +4,9 @@ const PREFIXES = ["", "k", "M", "G", "T", "P"];
 
 function digits(value: number): string {
   const size = Math.abs(value);
-  if (Number.isInteger(value)) return String(value);
+  if (size === 0) return "0";
   if (size >= 100) return value.toFixed(0);
-  if (size >= 10) return value.toFixed(1);
-  if (size >= 0.01) return value.toFixed(2);
+  if (size >= 0.01) return value.toFixed(size >= 10 ? 1 : 2).replace(/\.0+$/, "");
   return value.toPrecision(1);
 }
 

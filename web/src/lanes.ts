@@ -120,8 +120,8 @@ export function lanes(disks: string[], nics: string[]): LaneOf[] {
       about: "Bytes read and written by the busiest disks.",
       unit: "bytes/s",
       lines: disks.flatMap((row) => [
-        { label: `${row} read`, metric: "disk.read_bytes", row },
-        { label: `${row} written`, metric: "disk.write_bytes", row },
+        { label: `read ${row}`, metric: "disk.read_bytes", row },
+        { label: `written ${row}`, metric: "disk.write_bytes", row },
       ]),
     },
     {
@@ -137,8 +137,8 @@ export function lanes(disks: string[], nics: string[]): LaneOf[] {
       about: "Bytes received and sent by the busiest interfaces.",
       unit: "bytes/s",
       lines: nics.flatMap((row) => [
-        { label: `${row} received`, metric: "nic.rx_bytes", row },
-        { label: `${row} sent`, metric: "nic.tx_bytes", row },
+        { label: `received ${row}`, metric: "nic.rx_bytes", row },
+        { label: `sent ${row}`, metric: "nic.tx_bytes", row },
       ]),
     },
     {
@@ -152,7 +152,7 @@ export function lanes(disks: string[], nics: string[]): LaneOf[] {
           ["failed attempts", "tcp.AttemptFails"],
           ["resets sent", "tcp.OutRsts"],
         ]),
-        ...nics.map((row) => ({ label: `${row} dropped`, metric: "nic.rx_drop", row })),
+        ...nics.map((row) => ({ label: `dropped ${row}`, metric: "nic.rx_drop", row })),
       ],
     },
     PRESSURE,

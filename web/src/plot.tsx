@@ -42,6 +42,8 @@ export interface PlotProps {
 
 export const AXIS_PX = 66;
 const TIMES_PX = 20;
+/** Half of a time fits beside the last tick; `.spans` ends there too. */
+const END_PX = 26;
 /** A press that moved less is a click. */
 const DRAG_PX = 4;
 
@@ -151,7 +153,7 @@ function options(latest: { current: PlotProps }): uPlot.Options {
   return {
     width: props.width,
     height: props.height + (props.hasTimes ? TIMES_PX : 0),
-    padding: [7, 6, props.hasTimes ? 0 : 7, 0],
+    padding: [7, END_PX, props.hasTimes ? 0 : 7, 0],
     legend: { show: false },
     tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     scales: {

@@ -12,7 +12,6 @@ interface Service {
   [column: string]: unknown;
 }
 
-
 interface Answer {
   services: Service[];
   dependencies?: Service[];
@@ -28,6 +27,7 @@ const COLUMNS: [key: string, title: string, unit: string][] = [
   ["unanswered", "unanswered", "1/s"],
   ["resets", "resets", "1/s"],
   ["connections", "connections", "1/s"],
+  ["connect_failed", "failed to connect", "1/s"],
   ["sent_bytes", "sent", "bytes/s"],
 ];
 
@@ -42,7 +42,7 @@ export function Services({ shown }: { shown: Shown }) {
       </div>
       {error && <p class="note">{error}</p>}
       {answer && <Table title="Services of this machine" rows={answer.services} />}
-      {!!answer?.dependencies?.length && <Table title="What it calls elsewhere" rows={answer.dependencies} />}
+      {!!answer?.dependencies?.length && <Table title="What processes call" rows={answer.dependencies} />}
     </>
   );
 }
@@ -50,6 +50,7 @@ export function Services({ shown }: { shown: Shown }) {
 function Table({ title, rows }: { title: string; rows: Service[] }) {
   if (rows.length === 0) return <p class="note">{title}: none was seen.</p>;
   const columns = COLUMNS.filter(([key]) => rows.some((row) => typeof row[key] === "number"));
+  const hasCalls = rows.some((row) => row.calls);
   return (
     <section aria-label={title}>
       <h3>{title}</h3>
@@ -64,7 +65,7 @@ function Table({ title, rows }: { title: string; rows: Service[] }) {
                   {name}
                 </th>
               ))}
-              <th scope="col">calls</th>
+              {hasCalls && <th scope="col">calls</th>}
             </tr>
           </thead>
           <tbody>
@@ -80,7 +81,7 @@ function Table({ title, rows }: { title: string; rows: Service[] }) {
                     {quantity(row[key] as number | undefined, unit)}
                   </td>
                 ))}
-                <td class="long">{row.calls?.join(", ")}</td>
+                {hasCalls && <td class="long">{row.calls?.join(", ")}</td>}
               </tr>
             ))}
           </tbody>

@@ -176,7 +176,7 @@ function Incidents({ found, shown }: { found: Found | undefined; shown: Shown })
       {incidents?.length === 0 && !found?.missing && !found?.error && <p class="note">None was found in this time.</p>}
       {incidents && incidents.length > 0 && (
         <ol class="incidents">
-          {incidents.map((one) => (
+          {incidents.toReversed().map((one) => (
             <li key={one.of.since + one.n}>
               <a href={link("incident", String(one.n), rangeQuery(one.of))}>
                 <span class="when">
@@ -216,6 +216,8 @@ function Spans({ incidents, marks, range }: { incidents: FoundIncident[]; marks:
     return [{ one, left, width, row }];
   });
   if (placed.length === 0) return null;
+  /** A name ends where the next incident of its line begins. */
+  const room = (row: number, left: number) => Math.min(1, ...placed.filter((other) => other.row === row && other.left > left).map((other) => other.left)) - left;
   return (
     <nav class="spans" aria-label="Incidents in this window" style={{ height: `${rows.length * 22}px`, marginLeft: `${AXIS_PX}px` }}>
       {placed.map(({ one, left, width, row }) => (
@@ -225,7 +227,7 @@ function Spans({ incidents, marks, range }: { incidents: FoundIncident[]; marks:
           title={one.headline}
           style={{ left: `${left * 100}%`, width: `${width * 100}%`, top: `${row * 22}px` }}
         >
-          <span style={{ maxWidth: `${((1 - left) / width) * 100}%` }}>{one.root?.title ?? one.headline}</span>
+          <span style={{ maxWidth: `${(room(row, left) / width) * 100}%` }}>{one.root?.title ?? one.headline}</span>
         </a>
       ))}
     </nav>

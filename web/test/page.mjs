@@ -92,6 +92,8 @@ async function checkLooks(page, name) {
       await page.waitForTimeout(250);
       const { scrolled, shown } = await page.evaluate(() => ({ scrolled: document.documentElement.scrollWidth, shown: document.documentElement.clientWidth }));
       assert.ok(scrolled <= shown, `${name}: ${scrolled} px of page at a width of ${shown}`);
+      const cut = await page.$$eval(".legend td", (cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent));
+      assert.deepEqual(cut, [], `${name} at ${width}: numbers have room beside each other`);
       await page.screenshot({ path: join(shots, `${name}-${width}-${theme}.png`), fullPage: true });
       if (width === WIDTHS[1]) continue;
       await page.evaluate(axe);
@@ -144,6 +146,8 @@ async function checkTimeline(page, url) {
   for (const name of ["Lost time", "CPU", "Memory", "Reclaim", "Disks", "Network", "Pressure"]) {
     assert.ok(lanes.some((lane) => lane.startsWith(name)), `no lane ${name} in ${lanes}`);
   }
+  const title = await page.locator(".incidents strong").first().boundingBox();
+  assert.ok(title.y + title.height < 300, "what happened is on top");
   await checkLooks(page, "timeline");
   const over = await page.locator(".u-over").first().boundingBox();
   const before = page.url();
