@@ -62,7 +62,7 @@ pub struct Cli {
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "live", "status", "import", "export"]),
-    ("Explain", &["explain", "compare", "services", "dump", "demo"]),
+    ("Explain", &["explain", "compare", "services", "dump", "serve", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
     ("Search", &["index", "search", "show", "diff", "outliers"]),
@@ -193,7 +193,7 @@ pub enum Command {
     Outliers(OutliersArgs),
     /// Show how services answer, how fast, and what they wait for
     Services(ServicesArgs),
-    /// Answer questions about an archive over HTTP, and show it in a browser
+    /// Show an archive in a browser; answer questions over HTTP
     Serve(ServeArgs),
     /// Show recorded values
     Dump(DumpArgs),

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{ArchiveArgs, examples};
 
-/// No service is registered for it, and clients are not given it as their own.
+/// Kaprekar's constant: below the ports that clients are given as their own.
 const PORT: u16 = 6174;
 
 #[derive(Debug, Args)]
