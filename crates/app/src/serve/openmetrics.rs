@@ -141,6 +141,20 @@ pub fn text(view: &View, report: Option<&Report>) -> Result<String> {
     Ok(out)
 }
 
+/// What incidents cost, if that is known of any, and how many are not over; by root and culprit. Alike ones are one sample: the same
+/// labels must not stand twice.
+fn lost(report: &Report) -> BTreeMap<(&str, String), (Option<f64>, f64)> {
+    let mut lost: BTreeMap<_, (Option<f64>, f64)> = BTreeMap::new();
+    for incident in &report.incidents {
+        let root = &incident.root_cause;
+        let who = culprit(&root.culprit).unwrap_or_default();
+        let sum = lost.entry((root.condition.as_str(), who)).or_default();
+        sum.0 = incident.lost_task_seconds.map(|lost| sum.0.unwrap_or(0.0) + lost).or(sum.0);
+        sum.1 += f64::from(u8::from(incident.end.is_none()));
+    }
+    lost
+}
+
 fn own(view: &View, report: Option<&Report>, out: &mut String) {
     let mut gauge = |name: &str, unit: &'static str, help: &str, samples: &[(&[(&str, &str)], f64)]| {
         let family = Family { name: name.to_owned(), kind: "gauge", unit, help };
@@ -154,24 +168,18 @@ fn own(view: &View, report: Option<&Report>, out: &mut String) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     gauge("mitra_build_info", "", "The version of mitra that answers.", &[(&version, 1.0)]);
     let Some(report) = report else { return };
-    // Alike ones are one sample: the same labels must not stand twice.
-    let mut lost: BTreeMap<(&str, String), (f64, f64)> = BTreeMap::new();
-    for incident in report.incidents.iter() {
-        let root = &incident.root_cause;
-        let who = culprit(&root.culprit).unwrap_or_default();
-        let sum = lost.entry((&root.condition, who)).or_default();
-        sum.0 += incident.lost_task_seconds.unwrap_or(0.0);
-        sum.1 += f64::from(u8::from(incident.end.is_none()));
-    }
+    let lost = lost(report);
     let labels: Vec<_> =
         lost.keys().map(|(id, who)| [("condition", *id), ("culprit", who.as_str())]).collect();
-    let each = |of: fn(&(f64, f64)) -> f64| -> Vec<(&[(&str, &str)], f64)> {
-        labels.iter().zip(lost.values()).map(|(labels, sum)| (&labels[..], of(sum))).collect()
+    // What is not known has no sample.
+    let each = |of: fn(&(Option<f64>, f64)) -> Option<f64>| -> Vec<(&[(&str, &str)], f64)> {
+        let samples = labels.iter().zip(lost.values());
+        samples.filter_map(|(labels, sum)| Some((&labels[..], of(sum)?))).collect()
     };
     let help = "Task-seconds that the incidents of the last ten minutes cost.";
     gauge("mitra_incident_lost_seconds", "seconds", help, &each(|sum| sum.0));
     let help = "How many incidents of the last ten minutes are not over.";
-    gauge("mitra_incident_open", "", help, &each(|sum| sum.1));
+    gauge("mitra_incident_open", "", help, &each(|sum| Some(sum.1)));
 }
 
 /// `mitra_disk_read_bytes` of `disk.read_bytes`: the unit is the end of the name.
@@ -205,6 +213,19 @@ mod tests {
         }
         assert_eq!(name("disk.read_bytes", "bytes"), "mitra_disk_read_bytes");
         assert_eq!(name("mitra.rss", "bytes"), "mitra_recorder_rss_bytes");
+    }
+
+    #[test]
+    fn alike_incidents_are_one_sample_and_an_unknown_cost_is_not_zero() {
+        let mut report = crate::render::examples::flood();
+        report.incidents.truncate(1);
+        report.incidents[0].lost_task_seconds = None;
+        let sum = |report: &Report| lost(report).into_values().collect::<Vec<_>>();
+        assert_eq!(sum(&report).iter().map(|sum| sum.0).collect::<Vec<_>>(), [None]);
+        let mut again = report.incidents[0].clone();
+        again.lost_task_seconds = Some(2.5);
+        report.incidents.push(again);
+        assert_eq!(sum(&report).iter().map(|sum| sum.0).collect::<Vec<_>>(), [Some(2.5)]);
     }
 
     #[test]

@@ -38,6 +38,8 @@ struct Pool {
 /// Asks each pool that has a page. `server` is the master.
 pub fn pools(root: &Root, server: Server, limit: Duration) -> Result<Vec<PoolSaid>, Failure> {
     let deadline = Instant::now() + limit;
+    // Before anything is read that its title names.
+    server::check_program(root, server)?;
     let pools = configured(root, server.pid)?;
     let asked: Vec<&Pool> = pools.iter().filter(|pool| pool.status_path.is_some()).take(POOLS_MAX).collect();
     let (mut said, mut failure) =

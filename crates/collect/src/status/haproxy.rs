@@ -21,6 +21,8 @@ const QUESTION: &[u8] = b"show info;show stat\n";
 
 /// Asks once: each question is a connection, which HAProxy closes behind the answer.
 pub fn pools(root: &Root, server: Server, limit: Duration) -> Result<Vec<PoolSaid>, Failure> {
+    // Before anything is read that its command line names.
+    server::check_program(root, server)?;
     let wanted = stats_sockets(root, server)?;
     let socket = server::open_one_of(root, server, &wanted)?;
     ask(Wire::new(socket, limit))

@@ -1,8 +1,9 @@
 //! What services say of themselves, asked only while a client of theirs waits for nearly all of the time.
 //!
 //! PostgreSQL and MariaDB name the sessions that wait for locks and those that hold them; Redis names the commands that take its
-//! time; HAProxy and PHP-FPM count the sessions and workers that are taken, and who waits for one. They are asked over their own Unix socket and without any secret: what wants a password is not asked. Nothing of a
-//! statement is kept but its first word, if that is one of SQL, and of a command its name.
+//! time; HAProxy and PHP-FPM count the sessions and workers that are taken, and who waits for one. They are asked over their own Unix
+//! socket and without any secret: what wants a password is not asked. Nothing of a statement is kept but its first word, if that is one
+//! of SQL, and of a command its name.
 //!
 //! A server in trouble answers late or never: a thread of its own asks, so that the recorder never waits.
 

@@ -87,7 +87,7 @@ fn listening(line: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// Whether the program of the process is what it is called, and a file that only root can change.
-fn check_program(root: &Root, server: Server) -> Result<(), Failure> {
+pub fn check_program(root: &Root, server: Server) -> Result<(), Failure> {
     let exe = format!("proc/{}/exe", server.pid);
     let mut space = [0; 512];
     let read = readlinkat_raw(root.fd(), &exe, &mut space[..])?;
