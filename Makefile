@@ -52,9 +52,12 @@ build: ## the release binary
 .PHONY: web
 web: ## the page of mitra serve, which the binary has in it when it is built afterwards; needs Node
 	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	@# Cargo does not see that a directory has come.
+	touch crates/app/build.rs
 
 .PHONY: test-web
 test-web: web build ## the page in a real browser, served by the real binary: SHOTS=folder keeps what it looked like
+	@tools/install-deps.sh browser
 	cd web && MITRA=$(MITRA) node test/page.mjs $(SHOTS)
 
 .PHONY: run
