@@ -34,7 +34,7 @@ MARGIN_S = 2.2
 
 NGINX_CONF = """daemon off; worker_processes 1; pid nginx.pid; error_log error.log;
 events { worker_connections 512; }
-http { access_log off; server { listen 127.0.0.1:%d; location / { return 200 "hello world\\n"; }
+http { access_log off; keepalive_requests 1000000; server { listen 127.0.0.1:%d; location / { return 200 "hello world\\n"; }
 location /slow { proxy_pass http://127.0.0.1:%d; } } }
 """ % (NGINX, BEHIND)
 
@@ -126,7 +126,7 @@ class Nginx:
 
     def limit(self, seconds_long):
         out = ran(["wrk", "-t1", "-c20", f"-d{seconds_long}", "--latency", f"http://127.0.0.1:{NGINX}/"])
-        of = lambda percent: seconds(re.search(rf"{percent}%\s+(\S+)", out)[1])
+        of = lambda percent: seconds(re.search(rf"^ +{percent}% +(\S+)", out, re.M)[1])
         return int(re.search(r"(\d+) requests in", out)[1]), of(50), of(99)
 
     def rate(self, seconds_long):

@@ -62,6 +62,7 @@ export interface Link {
 export interface Root {
   condition: string;
   confidence: number;
+  unexplained?: boolean;
   share?: number | null;
   culprit?: Culprit | null;
   statement: string;

@@ -73,7 +73,11 @@ function FirstScreen({ incident, title, since, until }: { incident: Incident; ti
       <dd>
         {root ? (
           <>
-            <strong class="cause">{title ?? words(root.condition)}</strong> <span class="sure">{percent(root.confidence)} sure</span>
+            <strong class="cause">
+              {root.unexplained && "not found; seen is: "}
+              {title ?? words(root.condition)}
+            </strong>{" "}
+            {!root.unexplained && <span class="sure">{percent(root.confidence)} sure</span>}
             <p>{root.statement}</p>
             {root.remarks?.map((remark) => (
               <p key={remark} class="note">

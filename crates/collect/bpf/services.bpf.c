@@ -168,14 +168,14 @@ static __always_inline void note_process(struct service_slot *slot)
 }
 
 /*
- * How long the thread that answers has run without a pause: since it came to the CPU last, or, whoever took
+ * How often the thread that answers calls write(), and how long it has run without a pause: since it came to the CPU last, or, whoever took
  * the CPU away meanwhile, in the mean of each of its turns between two sleeps since its last answer. The
  * scheduler adds up at its ticks, and when the thread leaves the CPU.
  */
-static __always_inline void note_oncpu(struct service_slot *slot, __u32 window)
+static __always_inline void note_thread(struct service_slot *slot, __u32 window)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 ran = task->se.sum_exec_runtime, slept = task->nvcsw;
+	__u64 ran = task->se.sum_exec_runtime, slept = task->nvcsw, writes = FIELD_OR_NA(task, ioac.syscw);
 	__u64 stretch = ran - task->se.prev_sum_exec_runtime;
 	__u32 tid = bpf_get_current_pid_tgid();
 
@@ -194,11 +194,15 @@ static __always_inline void note_oncpu(struct service_slot *slot, __u32 window)
 			stretch = since;
 		if (stretch < each)
 			stretch = each;
+		/* The call that sends is counted as it returns. */
+		add(&slot->writes, writes - slot->writes_from);
+		add(&slot->writes_sent, 1);
 	} else {
 		slot->tid = tid;
 	}
 	slot->oncpu_from = ran;
 	slot->sleeps_from = slept;
+	slot->writes_from = writes;
 	if (stretch > slot->oncpu_worst && (__s64)stretch > 0)
 		slot->oncpu_worst = stretch;
 }
@@ -252,7 +256,7 @@ int socket_sent(unsigned long long *ctx)
 			answer(slot, conn, now);
 		if (conn->is_known)
 			conn->seen_to = sends_of(tcp, conn);
-		note_oncpu(slot, window);
+		note_thread(slot, window);
 	} else if (conn->turn == TURN_OPEN) {
 		restart_turn(conn, now);
 	} else if (expects_answer(conn)) {

@@ -45,6 +45,9 @@ struct service_slot {
 	__u64 oncpu_worst; /* likewise: CPU time of a thread without a pause, from one answer to the next */
 	__u64 oncpu_from;  /* CPU time of the thread that answered last, when it did */
 	__u64 sleeps_from; /* likewise: how often it had slept */
+	__u64 writes_from; /* likewise: how often it had called write() */
+	__u64 writes;	   /* calls of write() from one answer of a thread to its next, within windows */
+	__u64 writes_sent; /* and what it sent in those */
 	/* Of the last pass over all connections. */
 	__u64 open;	   /* requests without an answer */
 	__u64 open_wait;   /* how long those have waited, added up */
@@ -59,6 +62,6 @@ struct service_slot {
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1920, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1944, "twin: src/bpf/services.rs");
 
 #endif

@@ -2,7 +2,7 @@
 //! twelve lines of eighty columns; what does not fit in there stands whole below it.
 
 use mitra_model::Era;
-use mitra_model::report::{How, Incident, Moment};
+use mitra_model::report::{How, Incident, Moment, Root};
 
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, UNKNOWN};
@@ -17,14 +17,17 @@ const ACTION_LINES: usize = 2;
 /// Whether the statement of the root was shown whole.
 pub fn first_screen(page: &mut Page<'_>, incident: &Incident, until: Moment, title: Title<'_>) -> bool {
     let root = &incident.root_cause;
-    let words = title(&root.condition).unwrap_or(&root.condition);
-    let sure = format!("({}, {} sure)", root.condition, percent(root.confidence));
+    let words = words(root, title);
+    let sure = match sure(root) {
+        Some(sure) => format!("({}, {sure})", root.condition),
+        None => format!("({})", root.condition),
+    };
     let room = page.style.width.saturating_sub(LABEL + 2);
     let is_one_line = words.chars().count() + 1 + sure.chars().count() <= room;
     if is_one_line {
         page.card("ROOT CAUSE", LABEL, Some(Ink::Bad), &format!("{words} {sure}"), 1);
     } else {
-        page.card("ROOT CAUSE", LABEL, Some(Ink::Bad), words, 1);
+        page.card("ROOT CAUSE", LABEL, Some(Ink::Bad), &words, 1);
         page.card("", LABEL, Some(Ink::Bad), &sure, 1);
     }
     let lines = CAUSE_LINES - if is_one_line { 1 } else { 2 };
@@ -44,6 +47,17 @@ pub fn first_screen(page: &mut Page<'_>, incident: &Incident, until: Moment, tit
         page.card("BECAUSE", LABEL, None, &shortened(steps, room), 1);
     }
     is_whole
+}
+
+/// The root in plain words.
+pub fn words(root: &Root, title: Title<'_>) -> String {
+    let words = title(&root.condition).unwrap_or(&root.condition);
+    if root.unexplained { format!("not found; seen is: {words}") } else { words.to_owned() }
+}
+
+/// How sure it is. Nobody is of a cause that was not found.
+pub fn sure(root: &Root) -> Option<String> {
+    (!root.unexplained).then(|| format!("{} sure", percent(root.confidence)))
 }
 
 /// The steps from the first to the last; where there is no room for all, without some of the last but one.

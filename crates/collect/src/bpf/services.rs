@@ -96,6 +96,11 @@ pub struct ServiceCounts {
     oncpu_worst_ns: u64,
     oncpu_from_ns: u64,
     sleeps_from: u64,
+    writes_from: u64,
+    /// Calls of write() by those who answer, in some of the time that was looked at.
+    pub writes: u64,
+    /// What was sent in those.
+    pub writes_sent: u64,
     /// Requests without an answer, as of the last [`Services::pass`].
     pub open: u64,
     /// How long those have waited, added up.
@@ -116,7 +121,7 @@ pub struct ServiceCounts {
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1920, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1944, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.

@@ -12,6 +12,7 @@ mod receivers;
 #[cfg(feature = "bpf")]
 mod seen_part;
 mod service_names;
+mod service_rows;
 #[cfg(feature = "bpf")]
 pub mod services;
 #[cfg(feature = "bpf")]

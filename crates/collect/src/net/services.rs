@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::Result;
 
-use mitra_model::{Entity, Frame, Key, NA, StrId};
+use mitra_model::{Entity, Frame, NA, StrId};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::latency::Latency;
-use super::seen_part::{Seen, SeenPart};
+use super::seen_part::{Seen, SeenPart, Work};
 use super::service_names::row_name;
+use super::service_rows::{COUNTERS, Columns, DEPENDENCY_COUNTERS, Row, SERVICE_COUNTERS};
 use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services};
 use crate::cells::{cell, col, set};
 use crate::io::{Io, Listening};
@@ -43,93 +44,11 @@ const UNIX_IDLE_NS_MAX: i64 = 10_000_000_000;
 /// How often ports that are closed are forgotten.
 const FORGET_EVERY_FRAMES: u32 = 60;
 
-/// The counters of a row, in the order of [`SERVICE_COUNTERS`] and [`DEPENDENCY_COUNTERS`].
-const COUNTERS: usize = 11;
-const SERVICE_COUNTERS: [&str; COUNTERS] = [
-    "service.requests",
-    "service.response_time",
-    "service.wait_time",
-    "service.unanswered",
-    "service.abandoned",
-    "service.connections",
-    "service.resets",
-    "service.sent_bytes",
-    "service.received_bytes",
-    "",
-    "",
-];
-const DEPENDENCY_COUNTERS: [&str; COUNTERS] = [
-    "dependency.requests",
-    "dependency.response_time",
-    "dependency.wait_time",
-    "dependency.unanswered",
-    "dependency.abandoned",
-    "dependency.connects",
-    "dependency.resets",
-    "dependency.sent_bytes",
-    "dependency.received_bytes",
-    "dependency.connect_time",
-    "dependency.connect_failed",
-];
-/// Those that are not known of Unix sockets: connections, and what arrived.
-const NOT_OF_UNIX: [usize; 2] = [5, 8];
-
-/// The columns of one of both entities.
-#[derive(Debug)]
-struct Columns {
-    entity: Entity,
-    counters: [usize; COUNTERS],
-    latency: [usize; 4],
-    oncpu_max: usize,
-    open: usize,
-    connecting: usize,
-    watched: usize,
-    established: usize,
-    pid: usize,
+/// Where a task has its name, and its CPU time and calls of write().
+#[derive(Debug, Clone, Copy)]
+struct TaskColumns {
     comm: usize,
-    rows_max: usize,
-}
-
-impl Columns {
-    fn new(entity: Entity, counters: [&str; COUNTERS], rows_max: usize) -> Self {
-        let of = |name: &str| match entity {
-            Entity::Service => col(&format!("service.{name}")),
-            _ => col(&format!("dependency.{name}")),
-        };
-        Columns {
-            entity,
-            counters: counters.map(col),
-            latency: ["latency_p50", "latency_p90", "latency_p99", "latency_max"].map(of),
-            oncpu_max: of("oncpu_max"),
-            open: of("open"),
-            connecting: of("connecting"),
-            watched: of("watched"),
-            established: of("established"),
-            pid: of("pid"),
-            comm: of("comm"),
-            rows_max,
-        }
-    }
-}
-
-/// A row: one slot of the kernel's, or several that share a name.
-#[derive(Debug)]
-struct Row {
-    is_service: bool,
-    is_unix: bool,
-    name: String,
-    id: StrId,
-    totals: [u64; COUNTERS],
-    latency: Latency,
-    oncpu_max_ns: u64,
-    open: u64,
-    connecting: u64,
-    connections: u64,
-    pid: u32,
-    comm: String,
-    /// Whether a slot counts in it.
-    is_used: bool,
-    touched_ns: i64,
+    work: [usize; 2],
 }
 
 /// A slot of the kernel's table.
@@ -142,6 +61,8 @@ struct Watched {
     histogram: Latency,
     waits: [OpenWait; 2],
     part: SeenPart,
+    /// CPU time and calls of write() of the threads that have the name of who answers, at the last frame.
+    work: [Option<i64>; 2],
     response_ns: u64,
     seen_frames: u32,
     is_young: bool,
@@ -154,6 +75,18 @@ impl Watched {
     fn serves_unix(&self, now: i64) -> bool {
         let is_recent = now - self.touched_ns < UNIX_IDLE_NS_MAX;
         self.key.endpoint().is_none() && self.last.response_ns > 0 && is_recent
+    }
+
+    /// What the threads with the name of who answers have done since the last frame. One that ends takes its numbers with it.
+    fn work(&mut self, columns: [usize; 2], named: usize, comm: StrId, frame: &Frame) -> [Option<f64>; 2] {
+        let of = |row: &[i64], column: usize| row.get(column).copied().filter(|cell| *cell != NA);
+        let rows =
+            || frame.table(Entity::Task).rows().filter(|(_, row)| of(row, named) == Some(i64::from(comm)));
+        let sum = |column: usize| rows().filter_map(|(_, row)| of(row, column)).reduce(i64::saturating_add);
+        let now = columns.map(sum);
+        let before = std::mem::replace(&mut self.work, now);
+        let grown = |now: Option<i64>, before: Option<i64>| now?.checked_sub(before?).filter(|by| *by >= 0);
+        [0, 1].map(|i| grown(now[i], before[i]).map(|by| by as f64))
     }
 }
 
@@ -175,6 +108,7 @@ impl OpenWait {
 #[derive(Debug)]
 pub struct ServiceCells {
     columns: [Columns; 2],
+    task: TaskColumns,
     lost: usize,
     rows: Vec<Option<Row>>,
     by_name: HashMap<(bool, String), usize>,
@@ -206,6 +140,7 @@ impl ServiceCells {
                 Columns::new(Entity::Service, SERVICE_COUNTERS, SERVICES_MAX),
                 Columns::new(Entity::Dependency, DEPENDENCY_COUNTERS, DEPENDENCIES_MAX),
             ],
+            task: TaskColumns { comm: col("task.comm"), work: ["task.cpu_time", "task.syscw"].map(col) },
             lost: col("probe.services_lost"),
             rows: Vec::new(),
             by_name: HashMap::new(),
@@ -332,6 +267,7 @@ impl ServiceCells {
                     histogram: Latency::default(),
                     waits: [OpenWait::default(); 2],
                     part: SeenPart::default(),
+                    work: [None; 2],
                     response_ns: 0,
                     seen_frames: 0,
                     is_young: !key.is_server(),
@@ -378,7 +314,7 @@ impl ServiceCells {
                 }
             }
         }
-        self.add(at, &counts, services, frame.time.mono);
+        self.add(at, &counts, services, io, frame);
         true
     }
 
@@ -423,8 +359,15 @@ impl ServiceCells {
         Some(free)
     }
 
-    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, now: i64) {
+    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, io: &mut Io, frame: &Frame) {
+        let now = frame.time.mono;
+        let share = self.share;
         let Some(one) = self.watched.get_mut(at) else { return };
+        let is_counted = one.key.endpoint().is_some() || self.counts_sends || share >= 1.0;
+        let [ran, writes] = match is_counted {
+            true => std::mem::take(&mut one.work).map(|_| None),
+            false => one.work(self.task.work, self.task.comm, io.strings.intern(counts.comm()), frame),
+        };
         let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) else {
             one.last = *counts;
             return;
@@ -441,15 +384,15 @@ impl ServiceCells {
             row.oncpu_max_ns = row.oncpu_max_ns.max(services.take_oncpu_worst_ns(one.slot));
         }
         let by = |of: fn(&ServiceCounts) -> u64| of(counts).saturating_sub(of(&last));
-        let share = self.share;
-        let is_counted = !row.is_unix || self.counts_sends || share >= 1.0;
         let [requests, response_ns, sent] = one.part.whole(Seen {
             sent: by(|c| c.sent),
             answered: u64::try_from(answered).unwrap_or(0),
             response_ns: by(|c| c.response_ns),
-            sends: is_counted.then(|| [by(|c| c.sends), by(|c| c.sends_seen)]),
+            sends: [by(|c| c.sends), by(|c| c.sends_seen)],
+            is_counted,
             connections: counts.alive,
             share,
+            work: Work { ran, writes, looked_at: [by(|c| c.writes), by(|c| c.writes_sent)] },
         });
         one.response_ns = one.response_ns.saturating_add(response_ns);
         let [wait, connect] = &mut one.waits;
@@ -507,29 +450,7 @@ impl ServiceCells {
             }
         }
         for row in self.rows.iter().flatten() {
-            let columns = &self.columns[usize::from(!row.is_service)];
-            let cells = frame.table_mut(columns.entity).push(Key::named(row.id));
-            for (number, (column, total)) in columns.counters.iter().zip(row.totals).enumerate() {
-                let is_known = !(row.is_unix && NOT_OF_UNIX.contains(&number));
-                set(cells, *column, if is_known { cell(total) } else { NA });
-            }
-            let quantiles = row.latency.quantiles_ns();
-            for (column, value) in columns.latency.iter().zip(quantiles) {
-                set(cells, *column, value.map_or(NA, cell));
-            }
-            set(cells, columns.oncpu_max, quantiles[0].map_or(NA, |_| cell(row.oncpu_max_ns)));
-            // Of who has never answered it is not known what is open: see `take_in`.
-            // What was open before is not known of a Unix socket that is seen for a part of the time.
-            let is_asked = (row.totals[0] > 0 || !(row.is_service || row.is_unix))
-                && (self.share >= 1.0 || !row.is_unix);
-            set(cells, columns.open, if is_asked { cell(row.open) } else { NA });
-            set(cells, columns.connecting, cell(row.connecting));
-            set(cells, columns.watched, (self.share * 1e6) as i64);
-            set(cells, columns.established, cell(row.connections.saturating_sub(row.connecting)));
-            if row.pid > 0 {
-                set(cells, columns.pid, i64::from(row.pid));
-                set(cells, columns.comm, i64::from(io.strings.intern(&row.comm)));
-            }
+            row.write(&self.columns[usize::from(!row.is_service)], self.share, io, frame);
         }
     }
 }
@@ -557,20 +478,6 @@ fn is_young(tgid: u32, frame: &Frame) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_has_the_columns() {
-        let cells = ServiceCells::new();
-        for columns in &cells.columns {
-            let is_service = columns.entity == Entity::Service;
-            let counters = &columns.counters[..if is_service { 9 } else { COUNTERS }];
-            let gauges = [columns.open, columns.watched, columns.established, columns.pid, columns.comm];
-            let all = counters.iter().chain(&columns.latency).chain(&gauges);
-            assert!(all.chain([&cells.lost]).all(|column| *column != usize::MAX));
-            assert_eq!(columns.connecting == usize::MAX, is_service);
-            assert_eq!(columns.oncpu_max != usize::MAX, is_service);
-        }
-    }
 
     #[test]
     fn a_wait_that_was_none_takes_nothing_back() {

@@ -158,13 +158,16 @@ fn incident(
 /// What happened in plain words, by whom, at what cost and when, and the first thing to do.
 fn summary(report: &Report, incident: &Incident, style: &Style, title: Title<'_>) -> String {
     let (root, until) = (&incident.root_cause, report.window.until);
-    let words = title(&root.condition).unwrap_or(&root.condition);
+    let words = match root.unexplained {
+        true => format!("Root cause {}", card::words(root, title)),
+        false => card::words(root, title),
+    };
     let share = root.share.map(|share| format!(", explains {} of the lost time", text::percent(share)));
     let mut html = format!(
-        "<h1 class=\"verdict\">{}</h1>\n<p class=\"sure\"><code>{}</code> {} sure{}</p>\n",
-        escape(words),
+        "<h1 class=\"verdict\">{}</h1>\n<p class=\"sure\"><code>{}</code> {}{}</p>\n",
+        escape(&words),
         escape(&root.condition),
-        text::percent(root.confidence),
+        card::sure(root).unwrap_or_default(),
         share.unwrap_or_default()
     );
     html.push_str(&enclosed("<p class=\"lead\">", [escape(&root.statement).into_owned()], "</p>\n"));
@@ -216,7 +219,7 @@ fn facts(root: &Root, title: Title<'_>) -> String {
     if let Some(culprit) = text::culprit(&root.culprit) {
         facts.push(format!("culprit <b>{}</b>", escape(&culprit)));
     }
-    facts.push(format!("{} sure", text::percent(root.confidence)));
+    facts.extend(card::sure(root));
     if let Some(share) = root.share {
         facts.push(format!("explains {} of the lost time", text::percent(share)));
     }
