@@ -242,6 +242,21 @@ fn what_was_imported_is_explained_like_the_files() {
     assert!(again.code == 2 && again.err.contains("holds a recording already"), "{}", again.err);
 }
 
+#[test]
+fn a_failed_import_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (files, archive) = (dir.path().join("case"), dir.path().join("archive"));
+    // Times of day, and no date.
+    sar(&files, "", true);
+    let failed = run(&["import", text(&files), "--archive", text(&archive)]);
+    assert_eq!(failed.code, 2, "{}", failed.err);
+    let left: Vec<_> =
+        std::fs::read_dir(&archive).expect("it was made").map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let done = run(&["import", text(&files), "--date", "2026-03-05", "--archive", text(&archive)]);
+    assert_eq!(done.code, 0, "{}", done.err);
+}
+
 /// The page goes to a pipe that nobody reads: meanwhile it is looked at what the process may still do.
 #[test]
 fn whoever_reads_others_files_has_given_up_its_privileges() {
