@@ -132,7 +132,7 @@ fn the_folder_of_a_recording_is_explained_as_one() {
     // What is not read is named.
     std::fs::write(dir.path().join("notes.txt"), "slow since noon").expect("the file can be written");
     let said = run(&["explain", text(dir.path())]);
-    assert!(said.code == 0 && said.err.contains("nothing else in"), "{}: {}", said.code, said.err);
+    assert!(said.code == 0 && said.err.contains("no other file in"), "{}: {}", said.code, said.err);
     // Deeper it is found, too, and named.
     let outer = dir.path().join("outer");
     std::fs::create_dir_all(outer.join("node1")).expect("a directory can be made");
