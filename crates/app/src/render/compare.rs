@@ -98,10 +98,9 @@ pub fn level(level: &Level, unit: &str) -> String {
     let spread = units::value(level.spread, unit);
     match (median.split_once(' '), spread.split_once(' ')) {
         (Some((number, unit)), Some((other, same))) if unit == same => format!("{number} ±{other} {unit}"),
-        _ => match (median.strip_suffix("/s"), spread.strip_suffix("/s")) {
-            (Some(median), Some(_)) => format!("{median} ±{spread}"),
-            _ => format!("{median} ±{spread}"),
-        },
+        // `22.0/s`
+        (None, None) => format!("{} ±{spread}", median.strip_suffix("/s").unwrap_or(&median)),
+        _ => format!("{median} ±{spread}"),
     }
 }
 
