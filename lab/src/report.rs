@@ -97,7 +97,7 @@ pub fn check_contract(report: &Value) -> Result<(), String> {
         need(bounds || (range == "baseline" && report[range].is_null()), range);
     }
     let ledger = &report["ledger"];
-    need(is_amount(&ledger["lost_task_seconds"]), "ledger.lost_task_seconds");
+    need(is_amount_if_any(ledger, "lost_task_seconds"), "ledger.lost_task_seconds");
     need(each(&ledger["by_cause"], |c| is_text(&c["cause"]) && is_amount(&c["seconds"])), "ledger.by_cause");
     need(
         each(&ledger["by_process"], |p| is_text(&p["name"]) && is_amount(&p["seconds"])),
@@ -124,7 +124,7 @@ pub fn check_contract(report: &Value) -> Result<(), String> {
 fn check_incident_contract(incident: &Value, need: &mut impl FnMut(bool, &str)) {
     need(time_of(incident, "onset").is_some(), "incident.onset");
     need(incident["end"].is_null() || time_of(incident, "end").is_some(), "incident.end");
-    need(is_amount(&incident["lost_task_seconds"]), "incident.lost_task_seconds");
+    need(is_amount_if_any(incident, "lost_task_seconds"), "incident.lost_task_seconds");
     need(each(&incident["symptoms"], is_id), "incident.symptoms");
     check_root(&incident["root_cause"], need);
     need(incident["other_roots"].is_array(), "incident.other_roots");
@@ -170,6 +170,11 @@ fn is_id(value: &Value) -> bool {
 
 fn is_amount(value: &Value) -> bool {
     value.as_f64().is_some_and(|v| v.is_finite() && v >= 0.0)
+}
+
+/// What was not measured is left out; null is no amount.
+fn is_amount_if_any(of: &Value, key: &str) -> bool {
+    of.is_object() && of.get(key).is_none_or(is_amount)
 }
 
 fn is_share(value: &Value) -> bool {

@@ -1,5 +1,5 @@
 //! Recordings whose numbers were spoiled: metrics that are missing, wrong by a factor, late, of other rows or of another machine,
-//! with holes. Whatever is told of them, no report contradicts itself.
+//! with holes. Whatever is told of them, no report contradicts itself or breaks the contract of its JSON.
 //!
 //! `SPOIL_SECONDS=3600` goes on for so long, with other seeds each time; `SPOIL_SEED=7` is that one again.
 
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mitra_archive::{Query, Reader};
 use mitra_diagnose::{History, Request, detail_metrics, explain, scan_metrics};
 use mitra_lab::draw::Draw;
+use mitra_lab::report::check_contract;
 use mitra_model::time::SECOND;
 use mitra_model::{Series, SeriesSet, Span, lookup};
 
@@ -123,11 +124,18 @@ fn told(recordings: &[Recording], seed: u64) -> Result<usize, String> {
         let window = asked(one.window, &mut Draw::new(seed, "when"));
         let request = Request { window, baseline: None, history: History::default() };
         let report = explain(&request, &set, &mut |_| Ok(set.clone()));
-        (report.incidents.len(), report.contradictions)
+        let mut faults = report.contradictions.clone();
+        faults.extend(
+            serde_json::to_value(&report)
+                .map_err(|e| e.to_string())
+                .and_then(|json| check_contract(&json))
+                .err(),
+        );
+        (report.incidents.len(), faults)
     }));
     match told {
-        Ok((incidents, contradictions)) if contradictions.is_empty() => Ok(incidents),
-        Ok((_, contradictions)) => Err(contradictions.join("; ")),
+        Ok((incidents, faults)) if faults.is_empty() => Ok(incidents),
+        Ok((_, faults)) => Err(faults.join("; ")),
         Err(panic) => Err(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned())),
     }
 }

@@ -131,6 +131,8 @@ def payload(arch, mitra, lab, folder):
     shutil.copy(TOP / "tools/install.sh", tree / "source/tools/install.sh")
     for name in ["packaging", "docs"]:
         shutil.copytree(TOP / name, tree / "source" / name)
+    for name in ["LICENSE", "NOTICE", "CHANGELOG.md"]:
+        shutil.copy(TOP / name, tree / "source" / name)
     # They are stripped already, and there is no such tool in the guest: it only makes the file that it is to make.
     (tree / "strip").mkdir()
     (tree / "strip/objcopy").write_text('#!/bin/sh\nfor last; do :; done\n[ -e "$last" ] || : >"$last"\n')

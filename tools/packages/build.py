@@ -133,6 +133,8 @@ def main() -> None:
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--version", help="in place of the one of Cargo.toml; only the debs are made")
     args = parser.parse_args()
+    # Modes of what is staged are those in the packages, whoever builds them.
+    os.umask(0o022)
     out = args.output.resolve()
     out.mkdir(parents=True, exist_ok=True)
     for old in (path for path in out.iterdir() if path.is_file()):

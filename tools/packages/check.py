@@ -214,11 +214,14 @@ def checked_rpm(work: pathlib.Path, rpm: pathlib.Path, deb: pathlib.Path) -> str
 
 
 def built_again(work: pathlib.Path, out: pathlib.Path) -> str:
-    """A clone at another path, with another folder for what is built."""
+    """A clone at another path, with another folder for what is built, by somebody with another umask and time zone."""
     checkout = work / "elsewhere/checkout"
     run("git", "clone", "--quiet", TOP, checkout)
-    env = {**os.environ, "CARGO_TARGET_DIR": str(work / "elsewhere/built")}
-    run(checkout / "tools/packages/build.py", work / "again", env=env)
+    # The page of `mitra serve` is in the binary where it has been built.
+    if (TOP / "web/dist").is_dir():
+        shutil.copytree(TOP / "web/dist", checkout / "web/dist")
+    env = {**os.environ, "CARGO_TARGET_DIR": str(work / "elsewhere/built"), "TZ": "Asia/Tokyo"}
+    run(checkout / "tools/packages/build.py", work / "again", env=env, umask=0o077)
     same = 0
     for path in sorted(path for path in out.iterdir() if path.is_file()):
         assert path.read_bytes() == (work / "again" / path.name).read_bytes(), f"{path.name} has other bytes"

@@ -113,10 +113,11 @@ export function length(range: number): string {
 
 export function culpritText(culprit: Record<string, string | number | undefined> | null | undefined): string {
   if (!culprit) return "";
-  const { process, pid, ...others } = culprit;
+  const { process, pid, how, ...others } = culprit;
   const text: string[] = [];
   if (process !== undefined) text.push(pid === undefined ? String(process) : `${process} (pid ${pid})`);
   else if (pid !== undefined) text.push(`pid ${pid}`);
   for (const [key, value] of Object.entries(others)) if (value !== undefined && value !== null) text.push(`${key} ${value}`);
-  return text.join(", ");
+  const names = text.join(", ");
+  return names && how ? `${names} (${how === "near" ? "only near" : how})` : names;
 }

@@ -185,6 +185,8 @@ async function checkIncident(page, url) {
   await settled(page);
   const box = await page.locator(".first").boundingBox();
   assert.ok(box.y + box.height < 900, "the first screen fits on a screen");
+  // For the README: make test-web SHOTS=/tmp/shots && cp /tmp/shots/picture.png docs/page.png
+  await page.screenshot({ path: join(shots, "picture.png"), clip: { x: 0, y: 0, width: 1440, height: 700 } });
   await page.locator(".first .copy").click();
   await page.getByText("Copied").first().waitFor();
   await checkLooks(page, "incident");

@@ -218,6 +218,7 @@ pub fn in_words(details: &Details) -> String {
         .iter()
         .map(|(what, value, unit)| match unit.as_str() {
             "" => format!("{what} = {}", number(*value)),
+            unit if unit.starts_with("1/") => format!("{what} = {}{}", number(*value), &unit[1..]),
             unit => format!("{what} = {} {unit}", number(*value)),
         })
         .collect();

@@ -245,12 +245,19 @@ fn broken_contracts_are_refused() {
         ("an unknown key", |r| r["incidents"][0]["root_cause"]["culprit"]["who"] = json!("me")),
         ("more than certain", |r| r["incidents"][0]["root_cause"]["confidence"] = json!(1.2)),
         ("no time", |r| r["incidents"][0]["onset"] = json!("yesterday")),
+        ("null in place of an amount", |r| r["ledger"]["lost_task_seconds"] = Value::Null),
+        ("less than nothing", |r| r["incidents"][0]["lost_task_seconds"] = json!(-0.1)),
     ];
     for (what, spoil) in spoils {
         let mut report = sample();
         spoil(&mut report);
         assert!(report::check_contract(&report).is_err(), "{what}");
     }
+    let mut unmeasured = sample();
+    for of in ["/ledger", "/incidents/0"] {
+        unmeasured.pointer_mut(of).unwrap().as_object_mut().unwrap().remove("lost_task_seconds");
+    }
+    report::check_contract(&unmeasured).unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::cli::{ConditionsArgs, GraphFormat};
 use crate::commands::docs::{filled, rows};
 use crate::commands::{print, print_json, similar};
 use crate::errors::usage;
+use crate::render::page::Page;
 use crate::render::style::{Ink, Style};
 use crate::render::table::Table;
 
@@ -70,18 +71,24 @@ fn edges_to(id: &str) -> impl Iterator<Item = &'static Edge> {
 }
 
 fn manual(c: &Condition, style: &Style) -> String {
-    let mut out = format!("{}: {}\n", style.paint(Ink::Strong, c.id), c.title);
-    _ = writeln!(out, "{} in the area {}\n\n{}", role(c.role), c.area, c.manual().trim_end());
+    let mut page = Page::new(style);
+    page.line(format!("{}: {}", style.paint(Ink::Strong, c.id), c.title));
+    page.line(format!("{} in the area {}", role(c.role), c.area));
+    for paragraph in c.manual().trim_end().split("\n\n") {
+        page.gap();
+        page.prose(paragraph);
+    }
     let mut list = |head: &str, lines: Vec<String>| {
         if !lines.is_empty() {
-            _ = writeln!(out, "\n{}", style.paint(Ink::Strong, head));
-            lines.iter().for_each(|line| _ = writeln!(out, "  {line}"));
+            page.heading(head);
+            lines.iter().for_each(|line| page.paragraph(2, 4, None, line));
         }
     };
     list("Can cause", edges_from(c.id).map(|e| format!("{}: {}", e.effect, e.because)).collect());
     list("Can be caused by", edges_to(c.id).map(|e| format!("{}: {}", e.cause, e.because)).collect());
-    list("Looks at", c.needs().iter().map(|m| (*m).to_owned()).collect());
-    out
+    let needs = c.needs();
+    list("Looks at", if needs.is_empty() { Vec::new() } else { vec![needs.join(", ")] });
+    page.finish()
 }
 
 fn graph_text(style: &Style) -> String {

@@ -21,9 +21,13 @@ pub fn run(args: &DoctorArgs, style: &Style) -> Result<()> {
     if args.json {
         return print_json(&abilities.iter().map(as_json).collect::<Vec<_>>());
     }
+    print(&text(&abilities, style))
+}
+
+fn text(abilities: &[Ability], style: &Style) -> String {
     let mut page = Page::new(style);
     let width = abilities.iter().map(|a| a.name.chars().count()).max().unwrap_or(0).min(28);
-    for ability in &abilities {
+    for ability in abilities {
         let (ink, mark) = match ability.state {
             State::Yes => (Ink::Good, "yes"),
             State::Degraded => (Ink::Warn, "partly"),
@@ -45,7 +49,7 @@ pub fn run(args: &DoctorArgs, style: &Style) -> Result<()> {
             n => format!("{n} of {} abilities are missing or partly there.", abilities.len()),
         },
     );
-    print(&page.finish())
+    page.finish()
 }
 
 fn as_json(a: &Ability) -> Value {
@@ -55,4 +59,38 @@ fn as_json(a: &Ability) -> Value {
         State::No => "no",
     };
     json!({ "name": a.name, "state": state, "why": a.why, "fix": a.fix.as_ref().map(ToString::to_string) })
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_collect::Fix;
+
+    use super::*;
+
+    #[test]
+    fn what_is_there_in_part_and_missing() {
+        let one =
+            |name: &str, state, why: &str, fix| Ability { name: name.into(), state, why: why.into(), fix };
+        let abilities = [
+            one("kernel", State::Yes, "6.18.44", None),
+            one("privileges", State::No, "no root, and no capabilities", Some(Fix::Advice("run it as root"))),
+            one("counters that this kernel has and Mitra does not know", State::Yes, "none", None),
+            one(
+                "delay accounting",
+                State::No,
+                "kernel.task_delayacct is 0; what a task waited for is then estimated from its states",
+                Some(Fix::Command("sysctl -w kernel.task_delayacct=1".into())),
+            ),
+            one(
+                "pressure (PSI)",
+                State::Degraded,
+                "no /proc/pressure/irq",
+                Some(Fix::Argument { text: "psi=1", is_wanted: true }),
+            ),
+        ];
+        let whole = [80, 120].map(|width| format!("[{width}]\n{}", text(&abilities, &Style::plain(width))));
+        insta::assert_snapshot!(whole.join("\n"));
+        let all = text(&abilities[..1], &Style::plain(80));
+        assert!(all.ends_with("All 1 abilities are there.\n"), "{all}");
+    }
 }

@@ -17,7 +17,6 @@ use crate::evidence::{self, quotes};
 use crate::progress::Progress;
 use crate::recording::{self, Recording, not_recorded};
 use crate::render::proof::Detail;
-use crate::render::repeats;
 use crate::render::style::Style;
 use crate::render::text::Shown;
 use crate::values::time::LocalClock;
@@ -55,7 +54,7 @@ fn recorded(paths: &[PathBuf]) -> Result<Option<PathBuf>> {
     let others = std::fs::read_dir(path).into_iter().flatten().flatten();
     if dir != *path && others.count() > 1 {
         let (dir, path) = (dir.display(), path.display());
-        eprintln!("mitra: {dir} is explained, a recording; nothing else in {path} is read");
+        eprintln!("mitra: only the recording {dir} is read, and no other file in {path}");
     }
     Ok(Some(dir))
 }
@@ -139,7 +138,7 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<u8> {
 impl ExplainArgs {
     /// What is shown as text.
     fn shown(&self, report: &Report) -> Result<Shown> {
-        let incidents = repeats::told(report).len();
+        let incidents = report.incidents.len();
         if let Some(number) = self.incident.filter(|number| *number == 0 || *number > incidents) {
             return Err(usage(match incidents {
                 0 => format!("there is no incident {number}: none was found"),

@@ -1,6 +1,8 @@
 //! `mitra import`: other tools' output into an archive.
 
-use std::fs::DirBuilder;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +38,8 @@ pub fn run(args: &ImportArgs) -> Result<()> {
             eprintln!("mitra: {}: not recognised", clean(&file.file));
         }
         let sets: Vec<&SeriesSet> = std::iter::once(&loaded.set).chain(loaded.good.as_ref()).collect();
-        write(dir, &sets)?
+        let before = names(dir);
+        write(dir, &sets).inspect_err(|_| remove_others(dir, &before))?
     };
     report(dir, &done)
 }
@@ -53,12 +56,33 @@ fn write(dir: &Path, sets: &[&SeriesSet]) -> Result<Imported> {
     // The sources still exist after a power failure: syncing finished files is enough.
     let options =
         Options { max_bytes: u64::MAX / 4, max_age: FOR_EVER, sync_every: FOR_EVER, ..Options::default() };
-    let mut writer = Writer::open(dir, &host, options)
-        .with_context(|| format!("cannot open the archive {}", dir.display()))?;
-    let done = import::import(sets, &mut |frame, strings| writer.append(frame, strings))
-        .with_context(|| format!("cannot write to {}", dir.display()))?;
-    writer.finish().with_context(|| format!("cannot finish {}", dir.display()))?;
+    // Without a frame there is nothing to make files for.
+    let mut writer: Option<Writer> = None;
+    let done = import::import(sets, &mut |frame, strings| {
+        if writer.is_none() {
+            writer = Some(Writer::open(dir, &host, options.clone())?);
+        }
+        writer.as_mut().map_or(Ok(()), |writer| writer.append(frame, strings))
+    });
+    let done = done.with_context(|| format!("cannot write to {}", dir.display()))?;
+    if let Some(writer) = writer {
+        writer.finish().with_context(|| format!("cannot finish {}", dir.display()))?;
+    }
     Ok(done)
+}
+
+fn names(dir: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
+}
+
+/// Half of an import would be explained as if it were all. The directory itself stays: this process may not change what is above it.
+fn remove_others(dir: &Path, before: &BTreeSet<OsString>) {
+    for name in names(dir).difference(before) {
+        let path = dir.join(name);
+        if let Err(error) = fs::remove_file(&path) {
+            eprintln!("mitra: {} is left behind: {error}", clean(&path.display().to_string()));
+        }
+    }
 }
 
 /// Frames are written in order of time, and a recording and imports may be of different machines.
@@ -98,4 +122,19 @@ fn report(dir: &Path, done: &Imported) -> Result<()> {
         dir.display()
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_import_has_begun_is_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("notes"), "mine").unwrap();
+        let before = names(dir.path());
+        fs::write(dir.path().join("0000000001.log"), "half").unwrap();
+        remove_others(dir.path(), &before);
+        assert_eq!(names(dir.path()), before);
+    }
 }

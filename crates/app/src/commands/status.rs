@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use mitra_archive::{Query, Reader, Status};
+use mitra_model::capture::Ended;
+use mitra_model::report::{Moment, Window};
 use mitra_model::series::seconds_between;
 use mitra_model::time::SECOND;
 use mitra_model::{Event, EventKind, HostInfo, Span};
@@ -14,6 +16,7 @@ use crate::commands::{print, print_json};
 use crate::progress::Progress;
 use crate::recording;
 use crate::render::page::Page;
+use crate::render::sources;
 use crate::render::style::{Ink, Style, rfc3339};
 use crate::render::units;
 use crate::values::time::LocalClock;
@@ -60,10 +63,10 @@ fn in_words(kind: &EventKind) -> Option<String> {
             Some(format!("{rule}: {text}; armed {}", armed.join(", ")))
         }
         EventKind::Capture { capture, why, seconds, events, ended, .. } => Some(format!(
-            "{capture} for {}, {}: {} events, {ended}",
+            "{capture} for {}, {why}: {} events; {}",
             units::length(*seconds),
-            why,
-            units::grouped(*events as f64)
+            units::grouped(*events as f64),
+            Ended::of(ended).words()
         )),
         _ => None,
     }
@@ -114,7 +117,9 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &
         |rate| format!("{} bytes per second sealed", units::grouped(rate)),
     );
     let (sealed, log) = (bytes(status.sealed_bytes), bytes(status.log_bytes));
-    line("Size", &format!("{sealed} in {} segments, {log} in the open log; {rate}", status.segments));
+    let segments = if status.segments == 1 { "segment" } else { "segments" };
+    let open = if status.log_bytes == 0 { String::new() } else { format!(", {log} in the open log") };
+    line("Size", &format!("{sealed} in {} {segments}{open}; {rate}", status.segments));
     if status.captures > 0 {
         line("Captures", &format!("{} of armed probes, {}", status.captures, bytes(status.capture_bytes)));
     }
@@ -143,10 +148,8 @@ fn recorded(span: Span, status: &Status, style: &Style) -> String {
         None => "ended".to_owned(),
     };
     format!(
-        "{} to {} {} ({}, {} samples), {state}",
-        style.date_clock(span.since),
-        style.date_clock(span.until),
-        style.zone_name(span.until),
+        "{} ({}, {} samples), {state}",
+        sources::range(Window { since: Moment(span.since), until: Moment(span.until) }, style),
         units::length(span.seconds()),
         units::grouped(status.frames as f64)
     )

@@ -59,7 +59,9 @@ fn headline(captured: &Captured) -> String {
 fn cost(captured: &Captured) -> String {
     let seconds = |ns: u64| words::seconds(ns as f64 * 1e-9);
     let mut text = match (captured.cost_ns, captured.cost_share()) {
-        (Some(cost), Some(share)) => format!("It cost {} of CPU, {} of one", seconds(cost), percent(share)),
+        (Some(cost), Some(share)) => {
+            format!("It cost {} of CPU time, {} of one CPU", seconds(cost), percent(share))
+        }
         _ => "What it cost is not measured here".to_owned(),
     };
     if let (Some(ns), Some(runs @ 1..)) = (captured.cost_kernel_ns, captured.runs) {

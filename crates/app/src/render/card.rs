@@ -127,7 +127,7 @@ pub fn cost(incident: &Incident, until: Moment) -> Option<String> {
     let lost = incident.lost_task_seconds?;
     let all = units::task_seconds(lost);
     Some(match length {
-        _ if lost < HARDLY_S => "tasks have lost less than 0.1 s".to_owned(),
+        _ if lost < HARDLY_S => "tasks waited less than 0.1 s for CPUs, disks and memory".to_owned(),
         Some(length) if lost >= 0.95 * length => {
             format!("on average {} tasks stood still ({all})", mean(lost / length))
         }
@@ -203,7 +203,7 @@ mod tests {
         };
         assert_eq!(told(Some(640.0), None), "on average 6.4 tasks stood still (640 task-seconds)");
         assert_eq!(told(Some(30.0), Some(2.0)), "30 % of one task's time (30 task-seconds)");
-        assert_eq!(told(Some(0.01), None), "tasks have lost less than 0.1 s");
+        assert_eq!(told(Some(0.01), None), "tasks waited less than 0.1 s for CPUs, disks and memory");
         assert_eq!(told(Some(3.0), Some(250.0)), "on average 2.5 clients waited (4 min in all)");
         assert_eq!(told(None, Some(3.0)), "clients waited 3.0 s longer than usual");
         assert_eq!(told(None, None), "");

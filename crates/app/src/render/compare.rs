@@ -36,21 +36,30 @@ fn one(page: &mut Page<'_>, pair: &Pair) {
     page.labelled(2, "B", 1, Some(Ink::Faint), &pair.b);
     if !pair.differences.is_empty() {
         page.gap();
-        let mut table = Table::of("what|>A|>B|>B to A|how sure");
-        for difference in pair.differences.iter().take(LISTED_MAX) {
-            table.row([
-                name(difference),
-                level(&difference.a, &difference.unit),
-                level(&difference.b, &difference.unit),
-                change(difference),
-                sureness(difference),
-            ]);
-        }
-        let style = Style { width: page.style.width.saturating_sub(2), ..page.style.clone() };
-        page.lines(2, &table.render(&style));
+        differences(page, &pair.differences);
     }
     page.gap();
     page.paragraph(2, 2, Some(Ink::Faint), &rest(pair));
+}
+
+/// A table; where the lines have no room for one, what differs stands above its numbers.
+fn differences(page: &mut Page<'_>, all: &[Difference]) {
+    const INDENT: usize = 2;
+    let row = |d: &Difference| [name(d), level(&d.a, &d.unit), level(&d.b, &d.unit), change(d), sureness(d)];
+    let rows: Vec<[String; 5]> = all.iter().take(LISTED_MAX).map(row).collect();
+    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0) + 2;
+    if INDENT + (0..4).map(widest).sum::<usize>() > page.style.width {
+        for [what, a, b, change, sure] in &rows {
+            page.paragraph(INDENT, 2 * INDENT, None, what);
+            page.paragraph(2 * INDENT, 3 * INDENT, None, &format!("{a} → {b} ({change})"));
+            page.paragraph(2 * INDENT, 3 * INDENT, Some(Ink::Faint), sure);
+        }
+        return;
+    }
+    let mut table = Table::of("what|>A|>B|>B to A|how sure");
+    rows.into_iter().for_each(|row| table.row(row));
+    let style = Style { width: page.style.width.saturating_sub(INDENT), ..page.style.clone() };
+    page.lines(INDENT, &table.render(&style));
 }
 
 /// `12 things differ surely; most of all disk.read_bytes sda: 1.2 MB/s → 710 MB/s`.
@@ -89,6 +98,8 @@ pub fn level(level: &Level, unit: &str) -> String {
     let spread = units::value(level.spread, unit);
     match (median.split_once(' '), spread.split_once(' ')) {
         (Some((number, unit)), Some((other, same))) if unit == same => format!("{number} ±{other} {unit}"),
+        // `22.0/s`
+        (None, None) => format!("{} ±{spread}", median.strip_suffix("/s").unwrap_or(&median)),
         _ => format!("{median} ±{spread}"),
     }
 }
@@ -118,12 +129,15 @@ pub fn sureness(difference: &Difference) -> String {
         }
     }
     if let Some(range) = difference.range.filter(|_| difference.a.samples.min(difference.b.samples) < 30) {
-        parts.push(format!(
-            "by {} to {} ({:.0} %)",
-            units::value(range.low, &difference.unit),
-            units::value(range.high, &difference.unit),
-            range.confidence * 100.0
-        ));
+        // Of a range on both sides of zero the signs say that either may be higher.
+        let is_of_one_side = range.low.signum() == range.high.signum();
+        let (low, high) = match (range.low.abs(), range.high.abs()) {
+            (a, b) if is_of_one_side => (a.min(b), a.max(b)),
+            _ => (range.low, range.high),
+        };
+        let (low, high) = (units::value(low, &difference.unit), units::value(high, &difference.unit));
+        let by = if low == high { low } else { format!("{low} to {high}") };
+        parts.push(format!("by {by} ({:.0} % sure)", range.confidence * 100.0));
     }
     parts.extend(difference.note.clone());
     parts.join("; ")

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod examples;
 pub mod html;
 pub mod inspect;
+pub mod ledger;
 pub mod page;
 pub mod proof;
 pub mod repeats;

@@ -21,7 +21,7 @@ impl<'a> Page<'a> {
 
     pub fn heading(&mut self, text: &str) {
         self.gap();
-        self.lines.push(self.style.paint(Ink::Strong, &clean(text)));
+        self.paragraph(0, 2, Some(Ink::Strong), text);
     }
 
     /// A paragraph. Its first line is indented by `first` columns, the others by `rest`.
@@ -33,6 +33,25 @@ impl<'a> Page<'a> {
             let line = ink.map_or_else(|| line.clone(), |ink| self.style.paint(ink, line));
             self.lines.push(format!("{:indent$}{line}", ""));
         }
+    }
+
+    /// A paragraph of a manual page. Items of a list begin lines.
+    pub fn prose(&mut self, text: &str) {
+        let mut block = String::new();
+        for line in text.lines() {
+            let is_item = line.trim_start().starts_with("- ");
+            if is_item && !block.is_empty() {
+                self.block(&std::mem::take(&mut block));
+            }
+            block.push_str(line);
+            block.push(' ');
+        }
+        self.block(&block);
+    }
+
+    fn block(&mut self, text: &str) {
+        let rest = if text.trim_start().starts_with("- ") { 2 } else { 0 };
+        self.paragraph(0, rest, None, text);
     }
 
     /// A label in its own column with a paragraph beside it, or below it if the label is too long.

@@ -10,24 +10,45 @@ const ONSETS_MAX: usize = 12;
 
 /// What is told as one.
 pub struct Told<'a> {
+    /// Its place in the report, from 1: what `--incident` and `mitra serve` call it.
+    pub number: usize,
     /// The incident that is told; of those that are alike the one that cost most.
     pub incident: &'a Incident,
     /// What was found again.
     pub repeat: Option<&'a Repeat>,
 }
 
-/// What is told, in order of the first onsets.
+/// What is told, in order of time.
 pub fn told(report: &Report) -> Vec<Told<'_>> {
-    let tell = |(i, incident)| match report.repeats.iter().find(|repeat| repeat.incidents.contains(&i)) {
-        None => Some(Told { incident, repeat: None }),
-        Some(repeat) if repeat.incidents.first() == Some(&i) => {
-            let alike = repeat.incidents.iter().filter_map(|i| report.incidents.get(*i));
-            let dearest = alike.reduce(|best, next| if cost(next) > cost(best) { next } else { best });
-            dearest.map(|incident| Told { incident, repeat: Some(repeat) })
-        }
-        Some(_) => None,
+    let is_told =
+        |told: &Told<'_>| told.repeat.is_none_or(|repeat| dearest_of(repeat, report) == Some(told.number));
+    (1..=report.incidents.len()).filter_map(|number| one(report, number)).filter(is_told).collect()
+}
+
+/// The incident with that number, which may be one of many that are alike.
+pub fn one(report: &Report, number: usize) -> Option<Told<'_>> {
+    let place = number.checked_sub(1)?;
+    let incident = report.incidents.get(place)?;
+    let repeat = report.repeats.iter().find(|repeat| repeat.incidents.contains(&place));
+    Some(Told { number, incident, repeat })
+}
+
+/// The number of the one that cost most.
+fn dearest_of(repeat: &Repeat, report: &Report) -> Option<usize> {
+    let alike = repeat.incidents.iter().filter_map(|place| Some((*place, report.incidents.get(*place)?)));
+    let dearest = alike.reduce(|best, next| if cost(next.1) > cost(best.1) { next } else { best });
+    dearest.map(|(place, _)| place + 1)
+}
+
+/// How often it came, and which one is told.
+pub fn again(told: &Told<'_>, report: &Report, style: &Style) -> Option<String> {
+    let repeat = told.repeat?;
+    let most = match dearest_of(repeat, report)? {
+        most if most == told.number => "this one".to_owned(),
+        most => format!("number {most}"),
     };
-    report.incidents.iter().enumerate().filter_map(tell).collect()
+    let (often, when) = (how_often(repeat, report, style), when(repeat, report, style));
+    Some(format!("{often}; {most} cost most. They began at {when}"))
 }
 
 /// The place of the one that cost most.
@@ -42,7 +63,7 @@ fn cost(incident: &Incident) -> f64 {
 }
 
 /// `288 times from 00:02:11 to 23:57:12, every 5 min; together they cost 1,234 task-seconds`.
-pub fn how_often(repeat: &Repeat, report: &Report, style: &Style) -> String {
+fn how_often(repeat: &Repeat, report: &Report, style: &Style) -> String {
     let onsets = onsets(repeat, report);
     let between = onsets.first().zip(onsets.last()).map_or_else(String::new, |(first, last)| {
         format!(" from {} to {}", style.moment(*first), style.moment(*last))
@@ -58,7 +79,7 @@ pub fn how_often(repeat: &Repeat, report: &Report, style: &Style) -> String {
 }
 
 /// When those began that are alike.
-pub fn when(repeat: &Repeat, report: &Report, style: &Style) -> String {
+fn when(repeat: &Repeat, report: &Report, style: &Style) -> String {
     let onsets = onsets(repeat, report);
     let shown: Vec<String> = onsets.iter().take(ONSETS_MAX).map(|onset| style.moment(*onset)).collect();
     let more = match onsets.len().saturating_sub(ONSETS_MAX) {

@@ -1,10 +1,11 @@
 //! The report as text, the verdict first.
 
 use mitra_model::Era;
-use mitra_model::report::{Culprit, Finding, Incident, Ledger, Moment, Remedy, Report, Unknown, Window};
+use mitra_model::report::{Culprit, Finding, Incident, Moment, Remedy, Report, Unknown, Window};
 
 use crate::render::card;
 use crate::render::changed;
+use crate::render::ledger;
 use crate::render::page::Page;
 use crate::render::proof::{self, Detail, ShownLines};
 use crate::render::repeats::{self, Told};
@@ -46,18 +47,15 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>, show: &Shown) ->
     }
     let told = repeats::told(report);
     // Of several the one that cost most is told whole.
-    let chosen = show.incident.map_or_else(|| repeats::dearest(&told), |number| number.saturating_sub(1));
-    let Some(Told { incident, repeat }) = told.get(chosen) else { return page.finish() };
+    let number = show.incident.or_else(|| told.get(repeats::dearest(&told)).map(|told| told.number));
+    let Some(chosen) = number.and_then(|number| repeats::one(report, number)) else { return page.finish() };
     if told.len() > 1 && show.incident.is_none() {
-        table(&mut page, &told, chosen, report);
+        table(&mut page, &told, chosen.number, report);
     }
-    let again = repeat.map(|repeat| {
-        let often = repeats::how_often(repeat, report, style);
-        format!("{often}; this one cost most. They began at {}", repeats::when(repeat, report, style))
-    });
-    one(&mut page, incident, again.as_deref(), report.window.until, &mut shown, title);
+    let again = repeats::again(&chosen, report, style);
+    one(&mut page, chosen.incident, again.as_deref(), report.window.until, &mut shown, title);
     if show.detail.numbers {
-        ledger(&mut page, &report.ledger, report.window);
+        ledger::text(&mut page, &report.ledger, report.window);
     }
     if let Some(comparison) = &report.comparison {
         sources::comparison(&mut page, comparison, &mut shown);
@@ -73,14 +71,14 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>, show: &Shown) ->
 fn table(page: &mut Page<'_>, told: &[Told<'_>], chosen: usize, report: &Report) {
     let style = page.style;
     let mut table = Table::of("|>#|ONSET|>LENGTH|>COST|ROOT CAUSE|CULPRIT");
-    for (i, Told { incident, repeat }) in told.iter().enumerate() {
+    for Told { number, incident, repeat } in told {
         let end = incident.end.unwrap_or(report.window.until);
         let length = length_between(incident.onset, end).unwrap_or_default();
         let length = if incident.end.is_none() && !length.is_empty() { format!("{length}+") } else { length };
         let times = repeat.map_or_else(String::new, |repeat| format!(" ×{}", repeat.incidents.len()));
         table.row([
-            if i == chosen { "→" } else { "" }.to_owned(),
-            (i + 1).to_string(),
+            if *number == chosen { "→" } else { "" }.to_owned(),
+            number.to_string(),
             style.moment(incident.onset.0),
             length,
             units::short_cost(incident).unwrap_or_default(),
@@ -283,29 +281,6 @@ fn whole(page: &mut Page<'_>, report: &Report) {
     page.labelled(0, "Window", 8, Some(Ink::Faint), &looked);
 }
 
-fn ledger(page: &mut Page<'_>, ledger: &Ledger, window: Window) {
-    if ledger.by_cause.is_empty() && ledger.by_process.is_empty() {
-        return;
-    }
-    let all = ledger.lost_task_seconds.map_or_else(String::new, |lost| {
-        format!(": {} in {}", units::task_seconds(lost), window_length(window))
-    });
-    page.heading(&format!("Time lost in the whole window{all}"));
-    let causes: Vec<String> =
-        ledger.by_cause.iter().take(5).map(|c| format!("{} {}", c.cause, short_seconds(c.seconds))).collect();
-    let processes: Vec<String> = ledger
-        .by_process
-        .iter()
-        .take(5)
-        .map(|p| format!("{} ({}) {}", p.name, p.pid, short_seconds(p.seconds)))
-        .collect();
-    for (label, list) in [("by cause", causes), ("by process", processes)] {
-        if !list.is_empty() {
-            page.labelled(2, label, 10, Some(Ink::Faint), &list.join(", "));
-        }
-    }
-}
-
 /// Without incidents: one sentence, findings, and what was not seen.
 fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut ShownLines, title: Title<'_>) {
     let style = page.style;
@@ -355,28 +330,13 @@ pub fn nothing_wrong(report: &Report, style: &Style) -> String {
     text.push_str(&if files && !sources::is_known(report.window) {
         " in what was read".to_owned()
     } else {
-        format!(" in {}", range(report.window, style))
+        format!(" from {}", range(report.window, style))
     });
     if !report.healthy.is_empty() {
         text.push_str(&format!(" ({} fine)", report.healthy.join(", ")));
     }
-    text.push_str(&lost(&report.ledger, files));
+    text.push_str(&ledger::sentence(&report.ledger, files));
     text.push('.');
-    text
-}
-
-/// Lost time as the end of a sentence. Files hardly ever have it, so its absence is not mentioned.
-fn lost(ledger: &Ledger, files: bool) -> String {
-    let Some(lost) = ledger.lost_task_seconds else {
-        return if files { String::new() } else { "; lost time could not be measured".to_owned() };
-    };
-    let mut text = format!("; tasks lost {} altogether", units::task_seconds(lost));
-    if let Some(most) = ledger.by_cause.first() {
-        text.push_str(&format!(", most of it to {} ({})", most.cause, short_seconds(most.seconds)));
-        if let Some(who) = ledger.by_process.first() {
-            text.push_str(&format!(", {} ({}) most of all", who.name, who.pid));
-        }
-    }
     text
 }
 
@@ -438,6 +398,7 @@ pub fn percent(share: f64) -> String {
 mod tests {
     use super::*;
     use crate::render::examples;
+    use mitra_model::report::Ledger;
 
     fn title(id: &str) -> Option<&'static str> {
         match id {

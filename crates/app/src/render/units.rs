@@ -39,6 +39,7 @@ fn ratio(value: f64) -> String {
 /// Task-seconds are not seconds on the clock, so the word is written out.
 pub fn task_seconds(seconds: f64) -> String {
     match seconds {
+        s if s < 0.05 => "less than 0.1 task-seconds".to_owned(),
         s if s < 10.0 => format!("{s:.1} task-seconds"),
         s => format!("{} task-seconds", grouped(s)),
     }
@@ -113,6 +114,7 @@ mod tests {
         assert_eq!(length(3.0 * 86_400.0), "3 d");
         assert_eq!(task_seconds(3010.2), "3,010 task-seconds");
         assert_eq!(task_seconds(0.31), "0.3 task-seconds");
+        assert_eq!(task_seconds(0.0), "less than 0.1 task-seconds");
         assert_eq!(grouped(1_234_567.0), "1,234,567");
         assert_eq!(grouped(-1234.0), "-1,234");
         assert_eq!(exact(4907.53), "4,907.53");

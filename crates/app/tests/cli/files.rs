@@ -132,7 +132,7 @@ fn the_folder_of_a_recording_is_explained_as_one() {
     // What is not read is named.
     std::fs::write(dir.path().join("notes.txt"), "slow since noon").expect("the file can be written");
     let said = run(&["explain", text(dir.path())]);
-    assert!(said.code == 0 && said.err.contains("nothing else in"), "{}: {}", said.code, said.err);
+    assert!(said.code == 0 && said.err.contains("no other file in"), "{}: {}", said.code, said.err);
     // Deeper it is found, too, and named.
     let outer = dir.path().join("outer");
     std::fs::create_dir_all(outer.join("node1")).expect("a directory can be made");
@@ -240,6 +240,21 @@ fn what_was_imported_is_explained_like_the_files() {
     assert_eq!(values.iter().filter(|v| (**v - 720_000.0 * 1024.0).abs() < 512.0).count(), 24, "{dump}");
     let again = run(&["import", text(&files), "--archive", text(&archive)]);
     assert!(again.code == 2 && again.err.contains("holds a recording already"), "{}", again.err);
+}
+
+#[test]
+fn a_failed_import_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (files, archive) = (dir.path().join("case"), dir.path().join("archive"));
+    // Times of day, and no date.
+    sar(&files, "", true);
+    let failed = run(&["import", text(&files), "--archive", text(&archive)]);
+    assert_eq!(failed.code, 2, "{}", failed.err);
+    let left: Vec<_> =
+        std::fs::read_dir(&archive).expect("it was made").map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let done = run(&["import", text(&files), "--date", "2026-03-05", "--archive", text(&archive)]);
+    assert_eq!(done.code, 0, "{}", done.err);
 }
 
 /// The page goes to a pipe that nobody reads: meanwhile it is looked at what the process may still do.

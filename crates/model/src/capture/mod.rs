@@ -112,6 +112,19 @@ impl Ended {
         }
     }
 
+    /// The reverse of [`Ended::id`]; what it does not know is an error in those words.
+    #[must_use]
+    pub fn of(id: &str) -> Self {
+        match id {
+            "time" => Ended::Time,
+            "events" => Ended::Events,
+            "cost" => Ended::Cost,
+            "stopped" => Ended::Stopped,
+            "gone" => Ended::Gone,
+            other => Ended::Failed(other.strip_prefix("failed: ").unwrap_or(other).to_owned()),
+        }
+    }
+
     /// As [`EventKind::Capture`] has it: `time`, `events`, `cost`, `stopped`, `gone`, `failed: …`.
     #[must_use]
     pub fn id(&self) -> String {

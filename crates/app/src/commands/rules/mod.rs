@@ -14,7 +14,8 @@ use crate::commands::{print, print_json, similar};
 use crate::errors::usage;
 use crate::escalation::settings;
 use crate::log::log;
-use crate::render::style::{Ink, Style, clean};
+use crate::render::page::Page;
+use crate::render::style::{Ink, Style};
 use crate::render::table::Table;
 use crate::render::units;
 
@@ -86,8 +87,9 @@ fn does(rule: &Rule) -> String {
 }
 
 fn page(rule: &Rule, style: &Style) -> String {
-    let mut out = format!("{}\n", style.paint(Ink::Strong, &rule.name));
-    let mut line = |head: &str, text: String| out.push_str(&format!("  {head:<9} {}\n", clean(&text)));
+    let mut page = Page::new(style);
+    page.paragraph(0, 0, Some(Ink::Strong), &rule.name);
+    let mut line = |head: &str, text: String| page.labelled(2, head, 8, Some(Ink::Faint), &text);
     line("when", rule.expression.to_string());
     if let Some(id) = &rule.suspects {
         line("suspects", id.clone());
@@ -109,7 +111,7 @@ fn page(rule: &Rule, style: &Style) -> String {
     if !rule.why.is_empty() {
         line("because", rule.why.clone());
     }
-    out
+    page.finish()
 }
 
 fn rule_json(rule: &Rule) -> Value {

@@ -15,7 +15,8 @@ use crate::errors::usage;
 use crate::escalation::{Plan, settings};
 use crate::progress::Progress;
 use crate::recording::Recording;
-use crate::render::style::{Ink, Style, clean, rfc3339};
+use crate::render::page::Page;
+use crate::render::style::{Ink, Style, rfc3339};
 use crate::render::units;
 use crate::{confined, evidence};
 
@@ -108,7 +109,7 @@ fn as_json(rules: &[Rule], tested: &Tested) -> Value {
 }
 
 fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
-    let mut out = String::new();
+    let mut page = Page::new(style);
     for stretch in &tested.stretches {
         let Some(rule) = rules.get(stretch.rule) else { continue };
         let time = if Era::of(stretch.fired) == Era::Dated {
@@ -122,32 +123,38 @@ fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
         // Names of processes are in both.
         let text = in_words(&stretch.details);
         let did = tested.plans.get(stretch.rule).map_or_else(String::new, |plan| action(rule, plan, stretch));
-        let name = style.paint(Ink::Strong, &clean(&rule.name));
-        out.push_str(&format!("{time} {name}  {}{went_on}\n    {}\n", clean(&text), clean(&did)));
+        page.paragraph(0, 4, Some(Ink::Strong), format!("{time} {}", rule.name).trim_start());
+        page.paragraph(4, 4, None, &format!("{text}{went_on}"));
+        page.paragraph(4, 4, None, &did);
     }
     if tested.stretches.is_empty() {
         let which = if rules.len() == 1 { "the rule" } else { "no rule" };
         let held = if rules.len() == 1 { "never held" } else { "ever held" };
-        out.push_str(&format!("{which} {held}\n"));
+        page.paragraph(0, 0, None, &format!("{which} {held}"));
     }
     if tested.left_out > 0 {
-        out.push_str(&format!("and {} more times\n", tested.left_out));
+        page.paragraph(0, 0, None, &format!("and {} more times", tested.left_out));
     }
     if tested.stretches.iter().flat_map(|stretch| &stretch.acts).any(|act| act.runs) {
-        out.push_str("how long a command takes is not known here: each is taken to end at once\n");
+        page.paragraph(
+            0,
+            0,
+            None,
+            "how long a command takes is not known here: each is taken to end at once",
+        );
     }
     for (rule, missing) in &tested.cannot_tell {
         let name = rules.get(*rule).map_or("?", |rule| rule.name.as_str());
-        out.push_str(&format!("{} cannot be told: {} is not there\n", clean(name), missing.join(", ")));
+        page.paragraph(0, 2, None, &format!("{name} cannot be told: {} is not there", missing.join(", ")));
     }
-    out
+    page.finish()
 }
 
 /// What the rule would have done in a stretch.
 fn action(rule: &Rule, plan: &Plan, stretch: &Stretch) -> String {
     if stretch.acts.is_empty() {
-        return "would have done nothing: it had acted not long before, other probes were armed, or their time for this \
-                hour was used up"
+        return "would have started nothing: it had acted not long before, other probes were running, or their time for \
+                this hour was used up"
             .to_owned();
     }
     let times = |is_meant: fn(&Act) -> bool| match stretch.acts.iter().filter(|act| is_meant(act)).count() {

@@ -13,18 +13,19 @@ mod svg;
 use std::borrow::Cow;
 
 use mitra_model::must_escape;
-use mitra_model::report::{Incident, Link, Moment, Report, Root};
+use mitra_model::report::{Culprit, How, Incident, Link, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
 
 use crate::render::card;
 use crate::render::changed;
-use crate::render::repeats::{self, Told};
+use crate::render::ledger;
+use crate::render::repeats;
 use crate::render::sources;
 use crate::render::style::Style;
 use crate::render::text::{self, Title};
 use crate::render::units;
 use body::Body;
-use sections::{command, enclosed, evidence, files, findings, ledger, list, remedies, terms, unknown};
+use sections::{command, enclosed, evidence, files, findings, list, lost, remedies, terms, unknown};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -41,19 +42,18 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
     let mut body = Body::default();
     body.push(&head(report, style));
     let told = repeats::told(report);
-    for (i, Told { incident: one, repeat }) in told.iter().enumerate() {
+    for one in &told {
+        let (number, again) = (one.number, repeats::again(one, report, style));
+        let one = one.incident;
         let words = title(&one.root_cause.condition).unwrap_or(&one.root_cause.condition);
         body.push("<article class=\"incident\">\n");
         if told.len() > 1 {
-            let id = body.entry(&format!("{}. {words}", i + 1));
-            body.push(&format!("<p class=\"kicker\" id=\"{id}\">incident {} of {}</p>\n", i + 1, told.len()));
+            let id = body.entry(&format!("{number}. {words}"));
+            let all = report.incidents.len();
+            body.push(&format!("<p class=\"kicker\" id=\"{id}\">incident {number} of {all}</p>\n"));
         }
         body.push(&summary(report, one, style, title));
-        if let Some(repeat) = repeat {
-            let (often, when) =
-                (repeats::how_often(repeat, report, style), repeats::when(repeat, report, style));
-            body.push(&format!("<p>{}; this one cost most.</p>\n<p>{}</p>\n", escape(&often), escape(&when)));
-        }
+        body.push(&enclosed("<p>", again.map(|again| escape(&again).into_owned()), "</p>\n"));
         body.push(&list("remarks", &one.root_cause.remarks));
         body.place_list();
         incident(&mut body, report, one, sets, style, title);
@@ -183,7 +183,7 @@ fn summary(report: &Report, incident: &Incident, style: &Style, title: Title<'_>
     let step = |link: &Link| format!("<span class=\"id\">{}</span>", escape(&link.condition));
     let steps: Vec<String> = incident.chain.iter().map(step).collect();
     let facts = [
-        ("Caused by", said(text::culprit(&root.culprit))),
+        ("Caused by", culprit(&root.culprit)),
         ("Cost", said(card::cost(incident, until))),
         (label, first),
         ("Seen", said(card::seen(style, incident, until))),
@@ -216,8 +216,8 @@ fn facts(root: &Root, title: Title<'_>) -> String {
         Some(words) => format!("<b>{}</b>: {}", escape(&root.condition), escape(words)),
         None => format!("<b>{}</b>", escape(&root.condition)),
     }];
-    if let Some(culprit) = text::culprit(&root.culprit) {
-        facts.push(format!("culprit <b>{}</b>", escape(&culprit)));
+    if let Some(culprit) = culprit(&root.culprit) {
+        facts.push(format!("culprit {culprit}"));
     }
     facts.extend(card::sure(root));
     if let Some(share) = root.share {
@@ -226,12 +226,20 @@ fn facts(root: &Root, title: Title<'_>) -> String {
     format!("<ul class=\"facts\"><li>{}</li></ul>\n", facts.join("</li><li>"))
 }
 
+/// The names of a culprit, and how it is known.
+fn culprit(culprit: &Culprit) -> Option<String> {
+    let how = culprit.how.map(|how| match how {
+        How::Measured => "measured",
+        How::Inferred => "inferred from other numbers, from names or times",
+        How::Near => "only near: active in the same place at that time",
+    });
+    let how = enclosed(" <span class=\"faint\">", how.map(|how| format!("({how})")), "</span>");
+    text::culprit(culprit).map(|names| format!("<b>{}</b>{how}", escape(&names)))
+}
+
 /// What applies to the whole window.
 fn whole(body: &mut Body, report: &Report, style: &Style) {
-    let lost = report.ledger.lost_task_seconds.map_or_else(String::new, |lost| {
-        format!(": {} in {}", units::task_seconds(lost), text::window_length(report.window))
-    });
-    body.section(&format!("Time lost in the whole window{lost}"), &ledger(&report.ledger));
+    body.section(&ledger::heading(&report.ledger, report.window), &lost(&report.ledger));
     body.section("Findings: nobody suffers from it yet", &findings(&report.findings));
     body.section("What could not be told", &unknown(&report.unknown));
     body.section("Files read", &files(&report.files));
@@ -297,6 +305,24 @@ mod tests {
                 && html.contains("&lt;b&gt;dentry&lt;/b&gt;")
         );
         assert_eq!(escape("a\x07<&>\"'\n"), "a\u{fffd}&lt;&amp;&gt;&quot;&#39;\n");
+    }
+
+    #[test]
+    fn how_a_culprit_is_known_is_said() {
+        let mut flood = examples::flood();
+        for (how, said) in [
+            (
+                Some(How::Measured),
+                "<b>dd (pid 8123), cgroup /backup, device vda, file /data/big\u{fffd}[2J</b> <span class=\"faint\">(measured",
+            ),
+            (Some(How::Inferred), "(inferred from"),
+            (Some(How::Near), "(only near"),
+            (None, "[2J</b></dd>"),
+        ] {
+            flood.incidents[0].root_cause.culprit.how = how;
+            let html = report(&flood, &[], &Style::plain(80), &title);
+            assert!(html.contains(said), "{said} is not in {html}");
+        }
     }
 
     #[test]

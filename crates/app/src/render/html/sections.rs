@@ -3,6 +3,7 @@
 use mitra_model::report::{Evidence, FileRead, Finding, Ledger, Link, Quote, Remedy, Unknown};
 
 use super::escape;
+use crate::render::ledger;
 use crate::render::proof;
 use crate::render::sources;
 use crate::render::style::Style;
@@ -139,22 +140,24 @@ pub fn findings(all: &[Finding]) -> String {
 }
 
 /// Lost time.
-pub fn ledger(ledger: &Ledger) -> String {
+pub fn lost(ledger: &Ledger) -> String {
     let causes = ledger.by_cause.iter().map(|c| (c.cause.clone(), c.seconds));
     let processes = ledger.by_process.iter().map(|p| (format!("{} ({})", p.name, p.pid), p.seconds));
     let mut html = String::new();
     for (what, rows) in
         [("What tasks waited for", causes.collect::<Vec<_>>()), ("Who waited", processes.collect())]
     {
-        // Less is told as 0.0 s.
         let rows: Vec<(String, f64, String)> = rows
             .into_iter()
-            .filter(|row| row.1 >= 0.05)
+            .filter(|row| row.1 >= ledger::TOLD_S)
             .map(|(name, s)| (name, s, text::short_seconds(s)))
             .collect();
         let caption = format!("<figure><figcaption>{what}, task-seconds</figcaption>");
         html.push_str(&enclosed(&caption, [super::runs::bars(&rows)], "</figure>\n"));
     }
+    let remarks =
+        ledger::remarks(ledger).into_iter().map(|remark| format!("<p class=\"faint\">{remark}</p>\n"));
+    html.extend(remarks);
     html
 }
 

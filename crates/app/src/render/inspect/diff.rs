@@ -130,7 +130,7 @@ fn table(list: &[&DiffRow], head: &str, rows: usize, style: &Style) -> String {
         ("RATIO", Align::Right),
     ];
     if has_counts {
-        heads.extend([("COUNT BEFORE", Align::Right), ("COUNT AFTER", Align::Right)]);
+        heads.push(("COUNT", Align::Right));
     }
     heads.push((head, Align::Left));
     let mut table = Table::new(&heads);
@@ -171,7 +171,8 @@ fn cells(row: &DiffRow, has_counts: bool) -> Vec<String> {
         row.ratio.map_or_else(unknown, |ratio| format!("x{ratio:.2}")),
     ];
     if has_counts {
-        cells.extend([count(row.before), count(row.after)]);
+        let (before, after) = (count(row.before), count(row.after));
+        cells.push(if before == after { after } else { format!("{before} → {after}") });
     }
     cells.push(shortened(&row.name, NAME));
     cells

@@ -39,3 +39,30 @@ fn shortened(text: &str, width: usize) -> String {
     let rest: String = text.chars().skip(length + 1 - width).collect();
     format!("…{rest}")
 }
+
+#[cfg(test)]
+mod tests {
+    use mitra_inspect::Snapshot;
+
+    use crate::render::style::Style;
+
+    #[test]
+    fn what_is_in_the_memory_of_a_process() {
+        let look: Snapshot =
+            serde_json::from_str(include_str!("../../../tests/cli/looks/after.json")).unwrap();
+        let recorded = Err("the recording does not know the process".to_owned());
+        let whole = [80, 120].map(|width| {
+            let style = Style::plain(width);
+            let memory = super::memory::text(
+                &look.comm,
+                look.pid,
+                look.composition.as_ref().unwrap(),
+                &recorded,
+                5,
+                &style,
+            );
+            format!("[{width}]\n{memory}\n{}", super::heap::text(&look, 5, &style))
+        });
+        insta::assert_snapshot!(whole.join("\n"));
+    }
+}

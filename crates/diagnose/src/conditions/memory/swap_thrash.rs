@@ -71,7 +71,7 @@ fn observe(view: &View<'_>) -> Observation {
     };
     let Some(high) = view.high("vm.pswpin", "", PAGES_S, 3.0) else {
         return Observation::Inactive(format!(
-            "{} pages/s at most were swapped in",
+            "at most {} pages/s were swapped in",
             words::count(pages_in.max().unwrap_or(0.0))
         ));
     };

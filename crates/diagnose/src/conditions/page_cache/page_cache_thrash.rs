@@ -97,7 +97,7 @@ fn observe(view: &View<'_>) -> Observation {
     let threshold = view.threshold(REFAULT_PAGES_S, &view.base_values("vm.workingset_refault_file", ""));
     let Some(high) = view.high_signal(&joint, threshold, 4.0, before) else {
         return Observation::Inactive(format!(
-            "{} pages/s at most came back that reclaim had evicted",
+            "at most {} pages/s came back that reclaim had evicted",
             words::count(joint.max().unwrap_or(0.0))
         ));
     };
