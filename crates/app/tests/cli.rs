@@ -16,6 +16,8 @@ mod harness;
 mod inspect;
 #[path = "cli/live.rs"]
 mod live;
+#[path = "cli/mcp.rs"]
+mod mcp;
 #[path = "cli/pager.rs"]
 mod pager;
 #[path = "cli/parquet.rs"]

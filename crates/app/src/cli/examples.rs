@@ -196,6 +196,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "mcp",
+        &[
+            ("mitra mcp", "this machine's recording, for an assistant that runs here"),
+            ("ssh HOST mitra mcp --archive /var/lib/mitra", "another machine's"),
+        ],
+    ),
+    (
         "dump",
         &[
             ("mitra dump --metric 'mem.*' --since 10m", "values as a table"),

@@ -43,6 +43,13 @@ impl Query {
         Ok(Query(pairs))
     }
 
+    /// Arguments that were checked: texts, whole numbers, and true or false.
+    pub fn of(arguments: &serde_json::Map<String, serde_json::Value>) -> Query {
+        let text =
+            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Query(arguments.iter().map(|(name, value)| (name.clone(), text(value))).collect())
+    }
+
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
