@@ -65,6 +65,7 @@ OWNERS = {
     "ureq": {"mitra-search"},
     "landlock": {"mitra-confine"},
     "seccompiler": {"mitra-confine"},
+    "promql-parser": {"mitra-ask"},
     "hyper": {"mitra-app"},
     "tokio": {"mitra-app"},
     "rustls": {"mitra-search"},

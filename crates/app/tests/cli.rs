@@ -24,6 +24,8 @@ mod pager;
 mod parquet;
 #[path = "cli/payloads.rs"]
 mod payloads;
+#[path = "cli/prometheus.rs"]
+mod prometheus;
 #[path = "cli/record.rs"]
 mod record;
 #[path = "cli/rules.rs"]

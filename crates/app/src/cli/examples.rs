@@ -199,7 +199,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "mcp",
         &[
             ("mitra mcp", "this machine's recording, for an assistant that runs here"),
-            ("ssh HOST mitra mcp --archive /var/lib/mitra", "another machine's"),
+            ("mitra mcp --archive ./incident", "another one; of another machine: ssh HOST mitra mcp"),
         ],
     ),
     (

@@ -7,7 +7,7 @@ use anyhow::Result;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::IF_NONE_MATCH;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use jiff::tz::TimeZone;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
@@ -20,6 +20,7 @@ use super::cache::Cache;
 use super::counter::Client;
 use super::guard::{Asks, Guard, too_large};
 use super::pool::Pool;
+use super::prometheus::{self, Asked};
 use super::query::{self, Query};
 use super::response::{Body, Failure, HTML, JSON, REPORT_MAY, of, of_json};
 use super::series::Columns;
@@ -66,11 +67,16 @@ enum Route {
     OpenMetrics,
     OpenApi,
     Mcp,
+    Prometheus(Asked),
 }
 
 impl Route {
     fn asks(self) -> Asks {
-        if self == Route::Mcp { Asks::Post } else { Asks::Get }
+        match self {
+            Route::Mcp => Asks::Post,
+            Route::Prometheus(asked) => asked.asks(),
+            _ => Asks::Get,
+        }
     }
 }
 
@@ -88,6 +94,13 @@ const ROUTES: &[(&str, Route)] = &[
     ("/metrics", Route::OpenMetrics),
     ("/api/v1/openapi.json", Route::OpenApi),
     ("/mcp", Route::Mcp),
+    ("/prometheus/api/v1/query", Route::Prometheus(Asked::Query)),
+    ("/prometheus/api/v1/query_range", Route::Prometheus(Asked::QueryRange)),
+    ("/prometheus/api/v1/labels", Route::Prometheus(Asked::Labels)),
+    (prometheus::LABEL_VALUES, Route::Prometheus(Asked::LabelValues)),
+    ("/prometheus/api/v1/series", Route::Prometheus(Asked::Series)),
+    ("/prometheus/api/v1/metadata", Route::Prometheus(Asked::Metadata)),
+    ("/prometheus/api/v1/status/buildinfo", Route::Prometheus(Asked::BuildInfo)),
 ];
 
 /// A range, and the view that its report is of if it may still change.
@@ -137,7 +150,10 @@ impl Server {
         stopped: watch::Receiver<bool>,
     ) -> Result<Response<Body>, Failure> {
         let path = request.uri().path();
-        let route = ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
+        let is_asked = |known: &str| {
+            known == path || known == prometheus::LABEL_VALUES && prometheus::label(path).is_some()
+        };
+        let route = ROUTES.iter().find(|(known, _)| is_asked(known)).map(|(_, route)| *route);
         let asks = route.map_or(Asks::Get, Route::asks);
         self.guard.check(request, asks, route.is_some_and(|route| route != Route::OpenApi))?;
         let text = request.uri().query();
@@ -191,6 +207,10 @@ impl Server {
                 Ok(stream::answer(&view, self.events.subscribe(), stopped))
             }
             Some(Route::OpenMetrics) => self.openmetrics(client).await,
+            Some(Route::Prometheus(asked)) => {
+                let form = if request.method() == Method::POST { whole(body).await? } else { Bytes::new() };
+                Ok(prometheus::answer(self, asked, request.uri(), &form, client).await)
+            }
             Some(Route::Mcp) => Ok(mcp::post(self, request.headers(), &whole(body).await?, client).await),
         }
     }

@@ -8,7 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING,
+};
 use hyper::{Method, Request, StatusCode};
 use subtle::ConstantTimeEq;
 
@@ -81,6 +83,8 @@ pub enum Asks {
     Get,
     /// With a body.
     Post,
+    /// As a form, too.
+    Either,
 }
 
 /// What is looked at before anything is read.
@@ -111,7 +115,14 @@ impl Guard {
         let is_post = request.method() == Method::POST;
         let is_get = [Method::GET, Method::HEAD].contains(request.method());
         match asks {
-            Asks::Get if !is_get => {
+            Asks::Either if is_post => {
+                let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+                if kind.split(';').next().map(str::trim) != Some("application/x-www-form-urlencoded") {
+                    let why = "want Content-Type: application/x-www-form-urlencoded";
+                    return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_type", why));
+                }
+            }
+            Asks::Get | Asks::Either if !is_get => {
                 let why = "nothing here can be changed: GET and HEAD only";
                 return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", why));
             }

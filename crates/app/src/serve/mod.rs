@@ -15,6 +15,7 @@ mod openmetrics;
 mod page;
 mod pool;
 mod processes;
+mod prometheus;
 mod query;
 mod response;
 mod rows;

@@ -119,7 +119,7 @@ fn decoded(text: &str) -> Result<String, Failure> {
     text.map(|text| text.into_owned()).map_err(|_| Failure::bad("bad_parameter", "the query is not UTF-8"))
 }
 
-fn moment(text: &str) -> Option<i64> {
+pub fn moment(text: &str) -> Option<i64> {
     let is_seconds = text.strip_prefix('-').unwrap_or(text).starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'))
         && !text.get(1..)?.contains('-');

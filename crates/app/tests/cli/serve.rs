@@ -306,6 +306,35 @@ fn what_is_wrong_is_refused_and_never_the_servers_fault() {
     assert!(start.elapsed() < Duration::from_secs(10), "the connection is closed without reading all");
 }
 
+/// Questions made from what the OpenAPI document says, right ones and wrong ones.
+#[test]
+fn nothing_that_the_document_allows_is_the_servers_fault() {
+    let Some(python) = harness::python("schemathesis") else {
+        println!("skipped: no Python with schemathesis; run: tools/install-deps.sh test");
+        return;
+    };
+    let (server, dir) = (Server::of_recording(), tempfile::tempdir().unwrap());
+    let url = format!("http://{}", server.address);
+    let mut tester = Command::new(python.with_file_name("schemathesis"));
+    tester.current_dir(dir.path()).args([
+        "--no-color",
+        "run",
+        &format!("{url}/api/v1/openapi.json"),
+        "--url",
+        &url,
+    ]);
+    // Events have no end.
+    tester.args(["--exclude-path", "/api/v1/stream", "--checks", "not_a_server_error", "--workers", "1"]);
+    tester.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--seed", "1"]);
+    let said = harness::finish(tester.args(["--request-timeout", "60"]));
+    assert_eq!(said.code, 0, "{}", said.out);
+    let count =
+        said.out.split_once(" generated, ").and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok());
+    assert!(count.is_some_and(|count: u32| count > 300), "{}", said.out);
+    let recording = server.json("/api/v1/recording");
+    assert_eq!(recording["schema"], "mitra.recording/1", "it still answers");
+}
+
 #[test]
 fn other_sites_and_other_names_are_refused() {
     let server = Server::of_recording();
