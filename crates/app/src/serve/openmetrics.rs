@@ -198,7 +198,7 @@ fn own(view: &View, report: Option<&Report>, out: &mut String) {
 /// `mitra_disk_read_bytes` of `disk.read_bytes`: the unit is the end of the name.
 fn name(metric: &str, unit: &str) -> String {
     let of_recorder = metric.strip_prefix("mitra.").map(|rest| format!("recorder_{rest}"));
-    let mut name = format!("mitra_{}", of_recorder.as_deref().unwrap_or(metric).replace('.', "_"));
+    let mut name = format!("mitra_{}", of_recorder.as_deref().unwrap_or(metric).replace(['.', '-'], "_"));
     if !unit.is_empty() && !name.ends_with(&format!("_{unit}")) {
         name = format!("{name}_{unit}");
     }
