@@ -18,12 +18,8 @@ const RECORDING: &str = "disk-hog-writes.loud.101";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn recording() -> String {
-    recording_of(RECORDING)
-}
-
-/// One of the laboratory.
-pub fn recording_of(name: &str) -> String {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/recordings").join(name).join("archive");
+    let dir =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/recordings").join(RECORDING).join("archive");
     dir.to_str().expect("the path is UTF-8").to_owned()
 }
 
