@@ -14,9 +14,9 @@ use crate::serve::archive::View;
 use crate::serve::openmetrics::{Family, family};
 use crate::serve::pool::Cancel;
 
-/// Read at a time; less where each task has a row.
-const CHUNK_NS: i64 = 3600 * SECOND;
-const CHUNK_TASKS_NS: i64 = 60 * SECOND;
+/// Read at a time of one metric, and the least of many; less where each task has a row.
+const CHUNK_NS: (i64, i64) = (3600 * SECOND, 60 * SECOND);
+const CHUNK_TASKS_NS: (i64, i64) = (60 * SECOND, 10 * SECOND);
 /// Of one question; they take sixteen bytes each.
 const SAMPLES_MAX: usize = 4_000_000;
 /// A sample holds until the next one would have come, and half as long again because it may come late.
@@ -101,7 +101,8 @@ impl Source for Samples<'_> {
         let metrics: Vec<&'static Metric> =
             comm.into_iter().chain(wanted.iter().map(|(metric, ..)| *metric)).collect();
         let mut found: BTreeMap<(usize, Arc<str>), (Option<String>, Vec<(i64, f64)>)> = BTreeMap::new();
-        for part in chunks(span, if is_of_tasks { CHUNK_TASKS_NS } else { CHUNK_NS }) {
+        let (of_one, least) = if is_of_tasks { CHUNK_TASKS_NS } else { CHUNK_NS };
+        for part in chunks(span, (of_one / wanted.len() as i64).max(least)) {
             self.goes_on()?;
             let query =
                 Query { raw: true, rows: Some(Arc::clone(&rows)), ..Query::new(part, metrics.clone()) };
