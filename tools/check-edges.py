@@ -22,6 +22,7 @@ MAY_USE = {
     "mitra-archive": {"mitra-model"},
     "mitra-diagnose": {"mitra-model"},
     "mitra-rules": {"mitra-model"},
+    "mitra-ask": set(),
     "mitra-confine": set(),
     "mitra-inspect": {"mitra-model", "mitra-parse", "mitra-confine"},
     "mitra-search": {"mitra-model", "mitra-parse", "mitra-confine"},
@@ -34,6 +35,7 @@ MAY_USE = {
         "mitra-rules",
         "mitra-inspect",
         "mitra-search",
+        "mitra-ask",
         "mitra-confine",
     },
     # Outside of the product: starts the binary, and reads archives for the baselines it is compared with.
@@ -46,6 +48,7 @@ MAY_USE = {
         "mitra-rules",
         "mitra-inspect",
         "mitra-search",
+        "mitra-ask",
     },
 }
 
@@ -62,6 +65,7 @@ OWNERS = {
     "ureq": {"mitra-search"},
     "landlock": {"mitra-confine"},
     "seccompiler": {"mitra-confine"},
+    "promql-parser": {"mitra-ask"},
     "hyper": {"mitra-app"},
     "tokio": {"mitra-app"},
     "rustls": {"mitra-search"},
@@ -76,7 +80,7 @@ OWNERS = {
 }
 
 # Crates that only compute: no dependency that reads, writes or talks.
-PURE = {"mitra-model", "mitra-parse", "mitra-diagnose", "mitra-rules"}
+PURE = {"mitra-model", "mitra-parse", "mitra-diagnose", "mitra-rules", "mitra-ask"}
 IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
 
 # Crates whose own clippy.toml lifts the ban on ambient file access.
@@ -105,7 +109,7 @@ APP_MAY_USE = {
     "recorder": {"cli", "errors", "escalation", "log", "render"},
     "notify": {"recorder"},
     "live": {"cli", "diagnosis", "render", "services", "signals"},
-    "serve": {"cli", "confined", "diagnosis", "log", "recording", "render", "values"},
+    "serve": {"cli", "confined", "diagnosis", "log", "recording", "redact", "render", "values"},
     "tui": {"diagnosis", "live", "render", "signals"},
 }
 # Each command may use all of them; nothing uses a command but `main`.

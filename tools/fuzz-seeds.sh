@@ -73,3 +73,12 @@ sed -n '/^[^#]/s/ | .*//p' crates/search/tests/conformance/queries.txt | lines s
 seed search_config '' packaging/mitra.toml
 sed -n '/^\/\/! ```yaml/,/^\/\/! ```$/{/```/d;s/^\/\/! //p}' crates/search/src/indexer/config.rs | put search_config ''
 seed search_secrets '' crates/search/src/secrets/tests crates/search/src/secrets/tests.rs
+
+# The byte in front says how a message came.
+sed -n '/^const QUERIES/,/^];/{s/^    "\(.*\)",$/\1/p}' crates/app/tests/cli/prometheus.rs | sed 's/\\"/"/g' | lines ask_promql ''
+printf '%s\n' \
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}' \
+    '{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"query","arguments":{"a":"x","b":3}}}' \
+    '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}' \
+    '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}' |
+    lines ask_mcp 2

@@ -45,7 +45,7 @@ need_venv() {
 }
 
 need_test() {
-    # Parquet files are read back by DuckDB.
+    # For modules of Python that look at what Mitra writes and answers.
     need_venv
 }
 
@@ -227,12 +227,14 @@ need_rust() {
     (cd "$(dirname "$0")/.." && cargo --version >/dev/null) || die "the Rust toolchain of rust-toolchain.toml cannot be used"
 }
 
-need_duckdb() {
-    [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb' 2>/dev/null && return 0
-    echo "install-deps: installing duckdb in $venv" >&2
-    # Without a network the tests that want it are skipped, and say so.
-    python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb ||
-        echo "install-deps: duckdb cannot be installed; tests that read Parquet files with it are skipped" >&2
+# DuckDB reads Parquet files, and the clients of an assistant's protocol and of OpenAPI ask what Mitra answers.
+need_python_modules() {
+    [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb, mcp.client.client, schemathesis' 2>/dev/null && return 0
+    echo "install-deps: installing duckdb, mcp and schemathesis in $venv" >&2
+    # Without a network the tests that want them are skipped, and say so.
+    python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        duckdb 'mcp>=2.3,<3' 'schemathesis>=4,<5' ||
+        echo "install-deps: duckdb, mcp and schemathesis cannot be installed; tests that use them are skipped" >&2
 }
 
 # What drives the browser, as tools/browser/package-lock.json pins it.
@@ -328,7 +330,7 @@ done
 install_packages
 for set in "$@"; do
     case $set in
-    test) need_rust && need_duckdb ;;
+    test) need_rust && need_python_modules ;;
     browser) need_rust && need_browser_modules ;;
     matrix) need_rust && need_arm64 ;;
     fuzz) need_rust && need_fuzz ;;

@@ -3,6 +3,7 @@
 //!
 //! cargo-fuzz runs one target for as long as one likes (`make fuzz`); the tests here run all of them for a moment ([`short`]).
 
+mod ask;
 mod proc_parsers;
 mod replies;
 mod rules;
@@ -57,4 +58,6 @@ targets! {
     text_procfs: |bytes| text::read(&[formats::procps::FORMATS, formats::net::FORMATS, formats::snapshots::FORMATS], bytes),
     text_sysstat: |bytes| text::read(&[formats::sysstat::FORMATS], bytes),
     text_tracing: |bytes| text::read(&[formats::tracing::FORMATS], bytes),
+    ask_mcp: ask::message,
+    ask_promql: ask::query,
 }

@@ -8,12 +8,32 @@ use mitra_inspect::Snapshot;
 use mitra_model::capture::{Captured, Cell};
 use mitra_model::{Event, EventKind};
 use mitra_search::secrets::Policy;
+use serde_json::Value;
 
 /// Columns whose words come from the kernel, a compiler or Mitra.
 const PUBLIC: &[&str] = &["where", "state", "protocol", "error", "lock", "local", "remote", "device", "what"];
 
 pub fn text(text: &str) -> String {
     Policy::default().clean_text(text).0
+}
+
+/// Cleans all texts of a value. Returns how many secrets are withheld.
+pub fn json(value: &mut Value) -> usize {
+    fn each(value: &mut Value, policy: &Policy) -> usize {
+        match value {
+            Value::String(text) => {
+                let (cleaned, withheld) = policy.clean_text(text);
+                if withheld.count > 0 {
+                    *text = cleaned;
+                }
+                withheld.count as usize
+            }
+            Value::Array(list) => list.iter_mut().map(|value| each(value, policy)).sum(),
+            Value::Object(fields) => fields.values_mut().map(|value| each(value, policy)).sum(),
+            _ => 0,
+        }
+    }
+    each(value, &Policy::default())
 }
 
 /// Cleans the events of other tools' logs.

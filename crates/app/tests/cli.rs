@@ -16,12 +16,16 @@ mod harness;
 mod inspect;
 #[path = "cli/live.rs"]
 mod live;
+#[path = "cli/mcp.rs"]
+mod mcp;
 #[path = "cli/pager.rs"]
 mod pager;
 #[path = "cli/parquet.rs"]
 mod parquet;
 #[path = "cli/payloads.rs"]
 mod payloads;
+#[path = "cli/prometheus.rs"]
+mod prometheus;
 #[path = "cli/record.rs"]
 mod record;
 #[path = "cli/reports.rs"]

@@ -196,6 +196,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "mcp",
+        &[
+            ("mitra mcp", "this machine's recording, for an assistant that runs here"),
+            ("mitra mcp --archive ./incident", "another one; of another machine: ssh HOST mitra mcp"),
+        ],
+    ),
+    (
         "dump",
         &[
             ("mitra dump --metric 'mem.*' --since 10m", "values as a table"),

@@ -33,7 +33,7 @@ pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
-pub use serve::{Listen, ServeArgs};
+pub use serve::{Listen, McpArgs, ServeArgs};
 pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
 
@@ -62,7 +62,7 @@ pub struct Cli {
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "live", "status", "import", "export"]),
-    ("Explain", &["explain", "compare", "services", "dump", "serve", "demo"]),
+    ("Explain", &["explain", "compare", "services", "dump", "serve", "mcp", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
     ("Search", &["index", "search", "show", "diff", "outliers"]),
@@ -95,9 +95,12 @@ impl Cli {
     /// Whether a pager is for its output: it ends by itself, and is meant to be read.
     pub fn is_paged(&self) -> bool {
         let is_endless = match &self.command {
-            Command::Record(_) | Command::Live(_) | Command::Armed(_) | Command::Names | Command::Page => {
-                true
-            }
+            Command::Record(_)
+            | Command::Live(_)
+            | Command::Mcp(_)
+            | Command::Armed(_)
+            | Command::Names
+            | Command::Page => true,
             Command::Index(args) => args.service,
             Command::Inspect(args) => {
                 matches!(&args.command, InspectCommand::Heap(heap) if heap.watch.is_some())
@@ -195,6 +198,8 @@ pub enum Command {
     Services(ServicesArgs),
     /// Show an archive in a browser; answer questions over HTTP
     Serve(ServeArgs),
+    /// Give an assistant the tools to ask an archive (MCP)
+    Mcp(McpArgs),
     /// Show recorded values
     Dump(DumpArgs),
     /// Show what an archive holds and what recording costs

@@ -1,4 +1,4 @@
-//! `mitra serve`.
+//! `mitra serve` and `mitra mcp`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,6 +30,20 @@ pub struct ServeArgs {
     /// /?token=TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::below(
+    "mcp",
+    "An assistant that speaks the Model Context Protocol starts it and asks through standard input and output, one message a \
+                        line, in revision 2026-07-28 or one of the two before it. Its tools only read: explain, incidents, \
+                        findings, processes_at, query, changes, and search_state where the archive has an index beside it. \
+                        Answers are cut to a size that an assistant can read, and what looks like a secret is withheld. \
+                        mitra serve has the same tools at /mcp."
+))]
+pub struct McpArgs {
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
 }
 
 /// Where to listen.

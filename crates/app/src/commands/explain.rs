@@ -76,12 +76,12 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
     let recording = Recording::open(archive)?;
     let dir = recording.dir.display();
     let window = recording.range(&args.range, USUAL_NS)?;
-    if window.intersect(recording.span).is_none() {
+    let Some(recorded) = window.intersect(recording.span) else {
         return Err(anyhow!("{dir}: {}", not_recorded(window, recording.span, style)));
-    }
+    };
     // A name that no service has is a mistake, which is told before the work.
-    let mut chosen =
-        args.service.as_deref().map(|name| Chosen::read(name, &recording, window)).transpose()?;
+    let chosen = args.service.as_deref().map(|name| Chosen::read(name, &recording.reader, recorded));
+    let mut chosen = chosen.transpose()?;
     let mut report = {
         let _progress = Progress::new("reading and explaining");
         diagnosis::explain(&recording.reader, window, baseline)

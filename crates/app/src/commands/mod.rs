@@ -61,6 +61,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Outliers(args) => state::outliers::run(&args, &style),
         Command::Services(args) => services::run(&args, &style),
         Command::Serve(args) => serve::run(&args),
+        Command::Mcp(args) => serve::run_mcp(&args),
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),
         Command::Export(args) => export::run(&args),

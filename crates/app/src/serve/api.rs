@@ -4,25 +4,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Bytes, Incoming};
 use hyper::header::IF_NONE_MATCH;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use jiff::tz::TimeZone;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, Kind, Metric, Span};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
 use super::archive::{Archive, View};
 use super::cache::Cache;
 use super::counter::Client;
-use super::guard::Guard;
+use super::guard::{Asks, Guard, too_large};
 use super::pool::Pool;
+use super::prometheus::{self, Asked};
 use super::query::{self, Query};
 use super::response::{Body, Failure, HTML, JSON, REPORT_MAY, of, of_json};
 use super::series::Columns;
-use super::{Options, Services, incidents, openmetrics, page, processes, response, rows, series, stream};
+use super::{
+    Commands, Options, incidents, mcp, openmetrics, page, processes, response, rows, series, stream,
+};
 use crate::diagnosis;
 use crate::recording::all_metrics;
 use crate::render::html;
@@ -34,7 +38,7 @@ pub const OPENAPI: &str = include_str!("openapi.json");
 /// Longer ranges are explained in pieces: memory grows with their length.
 const EXPLAINED_MAX_NS: i64 = 24 * 3600 * SECOND;
 /// Rows of tasks are read minute by minute.
-const ROWS_MAX_NS: i64 = 24 * 3600 * SECOND;
+pub const ROWS_MAX_NS: i64 = 24 * 3600 * SECOND;
 const SERVICES_MAX_NS: i64 = 24 * 3600 * SECOND;
 /// Of what is kept: reports as the bytes of their JSON, and columns.
 const REPORTS_BYTES_MAX: usize = 16 << 20;
@@ -43,6 +47,10 @@ const COLUMNS_BYTES_MAX: usize = 32 << 20;
 const RECENT_NS: i64 = 600 * SECOND;
 /// Whoever scrapes more often gets the same incidents.
 const RECENT_FOR: Duration = Duration::from_secs(60);
+
+/// Of a question that has a body.
+const BODY_BYTES_MAX: usize = 256 << 10;
+const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
@@ -58,6 +66,18 @@ enum Route {
     Stream,
     OpenMetrics,
     OpenApi,
+    Mcp,
+    Prometheus(Asked),
+}
+
+impl Route {
+    fn asks(self) -> Asks {
+        match self {
+            Route::Mcp => Asks::Post,
+            Route::Prometheus(asked) => asked.asks(),
+            _ => Asks::Get,
+        }
+    }
 }
 
 const ROUTES: &[(&str, Route)] = &[
@@ -73,6 +93,14 @@ const ROUTES: &[(&str, Route)] = &[
     ("/api/v1/stream", Route::Stream),
     ("/metrics", Route::OpenMetrics),
     ("/api/v1/openapi.json", Route::OpenApi),
+    ("/mcp", Route::Mcp),
+    ("/prometheus/api/v1/query", Route::Prometheus(Asked::Query)),
+    ("/prometheus/api/v1/query_range", Route::Prometheus(Asked::QueryRange)),
+    ("/prometheus/api/v1/labels", Route::Prometheus(Asked::Labels)),
+    (prometheus::LABEL_VALUES, Route::Prometheus(Asked::LabelValues)),
+    ("/prometheus/api/v1/series", Route::Prometheus(Asked::Series)),
+    ("/prometheus/api/v1/metadata", Route::Prometheus(Asked::Metadata)),
+    ("/prometheus/api/v1/status/buildinfo", Route::Prometheus(Asked::BuildInfo)),
 ];
 
 /// A range, and the view that its report is of if it may still change.
@@ -80,13 +108,13 @@ type ReportKey = (i64, i64, Option<u64>);
 
 pub struct Server {
     pub archive: Arc<Archive>,
-    pub events: broadcast::Sender<hyper::body::Bytes>,
+    pub events: broadcast::Sender<Bytes>,
+    pub pool: Pool,
+    pub columns: Arc<Columns>,
     guard: Guard,
-    pool: Pool,
-    columns: Arc<Columns>,
     reports: Arc<Cache<ReportKey, Report>>,
     recent: Mutex<Option<(Instant, Arc<Report>)>>,
-    services: Services,
+    commands: Commands,
 }
 
 impl Server {
@@ -99,7 +127,7 @@ impl Server {
             columns: Arc::new(Cache::new(COLUMNS_BYTES_MAX)),
             reports: Arc::new(Cache::new(REPORTS_BYTES_MAX)),
             recent: Mutex::default(),
-            services: options.services,
+            commands: options.commands,
         }))
     }
 
@@ -109,21 +137,25 @@ impl Server {
         client: Client,
         stopped: watch::Receiver<bool>,
     ) -> Response<Body> {
-        // Its body, which a question has not, is not read.
-        let (head, _) = request.into_parts();
+        let (head, body) = request.into_parts();
         let request = Request::from_parts(head, ());
-        self.routed(&request, client, stopped).await.unwrap_or_else(|failure| failure.response())
+        self.routed(&request, body, client, stopped).await.unwrap_or_else(|failure| failure.response())
     }
 
     async fn routed(
         &self,
         request: &Request<()>,
+        body: Incoming,
         client: Client,
         stopped: watch::Receiver<bool>,
     ) -> Result<Response<Body>, Failure> {
         let path = request.uri().path();
-        let route = ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
-        self.guard.check(request, route.is_some_and(|route| route != Route::OpenApi))?;
+        let is_asked = |known: &str| {
+            known == path || known == prometheus::LABEL_VALUES && prometheus::label(path).is_some()
+        };
+        let route = ROUTES.iter().find(|(known, _)| is_asked(known)).map(|(_, route)| *route);
+        let asks = route.map_or(Asks::Get, Route::asks);
+        self.guard.check(request, asks, route.is_some_and(|route| route != Route::OpenApi))?;
         let text = request.uri().query();
         let query = |known: &[&str], repeated: &[&str]| Query::parse(text, known, repeated);
         match route {
@@ -150,11 +182,11 @@ impl Server {
                 self.series(&query(&["since", "until", "columns"], &["metric", "row"])?, client).await
             }
             Some(Route::Incidents) => {
-                let report = self.report(&query(&["since", "until"], &[])?, client).await?;
+                let report = self.report(&query(&["since", "until", "service"], &[])?, client).await?;
                 Ok(of_json(&incidents::list(&report)))
             }
             Some(Route::Report) => {
-                let query = query(&["since", "until", "incident"], &[])?;
+                let query = query(&["since", "until", "incident", "service"], &[])?;
                 let number = query.number("incident", 1..=usize::MAX)?;
                 let report = self.report(&query, client).await?;
                 Ok(match number {
@@ -163,9 +195,11 @@ impl Server {
                 })
             }
             Some(Route::ReportHtml) => {
-                self.report_html(&query(&["since", "until", "incident"], &[])?, client).await
+                self.report_html(&query(&["since", "until", "incident", "service"], &[])?, client).await
             }
-            Some(Route::Processes) => self.processes(&query(&["at", "span"], &[])?, client).await,
+            Some(Route::Processes) => {
+                Ok(of_json(&self.processes(&query(&["at", "span"], &[])?, client).await?))
+            }
             Some(Route::Services) => self.services(&query(&["since", "until"], &[])?, client).await,
             Some(Route::Stream) => {
                 query(&[], &[])?;
@@ -173,6 +207,11 @@ impl Server {
                 Ok(stream::answer(&view, self.events.subscribe(), stopped))
             }
             Some(Route::OpenMetrics) => self.openmetrics(client).await,
+            Some(Route::Prometheus(asked)) => {
+                let form = if request.method() == Method::POST { whole(body).await? } else { Bytes::new() };
+                Ok(prometheus::answer(self, asked, request.uri(), &form, client).await)
+            }
+            Some(Route::Mcp) => Ok(mcp::post(self, request.headers(), &whole(body).await?, client).await),
         }
     }
 
@@ -197,10 +236,19 @@ impl Server {
     }
 
     /// The report of the range that is asked for, as `mitra explain` makes it.
-    async fn report(&self, query: &Query, client: Client) -> Result<Arc<Report>, Failure> {
+    pub async fn report(&self, query: &Query, client: Client) -> Result<Arc<Report>, Failure> {
         let view = self.archive.fresh().await;
         let span = query.recorded(&view, EXPLAINED_MAX_NS)?;
-        self.explained(view, span, client).await
+        let report = self.explained(Arc::clone(&view), span, client).await?;
+        let Some(name) = query.get("service").map(str::to_owned) else { return Ok(report) };
+        let (restrict, ticket) = (self.commands.restrict, self.pool.ticket(client)?);
+        let work = move |_: &_| {
+            let mut report = Report::clone(&report);
+            restrict(&view.reader, span, &name, &mut report)
+                .map_err(|error| Failure::not_found("no_service", format!("{error:#}")))?;
+            Ok(Arc::new(report))
+        };
+        self.pool.run(ticket, work).await
     }
 
     async fn explained(&self, view: Arc<View>, span: Span, client: Client) -> Result<Arc<Report>, Failure> {
@@ -257,19 +305,19 @@ impl Server {
         Ok(response)
     }
 
-    async fn processes(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
+    pub async fn processes(&self, query: &Query, client: Client) -> Result<Value, Failure> {
         let view = self.archive.fresh().await;
         let at = query.time("at")?.unwrap_or(view.span.until - 1);
         let span_s = query.number("span", 1..=processes::SPAN_S_MAX)?.unwrap_or(processes::SPAN_S);
         let ticket = self.pool.ticket(client)?;
         let work = move |_: &_| processes::answer(&view, at, span_s);
-        Ok(of_json(&self.pool.run(ticket, work).await?))
+        self.pool.run(ticket, work).await
     }
 
     async fn services(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
         let view = self.archive.fresh().await;
         let span = query.recorded(&view, SERVICES_MAX_NS)?;
-        let (services, ticket) = (self.services, self.pool.ticket(client)?);
+        let (services, ticket) = (self.commands.services, self.pool.ticket(client)?);
         let work = move |_: &_| {
             services(&view.reader, span)
                 .map_err(|error| Failure::not_found("no_services", format!("{error:#}")))
@@ -285,6 +333,16 @@ impl Server {
         let work = move |_: &_| Ok(openmetrics::text(&view, report.as_deref())?);
         Ok(of(openmetrics::KIND, self.pool.run(ticket, work).await?))
     }
+}
+
+/// A body of a few kilobytes, and no more.
+async fn whole(body: Incoming) -> Result<Bytes, Failure> {
+    let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not come");
+    let read = tokio::time::timeout(BODY_WITHIN, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+    let read = read.map_err(late)?;
+    // What is too long, and what ended early.
+    let body = read.map_err(|error| too_large(format!("want at most {BODY_BYTES_MAX} bytes: {error}")))?;
+    Ok(body.to_bytes())
 }
 
 fn recording(view: &View) -> Response<Body> {
@@ -324,8 +382,6 @@ fn metrics(query: &Query) -> Result<Response<Body>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]

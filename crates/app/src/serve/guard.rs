@@ -8,7 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING,
+};
 use hyper::{Method, Request, StatusCode};
 use subtle::ConstantTimeEq;
 
@@ -75,6 +77,16 @@ impl Token {
     }
 }
 
+/// How something is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    Get,
+    /// With a body.
+    Post,
+    /// As a form, too.
+    Either,
+}
+
 /// What is looked at before anything is read.
 pub struct Guard {
     token: Option<Token>,
@@ -98,15 +110,33 @@ impl Guard {
     }
 
     /// Refuses what does not come from this server's own page or from a program.
-    pub fn check<B>(&self, request: &Request<B>, is_secret: bool) -> Result<(), Failure> {
+    pub fn check<B>(&self, request: &Request<B>, asks: Asks, is_secret: bool) -> Result<(), Failure> {
         let headers = request.headers();
-        if ![Method::GET, Method::HEAD].contains(request.method()) {
-            let why = "nothing here can be changed: GET and HEAD only";
-            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", why));
+        let is_post = request.method() == Method::POST;
+        let is_get = [Method::GET, Method::HEAD].contains(request.method());
+        match asks {
+            Asks::Either if is_post => {
+                let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+                if kind.split(';').next().map(str::trim) != Some("application/x-www-form-urlencoded") {
+                    let why = "want Content-Type: application/x-www-form-urlencoded";
+                    return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_type", why));
+                }
+            }
+            Asks::Get | Asks::Either if !is_get => {
+                let why = "nothing here can be changed: GET and HEAD only";
+                return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", why));
+            }
+            Asks::Post if !is_post => {
+                let why = "this is asked with POST";
+                return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "want_post", why));
+            }
+            _ => {}
         }
-        let length = headers.get(CONTENT_LENGTH).map_or("0", |value| value.to_str().unwrap_or("?"));
-        if length.trim() != "0" || headers.contains_key(TRANSFER_ENCODING) {
-            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "a question has no body"));
+        if !is_post {
+            let length = headers.get(CONTENT_LENGTH).map_or("0", |value| value.to_str().unwrap_or("?"));
+            if length.trim() != "0" || headers.contains_key(TRANSFER_ENCODING) {
+                return Err(too_large("a question has no body"));
+            }
         }
         let host = host(request)?;
         is_own_page(headers, host)?;
@@ -118,6 +148,10 @@ impl Guard {
             _ => Ok(()),
         }
     }
+}
+
+pub fn too_large(why: impl Into<String>) -> Failure {
+    Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
 }
 
 /// The name that the server was called by. Another one may have been made to point here by whoever owns it, so that their
@@ -191,7 +225,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        guard.check(&request.body(()).unwrap(), is_secret).err().map(|failure| failure.code)
+        guard.check(&request.body(()).unwrap(), Asks::Get, is_secret).err().map(|failure| failure.code)
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `mitra serve`: one archive, asked over HTTP. `openapi.json` says what may be asked.
+//! `mitra serve` and `mitra mcp`: one archive, asked over HTTP or by an assistant. `openapi.json` and `tools.json` say what may be
+//! asked.
 //!
 //! One thread waits for all connections; what reads the archive runs in a bounded pool beside it.
 
@@ -9,14 +10,18 @@ mod counter;
 mod guard;
 mod incidents;
 mod listen;
+mod mcp;
 mod openmetrics;
 mod page;
 mod pool;
 mod processes;
+mod prometheus;
 mod query;
 mod response;
 mod rows;
 mod series;
+mod state;
+mod stdio;
 mod stream;
 
 use std::path::PathBuf;
@@ -24,45 +29,47 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use mitra_archive::Reader;
 use mitra_model::Span;
+use mitra_model::report::Report;
+use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::cli::Listen;
 use crate::confined;
 
 pub use api::OPENAPI;
 pub use guard::Token;
+pub use mcp::TOOLS;
+pub use stdio::run as run_on_stdio;
 
 /// What was asked for on the command line.
 pub struct Options {
     pub dir: PathBuf,
-    pub listen: Listen,
     pub token: Option<Token>,
-    /// The document of `mitra services --json`.
-    pub services: Services,
+    pub commands: Commands,
 }
 
-/// Makes the document about services.
-pub type Services = fn(&Reader, Span) -> Result<serde_json::Value>;
+/// What other commands know.
+#[derive(Clone, Copy)]
+pub struct Commands {
+    /// The document of `mitra services --json`.
+    pub services: fn(&Reader, Span) -> Result<Value>,
+    /// Leaves the incidents that concern a service, as `mitra explain --service`.
+    pub restrict: fn(&Reader, Span, &str, &mut Report) -> Result<()>,
+}
 
 /// Serves until SIGTERM or SIGINT. `tell` gets the address as soon as connections are accepted.
 ///
 /// A port is open to every user of the machine. Where they may not read the recording, they have to know a token, which is part
 /// of the address that is told.
-pub fn run(mut options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()> {
+pub fn run(mut options: Options, listen: &Listen, tell: impl FnOnce(&str) -> Result<()>) -> Result<()> {
     let mut shown = String::new();
-    if matches!(options.listen, Listen::Tcp(_)) && options.token.is_none() && !guard::is_public(&options.dir)
-    {
+    if matches!(listen, Listen::Tcp(_)) && options.token.is_none() && !guard::is_public(&options.dir) {
         let token = Token::random()?;
         shown = format!("?token={}", token.text());
         options.token = Some(token);
     }
-    let socket = listen::bind(&options.listen)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        // One more than works, for a fresh view of the archive.
-        .max_blocking_threads(pool::AT_ONCE + 1)
-        .thread_name("serve")
-        .build()
-        .context("cannot start the event loop")?;
+    let socket = listen::bind(listen)?;
+    let runtime = runtime()?;
     let done = runtime.block_on(async {
         let signals = listen::Signals::catch()?;
         let socket = socket.watched()?;
@@ -74,4 +81,14 @@ pub fn run(mut options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Resul
     // An explanation that still runs changes nothing.
     runtime.shutdown_background();
     done
+}
+
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // One more than works, for a fresh view of the archive.
+        .max_blocking_threads(pool::AT_ONCE + 1)
+        .thread_name("serve")
+        .build()
+        .context("cannot start the event loop")
 }

@@ -79,14 +79,33 @@ const METRICS: &[&str] = &[
 ];
 
 /// One family: its name, what it is, and its samples.
-struct Family<'a> {
+pub struct Family<'a> {
     name: String,
-    kind: &'static str,
-    unit: &'static str,
-    help: &'a str,
+    pub kind: &'static str,
+    pub unit: &'static str,
+    pub help: &'a str,
+}
+
+/// How a metric is told to Prometheus, and the factor of its stored values. Texts and histograms are not.
+pub fn family(metric: &'static Metric, page_bytes: f64) -> Option<(Family<'static>, f64)> {
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Bucket | Kind::Text => return None,
+    };
+    let (unit, scale) = match metric.unit {
+        Unit::Pages => ("bytes", page_bytes),
+        unit => (if unit.label() == "s" { "seconds" } else { unit.label() }, unit.scale()),
+    };
+    Some((Family { name: name(metric.name, unit), kind, unit, help: metric.help }, scale))
 }
 
 impl Family<'_> {
+    /// The name of its samples.
+    pub fn of_samples(&self) -> String {
+        format!("{}{}", self.name, if self.kind == "counter" { "_total" } else { "" })
+    }
+
     fn head(&self, out: &mut String) {
         let Family { name, kind, unit, help } = self;
         _ = writeln!(out, "# TYPE {name} {kind}");
@@ -100,8 +119,7 @@ impl Family<'_> {
         let labels: Vec<String> =
             labels.iter().map(|(name, text)| format!("{name}=\"{}\"", escaped(text))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let total = if self.kind == "counter" { "_total" } else { "" };
-        _ = writeln!(out, "{}{total}{labels} {value}", self.name);
+        _ = writeln!(out, "{}{labels} {value}", self.of_samples());
     }
 }
 
@@ -115,12 +133,7 @@ pub fn text(view: &View, report: Option<&Report>) -> Result<String> {
     let set = view.reader.read(&Query { raw: true, ..Query::new(last, metrics.clone()) })?;
     let mut out = String::with_capacity(32 << 10);
     for metric in metrics {
-        let (unit, scale) = match metric.unit {
-            Unit::Pages => ("bytes", set.host.page_bytes as f64),
-            unit => (if unit.label() == "s" { "seconds" } else { unit.label() }, unit.scale()),
-        };
-        let kind = if metric.kind == Kind::Counter { "counter" } else { "gauge" };
-        let family = Family { name: name(metric.name, unit), kind, unit, help: metric.help };
+        let Some((family, scale)) = family(metric, set.host.page_bytes as f64) else { continue };
         let mut has_head = false;
         for (row, series) in set.each(metric.name) {
             // What is gone has no sample at the end.
@@ -185,7 +198,7 @@ fn own(view: &View, report: Option<&Report>, out: &mut String) {
 /// `mitra_disk_read_bytes` of `disk.read_bytes`: the unit is the end of the name.
 fn name(metric: &str, unit: &str) -> String {
     let of_recorder = metric.strip_prefix("mitra.").map(|rest| format!("recorder_{rest}"));
-    let mut name = format!("mitra_{}", of_recorder.as_deref().unwrap_or(metric).replace('.', "_"));
+    let mut name = format!("mitra_{}", of_recorder.as_deref().unwrap_or(metric).replace(['.', '-'], "_"));
     if !unit.is_empty() && !name.ends_with(&format!("_{unit}")) {
         name = format!("{name}_{unit}");
     }
@@ -199,6 +212,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::all_metrics;
 
     #[test]
     fn each_chosen_metric_is_in_the_table_and_has_a_name_of_its_own() {
@@ -213,6 +227,17 @@ mod tests {
         }
         assert_eq!(name("disk.read_bytes", "bytes"), "mitra_disk_read_bytes");
         assert_eq!(name("mitra.rss", "bytes"), "mitra_recorder_rss_bytes");
+    }
+
+    #[test]
+    fn no_two_metrics_have_the_same_name() {
+        let mut names: Vec<String> =
+            all_metrics().filter_map(|metric| Some(family(metric, 4096.0)?.0.of_samples())).collect();
+        let is_good = |name: &String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        assert!(names.len() > 500 && names.iter().all(is_good), "{names:?}");
+        names.sort_unstable();
+        let twice: Vec<_> = names.windows(2).filter(|two| two[0] == two[1]).collect();
+        assert!(twice.is_empty(), "{twice:?}");
     }
 
     #[test]

@@ -43,6 +43,13 @@ impl Query {
         Ok(Query(pairs))
     }
 
+    /// Arguments that were checked: texts, whole numbers, and true or false.
+    pub fn of(arguments: &serde_json::Map<String, serde_json::Value>) -> Query {
+        let text =
+            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Query(arguments.iter().map(|(name, value)| (name.clone(), text(value))).collect())
+    }
+
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -112,7 +119,7 @@ fn decoded(text: &str) -> Result<String, Failure> {
     text.map(|text| text.into_owned()).map_err(|_| Failure::bad("bad_parameter", "the query is not UTF-8"))
 }
 
-fn moment(text: &str) -> Option<i64> {
+pub fn moment(text: &str) -> Option<i64> {
     let is_seconds = text.strip_prefix('-').unwrap_or(text).starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'))
         && !text.get(1..)?.contains('-');

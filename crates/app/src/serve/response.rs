@@ -63,7 +63,8 @@ impl Failure {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+                let allowed = if self.code == "want_post" { "POST" } else { "GET, HEAD" };
+                headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -20,7 +20,7 @@ const SERIES_MAX: usize = 32;
 /// The first bytes of an answer: `MRT1`.
 const MAGIC: u32 = 0x3154_524D;
 /// Minimum, 10 %, median, 90 % and maximum.
-const LINES: usize = 5;
+pub const LINES: usize = 5;
 /// Read at a time; less where each task has a row.
 const CHUNK_NS: i64 = 6 * 3600 * SECOND;
 const CHUNK_TASKS_NS: i64 = 600 * SECOND;
@@ -74,6 +74,26 @@ pub fn drawing(query: &Query, view: &View) -> Result<Drawing, Failure> {
 
 /// The answer: a header, and the lines of each series. See `openapi.json`.
 pub fn answer(view: &View, drawing: &Drawing, cache: &Columns, cancel: &Cancel) -> Result<Vec<u8>, Failure> {
+    let known = lines(view, drawing, cache, cancel)?;
+    let seconds = |ns: i64| ns as f64 / SECOND as f64;
+    let width = drawing.span.until.saturating_sub(drawing.span.since);
+    let mut out = Vec::with_capacity(32 + known.len() * LINES * drawing.columns * size_of::<f32>());
+    for number in [MAGIC, known.len() as u32, drawing.columns as u32, 0] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(seconds(drawing.span.since).to_le_bytes());
+    out.extend((seconds(width) / drawing.columns as f64).to_le_bytes());
+    known.iter().for_each(|lines| lines.iter().for_each(|value| out.extend(value.to_le_bytes())));
+    Ok(out)
+}
+
+/// The lines of each series: minima, 10 %, medians, 90 % and maxima of all columns.
+pub fn lines(
+    view: &View,
+    drawing: &Drawing,
+    cache: &Columns,
+    cancel: &Cancel,
+) -> Result<Vec<Arc<Vec<f32>>>, Failure> {
     let Drawing { span, columns, .. } = drawing;
     let key = |wanted: &Wanted| (wanted.clone(), span.since, span.until, *columns, view.changes(*span));
     let mut known: Vec<Option<Arc<Vec<f32>>>> =
@@ -88,16 +108,7 @@ pub fn answer(view: &View, drawing: &Drawing, cache: &Columns, cancel: &Cancel) 
             known[i] = Some(lines);
         }
     }
-    let seconds = |ns: i64| ns as f64 / SECOND as f64;
-    let width = drawing.span.until.saturating_sub(drawing.span.since);
-    let mut out = Vec::with_capacity(32 + known.len() * LINES * drawing.columns * size_of::<f32>());
-    for number in [MAGIC, known.len() as u32, drawing.columns as u32, 0] {
-        out.extend(number.to_le_bytes());
-    }
-    out.extend(seconds(drawing.span.since).to_le_bytes());
-    out.extend((seconds(width) / drawing.columns as f64).to_le_bytes());
-    known.iter().flatten().for_each(|lines| lines.iter().for_each(|value| out.extend(value.to_le_bytes())));
-    Ok(out)
+    Ok(known.into_iter().flatten().collect())
 }
 
 fn read(

@@ -61,6 +61,21 @@ pub fn good(args: &[&str]) -> String {
     output.out
 }
 
+/// Python with a module, from the virtual environment that `tools/install-deps.sh test` makes, or on the path.
+pub fn python(module: &str) -> Option<PathBuf> {
+    let venv = std::env::var_os("MITRA_VENV")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/mitra-venv")));
+    let candidates = venv.map(|v| v.join("bin/python")).into_iter().chain([PathBuf::from("python3")]);
+    let works = |python: &PathBuf| {
+        Command::new(python)
+            .args(["-c", &format!("import {module}")])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    candidates.into_iter().find(works)
+}
+
 /// A running `mitra` that is ended when dropped.
 pub struct Running {
     child: Child,

@@ -1,24 +1,8 @@
 //! `mitra export`: the file is read back by DuckDB.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{archive, finish, good, run};
-
-/// Python with DuckDB, in the virtual environment that `tools/install-deps.sh test` makes, or on the path.
-fn python() -> Option<PathBuf> {
-    let venv = std::env::var_os("MITRA_VENV")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/mitra-venv")));
-    let candidates = venv.map(|v| v.join("bin/python")).into_iter().chain([PathBuf::from("python3")]);
-    let works = |python: &PathBuf| {
-        Command::new(python)
-            .args(["-c", "import duckdb"])
-            .output()
-            .is_ok_and(|output| output.status.success())
-    };
-    candidates.into_iter().find(works)
-}
+use crate::harness::{archive, finish, good, python, run};
 
 #[test]
 fn duckdb_reads_what_dump_shows() {
@@ -30,7 +14,7 @@ fn duckdb_reads_what_dump_shows() {
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing half-written stays");
 
-    let Some(python) = python() else {
+    let Some(python) = python("duckdb") else {
         println!("skipped: no Python with duckdb; run: tools/install-deps.sh test");
         return;
     };

@@ -17,41 +17,41 @@ const RECORDING: &str = "disk-hog-writes.loud.101";
 /// Far longer than an answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn recording() -> String {
+pub fn recording() -> String {
     let dir =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/recordings").join(RECORDING).join("archive");
     dir.to_str().expect("the path is UTF-8").to_owned()
 }
 
 /// A server, and where it listens.
-struct Server {
+pub struct Server {
     running: Running,
-    address: String,
+    pub address: String,
     /// A header of each question.
     token: String,
 }
 
 /// What came back.
-struct Answer {
-    status: u16,
+pub struct Answer {
+    pub status: u16,
     head: String,
-    body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    fn code(&self) -> String {
+    pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (known, value) = line.split_once(':')?;
             known.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -60,7 +60,7 @@ impl Answer {
 }
 
 impl Server {
-    fn start(args: &[&str]) -> Server {
+    pub fn start(args: &[&str]) -> Server {
         let mut running = Running::start(command(&["serve", "--listen", "127.0.0.1:0"]).args(args));
         let line = running.line();
         let told = line.trim().strip_prefix("http://").and_then(|rest| rest.split_once('/'));
@@ -69,7 +69,7 @@ impl Server {
         Server { running, address: address.to_owned(), token: token.unwrap_or_default() }
     }
 
-    fn of_recording() -> Server {
+    pub fn of_recording() -> Server {
         Server::start(&["--archive", &recording()])
     }
 
@@ -79,7 +79,7 @@ impl Server {
         stream
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Answer {
         self.with(path, &[])
     }
 
@@ -89,7 +89,7 @@ impl Server {
         self.raw(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{more}\r\n", self.address))
     }
 
-    fn raw(&self, request: &str) -> Answer {
+    pub fn raw(&self, request: &str) -> Answer {
         let mut stream = self.connect();
         // A refusal may come before everything is written.
         _ = stream.write_all(request.as_bytes());
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// An answer that has to be good.
-    fn json(&self, path: &str) -> Value {
+    pub fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         assert_eq!(answer.header("content-type"), Some("application/json"), "{path}");
@@ -304,6 +304,35 @@ fn what_is_wrong_is_refused_and_never_the_servers_fault() {
     let refused = server.raw(&format!("{gigabyte}{}", "x".repeat(1 << 20)));
     assert_eq!((refused.status, refused.code().as_str()), (413, "too_large"));
     assert!(start.elapsed() < Duration::from_secs(10), "the connection is closed without reading all");
+}
+
+/// Questions made from what the OpenAPI document says, right ones and wrong ones.
+#[test]
+fn nothing_that_the_document_allows_is_the_servers_fault() {
+    let Some(python) = harness::python("schemathesis") else {
+        println!("skipped: no Python with schemathesis; run: tools/install-deps.sh test");
+        return;
+    };
+    let (server, dir) = (Server::of_recording(), tempfile::tempdir().unwrap());
+    let url = format!("http://{}", server.address);
+    let mut tester = Command::new(python.with_file_name("schemathesis"));
+    tester.current_dir(dir.path()).args([
+        "--no-color",
+        "run",
+        &format!("{url}/api/v1/openapi.json"),
+        "--url",
+        &url,
+    ]);
+    // Events have no end.
+    tester.args(["--exclude-path", "/api/v1/stream", "--checks", "not_a_server_error", "--workers", "1"]);
+    tester.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--seed", "1"]);
+    let said = harness::finish(tester.args(["--request-timeout", "60"]));
+    assert_eq!(said.code, 0, "{}", said.out);
+    let count =
+        said.out.split_once(" generated, ").and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok());
+    assert!(count.is_some_and(|count: u32| count > 300), "{}", said.out);
+    let recording = server.json("/api/v1/recording");
+    assert_eq!(recording["schema"], "mitra.recording/1", "it still answers");
 }
 
 #[test]

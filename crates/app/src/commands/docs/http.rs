@@ -1,15 +1,26 @@
-//! `docs/http.md`, from the OpenAPI document.
+//! `docs/http.md`, from the OpenAPI document and the tools of an assistant.
 
 use serde_json::Value;
 
 use super::{cell, filled};
-use crate::serve::OPENAPI;
+use crate::serve::{OPENAPI, TOOLS};
 
 pub fn page() -> String {
     let document: Value = serde_json::from_str(OPENAPI).unwrap_or_default();
     let paths = document["paths"].as_object().into_iter().flatten();
-    let sections: String = paths.map(|(path, of)| section(path, &of["get"], &document)).collect();
-    filled(include_str!("http.md"), &[("paths", &sections)])
+    let asked =
+        |of: &Value| ["get", "post"].into_iter().find_map(|how| of.get(how)).cloned().unwrap_or_default();
+    let sections: String = paths.map(|(path, of)| section(path, &asked(of), &document)).collect();
+    let tools: Value = serde_json::from_str(TOOLS).unwrap_or_default();
+    let tools: String = tools.as_array().into_iter().flatten().map(tool).collect();
+    filled(include_str!("http.md"), &[("paths", &sections), ("tools", &tools)])
+}
+
+fn tool(of: &Value) -> String {
+    let word = |name: &str| of[name].as_str().unwrap_or_default().to_owned();
+    let arguments = of["inputSchema"]["properties"].as_object().into_iter().flatten();
+    let arguments: Vec<String> = arguments.map(|(name, _)| format!("`{name}`")).collect();
+    format!("| `{}` | {} | {} |\n", word("name"), arguments.join(" "), cell(&word("description")))
 }
 
 fn section(path: &str, of: &Value, document: &Value) -> String {

@@ -1,6 +1,7 @@
 //! `mitra explain --service`: a report of what concerns one service.
 
 use anyhow::Result;
+use mitra_archive::Reader;
 use mitra_model::Span;
 use mitra_model::report::Report;
 use serde::Serialize;
@@ -8,7 +9,6 @@ use serde::Serialize;
 use super::{Filter, find, json, read, text};
 use crate::commands::{json_text, show};
 use crate::diagnosis::title;
-use crate::recording::Recording;
 use crate::render::html;
 use crate::render::page::Page;
 use crate::render::sources::range;
@@ -28,11 +28,10 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    pub fn read(name: &str, recording: &Recording, window: Span) -> Result<Chosen> {
-        let span = window.intersect(recording.span).unwrap_or(window);
-        let mut services = read(&recording.reader, span)?;
+    pub fn read(name: &str, reader: &Reader, span: Span) -> Result<Chosen> {
+        let mut services = read(reader, span)?;
         let chosen = find(&Filter::new(name), &services)?;
-        services::add_past(&mut services, &chosen, &recording.reader, span)?;
+        services::add_past(&mut services, &chosen, reader, span)?;
         Ok(Chosen { services, chosen, others: 0 })
     }
 
@@ -120,6 +119,12 @@ impl Chosen {
             page.paragraph(0, 2, Some(ink), &said);
         }
     }
+}
+
+/// Leaves only the incidents of a report that concern a service.
+pub fn restrict(reader: &Reader, span: Span, name: &str, report: &mut Report) -> Result<()> {
+    Chosen::read(name, reader, span)?.restrict(report);
+    Ok(())
 }
 
 /// The share of what was asked that failed.
