@@ -8,6 +8,7 @@ mod explain;
 mod inspect;
 mod probes;
 mod record;
+mod replay;
 mod rules;
 mod search;
 mod serve;
@@ -31,6 +32,7 @@ pub use inspect::{
 };
 pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
+pub use replay::ReplayArgs;
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
 pub use serve::{Listen, ServeArgs};
@@ -62,7 +64,7 @@ pub struct Cli {
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "live", "status", "import", "export"]),
-    ("Explain", &["explain", "compare", "services", "dump", "serve", "demo"]),
+    ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
     ("Search", &["index", "search", "show", "diff", "outliers"]),
@@ -95,9 +97,12 @@ impl Cli {
     /// Whether a pager is for its output: it ends by itself, and is meant to be read.
     pub fn is_paged(&self) -> bool {
         let is_endless = match &self.command {
-            Command::Record(_) | Command::Live(_) | Command::Armed(_) | Command::Names | Command::Page => {
-                true
-            }
+            Command::Record(_)
+            | Command::Live(_)
+            | Command::Replay(_)
+            | Command::Armed(_)
+            | Command::Names
+            | Command::Page => true,
             Command::Index(args) => args.service,
             Command::Inspect(args) => {
                 matches!(&args.command, InspectCommand::Heap(heap) if heap.watch.is_some())
@@ -171,6 +176,8 @@ pub enum Command {
     Record(RecordArgs),
     /// Say why the machine was slow
     Explain(ExplainArgs),
+    /// Travel through a recording on a screen as of top
+    Replay(ReplayArgs),
     /// Say what differs between two times, folders or benchmark runs
     Compare(CompareArgs),
     /// Write other tools' output into an archive

@@ -381,7 +381,7 @@ fn lost(ledger: &Ledger, files: bool) -> String {
 }
 
 /// `dd (8123)`, or the first other name.
-fn who(culprit: &Culprit) -> Option<String> {
+pub fn who(culprit: &Culprit) -> Option<String> {
     if let Some(process) = &culprit.process {
         return Some(culprit.pid.map_or_else(|| process.clone(), |pid| format!("{process} ({pid})")));
     }
