@@ -47,6 +47,8 @@ need_venv() {
 need_test() {
     # Parquet files are read back by DuckDB.
     need_venv
+    # The terminal that screens are tested on.
+    need_command tmux tmux
 }
 
 # Pages are looked at in a real browser.

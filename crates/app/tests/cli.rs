@@ -24,6 +24,8 @@ mod parquet;
 mod payloads;
 #[path = "cli/record.rs"]
 mod record;
+#[path = "cli/replay.rs"]
+mod replay;
 #[path = "cli/rules.rs"]
 mod rules;
 #[path = "cli/serve.rs"]

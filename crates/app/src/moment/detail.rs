@@ -9,7 +9,7 @@ use mitra_model::{Series, SeriesSet, Span};
 
 use super::samples::axis_of;
 use super::value::Value;
-use super::{AROUND_NS, HISTORY_NS, Panel, metrics};
+use super::{Panel, metrics};
 
 #[derive(Debug, Clone)]
 pub struct Detail {
@@ -23,12 +23,8 @@ pub struct Detail {
 }
 
 /// `None` if the row is not there.
-pub fn read(reader: &Reader, panel: Panel, key: &str, at: i64, is_near: bool) -> Result<Option<Detail>> {
+pub fn read(reader: &Reader, panel: Panel, key: &str, span: Span) -> Result<Option<Detail>> {
     let Some(entity) = panel.entity() else { return Ok(None) };
-    let span = match is_near {
-        true => Span { since: at.saturating_sub(AROUND_NS), until: at.saturating_add(AROUND_NS) },
-        false => Span { since: at.saturating_sub(HISTORY_NS), until: at.saturating_add(1) },
-    };
     let is_task = panel == Panel::Processes;
     // Rows of ended processes have another form: the parent's id and a name.
     let is_ended = is_task && !key.contains('@');

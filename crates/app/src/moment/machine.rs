@@ -9,7 +9,7 @@ use mitra_model::{Axis, Series, SeriesSet, Span};
 
 use super::samples::axis_of;
 use super::value::Value;
-use super::{HISTORY_NS, Panel, metrics};
+use super::{Panel, metrics};
 
 #[derive(Debug, Clone)]
 pub struct MachineLine {
@@ -129,8 +129,7 @@ fn rate(bytes: f64) -> String {
 }
 
 /// The lines at a sample, the most general first.
-pub fn read(reader: &Reader, at: i64) -> Result<Vec<MachineLine>> {
-    let span = Span { since: at.saturating_sub(HISTORY_NS), until: at.saturating_add(1) };
+pub fn read(reader: &Reader, at: i64, span: Span) -> Result<Vec<MachineLine>> {
     let columns = |panel: Panel| panel.columns().iter().flat_map(|column| column.value.metrics());
     let names = SYSTEM.iter().copied().chain(ledger::METRICS.iter().copied());
     let names = names.chain(columns(Panel::Disks)).chain(columns(Panel::Network));
@@ -224,6 +223,17 @@ fn largest<'s>(at: &At<'s>, value: Value) -> Vec<(&'s str, f64)> {
     rows
 }
 
+/// The first of them, and of the others those that do something.
+fn at_work(mut rows: Vec<(&str, f64)>, most: usize) -> Vec<(&str, f64)> {
+    let mut at = 0;
+    rows.retain(|(_, value)| {
+        at += 1;
+        at == 1 || *value > 0.0
+    });
+    rows.truncate(most);
+    rows
+}
+
 fn disks(at: &At<'_>) -> Vec<MachineLine> {
     let line = |(row, _): (&str, f64)| {
         let sum = |names| at.one(Value::Sum(names), row);
@@ -238,7 +248,7 @@ fn disks(at: &At<'_>) -> Vec<MachineLine> {
         ];
         MachineLine { label: format!("DISK {row}"), items, curve: at.curve(busy), full: 1.0 }
     };
-    largest(at, Value::Sum(&["disk.io_time"])).into_iter().take(3).map(line).collect()
+    at_work(largest(at, Value::Sum(&["disk.io_time"])), 3).into_iter().map(line).collect()
 }
 
 fn network(at: &At<'_>) -> Vec<MachineLine> {
@@ -258,7 +268,7 @@ fn network(at: &At<'_>) -> Vec<MachineLine> {
     let rows = largest(at, BOTH);
     let others: Vec<_> = rows.iter().copied().filter(|(row, _)| *row != "lo").collect();
     let rows = if others.is_empty() { rows } else { others };
-    rows.into_iter().take(2).map(line).collect()
+    at_work(rows, 2).into_iter().map(line).collect()
 }
 
 fn recorder(at: &At<'_>) -> Option<MachineLine> {

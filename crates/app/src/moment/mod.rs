@@ -25,10 +25,10 @@ pub use table::{Row, Table};
 pub use timeline::Timeline;
 pub use value::{bars, mean};
 
-/// How far the small curves look back.
-pub const HISTORY_NS: i64 = 300 * SECOND;
+/// The length of the small curves.
+const HISTORY_NS: i64 = 300 * SECOND;
 /// How far the view of one row looks to either side.
-pub const AROUND_NS: i64 = 600 * SECOND;
+const AROUND_NS: i64 = 600 * SECOND;
 
 /// What a screen wants to know.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +55,8 @@ pub struct Moment {
     pub gap: Option<Gap>,
     /// From the first to just after the last sample that may be shown.
     pub recorded: Span,
+    /// What the small curves cover.
+    pub window: Span,
     pub host: String,
     /// Whether a recorder is at work.
     pub is_live: bool,
@@ -73,17 +75,36 @@ fn metrics(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static Metric
     found
 }
 
+fn around(at: i64, recorded: Span) -> Span {
+    let around = Span { since: at.saturating_sub(AROUND_NS), until: at.saturating_add(AROUND_NS) };
+    around.intersect(recorded).unwrap_or(around)
+}
+
+/// Some minutes that end with the recording, or else lie around the moment: most of them before it.
+fn window(at: i64, recorded: Span) -> Span {
+    let length = HISTORY_NS.min(recorded.until.saturating_sub(recorded.since));
+    let since =
+        at.saturating_sub(length / 3 * 2).min(recorded.until.saturating_sub(length)).max(recorded.since);
+    Span { since, until: since.saturating_add(length) }
+}
+
 /// Reads a moment inside of some limits; `None` while the archive has none.
 pub fn read(reader: &Reader, limits: Span, wanted: &Wanted) -> Result<Option<Moment>> {
     let Some(recorded) = reader.span().and_then(|span| span.intersect(limits)) else { return Ok(None) };
     let place = samples::find(reader, recorded, wanted.at)?;
     let at = place.at;
+    let window = window(at, recorded);
     let (machine, table) = match place.is_sample {
-        true => (machine::read(reader, at)?, table::read(reader, wanted.panel, &place)?),
+        true => (machine::read(reader, at, window)?, table::read(reader, wanted.panel, &place)?),
         false => (Vec::new(), Table::empty(wanted.panel)),
     };
     let detail = match &wanted.row {
-        Some(row) => detail::read(reader, wanted.panel, row, at, wanted.is_near)?,
+        Some(row) => detail::read(
+            reader,
+            wanted.panel,
+            row,
+            if wanted.is_near { around(at, recorded) } else { window },
+        )?,
         None => None,
     };
     Ok(Some(Moment {
@@ -93,6 +114,7 @@ pub fn read(reader: &Reader, limits: Span, wanted: &Wanted) -> Result<Option<Mom
         covers_s: place.covers_s,
         gap: place.gap,
         recorded,
+        window,
         host: reader.host().hostname.clone(),
         is_live: reader.is_live(),
         machine,

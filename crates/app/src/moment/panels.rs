@@ -24,6 +24,8 @@ pub enum Unit {
     PerS,
     Seconds,
     Count,
+    /// How many at a time, on average.
+    Mean,
 }
 
 /// A column of numbers.
@@ -53,13 +55,13 @@ impl Column {
     }
 }
 
-use Unit::{Bytes, BytesPerS, Count, PerS, Seconds, Share};
+use Unit::{Bytes, BytesPerS, Count, Mean, PerS, Seconds, Share};
 use Value::{Least, Lost, Pages, Ratio, Sum};
 
 const PROCESSES: &[Column] = &[
-    Column::new("CPU", 7, Share, Sum(&["task.cpu_time"])).ended(&["exited.cpu_time"]),
+    Column::new("CPU", 8, Share, Sum(&["task.cpu_time"])).ended(&["exited.cpu_time"]),
     // A task that stands still for a whole second has lost all of it.
-    Column::new("LOST", 6, Count, Lost).bad(1.0).ended(&["exited.run_delay"]),
+    Column::new("LOST", 7, Mean, Lost).bad(1.0).ended(&["exited.run_delay"]),
     Column::new("MEM", 8, Bytes, Pages(&["task.rss_anon", "task.rss_file", "task.rss_shmem"])),
     Column::new("READ", 10, BytesPerS, Sum(&["task.read_bytes"])).ended(&["exited.read_bytes"]),
     Column::new("WRITE", 10, BytesPerS, Sum(&["task.write_bytes"])).ended(&["exited.write_bytes"]),
@@ -88,7 +90,7 @@ const CGROUPS: &[Column] = &[
 
 const DISKS: &[Column] = &[
     Column::new("BUSY", 7, Share, Sum(&["disk.io_time"])).bad(0.95),
-    Column::new("QUEUE", 7, Count, Sum(&["disk.weighted_time"])),
+    Column::new("QUEUE", 7, Mean, Sum(&["disk.weighted_time"])),
     Column::new("READ", 10, BytesPerS, Sum(&["disk.read_bytes"])),
     Column::new("READS", 9, PerS, Sum(&["disk.reads"])),
     Column::new("R-TIME", 8, Seconds, Ratio(&["disk.read_time"], &["disk.reads"])),
@@ -111,7 +113,7 @@ const NETWORK: &[Column] = &[
 
 const SERVICES: &[Column] = &[
     // How many clients wait at a time.
-    Column::new("WAITING", 8, Count, Sum(&["service.wait_time"])).bad(10.0),
+    Column::new("WAITING", 9, Mean, Sum(&["service.wait_time"])).bad(10.0),
     Column::new("REQUESTS", 10, PerS, Sum(&["service.requests"])),
     Column::new("P50", 8, Seconds, Least("service.latency_p50")),
     Column::new("P99", 8, Seconds, Least("service.latency_p99")),

@@ -88,7 +88,7 @@ pub fn find(reader: &Reader, recorded: Span, at: At) -> Result<Place> {
     let last = recorded.until.saturating_sub(1);
     let at = match at {
         At::End => last,
-        At::Time(t) => t.clamp(recorded.since, last),
+        At::Time(t) | At::Step { from: t, by: 0 } => t.clamp(recorded.since, last),
         At::Step { from, by } => {
             let count = usize::try_from(by.unsigned_abs()).unwrap_or(usize::MAX);
             let stepped = if by > 0 {

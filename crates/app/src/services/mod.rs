@@ -12,7 +12,7 @@ mod tally;
 
 use std::collections::BTreeSet;
 
-use mitra_model::{Latency, Metric, SeriesSet, Span, lookup};
+use mitra_model::{Latency, Metric, lookup};
 
 pub use address::{Address, Endpoint, call};
 pub use filter::Filter;

@@ -15,11 +15,13 @@ use super::views;
 use crate::diagnosis;
 use crate::live::TrackedIncident;
 use crate::moment::{self, At, Column, Level, Moment, Panel, Row, Unit};
-use crate::render::style::{Style, clean};
+use crate::render::style::{Style, clean, wrap};
 use crate::render::{text, units};
 
+/// Of the root cause; i shows all.
+const STATEMENT_LINES: usize = 2;
 /// Lines of a table that are kept beside the machine's.
-const TABLE_MIN: u16 = 8;
+const TABLE_MIN: u16 = 9;
 
 pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData, theme: Theme, style: &Style) {
     let [title, time, body, foot] = Layout::vertical([
@@ -97,7 +99,9 @@ fn title_line(screen: &Screen, shown: &ScreenData, theme: Theme, style: &Style, 
 /// Lost time over all of the recording, with its incidents and the moment.
 fn time_line(shown: &ScreenData, theme: Theme, style: &Style, width: u16) -> Line<'static> {
     let Some(timeline) = &shown.timeline else { return Line::raw("") };
-    let clock = |t: i64| style.tick(t, 60);
+    // Of a short range the seconds tell.
+    let step_s = if timeline.span.seconds() < 1800.0 { 1 } else { 60 };
+    let clock = |t: i64| style.tick(t, step_s);
     let (from, to) = (clock(timeline.span.since), clock(timeline.span.until));
     let room = usize::from(width).saturating_sub(from.chars().count() + to.chars().count() + 4);
     let values = timeline.bars(room);
@@ -136,13 +140,11 @@ fn foot_line(screen: &Screen, shown: &ScreenData, theme: Theme, style: &Style) -
         }
         None => {}
     }
-    if let Some(trouble) = &shown.trouble {
+    if let Some(trouble) = shown.unreadable.as_ref().or(shown.trouble.as_ref()) {
         return Line::styled(format!(" {}", clean(trouble)), theme.bad());
     }
     let keys = match screen.view {
-        View::Tables => {
-            " i cause  n/p incident  t/T sample  b time  / find  s sort  enter zoom  ? keys  q quit"
-        }
+        View::Tables => " i cause  n/p incident  t/T sample  b time  / find  enter zoom  ? keys  q quit",
         View::Zoom => " q back  t/T sample  n/p incident  b time  i cause  ? keys",
         View::Report => " q back  up/down space scroll  n/p incident  ? keys",
         View::Help => " any key: back",
@@ -192,7 +194,7 @@ fn tables(
     frame.render_widget(Paragraph::new(lines), table_area);
 }
 
-/// What is wrong, in two lines.
+/// What is wrong, in few lines.
 fn banner(
     screen: &Screen,
     shown: &ScreenData,
@@ -223,8 +225,8 @@ fn banner(
             theme.good(),
         )];
     }
-    let next = clock(screen.next(shown)).map_or_else(String::new, |t| format!("  n next {t}"));
-    let previous = clock(screen.previous(shown)).map_or_else(String::new, |t| format!("  p previous {t}"));
+    let next = clock(screen.neighbour(shown, true)).map_or_else(String::new, |t| format!("  n next {t}"));
+    let previous = clock(screen.neighbour(shown, false)).map_or_else(String::new, |t| format!("  p previous {t}"));
     let all = if count == 1 { "one there is".to_owned() } else { format!("{count} there are") };
     vec![Line::styled(fit(&format!(" no incident now; {all}:{next}{previous}"), width), theme.warn())]
 }
@@ -243,11 +245,19 @@ fn told(
     let end = incident.end.unwrap_or(seen.report.window.until);
     let lasted = units::length(mitra_model::series::seconds_between(incident.onset.0, end.0));
     let number = if count > 1 { format!(" {} of {count}", i + 1) } else { String::new() };
-    let head = format!(" INCIDENT{number} since {}, {lasted}:", style.moment(incident.onset.0));
+    let head = format!(" INCIDENT{number} {}, {lasted}:", style.moment(incident.onset.0));
     let who = text::who(&root.culprit).map_or_else(String::new, |who| format!(" {who}:"));
     let first = fit(&format!("{head}{who} {words}"), width);
     let statement = if root.statement.is_empty() { &root.condition } else { &root.statement };
-    vec![Line::styled(first, theme.bad()), Line::raw(fit(&format!(" {statement}"), width))]
+
+    let mut lines = vec![Line::styled(first, theme.bad())];
+    let wrapped = wrap(&clean(statement), width.saturating_sub(2));
+    for (i, line) in wrapped.iter().take(STATEMENT_LINES).enumerate() {
+        let is_cut = i + 1 == STATEMENT_LINES && wrapped.len() > STATEMENT_LINES;
+        let line = if is_cut { fit(&format!("{line} …"), width - 1) } else { line.clone() };
+        lines.push(Line::raw(format!(" {line}")));
+    }
+    lines
 }
 
 fn level(level: Level, theme: Theme) -> Ink {
@@ -256,6 +266,24 @@ fn level(level: Level, theme: Theme) -> Ink {
         Level::Warn => theme.warn(),
         Level::Bad => theme.bad(),
     }
+}
+
+/// A curve with the moment marked.
+pub fn marked(bars: &str, span: mitra_model::Span, at: i64, theme: Theme) -> [Span<'static>; 3] {
+    let bars: Vec<char> = bars.chars().collect();
+    let length = i128::from(span.until.saturating_sub(span.since).max(1));
+    // A sample stands for the time before it.
+    let passed = i128::from(at.saturating_sub(span.since).saturating_sub(1).max(0));
+    let i = ((passed * bars.len() as i128 / length) as usize).min(bars.len().saturating_sub(1));
+    let part = |range: &[char]| range.iter().collect::<String>();
+    [
+        Span::styled(part(&bars[..i]), theme.curve()),
+        Span::styled(
+            part(bars.get(i..i + 1).unwrap_or_default()),
+            theme.curve().add_modifier(Modifier::REVERSED),
+        ),
+        Span::styled(part(bars.get(i + 1..).unwrap_or_default()), theme.curve()),
+    ]
 }
 
 /// A line for each resource, the indispensable ones first where room is short.
@@ -277,16 +305,14 @@ fn machine(moment: &Moment, theme: Theme, room: usize, width: usize) -> Vec<Line
     let mut chosen: Vec<usize> = first.into_iter().chain(others).take(room).collect();
     chosen.sort_unstable();
     let columns = (width / 5).clamp(8, 60);
-    let span =
-        mitra_model::Span { since: moment.at - moment::HISTORY_NS, until: moment.at.saturating_add(1) };
+    let span = moment.window;
     let draw = |i: usize| {
         let line = &moment.machine[i];
         let values = line.curve.as_ref().map_or_else(Vec::new, |curve| moment::bars(curve, span, columns));
         let bars = sparkline(&values, scale(&values, line.full));
-        let mut spans = vec![
-            Span::styled(format!(" {} ", padded(&line.label, LABEL - 2)), theme.label()),
-            Span::styled(padded(&bars, columns), theme.curve()),
-        ];
+
+        let mut spans = vec![Span::styled(format!(" {} ", padded(&line.label, LABEL - 2)), theme.label())];
+        spans.extend(marked(&padded(&bars, columns), span, moment.at, theme));
         let mut used: usize = spans.iter().map(Span::width).sum();
         for item in &line.items {
             let (word, text) = (format!("  {} ", item.word), clean(&item.text).into_owned());
@@ -328,15 +354,17 @@ pub fn number(value: f64, unit: Unit) -> String {
         return "-".to_owned();
     }
     match unit {
+        _ if value == 0.0 => "0".to_owned(),
+        Unit::Share if value < 0.0995 => format!("{:.1} %", value * 100.0),
         Unit::Share => format!("{:.0} %", value * 100.0),
         Unit::Bytes => units::value(value, "bytes"),
-        Unit::BytesPerS if value == 0.0 => "0".to_owned(),
         Unit::BytesPerS => units::value(value, "bytes/s"),
-        Unit::PerS if value == 0.0 => "0".to_owned(),
         Unit::PerS => units::value(value, "1/s"),
         Unit::Seconds => units::value(value, "s"),
-        Unit::Count if value == 0.0 => "0".to_owned(),
         Unit::Count => units::number(value),
+        Unit::Mean if value < 0.005 => "0".to_owned(),
+        Unit::Mean if value < 9.995 => format!("{value:.2}"),
+        Unit::Mean => units::number(value),
     }
 }
 
@@ -457,7 +485,9 @@ fn row_line(
     for (i, column) in columns.iter().enumerate() {
         let value = row.cells.get(i).copied().unwrap_or(f64::NAN);
         let text = format!("{:>1$}", number(value, column.unit), column.width);
-        let ink = level(Level::of(value, column.bad), theme).patch(base);
+        // What does something stands out.
+        let quiet = if value > 0.0 { Ink::new() } else { theme.faint() };
+        let ink = quiet.patch(level(Level::of(value, column.bad), theme)).patch(base);
         let ink = if is_chosen && i == screen.column() {
             ink.add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
         } else {
@@ -488,17 +518,17 @@ fn cell_line(
         let why = if detail.is_some() { "not measured" } else { "" };
         return Line::styled(format!("{head}  {why}"), theme.faint());
     };
-    let columns = (width / 3).clamp(8, 100);
+    let columns = (width / 4).clamp(8, 100);
     let values = moment::bars(curve, span, columns);
     let bars = sparkline(&values, scale(&values, 0.0));
     let most = extremes(&curve.values).map_or_else(String::new, |[least, mean, most]| {
         let [least, mean, most] = [least, mean, most].map(|value| number(value, column.unit));
         format!("{least} to {most}, mean {mean}")
     });
-    let since = style.clock(span.since);
-    Line::from(vec![
-        Span::styled(format!("{head} "), theme.label()),
-        Span::styled(bars, theme.curve()),
-        Span::styled(format!(" since {since}: {most}"), theme.faint()),
-    ])
+
+    let [since, until] = [span.since, span.until].map(|t| style.clock(t));
+    let mut spans = vec![Span::styled(format!("{head} "), theme.label())];
+    spans.extend(marked(&bars, span, moment.at, theme));
+    spans.push(Span::styled(format!(" {most} ({since} to {until})"), theme.faint()));
+    Line::from(spans)
 }

@@ -109,8 +109,7 @@ fn travel(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> bool {
         'G' => end(screen),
         'n' | 'p' => {
             screen.seeks = false;
-            let to = if c == 'n' { screen.next(shown) } else { screen.previous(shown) };
-            if let Some(i) = to {
+            if let Some(i) = screen.neighbour(shown, c == 'n') {
                 screen.to_incident(shown, i);
             }
         }

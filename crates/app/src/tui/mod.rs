@@ -6,6 +6,8 @@ mod draw;
 mod keys;
 mod rows;
 mod screen;
+#[cfg(test)]
+mod tests;
 mod theme;
 mod views;
 
@@ -62,6 +64,8 @@ pub struct ScreenData {
     pub report: Option<Arc<Report>>,
     /// What does not work.
     pub trouble: Option<String>,
+    /// Why the moment could not be read.
+    pub unreadable: Option<String>,
 }
 
 /// Draws and handles keys until the user quits. The terminal is restored on every end: an orderly
@@ -103,8 +107,8 @@ pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<
                     wait = ANSWER;
                 }
                 match desk.answer(wait) {
-                    Some(Ok(moment)) => shown.moment = moment,
-                    Some(Err(error)) => shown.trouble = Some(format!("{error:#}")),
+                    Some(Ok(moment)) => (shown.moment, shown.unreadable) = (moment, None),
+                    Some(Err(error)) => shown.unreadable = Some(format!("{error:#}")),
                     None => break,
                 }
             }
@@ -135,21 +139,23 @@ fn key_waits(patience: Duration) -> std::io::Result<bool> {
         return event::poll(patience);
     }
     // Crossterm may have read more keys than it has told.
-    if event::poll(Duration::ZERO)? {
-        return Ok(true);
+    for wait in [Duration::ZERO, patience] {
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+        match poll(&mut fds, Some(&timeout)) {
+            // A new size of the terminal comes with a signal.
+            Err(Errno::INTR) => return event::poll(Duration::ZERO),
+            other => other?,
+        };
+        if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            STOP.store(true, Ordering::Relaxed);
+            return Ok(false);
+        }
+        if event::poll(Duration::ZERO)? {
+            return Ok(true);
+        }
     }
-    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
-    match poll(&mut fds, Some(&timeout)) {
-        // A new size of the terminal comes as a signal.
-        Err(Errno::INTR) => return event::poll(Duration::ZERO),
-        other => other?,
-    };
-    if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-        STOP.store(true, Ordering::Relaxed);
-        return Ok(false);
-    }
-    event::poll(Duration::ZERO)
+    Ok(false)
 }
 
 fn gather(shown: &mut ScreenData, state: &Shared) {

@@ -7,8 +7,8 @@ use super::ScreenData;
 use super::rows;
 use crate::moment::{At, Panel, Wanted};
 
-/// Onsets are whole seconds, samples are not.
-const SAME_NS: i64 = 2 * SECOND;
+/// Onsets and ends are whole seconds, samples are not.
+const ROUNDED_NS: i64 = SECOND;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
@@ -67,6 +67,12 @@ pub struct Screen {
     pub seeks: bool,
 }
 
+/// Where an incident is looked at first. The second sample after its onset covers nothing before it.
+fn start_of(shown: &ScreenData, i: usize) -> Option<At> {
+    let onset = shown.incidents.get(i)?.incident.onset.0;
+    Some(At::Step { from: onset.saturating_sub(1), by: 2 })
+}
+
 impl Screen {
     pub fn new(at: At, limits: Span, seeks: bool) -> Self {
         Screen {
@@ -110,12 +116,9 @@ impl Screen {
     }
 
     pub fn to_incident(&mut self, shown: &ScreenData, i: usize) {
-        let Some(seen) = shown.incidents.get(i) else { return };
-        self.incident = i;
-        self.scroll = 0;
-        let onset = seen.incident.onset.0;
-        // The first sample of it, which the onset may be half a second behind.
-        self.at = At::Step { from: onset.saturating_sub(SECOND / 2), by: 1 };
+        if let Some(start) = start_of(shown, i) {
+            (self.incident, self.scroll, self.at) = (i, 0, start);
+        }
     }
 
     /// The incident at the moment, the chosen one first.
@@ -124,21 +127,21 @@ impl Screen {
         let is_now = |i: &usize| {
             shown.incidents.get(*i).is_some_and(|seen| {
                 let end = seen.incident.end.unwrap_or(seen.report.window.until).0;
-                (seen.incident.onset.0 - SAME_NS / 2..=end + SAME_NS / 2).contains(&at)
+                (seen.incident.onset.0 - ROUNDED_NS..=end + ROUNDED_NS).contains(&at)
             })
         };
         Some(self.incident).filter(is_now).or_else(|| (0..shown.incidents.len()).find(is_now))
     }
 
-    /// The next incident after the moment.
-    pub fn next(&self, shown: &ScreenData) -> Option<usize> {
+    /// The next incident after the moment, or the previous one.
+    pub fn neighbour(&self, shown: &ScreenData, is_next: bool) -> Option<usize> {
+        if start_of(shown, self.incident) == Some(self.at) {
+            let to = if is_next { self.incident.checked_add(1) } else { self.incident.checked_sub(1) };
+            return to.filter(|to| *to < shown.incidents.len());
+        }
         let at = shown.moment.as_ref()?.at;
-        shown.incidents.iter().position(|seen| seen.incident.onset.0 > at + SAME_NS / 2)
-    }
-
-    pub fn previous(&self, shown: &ScreenData) -> Option<usize> {
-        let at = shown.moment.as_ref()?.at;
-        shown.incidents.iter().rposition(|seen| seen.incident.onset.0 < at - SAME_NS)
+        let onsets = || shown.incidents.iter().map(|seen| seen.incident.onset.0);
+        if is_next { onsets().position(|onset| onset > at) } else { onsets().rposition(|onset| onset < at) }
     }
 
     /// Whether the screen shows what it asks for.

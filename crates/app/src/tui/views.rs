@@ -10,7 +10,7 @@ use mitra_model::report::Finding;
 
 use super::ScreenData;
 use super::curve::{extremes, scale, sparkline};
-use super::draw::{fit, number, padded};
+use super::draw::{fit, marked, number, padded};
 use super::keys;
 use super::screen::Screen;
 use super::theme::Theme;
@@ -20,7 +20,7 @@ use crate::render::style::{Style, clean, wrap};
 use crate::render::text;
 use crate::render::units;
 
-/// One row over time, the moment in the middle.
+/// One row over time, the moment marked.
 pub fn zoom(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -77,22 +77,21 @@ fn curves(
     style: &Style,
     width: usize,
 ) -> Vec<Line<'static>> {
-    const HEAD: usize = 2 + 9 + 10;
+    const HEAD: usize = 2 + 9 + 11;
     const TAIL: usize = 30;
     let columns = width.saturating_sub(HEAD + TAIL).max(8);
     let mut lines = Vec::new();
     if let Some((first, last)) = detail.seen {
         let [first, last] = [first, last].map(|t| style.clock(t));
         lines.push(Line::styled(
-            format!(" recorded from {first} to {last} of these 20 minutes"),
+            format!(" there from {first} to {last} at least"),
             theme.faint(),
         ));
     }
     lines.push(Line::raw(""));
-    let [since, until, at] = [detail.span.since, detail.span.until, moment.at].map(|t| style.clock(t));
-    let half = columns / 2;
-    let middle = format!("{at:^0$}", columns.saturating_sub(since.len() + until.len()));
-    lines.push(Line::styled(format!("{:HEAD$}{since}{middle}{until}", ""), theme.faint()));
+    let [since, until] = [detail.span.since, detail.span.until].map(|t| style.clock(t));
+    let fill = columns.saturating_sub(since.len() + until.len());
+    lines.push(Line::styled(format!("{:HEAD$}{since}{:fill$}{until}", "", ""), theme.faint()));
     let measured = |i: usize| detail.curves.get(i).and_then(Option::as_ref);
     for (i, column) in panel.columns().iter().enumerate() {
         let Some(curve) = measured(i) else {
@@ -100,21 +99,20 @@ fn curves(
             continue;
         };
         let values = moment::bars(curve, detail.span, columns);
-        let bars: Vec<char> = sparkline(&values, scale(&values, 0.0)).chars().collect();
-        let part = |range: &[char]| range.iter().collect::<String>();
+        let bars = sparkline(&values, scale(&values, 0.0));
         let now = curve.axis.t.binary_search(&moment.at).map_or(f64::NAN, |i| curve.at(i));
         let range = extremes(&curve.values).map_or_else(String::new, |all| {
             let [least, mean, most] = all.map(|value| number(value, column.unit));
             format!(" {least} to {most}, mean {mean}")
         });
-        lines.push(Line::from(vec![
+
+        let mut spans = vec![
             Span::styled(format!("  {:<9}", column.title), theme.label()),
-            Span::raw(format!("{:>9} ", number(now, column.unit))),
-            Span::styled(part(&bars[..half]), theme.curve()),
-            Span::styled(part(&bars[half..half + 1]), theme.curve().add_modifier(Modifier::REVERSED)),
-            Span::styled(part(&bars[half + 1..]), theme.curve()),
-            Span::styled(fit(&range, TAIL), theme.faint()),
-        ]));
+            Span::raw(format!("{:>9}  ", number(now, column.unit))),
+        ];
+        spans.extend(marked(&bars, detail.span, moment.at, theme));
+        spans.push(Span::styled(fit(&range, TAIL), theme.faint()));
+        lines.push(Line::from(spans));
     }
     lines
 }
