@@ -226,7 +226,8 @@ fn banner(
         )];
     }
     let next = clock(screen.neighbour(shown, true)).map_or_else(String::new, |t| format!("  n next {t}"));
-    let previous = clock(screen.neighbour(shown, false)).map_or_else(String::new, |t| format!("  p previous {t}"));
+    let previous =
+        clock(screen.neighbour(shown, false)).map_or_else(String::new, |t| format!("  p previous {t}"));
     let all = if count == 1 { "one there is".to_owned() } else { format!("{count} there are") };
     vec![Line::styled(fit(&format!(" no incident now; {all}:{next}{previous}"), width), theme.warn())]
 }
@@ -449,10 +450,10 @@ fn heads(screen: &Screen, columns: &[Column], names: usize, theme: Theme) -> Lin
     Line::from(spans)
 }
 
-/// `<sleep> ×12` of those that ended.
+/// `×12 <sleep>` of those that ended.
 fn name_of(row: &Row) -> String {
     match (row.is_ended, row.count > 1.0) {
-        (true, true) => format!("<{}> ×{:.0}", row.name, row.count),
+        (true, true) => format!("×{:.0} <{}>", row.count, row.name),
         (true, false) => format!("<{}>", row.name),
         (false, _) => row.name.clone(),
     }

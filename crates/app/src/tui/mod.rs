@@ -97,15 +97,15 @@ pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<
                 screen.step(&shown, 1);
                 played = Instant::now();
             }
-            let mut wait = Duration::ZERO;
             // The row that is chosen is known when its table is there, and its curves are another question.
             for _ in 0..2 {
                 let wanted = screen.wanted(&shown);
-                if asked.as_ref() != Some(&wanted) {
+                let is_new = asked.as_ref() != Some(&wanted);
+                if is_new {
                     desk.ask(wanted.clone());
                     asked = Some(wanted);
-                    wait = ANSWER;
                 }
+                let wait = if is_new { ANSWER } else { Duration::ZERO };
                 match desk.answer(wait) {
                     Some(Ok(moment)) => (shown.moment, shown.unreadable) = (moment, None),
                     Some(Err(error)) => shown.unreadable = Some(format!("{error:#}")),

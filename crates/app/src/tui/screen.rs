@@ -124,6 +124,10 @@ impl Screen {
     /// The incident at the moment, the chosen one first.
     pub fn present(&self, shown: &ScreenData) -> Option<usize> {
         let at = shown.moment.as_ref()?.at;
+        // One of a moment may lie between two samples.
+        if start_of(shown, self.incident) == Some(self.at) {
+            return Some(self.incident);
+        }
         let is_now = |i: &usize| {
             shown.incidents.get(*i).is_some_and(|seen| {
                 let end = seen.incident.end.unwrap_or(seen.report.window.until).0;

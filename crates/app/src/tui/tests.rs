@@ -195,7 +195,7 @@ fn what_was_not_measured_is_a_dash_and_the_ended_are_marked() {
     let text = session.text(80, 24);
     let line = text.lines().find(|line| line.contains("gone")).unwrap();
     assert!(
-        line.contains("E <gone> ×12") && line.split_whitespace().filter(|cell| *cell == "-").count() >= 5,
+        line.contains("E ×12 <gone>") && line.split_whitespace().filter(|cell| *cell == "-").count() >= 5,
         "{line}"
     );
 }

@@ -83,10 +83,7 @@ fn curves(
     let mut lines = Vec::new();
     if let Some((first, last)) = detail.seen {
         let [first, last] = [first, last].map(|t| style.clock(t));
-        lines.push(Line::styled(
-            format!(" there from {first} to {last} at least"),
-            theme.faint(),
-        ));
+        lines.push(Line::styled(format!(" there from {first} to {last} at least"), theme.faint()));
     }
     lines.push(Line::raw(""));
     let [since, until] = [detail.span.since, detail.span.until].map(|t| style.clock(t));
