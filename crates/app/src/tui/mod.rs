@@ -3,6 +3,7 @@
 
 mod curve;
 mod draw;
+mod grid;
 mod keys;
 mod rows;
 mod screen;

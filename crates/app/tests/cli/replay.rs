@@ -33,15 +33,7 @@ impl Terminal {
         std::fs::write(&config, CONFIG).unwrap();
         let size = [width.to_string(), height.to_string()];
         let mut command = terminal.command();
-        command.arg("-f").arg(config).args([
-            "-u",
-            "new-session",
-            "-d",
-            "-x",
-            &size[0],
-            "-y",
-            &size[1],
-        ]);
+        command.arg("-f").arg(config).args(["-u", "new-session", "-d", "-x", &size[0], "-y", &size[1]]);
         command.args(["/bin/sh", "-c", SHELL, MITRA]);
         command.args(args).envs(environment.iter().copied());
         let said = command.output().unwrap();
