@@ -345,7 +345,7 @@ fn tabs(screen: &Screen, theme: Theme) -> Line<'static> {
         spans.push(Span::styled(text, ink));
     }
     if !screen.filter.is_empty() {
-        spans.push(Span::styled(format!("  only {}", fit(&screen.filter, 20)), theme.warn()));
+        spans.push(Span::styled(format!(" /{}", fit(&screen.filter, 20)), theme.warn()));
     }
     if screen.is_playing {
         spans.push(Span::styled("  playing", theme.warn()));

@@ -172,6 +172,10 @@ fn cell_line(
     let [since, until] = [span.since, span.until].map(|t| style.clock(t));
     let mut spans = vec![Span::styled(format!("{head} "), theme.label())];
     spans.extend(marked(&bars, span, moment.at, theme));
-    spans.push(Span::styled(format!(" {most} ({since} to {until})"), theme.faint()));
+    spans.push(Span::styled(format!(" {most}"), theme.faint()));
+    let times = Span::styled(format!(" ({since} to {until})"), theme.faint());
+    if spans.iter().map(Span::width).sum::<usize>() + times.width() <= width {
+        spans.push(times);
+    }
     Line::from(spans)
 }
