@@ -108,9 +108,10 @@ APP_MAY_USE = {
     "escalation": {"errors", "log", "redact", "signals", "values"},
     "recorder": {"cli", "errors", "escalation", "log", "render"},
     "notify": {"recorder"},
-    "live": {"cli", "diagnosis", "render", "services", "signals"},
+    "moment": {"recording", "services"},
+    "live": {"cli", "diagnosis", "moment", "render", "signals"},
     "serve": {"cli", "confined", "diagnosis", "log", "recording", "redact", "render", "values"},
-    "tui": {"diagnosis", "live", "render", "signals"},
+    "tui": {"diagnosis", "live", "moment", "render", "signals", "values"},
 }
 # Each command may use all of them; nothing uses a command but `main`.
 APP_MAY_USE["commands"] = set(APP_MAY_USE)

@@ -47,6 +47,8 @@ need_venv() {
 need_test() {
     # For modules of Python that look at what Mitra writes and answers.
     need_venv
+    # The terminal that screens are tested on.
+    need_command tmux tmux
 }
 
 # Pages are looked at in a real browser.

@@ -10,6 +10,7 @@ mod evidence;
 mod import;
 mod live;
 mod log;
+mod moment;
 mod notify;
 mod pager;
 mod priority;
@@ -31,7 +32,10 @@ use cli::Command;
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
-    if !matches!(cli.command, Command::Record(_) | Command::Live(_) | Command::Serve(_) | Command::Page) {
+    if !matches!(
+        cli.command,
+        Command::Record(_) | Command::Live(_) | Command::Replay(_) | Command::Serve(_) | Command::Page
+    ) {
         signals::die_on_closed_pipe();
     }
     if let Some(code) = supervised::instead(&cli.command) {

@@ -28,6 +28,8 @@ mod payloads;
 mod prometheus;
 #[path = "cli/record.rs"]
 mod record;
+#[path = "cli/replay.rs"]
+mod replay;
 #[path = "cli/reports.rs"]
 mod reports;
 #[path = "cli/rules.rs"]

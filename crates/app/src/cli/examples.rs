@@ -80,6 +80,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "replay",
+        &[
+            ("mitra replay", "the last day of this machine, from its first incident on"),
+            ("mitra replay ./incident --at 14:03", "another recording, at a time of its last day"),
+        ],
+    ),
+    (
         "compare",
         &[
             ("mitra compare 3h..2h 1h..now", "what differs between two times of the recording"),

@@ -8,6 +8,7 @@ mod explain;
 mod inspect;
 mod probes;
 mod record;
+mod replay;
 mod rules;
 mod search;
 mod serve;
@@ -31,6 +32,7 @@ pub use inspect::{
 };
 pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
+pub use replay::ReplayArgs;
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
 pub use serve::{Listen, McpArgs, ServeArgs};
@@ -62,7 +64,7 @@ pub struct Cli {
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "live", "status", "import", "export"]),
-    ("Explain", &["explain", "compare", "services", "dump", "serve", "mcp", "demo"]),
+    ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
     ("Search", &["index", "search", "show", "diff", "outliers"]),
@@ -98,6 +100,7 @@ impl Cli {
             Command::Record(_)
             | Command::Live(_)
             | Command::Mcp(_)
+            | Command::Replay(_)
             | Command::Armed(_)
             | Command::Names
             | Command::Page => true,
@@ -174,6 +177,8 @@ pub enum Command {
     Record(RecordArgs),
     /// Say why the machine was slow
     Explain(ExplainArgs),
+    /// Travel through a recording on a screen as of top
+    Replay(ReplayArgs),
     /// Say what differs between two times, folders or benchmark runs
     Compare(CompareArgs),
     /// Write other tools' output into an archive

@@ -9,15 +9,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ColorChoice;
 use mitra_archive::Reader;
+use mitra_model::Span;
 use mitra_model::series::seconds_between;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cli::LiveArgs;
 use crate::live::{Change, Child, Shared, Start, TrackedIncident, lock, watch};
 use crate::log::log;
+use crate::moment::At;
 use crate::render::style::{Style, clean};
 use crate::render::units;
 use crate::signals::{self, Hangup, STOP};
+use crate::tui::Source;
 use crate::values::time::LocalClock;
 use crate::{recording, tui};
 
@@ -34,17 +37,20 @@ pub fn run(args: &LiveArgs, color: ColorChoice) -> Result<()> {
         Start::Refused(why) if is_recorded(&dir) => (None, format!("watching {} ({why})", dir.display())),
         Start::Refused(why) => bail!("{why}"),
     };
-    let workers = watch(&dir, &state)?;
+    let worker = watch(&dir, &state)?;
     let style = Style::stdout(color);
     let result = if args.plain || !std::io::stdout().is_terminal() {
         plain(&headline, &state, child.as_ref(), &style)
     } else {
-        tui::run(&headline, &state, child.as_ref(), &style)
+        tui::run(
+            Source { dir, headline, child: child.as_ref(), limits: Span::ALL, seeks: false },
+            At::End,
+            &state,
+            &style,
+        )
     };
     STOP.store(true, Ordering::Relaxed);
-    for worker in workers {
-        _ = worker.join();
-    }
+    _ = worker.join();
     child.map_or(Ok(()), Child::stop).and(result)
 }
 

@@ -20,6 +20,7 @@ mod man;
 mod metrics;
 mod recognised;
 mod record;
+mod replay;
 mod rules;
 mod select;
 mod serve;
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, cli.color, &style),
         Command::Import(args) => import::run(&args),
+        Command::Replay(args) => replay::run(&args, cli.color),
         Command::Live(args) => live::run(&args, cli.color),
         Command::Index(args) => state::index::run(&args, &style),
         Command::Search(args) => state::search::run(&args, &style),

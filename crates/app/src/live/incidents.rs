@@ -44,6 +44,15 @@ pub struct Tracker {
 }
 
 impl Tracker {
+    /// All incidents of one report.
+    pub fn of(report: &Arc<Report>) -> Self {
+        let seen =
+            |incident: &Incident| TrackedIncident { incident: incident.clone(), report: Arc::clone(report) };
+        let mut seen: Vec<TrackedIncident> = report.incidents.iter().map(seen).collect();
+        seen.sort_by_key(|seen| seen.incident.onset);
+        Tracker { seen }
+    }
+
     /// Takes in a report and returns what changed.
     pub fn update(&mut self, report: &Arc<Report>) -> Vec<(Change, TrackedIncident)> {
         let mut changes = Vec::new();

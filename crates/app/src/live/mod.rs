@@ -1,10 +1,9 @@
-//! What `mitra live` shows, kept up to date by threads: one reads the last minute, one explains the
-//! last minutes, one passes on the recorder's complaints. They share a [`State`]; nothing flows
-//! back into the recording.
+//! Incidents of a recording, found by a thread: those of the last minutes again and again for `mitra live`, those of a
+//! whole range once for `mitra replay`. Another one passes on the recorder's complaints. They share a [`State`]; nothing
+//! flows back into the recording.
 
 mod child;
 mod incidents;
-mod snapshot;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,20 +19,16 @@ use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 
 use crate::diagnosis;
+use crate::moment::Timeline;
 use crate::signals::STOP;
 
 pub use child::{Child, Start};
 pub use incidents::{Change, TrackedIncident, Tracker};
-pub use snapshot::{HISTORY, ProcessLine, ServiceLine, Snapshot};
-#[cfg(test)]
-pub use snapshot::{example, example_services};
 
 /// How much is explained each time: long enough for a cause that builds up.
 const WINDOW_NS: i64 = 600 * SECOND;
 /// The shortest time between two explanations.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(5);
-/// The shortest time between two snapshots.
-const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 /// A thread pauses this many times as long as it worked: a twentieth of a CPU for each.
 const PAUSE_FACTOR: u32 = 20;
 /// The machine must not wait for explanations.
@@ -42,8 +37,8 @@ const NICE: libc::c_int = 10;
 /// What the threads share.
 #[derive(Default)]
 pub struct State {
-    pub snapshot: Option<Arc<Snapshot>>,
     pub tracker: Tracker,
+    pub timeline: Option<Arc<Timeline>>,
     /// The latest.
     pub report: Option<Arc<Report>>,
     /// What does not work.
@@ -59,32 +54,36 @@ pub fn lock(state: &Shared) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the threads that read and explain the archive until the program stops.
-pub fn watch(dir: &Path, state: &Shared) -> Result<[JoinHandle<()>; 2]> {
-    Ok([
-        spawn("snapshot", dir, state, SNAPSHOT_EVERY, read_snapshot)?,
-        spawn("explain", dir, state, EXPLAIN_EVERY, explain)?,
-    ])
-}
-
-type Body = fn(&Reader, &Shared) -> Result<()>;
-
-fn spawn(name: &str, dir: &Path, state: &Shared, every: Duration, body: Body) -> Result<JoinHandle<()>> {
+/// Starts the thread that explains the end of the archive until the program stops.
+pub fn watch(dir: &Path, state: &Shared) -> Result<JoinHandle<()>> {
     let (dir, state) = (dir.to_path_buf(), Arc::clone(state));
     let run = move || {
         // SAFETY: on Linux this sets the nice value of the calling thread; it touches no memory.
         unsafe {
             libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
         }
-        repeat(&dir, &state, every, body);
+        repeat(&dir, &state);
     };
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).context("cannot start a thread")
+    std::thread::Builder::new().name("explain".into()).spawn(run).context("cannot start a thread")
 }
 
-fn read_snapshot(reader: &Reader, state: &Shared) -> Result<()> {
-    if let Some(snapshot) = snapshot::snapshot(reader)? {
-        lock(state).snapshot = Some(Arc::new(snapshot));
-    }
+/// Starts a thread that explains a span once. Nobody waits for its end: it writes nothing.
+pub fn look_back(reader: Reader, span: Span, state: &Shared) -> Result<()> {
+    let state = Arc::clone(state);
+    let look = move || {
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            lock(&state).timeline = Some(Arc::new(Timeline::read(&reader, span)?));
+            let report = Arc::new(diagnosis::explain(&reader, span, None)?);
+            let mut state = lock(&state);
+            state.tracker = Tracker::of(&report);
+            state.report = Some(report);
+            Ok(())
+        }));
+        if let Err(error) = looked.unwrap_or_else(|_| bail!("a bug: this recording could not be explained")) {
+            lock(&state).trouble = Some(format!("{error:#}"));
+        }
+    };
+    std::thread::Builder::new().name("explain".into()).spawn(look).context("cannot start a thread")?;
     Ok(())
 }
 
@@ -92,16 +91,18 @@ fn explain(reader: &Reader, state: &Shared) -> Result<()> {
     let Some(known) = reader.span() else { return Ok(()) };
     let window = Span { since: known.since.max(known.until - WINDOW_NS), until: known.until };
     let report = Arc::new(diagnosis::explain(reader, window, None)?);
+    let timeline = Arc::new(Timeline::read(reader, window)?);
     let mut state = lock(state);
     let changes = state.tracker.update(&report);
     state.changes.extend(changes);
+    state.timeline = Some(timeline);
     state.report = Some(report);
     Ok(())
 }
 
-/// Runs `body` at regular intervals on a fresh view of the archive. Longer work makes longer
-/// pauses, so that watching does not load the machine.
-fn repeat(dir: &Path, state: &Shared, every: Duration, body: Body) {
+/// Explains a fresh view of the archive at regular intervals. Longer work makes longer pauses, so that watching does not
+/// load the machine.
+fn repeat(dir: &Path, state: &Shared) {
     let mut reader: Option<Reader> = None;
     while !STOP.load(Ordering::Relaxed) {
         let start = Instant::now();
@@ -111,14 +112,14 @@ fn repeat(dir: &Path, state: &Shared, every: Duration, body: Body) {
         };
         let done = fresh.map_err(anyhow::Error::from).and_then(|fresh| {
             // A bug in one window must not end the watch.
-            let done = catch_unwind(AssertUnwindSafe(|| body(&fresh, state)));
+            let done = catch_unwind(AssertUnwindSafe(|| explain(&fresh, state)));
             reader = Some(fresh);
             done.unwrap_or_else(|_| bail!("a bug: this stretch of time could not be looked at"))
         });
         if let Err(error) = done {
             lock(state).trouble = Some(format!("{error:#}"));
         }
-        let next = start + every.max(start.elapsed() * PAUSE_FACTOR);
+        let next = start + EXPLAIN_EVERY.max(start.elapsed() * PAUSE_FACTOR);
         while Instant::now() < next && !STOP.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(50).min(next.saturating_duration_since(Instant::now())));
         }

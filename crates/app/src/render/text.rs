@@ -341,7 +341,7 @@ pub fn nothing_wrong(report: &Report, style: &Style) -> String {
 }
 
 /// `dd (8123)`, or the first other name.
-fn who(culprit: &Culprit) -> Option<String> {
+pub fn who(culprit: &Culprit) -> Option<String> {
     if let Some(process) = &culprit.process {
         return Some(culprit.pid.map_or_else(|| process.clone(), |pid| format!("{process} ({pid})")));
     }

@@ -12,7 +12,7 @@ mod tally;
 
 use std::collections::BTreeSet;
 
-use mitra_model::{Latency, Metric, SeriesSet, Span, lookup};
+use mitra_model::{Latency, Metric, lookup};
 
 pub use address::{Address, Endpoint, call};
 pub use filter::Filter;
@@ -200,15 +200,6 @@ fn metrics(names: &[&str]) -> Vec<&'static Metric> {
 /// Whether a value that may be unknown is above zero.
 pub fn is_some(value: Option<f64>) -> bool {
     value.is_some_and(|value| value > 0.0)
-}
-
-/// The services of one set of series, with the names of their processes from another one; without their past and without
-/// the addresses of this machine.
-pub fn of(set: &SeriesSet, tasks: &SeriesSet, span: Span) -> Services {
-    let (mut tally, mut processes) = (Tally::default(), Processes::default());
-    tally.add(set, span);
-    processes.add(tasks);
-    tally.finish(&processes, |_| Vec::new())
 }
 
 #[cfg(test)]

@@ -6,462 +6,369 @@ use ratatui::style::{Modifier, Style as Ink};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use mitra_diagnose::words;
-
+use super::ScreenData;
+use super::curve::{scale, sparkline};
+use super::grid;
+use super::screen::{Prompt, Screen, View};
 use super::theme::Theme;
-use super::{Screen, ScreenData, Sort, View};
-use crate::live::{HISTORY, ProcessLine, ServiceLine, Snapshot, TrackedIncident};
+use super::views;
+use crate::diagnosis;
+use crate::live::TrackedIncident;
+use crate::moment::{self, At, Level, Moment, Panel, Unit};
 use crate::render::style::{Style, clean, wrap};
-use crate::render::units;
+use crate::render::{text, units};
 
-const HELP: &[(&str, &str)] = &[
-    ("enter, tab", "open and close the full report of the chosen incident"),
-    ("up, down", "choose an incident; scroll the report"),
-    ("space, pgup", "a page of the report down, up"),
-    ("g, G", "to the beginning, to the end of the report"),
-    ("s", "sort processes by lost time, CPU, I/O, memory"),
-    ("?", "this help"),
-    ("q, esc", "back, and from the overview: quit"),
-];
+/// Of the root cause; i shows all.
+const STATEMENT_LINES: usize = 2;
+/// Lines of a table that are kept beside the machine's.
+const TABLE_MIN: u16 = 9;
 
-pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData<'_>, theme: Theme, style: &Style) {
-    let [title, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
-            .areas(frame.area());
-    frame.render_widget(title_line(shown, theme, style, title.width), title);
-    match screen.view {
-        View::Overview => overview(frame, body, screen, shown, theme, style),
-        View::Report => report(frame, body, screen, shown, theme),
-        View::Help => help(frame, body, theme),
-    }
-    frame.render_widget(foot_line(screen, shown, theme), foot);
-}
-
-fn title_line<'a>(shown: &'a ScreenData<'_>, theme: Theme, style: &Style, width: u16) -> Line<'a> {
-    let clock = shown.snapshot.as_ref().map_or_else(|| "--:--:--".to_owned(), |s| style.clock(s.at));
-    let room = usize::from(width).saturating_sub(clock.chars().count() + 9);
-    let headline: String = clean(shown.headline).chars().take(room).collect();
-    Line::from(vec![
-        Span::styled(" mitra  ", theme.heading()),
-        Span::raw(clock),
-        Span::styled(format!(" {headline}"), theme.faint()),
+pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData, theme: Theme, style: &Style) {
+    let [title, time, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(1),
     ])
+    .areas(frame.area());
+    frame.render_widget(title_line(screen, shown, theme, style, title.width), title);
+    frame.render_widget(time_line(shown, theme, style, time.width), time);
+    match screen.view {
+        View::Tables => tables(frame, body, screen, shown, theme, style),
+        View::Zoom => views::zoom(frame, body, screen, shown, theme, style),
+        View::Report => views::report(frame, body, screen, shown, theme, style),
+        View::Help => views::help(frame, body, theme),
+    }
+    frame.render_widget(foot_line(screen, shown, theme, style), foot);
 }
 
-fn foot_line<'a>(screen: &Screen, shown: &'a ScreenData<'_>, theme: Theme) -> Line<'a> {
-    if let Some(trouble) = &shown.trouble {
+/// A text without control characters, of at most so many columns.
+pub fn fit(text: &str, width: usize) -> String {
+    let mut text = clean(text).into_owned();
+    while Span::raw(&text).width() > width {
+        text.pop();
+        let is_cut = Span::raw(&text).width() < width;
+        if is_cut {
+            text.push('…');
+            break;
+        }
+    }
+    text
+}
+
+/// The same, filled up with blanks.
+pub fn padded(text: &str, width: usize) -> String {
+    let text = fit(text, width);
+    let fill = width.saturating_sub(Span::raw(&text).width());
+    format!("{text}{:fill$}", "")
+}
+
+fn title_line(screen: &Screen, shown: &ScreenData, theme: Theme, style: &Style, width: u16) -> Line<'static> {
+    let follows = screen.at == At::End && shown.moment.as_ref().is_none_or(|moment| moment.is_live);
+    let mode = if follows { " LIVE " } else { " REPLAY " };
+    let mut spans = vec![Span::styled(mode, theme.heading().add_modifier(Modifier::REVERSED))];
+    let Some(moment) = &shown.moment else {
+        spans.push(Span::raw(format!(" {}", clean(&shown.headline))));
+        return Line::from(spans);
+    };
+    let clock = format!(" {} {}", style.date_clock(moment.at), style.zone_name(moment.at));
+    spans.push(Span::styled(clock, Ink::new().add_modifier(Modifier::BOLD)));
+    spans.push(Span::raw(format!("  {}", clean(&moment.host))));
+    if moment.is_sample && moment.covers_s.is_finite() {
+        spans.push(Span::styled(format!("  {:.1} s", moment.covers_s), theme.faint()));
+    }
+    let before = |from: i64, to: i64| units::length(mitra_model::series::seconds_between(from, to));
+    let place = match &moment.gap {
+        Some(gap) if moment.is_sample => format!("after a gap of {}", before(gap.span.since, gap.span.until)),
+        _ if follows => String::new(),
+        _ => format!(
+            "{} in, {} before the end",
+            before(moment.recorded.since, moment.at),
+            before(moment.at, moment.recorded.until)
+        ),
+    };
+    let used: usize = spans.iter().map(Span::width).sum();
+    let room = usize::from(width).saturating_sub(used + 3);
+    let place = if place.is_empty() { shown.headline.clone() } else { place };
+    let ink = if moment.gap.is_some() { theme.warn() } else { theme.faint() };
+    let place = fit(&place, room);
+    spans.push(Span::styled(format!("{:>1$} ", place, room + 2), ink));
+    Line::from(spans)
+}
+
+/// Lost time over all of the recording, with its incidents and the moment.
+fn time_line(shown: &ScreenData, theme: Theme, style: &Style, width: u16) -> Line<'static> {
+    let Some(timeline) = &shown.timeline else { return Line::raw("") };
+    // Of a short range the seconds tell.
+    let step_s = if timeline.span.seconds() < 1800.0 { 1 } else { 60 };
+    let clock = |t: i64| style.tick(t, step_s);
+    let (from, to) = (clock(timeline.span.since), clock(timeline.span.until));
+    let room = usize::from(width).saturating_sub(from.chars().count() + to.chars().count() + 4);
+    let values = timeline.bars(room);
+    let bars: Vec<char> = sparkline(&values, scale(&values, 0.02)).chars().collect();
+    let mut inks = vec![theme.faint(); room];
+    for seen in &shown.incidents {
+        let end = seen.incident.end.unwrap_or(seen.report.window.until);
+        let columns = timeline.column(seen.incident.onset.0, room)..=timeline.column(end.0, room);
+        for i in columns {
+            if let Some(ink) = inks.get_mut(i) {
+                *ink = theme.bad();
+            }
+        }
+    }
+    if let Some(ink) = shown.moment.as_ref().and_then(|m| inks.get_mut(timeline.column(m.at, room))) {
+        *ink = ink.add_modifier(Modifier::REVERSED | Modifier::BOLD);
+    }
+    let bars = bars.into_iter().zip(inks).map(|(bar, ink)| Span::styled(bar.to_string(), ink));
+    let mut spans = vec![Span::styled(format!(" {from} "), theme.faint())];
+    spans.extend(bars);
+    spans.push(Span::styled(format!(" {to} "), theme.faint()));
+    Line::from(spans)
+}
+
+fn foot_line(screen: &Screen, shown: &ScreenData, theme: Theme, style: &Style) -> Line<'static> {
+    match &screen.prompt {
+        Some(Prompt::Filter) => {
+            let text = format!(" only rows with: {}_   enter keep  esc all rows", clean(&screen.filter));
+            return Line::styled(text, theme.heading());
+        }
+        Some(Prompt::Time { text, wrong: None }) => {
+            let forms = format!(
+                "14:03, 2h, yesterday 14:03, …; {}",
+                style.zone_name(shown.moment.as_ref().map_or(0, |m| m.at))
+            );
+            return Line::styled(format!(" go to: {}_   {forms}", clean(text)), theme.heading());
+        }
+        Some(Prompt::Time { text, wrong: Some(wrong) }) => {
+            return Line::styled(format!(" go to: {}_   {wrong}", clean(text)), theme.bad());
+        }
+        None => {}
+    }
+    if let Some(trouble) = shown.unreadable.as_ref().or(shown.trouble.as_ref()) {
         return Line::styled(format!(" {}", clean(trouble)), theme.bad());
     }
     let keys = match screen.view {
-        View::Overview => " q quit  ? help  enter report  up/down choose  s sort",
-        View::Report => " q back  up/down scroll  space page  ? help",
+        View::Tables => " i cause  n/p incident  t/T sample  b time  / find  enter zoom  ? keys  q quit",
+        View::Zoom => " q back  t/T sample  n/p incident  b time  i cause  ? keys",
+        View::Report => " q back  up/down space scroll  n/p incident  ? keys",
         View::Help => " any key: back",
     };
     Line::styled(keys, theme.faint())
 }
 
-fn overview(
+fn tables(
     frame: &mut Frame<'_>,
     area: Rect,
-    screen: &Screen,
-    shown: &ScreenData<'_>,
+    screen: &mut Screen,
+    shown: &ScreenData,
     theme: Theme,
     style: &Style,
 ) {
-    let Some(snapshot) = &shown.snapshot else {
+    let Some(moment) = &shown.moment else {
         frame.render_widget(Paragraph::new("\n  waiting for the first samples"), area);
         return;
     };
-    let roomy = area.height >= 34;
-    let cause_lines = if roomy { 7 } else { 4 };
-    let [machine_area, lost_area, rest] =
-        Layout::vertical([Constraint::Length(2), Constraint::Length(cause_lines + 2), Constraint::Min(0)])
-            .areas(area);
-    frame.render_widget(Paragraph::new(machine(snapshot, theme)), machine_area);
-    frame.render_widget(
-        Paragraph::new(losses(snapshot, theme, usize::from(cause_lines), lost_area.width)),
-        lost_area,
-    );
-    let service_lines = room_for_services(snapshot.services.len(), rest.height);
-    let [service_area, process_area, incident_area] = Layout::vertical([
-        Constraint::Length(service_lines),
-        Constraint::Ratio(1, 2),
-        Constraint::Ratio(1, 2),
+    let width = usize::from(area.width);
+    let banner = banner(screen, shown, theme, style, width);
+    let room = area.height.saturating_sub(banner.len() as u16 + 3 + TABLE_MIN).max(2);
+    let machine = machine(moment, theme, usize::from(room), width);
+    let [banner_area, machine_area, table_area] = Layout::vertical([
+        Constraint::Length(banner.len() as u16),
+        Constraint::Length(machine.len() as u16),
+        Constraint::Min(0),
     ])
-    .areas(rest);
-    if service_lines > 0 {
-        frame.render_widget(Paragraph::new(services(snapshot, theme, service_area)), service_area);
+    .areas(area);
+    frame.render_widget(Paragraph::new(banner), banner_area);
+    frame.render_widget(Paragraph::new(machine), machine_area);
+    let mut lines = vec![tabs(screen, theme)];
+    let room = usize::from(table_area.height);
+    match (screen.panel, &moment.gap) {
+        (Panel::Incidents, _) => {
+            lines.extend(views::incidents(screen, shown, theme, style, width, room.saturating_sub(1)))
+        }
+        (_, Some(gap)) if !moment.is_sample => {
+            let [since, until] = [gap.span.since, gap.span.until].map(|t| style.date_clock(t));
+            let why = format!("  no sample between {since} and {until}: {}", clean(&gap.why));
+            lines.push(Line::styled(why, theme.bad()));
+            lines.push(Line::styled("  t: the next sample   T: the one before", theme.faint()));
+        }
+        _ if moment.table.panel != screen.panel => {}
+        _ => lines.extend(grid::table(screen, moment, theme, style, width, room.saturating_sub(1))),
     }
-    frame.render_widget(Paragraph::new(processes(snapshot, screen.sort, theme, process_area)), process_area);
-    frame.render_widget(Paragraph::new(incidents(shown, screen, theme, style, incident_area)), incident_area);
+    frame.render_widget(Paragraph::new(lines), table_area);
 }
 
-/// Lines for services, their heading included, of those that are left for processes and incidents too.
-fn room_for_services(count: usize, height: u16) -> u16 {
-    /// Processes and incidents need their headings and some lines.
-    const OTHERS: u16 = 9;
-    let lines = u16::try_from(count + 1).unwrap_or(u16::MAX).min(height / 3);
-    // A heading alone says nothing.
-    if count == 0 || lines < 2 || height < OTHERS + lines { 0 } else { lines }
-}
-
-/// The parts of a line: faint labels and values.
-struct Parts {
+/// What is wrong, in few lines.
+fn banner(
+    screen: &Screen,
+    shown: &ScreenData,
     theme: Theme,
-    spans: Vec<Span<'static>>,
+    style: &Style,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let count = shown.incidents.len();
+    if let Some((i, seen)) = screen.present(shown).and_then(|i| Some((i, shown.incidents.get(i)?))) {
+        return told(i, seen, count, theme, style, width);
+    }
+    let Some(report) = &shown.report else {
+        return vec![Line::styled(" looking for incidents …", theme.faint())];
+    };
+    let clock = |i: Option<usize>| {
+        i.and_then(|i| shown.incidents.get(i)).map(|seen| style.moment(seen.incident.onset.0))
+    };
+    if count == 0 {
+        let [since, until] = [report.window.since, report.window.until].map(|t| style.clock(t.0));
+        let fine = match report.healthy.as_slice() {
+            [] => String::new(),
+            fine => format!("; fine: {}", fine.join(", ")),
+        };
+        let found = report.findings.len();
+        let findings = if found > 0 { format!("; findings: {found}, see 6") } else { String::new() };
+        return vec![Line::styled(
+            fit(&format!(" no incident {since} to {until}{findings}{fine}"), width),
+            theme.good(),
+        )];
+    }
+    let next = clock(screen.neighbour(shown, true)).map_or_else(String::new, |t| format!("  n next {t}"));
+    let previous =
+        clock(screen.neighbour(shown, false)).map_or_else(String::new, |t| format!("  p previous {t}"));
+    let all = if count == 1 { "one there is".to_owned() } else { format!("{count} there are") };
+    vec![Line::styled(fit(&format!(" no incident now; {all}:{next}{previous}"), width), theme.warn())]
 }
 
-impl Parts {
-    fn new(theme: Theme) -> Self {
-        Parts { theme, spans: vec![Span::raw(" ")] }
-    }
+fn told(
+    i: usize,
+    seen: &TrackedIncident,
+    count: usize,
+    theme: Theme,
+    style: &Style,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let incident = &seen.incident;
+    let root = &incident.root_cause;
+    let words = diagnosis::title(&root.condition).unwrap_or(&root.condition);
+    let end = incident.end.unwrap_or(seen.report.window.until);
+    let lasted = units::length(mitra_model::series::seconds_between(incident.onset.0, end.0));
+    let number = if count > 1 { format!(" {} of {count}", i + 1) } else { String::new() };
+    let head = format!(" INCIDENT{number} {}, {lasted}:", style.moment(incident.onset.0));
+    let who = text::who(&root.culprit).map_or_else(String::new, |who| format!(" {who}:"));
+    let first = fit(&format!("{head}{who} {words}"), width);
+    let statement = if root.statement.is_empty() { &root.condition } else { &root.statement };
 
-    fn word(mut self, word: &str) -> Self {
-        self.spans.push(Span::styled(format!("{word} "), self.theme.faint()));
-        self
+    let mut lines = vec![Line::styled(first, theme.bad())];
+    let wrapped = wrap(&clean(statement), width.saturating_sub(2));
+    for (i, line) in wrapped.iter().take(STATEMENT_LINES).enumerate() {
+        let is_cut = i + 1 == STATEMENT_LINES && wrapped.len() > STATEMENT_LINES;
+        let line = if is_cut { fit(&format!("{line} …"), width - 1) } else { line.clone() };
+        lines.push(Line::raw(format!(" {line}")));
     }
+    lines
+}
 
-    fn value(mut self, value: Option<String>, ink: Ink) -> Self {
-        self.spans.push(Span::styled(format!("{} ", value.unwrap_or_else(|| "-".to_owned())), ink));
-        self
-    }
-
-    fn share(self, share: Option<f64>, worrying: f64) -> Self {
-        let ink = share.map_or(Ink::new(), |s| self.theme.share(s, worrying));
-        self.value(share.map(|s| format!("{:.0} %", s * 100.0)), ink)
-    }
-
-    fn line(self) -> Line<'static> {
-        Line::from(self.spans)
+pub fn level(level: Level, theme: Theme) -> Ink {
+    match level {
+        Level::Fine => Ink::new(),
+        Level::Warn => theme.warn(),
+        Level::Bad => theme.bad(),
     }
 }
 
-fn machine(snapshot: &Snapshot, theme: Theme) -> Vec<Line<'static>> {
-    let m = &snapshot.machine;
-    let plain = Ink::new();
-    let bytes = |value: Option<f64>| value.map(words::bytes);
-    let rate = |value: Option<f64>| value.map(|v| format!("{}/s", words::bytes(v)));
-    let count = |value: Option<f64>| value.map(words::count);
-    let used = m.memory.zip(m.available).map(|(all, free)| words::percent((all - free) / all));
-    let [cpu, io, memory] = m.pressure;
-    vec![
-        Parts::new(theme)
-            .word(&format!("{} cpu user", m.cpus))
-            .share(m.user, 0.95)
-            .word("sys")
-            .share(m.system, 0.6)
-            .word("iowait")
-            .share(m.iowait, 0.4)
-            .word("steal")
-            .share(m.steal, 0.1)
-            .word("| mem")
-            .value(used, plain)
-            .word("cache")
-            .value(bytes(m.cached), plain)
-            .line(),
-        Parts::new(theme)
-            .word("waits cpu")
-            .share(cpu, 0.8)
-            .word("io")
-            .share(io, 0.4)
-            .word("mem")
-            .share(memory, 0.1)
-            .word("| r")
-            .value(rate(m.read), plain)
-            .word("w")
-            .value(rate(m.written), plain)
-            .word("| R")
-            .value(count(m.running), plain)
-            .word("D")
-            .value(count(m.blocked), m.blocked.map_or(plain, |d| theme.share(d, 4.0)))
-            .word("load")
-            .value(m.load.map(|l| format!("{l:.1}")), plain)
-            .word("tasks")
-            .value(count(m.tasks), plain)
-            .line(),
+/// A curve with the moment marked.
+pub fn marked(bars: &str, span: mitra_model::Span, at: i64, theme: Theme) -> [Span<'static>; 3] {
+    let bars: Vec<char> = bars.chars().collect();
+    let length = i128::from(span.until.saturating_sub(span.since).max(1));
+    // A sample stands for the time before it.
+    let passed = i128::from(at.saturating_sub(span.since).saturating_sub(1).max(0));
+    let i = ((passed * bars.len() as i128 / length) as usize).min(bars.len().saturating_sub(1));
+    let part = |range: &[char]| range.iter().collect::<String>();
+    [
+        Span::styled(part(&bars[..i]), theme.curve()),
+        Span::styled(
+            part(bars.get(i..i + 1).unwrap_or_default()),
+            theme.curve().add_modifier(Modifier::REVERSED),
+        ),
+        Span::styled(part(bars.get(i + 1..).unwrap_or_default()), theme.curve()),
     ]
 }
 
-fn losses(snapshot: &Snapshot, theme: Theme, lines: usize, width: u16) -> Vec<Line<'static>> {
-    let m = &snapshot.machine;
-    let own = [
-        m.own_cpu.map(|cpu| format!("{:.1} ms/s", cpu * 1000.0)),
-        m.own_rss.map(words::bytes),
-        m.own_written.map(|b| format!("{}/s", words::bytes(b))),
-    ];
-    let own: Vec<String> = own.into_iter().flatten().collect();
-    let own = if own.is_empty() { String::new() } else { format!("  recorder: {}", own.join(", ")) };
-    let head = " LOST  task-seconds/s, last minute";
-    let fill = usize::from(width).saturating_sub(head.chars().count() + own.chars().count() + 1);
-    let mut out = vec![Line::from(vec![
-        Span::styled(head, theme.heading()),
-        Span::styled(format!("{:fill$}{own}", ""), theme.faint()),
-    ])];
-    let columns = usize::from(width).saturating_sub(26).min(HISTORY);
-    // One scale for all lines, so that heights compare.
-    let most = snapshot.lost.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
-    out.push(loss_line("all", &snapshot.lost, most, columns, theme));
-    for cause in snapshot.causes.iter().take(lines) {
-        let most = most.max(cause.history.iter().copied().fold(0.0, f64::max));
-        out.push(loss_line(&cause.cause, &cause.history, most, columns, theme));
+/// A line for each resource, the indispensable ones first where room is short.
+fn machine(moment: &Moment, theme: Theme, room: usize, width: usize) -> Vec<Line<'static>> {
+    const LABEL: usize = 13;
+    let mut kinds: Vec<&str> = Vec::new();
+    let mut first = Vec::new();
+    let mut others = Vec::new();
+    for (i, line) in moment.machine.iter().enumerate() {
+        let kind = line.label.split(' ').next().unwrap_or_default();
+        // The recorder's own cost is the last that somebody asks for.
+        if kinds.contains(&kind) || kind == "RECORDER" {
+            others.push(i)
+        } else {
+            first.push(i)
+        }
+        kinds.push(kind);
     }
-    out
-}
+    let mut chosen: Vec<usize> = first.into_iter().chain(others).take(room).collect();
+    chosen.sort_unstable();
+    let columns = (width / 5).clamp(8, 60);
+    let span = moment.window;
+    let draw = |i: usize| {
+        let line = &moment.machine[i];
+        let values = line.curve.as_ref().map_or_else(Vec::new, |curve| moment::bars(curve, span, columns));
+        let bars = sparkline(&values, scale(&values, line.full));
 
-fn loss_line(name: &str, history: &[f64], most: f64, columns: usize, theme: Theme) -> Line<'static> {
-    // The mean of the last samples, because a number that changes each second cannot be read.
-    let recent: Vec<f64> = history.iter().rev().take(5).copied().filter(|v| v.is_finite()).collect();
-    let now = if recent.is_empty() { f64::NAN } else { recent.iter().sum::<f64>() / recent.len() as f64 };
-    let number = if now.is_finite() { format!("{now:>7.2}") } else { format!("{:>7}", "-") };
-    Line::from(vec![
-        Span::raw(format!("  {name:<14}")),
-        Span::styled(number, theme.share(now, 2.0)),
-        Span::raw("  "),
-        Span::styled(sparkline(history, most, columns), theme.warn()),
-    ])
-}
-
-/// The newest values as bars, the last one at the right end; blank where nothing was measured.
-fn sparkline(values: &[f64], most: f64, columns: usize) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    // Below a fiftieth of a task-second per second full bars would alarm for nothing.
-    let most = most.max(0.02);
-    let from = values.len().saturating_sub(columns);
-    let bars: String = values[from..]
-        .iter()
-        .map(|value| {
-            if !value.is_finite() {
-                return ' ';
+        let mut spans = vec![Span::styled(format!(" {} ", padded(&line.label, LABEL - 2)), theme.label())];
+        spans.extend(marked(&padded(&bars, columns), span, moment.at, theme));
+        let mut used: usize = spans.iter().map(Span::width).sum();
+        for item in &line.items {
+            let (word, text) = (format!("  {} ", item.word), clean(&item.text).into_owned());
+            used += Span::raw(&word).width() + Span::raw(&text).width();
+            if used > width {
+                break;
             }
-            let level = (value / most * 7.0).round().clamp(0.0, 7.0) as usize;
-            BARS[level]
-        })
-        .collect();
-    format!("{bars:>columns$}")
-}
-
-fn services(snapshot: &Snapshot, theme: Theme, area: Rect) -> Vec<Line<'static>> {
-    /// Of the columns of numbers and the blanks around them.
-    const NUMBERS: usize = 10 + 3 * 9;
-    /// Longer addresses are of Unix sockets.
-    const NAME_MAX: usize = 60;
-    let width = usize::from(area.width).saturating_sub(NUMBERS + 3).clamp(16, NAME_MAX);
-    let title = format!("{:<width$}", " SERVICES by waiting time");
-    let heads = format!("{title}  {:>10}{:>9}{:>9}{:>9}", "REQUESTS", "P50", "P99", "WAITING");
-    let mut out = vec![Line::styled(heads, theme.heading())];
-    for service in snapshot.services.iter().take(usize::from(area.height).saturating_sub(1)) {
-        out.push(service_line(service, theme, width));
-    }
-    out
-}
-
-fn service_line(service: &ServiceLine, theme: Theme, width: usize) -> Line<'static> {
-    let time = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), words::seconds);
-    let name = format!("{} {}", service.name, service.address);
-    let name: String = clean(&name).chars().take(width).collect();
-    let requests = service.requests.map_or_else(|| "-".to_owned(), |r| format!("{}/s", units::number(r)));
-    let waiting = service.waiting.map_or_else(|| "-".to_owned(), units::number);
-    Line::from(vec![
-        Span::raw(format!(" {name:<width$} {requests:>10}{:>9}{:>9}", time(service.p50), time(service.p99))),
-        Span::styled(format!("{waiting:>9}"), theme.share(service.waiting.unwrap_or(0.0), 10.0)),
-    ])
-}
-
-fn processes(snapshot: &Snapshot, sort: Sort, theme: Theme, area: Rect) -> Vec<Line<'static>> {
-    let mut list: Vec<&ProcessLine> = snapshot.processes.iter().collect();
-    match sort {
-        Sort::Lost => {}
-        Sort::Cpu => list.sort_by(|a, b| b.cpu.total_cmp(&a.cpu)),
-        Sort::Io => list.sort_by(|a, b| (b.read + b.written).total_cmp(&(a.read + a.written))),
-        Sort::Memory => list.sort_by(|a, b| b.rss.unwrap_or(0.0).total_cmp(&a.rss.unwrap_or(0.0))),
-    }
-    let by = match sort {
-        Sort::Lost => "lost time and CPU",
-        Sort::Cpu => "CPU",
-        Sort::Io => "I/O",
-        Sort::Memory => "memory",
+            spans.push(Span::styled(word, theme.faint()));
+            spans.push(Span::styled(text, level(item.level, theme)));
+        }
+        Line::from(spans)
     };
-    let title = format!(" PROCESSES by {by}");
-    let mut out = vec![Line::styled(
-        format!("{title:<28}{:>7}{:>7}{:>11}{:>11}{:>10}", "LOST", "CPU", "READ", "WRITE", "RSS"),
-        theme.heading(),
-    )];
-    for p in list.iter().take(usize::from(area.height).saturating_sub(1)) {
-        let name: String = clean(&p.name).chars().take(16).collect();
-        let rate = |v: f64| if v > 0.0 { format!("{}/s", words::bytes(v)) } else { "-".to_owned() };
-        out.push(Line::from(vec![
-            Span::raw(format!(" {:>8}  {name:<17}", p.pid)),
-            Span::styled(format!("{:>7.2}", p.lost), theme.share(p.lost, 1.0)),
-            Span::raw(format!("{:>7}", format!("{:.0} %", p.cpu * 100.0))),
-            Span::raw(format!("{:>11}{:>11}", rate(p.read), rate(p.written))),
-            Span::raw(format!("{:>10}", p.rss.map_or_else(|| "-".to_owned(), words::bytes))),
-        ]));
-    }
-    out
+    chosen.into_iter().map(draw).collect()
 }
 
-fn incidents(
-    shown: &ScreenData<'_>,
-    screen: &Screen,
-    theme: Theme,
-    style: &Style,
-    area: Rect,
-) -> Vec<Line<'static>> {
-    let lasting = shown.incidents.iter().filter(|s| s.incident.end.is_none()).count();
-    let title = match shown.incidents.len() {
-        0 => " INCIDENTS".to_owned(),
-        n => format!(" INCIDENTS  {n} seen, {lasting} going on"),
-    };
-    let mut out = vec![Line::styled(title, theme.heading())];
-    if shown.incidents.is_empty() {
-        out.push(match &shown.healthy {
-            None => Line::styled("  looking", theme.faint()),
-            Some(fine) if fine.is_empty() => Line::styled("  none", theme.good()),
-            Some(fine) => Line::styled(format!("  none; {} fine", fine.join(", ")), theme.good()),
-        });
+fn tabs(screen: &Screen, theme: Theme) -> Line<'static> {
+    let mut spans = Vec::new();
+    for panel in Panel::ALL {
+        let text = format!(" {} {} ", panel.number() + 1, panel.title());
+        let ink = if panel == screen.panel {
+            theme.heading().add_modifier(Modifier::REVERSED)
+        } else {
+            theme.faint()
+        };
+        spans.push(Span::styled(text, ink));
     }
-    let width = usize::from(area.width).saturating_sub(5).max(20);
-    for (i, seen) in shown.incidents.iter().enumerate() {
-        let mut lines = wrap(&clean(&seen.verdict(style)), width);
-        // The chosen one is shown in full.
-        if i != screen.chosen && lines.len() > 1 {
-            lines.truncate(1);
-            lines[0].push_str(" …");
-        }
-        let mut ink = if is_lasting(seen) { theme.bad() } else { Ink::new() };
-        let mark = if i == screen.chosen { "> " } else { "  " };
-        if i == screen.chosen {
-            ink = ink.add_modifier(Modifier::BOLD);
-        }
-        for (n, line) in lines.iter().enumerate() {
-            out.push(Line::styled(format!(" {}{line}", if n == 0 { mark } else { "    " }), ink));
-        }
+    if !screen.filter.is_empty() {
+        spans.push(Span::styled(format!(" /{}", fit(&screen.filter, 20)), theme.warn()));
     }
-    out.truncate(usize::from(area.height));
-    out
+    if screen.is_playing {
+        spans.push(Span::styled("  playing", theme.warn()));
+    }
+    Line::from(spans)
 }
 
-fn is_lasting(seen: &TrackedIncident) -> bool {
-    seen.incident.end.is_none()
-}
-
-fn report(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &ScreenData<'_>, theme: Theme) {
-    let text = shown.report.clone().unwrap_or_else(|| "waiting for the first report".to_owned());
-    let lines: Vec<Line<'_>> = text
-        .lines()
-        .enumerate()
-        .map(|(i, line)| {
-            let ink = match line.chars().next() {
-                _ if i == 0 => theme.bad(),
-                Some(c) if c.is_alphabetic() => theme.heading(),
-                _ => Ink::new(),
-            };
-            Line::styled(format!(" {line}"), ink)
-        })
-        .collect();
-    screen.report_lines = (lines.len(), usize::from(area.height));
-    screen.scroll = screen.scroll.min(lines.len().saturating_sub(usize::from(area.height)));
-    let scroll = u16::try_from(screen.scroll).unwrap_or(u16::MAX);
-    frame.render_widget(Paragraph::new(lines).scroll((scroll, 0)), area);
-}
-
-fn help(frame: &mut Frame<'_>, area: Rect, theme: Theme) {
-    let mut lines = vec![Line::raw(""), Line::styled("  Keys", theme.heading()), Line::raw("")];
-    for (key, what) in HELP {
-        lines.push(Line::from(vec![Span::styled(format!("  {key:<14}"), theme.warn()), Span::raw(*what)]));
+/// A number as a cell of at most seven or so columns.
+pub fn number(value: f64, unit: Unit) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
     }
-    lines.push(Line::raw(""));
-    let about = "Lost time is time that tasks wanted to run and could not: they waited for a CPU, for a device, for a \
-                 lock, for memory. Parts may overlap.";
-    lines.extend(
-        wrap(about, usize::from(area.width).saturating_sub(4))
-            .into_iter()
-            .map(|l| Line::raw(format!("  {l}"))),
-    );
-    frame.render_widget(Paragraph::new(lines), area);
-}
-
-#[cfg(test)]
-mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
-    use super::*;
-    use crate::diagnosis;
-    use crate::live::{self, Tracker};
-    use crate::render::{examples, text};
-    use std::sync::Arc;
-
-    fn screen_text(width: u16, height: u16, screen: &mut Screen, shown: &ScreenData<'_>) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let theme = Theme { color: false };
-        terminal.draw(|frame| draw(frame, screen, shown, theme, &Style::plain(80))).unwrap();
-        let buffer = terminal.backend().buffer();
-        let line =
-            |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
-        (0..height).map(line).collect::<Vec<_>>().join("\n")
-    }
-
-    fn shown() -> ScreenData<'static> {
-        let mut tracker = Tracker::default();
-        let report = Arc::new(examples::flood());
-        tracker.update(&report);
-        ScreenData {
-            headline: "recording web-17 (2 CPUs, 25.3 GB) every 1.0 s to /var/lib/mitra",
-            snapshot: Some(Arc::new(live::example())),
-            incidents: tracker.seen,
-            report: None,
-            healthy: Some(vec!["swap".to_owned()]),
-            trouble: None,
-        }
-    }
-
-    #[test]
-    fn everything_fits_in_80_by_24() {
-        insta::assert_snapshot!(screen_text(80, 24, &mut Screen::default(), &shown()));
-    }
-
-    fn with_services() -> ScreenData<'static> {
-        let mut snapshot = live::example();
-        snapshot.services = live::example_services();
-        ScreenData { snapshot: Some(Arc::new(snapshot)), ..shown() }
-    }
-
-    #[test]
-    fn services_have_lines_where_there_is_room() {
-        insta::assert_snapshot!(screen_text(80, 24, &mut Screen::default(), &with_services()));
-        let tall = screen_text(120, 40, &mut Screen::default(), &with_services());
-        assert!(tall.contains("postgres 127.0.0.1:5432") && !tall.contains('\x1b'), "{tall}");
-        let low = screen_text(80, 16, &mut Screen::default(), &with_services());
-        assert!(!low.contains("SERVICES") && low.contains("INCIDENTS"), "{low}");
-        let none = screen_text(80, 40, &mut Screen::default(), &shown());
-        assert!(!none.contains("SERVICES"), "{none}");
-    }
-
-    #[test]
-    fn the_report_scrolls() {
-        let mut screen = Screen { view: View::Report, scroll: 1000, ..Screen::default() };
-        let report =
-            text::report(&examples::flood(), &Style::plain(79), &diagnosis::title, &text::Shown::default());
-        let shown = ScreenData { report: Some(report.clone()), ..shown() };
-        let text = screen_text(80, 24, &mut screen, &shown);
-        assert_eq!(screen.scroll, report.lines().count() - 22);
-        assert!(text.contains(report.lines().last().unwrap()), "{text}");
-    }
-
-    #[test]
-    fn tiny_screens_do_not_panic() {
-        for (width, height) in [(1, 1), (10, 3), (20, 5), (200, 60)] {
-            for view in [View::Overview, View::Report, View::Help] {
-                screen_text(width, height, &mut Screen { view, ..Screen::default() }, &with_services());
-            }
-        }
-    }
-
-    #[test]
-    fn bars_follow_the_values() {
-        assert_eq!(sparkline(&[0.0, f64::NAN, 0.5, 1.0], 1.0, 6), "  ▁ ▅█");
-        assert_eq!(sparkline(&[1.0, 0.0, 0.0], 1.0, 2), "▁▁");
-        assert_eq!(sparkline(&[0.001], 0.001, 1), "▁", "next to nothing is no full bar");
+    match unit {
+        _ if value == 0.0 => "0".to_owned(),
+        Unit::Share if value < 0.0995 => format!("{:.1} %", value * 100.0),
+        Unit::Share => format!("{:.0} %", value * 100.0),
+        Unit::Bytes => units::value(value, "bytes"),
+        Unit::BytesPerS => units::value(value, "bytes/s"),
+        Unit::PerS => units::value(value, "1/s"),
+        Unit::Seconds => units::value(value, "s"),
+        Unit::Count => units::number(value),
+        Unit::Mean if value < 0.005 => "0".to_owned(),
+        Unit::Mean if value < 9.995 => format!("{value:.2}"),
+        Unit::Mean => units::number(value),
     }
 }

@@ -1,91 +1,80 @@
-//! The screen of `mitra live`.
+//! The one screen of `mitra live` and `mitra replay`: the machine at a moment, which is the end of a recording or any
+//! other one.
 
+mod curve;
 mod draw;
+mod grid;
+mod keys;
+mod rows;
+mod screen;
+#[cfg(test)]
+mod tests;
 mod theme;
+mod views;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use mitra_model::Span;
+use mitra_model::report::Report;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::diagnosis::title;
-use crate::live::{Child, Shared, Snapshot, TrackedIncident, lock};
+use crate::live::{Child, Shared, TrackedIncident, lock};
+use crate::moment::{At, Desk, Moment, Timeline};
 use crate::render::style::Style;
-use crate::render::text;
 use crate::signals::STOP;
+use screen::Screen;
 use theme::Theme;
 
 /// How long to wait for a key before drawing again.
 const FRAME: Duration = Duration::from_millis(250);
+/// The same while a moment is being read.
+const SOON: Duration = Duration::from_millis(10);
+/// How long a key waits for its moment before the screen is drawn without it.
+const ANSWER: Duration = Duration::from_millis(40);
+/// Between two samples that are played.
+const PLAY_EVERY: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum View {
-    #[default]
-    Overview,
-    /// The full report of the chosen incident, or of the last minutes.
-    Report,
-    Help,
+/// What the screen is of.
+pub struct Source<'a> {
+    pub dir: PathBuf,
+    /// What the recorder said, if it was started for this screen.
+    pub headline: String,
+    pub child: Option<&'a Child>,
+    /// No moment outside is shown.
+    pub limits: Span,
+    /// Whether it goes to the first incident when that is found.
+    pub seeks: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sort {
-    /// Lost time and CPU.
-    #[default]
-    Lost,
-    Cpu,
-    /// Bytes read and written.
-    Io,
-    /// Resident memory.
-    Memory,
-}
-
-impl Sort {
-    fn next(self) -> Self {
-        match self {
-            Sort::Lost => Sort::Cpu,
-            Sort::Cpu => Sort::Io,
-            Sort::Io => Sort::Memory,
-            Sort::Memory => Sort::Lost,
-        }
-    }
-}
-
-/// What the user has chosen.
-#[derive(Debug, Default)]
-pub struct Screen {
-    pub view: View,
-    pub sort: Sort,
-    /// Index of the incident, from the newest.
-    pub chosen: usize,
-    /// First line of the report on the screen.
-    pub scroll: usize,
-    /// Lines of the report, and how many of them fit.
-    pub report_lines: (usize, usize),
-}
-
-pub struct ScreenData<'a> {
-    pub headline: &'a str,
-    pub snapshot: Option<Arc<Snapshot>>,
-    /// Newest first.
+/// What there is to show.
+#[derive(Default)]
+pub struct ScreenData {
+    pub headline: String,
+    pub moment: Option<Moment>,
+    /// In order of time.
     pub incidents: Vec<TrackedIncident>,
-    /// The report as text, if its view is open.
-    pub report: Option<String>,
-    /// Healthy areas, once a report exists.
-    pub healthy: Option<Vec<String>>,
+    pub timeline: Option<Arc<Timeline>>,
+    /// The latest.
+    pub report: Option<Arc<Report>>,
     /// What does not work.
     pub trouble: Option<String>,
+    /// Why the moment could not be read.
+    pub unreadable: Option<String>,
 }
 
 /// Draws and handles keys until the user quits. The terminal is restored on every end: an orderly
 /// one, a panic (by ratatui's hook), and a signal, which only sets [`STOP`].
-pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style) -> Result<()> {
+pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<()> {
     let theme = Theme { color: style.color };
-    let mut terminal = ratatui::try_init().context("cannot use this terminal; try --plain")?;
+    let desk = Desk::open(source.dir.clone(), source.limits)?;
+    let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
     // Other threads catch their panics, so the hook must not restore the terminal for them.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -93,25 +82,47 @@ pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style)
             hook(panic);
         }
     }));
+    let mut screen = Screen::new(at, source.limits, source.seeks);
     let result = (|| {
-        let mut screen = Screen::default();
+        let mut shown = ScreenData { headline: source.headline.clone(), ..ScreenData::default() };
+        let mut asked = None;
+        let mut played = Instant::now();
         while !STOP.load(Ordering::Relaxed) {
-            if let Some(why) = child.and_then(Child::ended) {
+            if let Some(why) = source.child.and_then(Child::ended) {
                 let said = lock(state).trouble.clone().unwrap_or_default();
                 bail!("the recorder ended: {why} {said}");
             }
-            let width = usize::from(terminal.size().context("cannot measure the terminal")?.width);
-            let shown = gather(headline, state, &screen, width, style);
-            screen.chosen = screen.chosen.min(shown.incidents.len().saturating_sub(1));
+            gather(&mut shown, state);
+            screen.begin(&shown);
+            if screen.is_playing && played.elapsed() >= PLAY_EVERY && screen.is_answered(&shown) {
+                screen.step(&shown, 1);
+                played = Instant::now();
+            }
+            // The row that is chosen is known when its table is there, and its curves are another question.
+            for _ in 0..2 {
+                let wanted = screen.wanted(&shown);
+                let is_new = asked.as_ref() != Some(&wanted);
+                if is_new {
+                    desk.ask(wanted.clone());
+                    asked = Some(wanted);
+                }
+                let wait = if is_new { ANSWER } else { Duration::ZERO };
+                match desk.answer(wait) {
+                    Some(Ok(moment)) => (shown.moment, shown.unreadable) = (moment, None),
+                    Some(Err(error)) => shown.unreadable = Some(format!("{error:#}")),
+                    None => break,
+                }
+            }
             terminal
                 .draw(|frame| draw::draw(frame, &mut screen, &shown, theme, style))
                 .context("cannot draw")?;
-            if !key_waits().context("cannot read the keyboard")? {
+            let is_waiting = shown.moment.as_ref().map(|moment| &moment.wanted) != asked.as_ref();
+            if !key_waits(if is_waiting { SOON } else { FRAME }).context("cannot read the keyboard")? {
                 continue;
             }
             if let Event::Key(key) = event::read().context("cannot read the keyboard")?
                 && key.kind != KeyEventKind::Release
-                && obey(&mut screen, key)
+                && keys::obey(&mut screen, &shown, key, style)
             {
                 break;
             }
@@ -123,111 +134,35 @@ pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style)
 }
 
 /// Waits for a key. Crossterm would read a closed terminal for ever, so this checks for one.
-fn key_waits() -> std::io::Result<bool> {
+fn key_waits(patience: Duration) -> std::io::Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return event::poll(FRAME);
+        return event::poll(patience);
     }
-    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: FRAME.subsec_nanos().into() };
-    match poll(&mut fds, Some(&timeout)) {
-        Err(Errno::INTR) => return Ok(false),
-        other => other?,
-    };
-    if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-        STOP.store(true, Ordering::Relaxed);
-        return Ok(false);
-    }
-    event::poll(Duration::ZERO)
-}
-
-fn gather<'a>(
-    headline: &'a str,
-    state: &Shared,
-    screen: &Screen,
-    width: usize,
-    style: &Style,
-) -> ScreenData<'a> {
-    let (mut shown, report) = {
-        let state = lock(state);
-        let incidents: Vec<TrackedIncident> = state.tracker.seen.iter().rev().cloned().collect();
-        let shown = ScreenData {
-            headline,
-            snapshot: state.snapshot.clone(),
-            incidents,
-            report: None,
-            healthy: state.report.as_ref().map(|r| r.healthy.clone()),
-            trouble: state.trouble.clone(),
+    // Crossterm may have read more keys than it has told.
+    for wait in [Duration::ZERO, patience] {
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+        match poll(&mut fds, Some(&timeout)) {
+            // A new size of the terminal comes with a signal.
+            Err(Errno::INTR) => return event::poll(Duration::ZERO),
+            other => other?,
         };
-        (shown, state.report.clone())
-    };
-    if screen.view == View::Report {
-        let style = Style { color: false, width: width.saturating_sub(1).max(40), ..style.clone() };
-        shown.report = match shown.incidents.get(screen.chosen) {
-            Some(seen) => {
-                let mut report = seen.report.as_ref().clone();
-                report.incidents = vec![seen.incident.clone()];
-                report.repeats.clear();
-                Some(text::report(&report, &style, &title, &text::Shown::default()))
-            }
-            None => report.map(|report| text::report(&report, &style, &title, &text::Shown::default())),
-        };
-    }
-    shown
-}
-
-/// Handles a key; true to quit.
-fn obey(screen: &mut Screen, key: KeyEvent) -> bool {
-    if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-        return true;
-    }
-    let page = screen.report_lines.1.saturating_sub(1).max(1);
-    let last = screen.report_lines.0.saturating_sub(screen.report_lines.1);
-    match (screen.view, key.code) {
-        (View::Overview, KeyCode::Char('q') | KeyCode::Esc) => return true,
-        (_, KeyCode::Char('q') | KeyCode::Esc) => screen.view = View::Overview,
-        (View::Help, _) => screen.view = View::Overview,
-        (_, KeyCode::Char('?' | 'h')) => screen.view = View::Help,
-        (View::Overview, KeyCode::Enter | KeyCode::Tab) => {
-            screen.view = View::Report;
-            screen.scroll = 0;
+        if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            STOP.store(true, Ordering::Relaxed);
+            return Ok(false);
         }
-        (View::Report, KeyCode::Enter | KeyCode::Tab) => screen.view = View::Overview,
-        (View::Overview, KeyCode::Char('s')) => screen.sort = screen.sort.next(),
-        (View::Overview, KeyCode::Down | KeyCode::Char('j')) => screen.chosen += 1,
-        (View::Overview, KeyCode::Up | KeyCode::Char('k')) => screen.chosen = screen.chosen.saturating_sub(1),
-        (View::Report, KeyCode::Down | KeyCode::Char('j')) => screen.scroll += 1,
-        (View::Report, KeyCode::Up | KeyCode::Char('k')) => screen.scroll = screen.scroll.saturating_sub(1),
-        (View::Report, KeyCode::PageDown | KeyCode::Char(' ')) => screen.scroll += page,
-        (View::Report, KeyCode::PageUp) => screen.scroll = screen.scroll.saturating_sub(page),
-        (View::Report, KeyCode::Home | KeyCode::Char('g')) => screen.scroll = 0,
-        (View::Report, KeyCode::End | KeyCode::Char('G')) => screen.scroll = last,
-        _ => {}
+        if event::poll(Duration::ZERO)? {
+            return Ok(true);
+        }
     }
-    screen.scroll = screen.scroll.min(last);
-    false
+    Ok(false)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn press(screen: &mut Screen, code: KeyCode) -> bool {
-        obey(screen, KeyEvent::new(code, KeyModifiers::NONE))
-    }
-
-    #[test]
-    fn keys_open_and_close() {
-        let mut screen = Screen { report_lines: (50, 20), ..Screen::default() };
-        assert!(!press(&mut screen, KeyCode::Enter) && screen.view == View::Report);
-        press(&mut screen, KeyCode::End);
-        assert_eq!(screen.scroll, 30);
-        press(&mut screen, KeyCode::Down);
-        assert_eq!(screen.scroll, 30, "there is nothing below the end");
-        assert!(!press(&mut screen, KeyCode::Char('q')) && screen.view == View::Overview);
-        assert!(!press(&mut screen, KeyCode::Char('?')) && screen.view == View::Help);
-        assert!(!press(&mut screen, KeyCode::Char('x')) && screen.view == View::Overview);
-        assert!(press(&mut screen, KeyCode::Char('q')));
-        assert!(obey(&mut screen, KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
-    }
+fn gather(shown: &mut ScreenData, state: &Shared) {
+    let state = lock(state);
+    shown.incidents.clone_from(&state.tracker.seen);
+    shown.timeline.clone_from(&state.timeline);
+    shown.report.clone_from(&state.report);
+    shown.trouble.clone_from(&state.trouble);
 }

@@ -1,4 +1,4 @@
-//! Colours of the screen. It is readable without them.
+//! Colours of the screen: the sixteen that each terminal has. It is readable without them.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -21,6 +21,15 @@ impl Theme {
         if self.color { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
     }
 
+    /// Names of lines.
+    pub fn label(self) -> Style {
+        self.ink(Color::Cyan)
+    }
+
+    pub fn curve(self) -> Style {
+        self.ink(Color::Blue)
+    }
+
     pub fn bad(self) -> Style {
         self.ink(Color::Red).add_modifier(Modifier::BOLD)
     }
@@ -31,14 +40,5 @@ impl Theme {
 
     pub fn good(self) -> Style {
         self.ink(Color::Green)
-    }
-
-    /// A share that should be low.
-    pub fn share(self, share: f64, worrying: f64) -> Style {
-        match share {
-            s if s >= worrying => self.bad(),
-            s if s >= worrying / 2.0 => self.warn(),
-            _ => Style::new(),
-        }
     }
 }

@@ -204,6 +204,13 @@ impl TimeExpr {
         moment.unwrap_or(here.now)
     }
 
+    /// The moment: of a time of day, that of the local day of another moment.
+    pub fn resolve_on_day_of(&self, day_of: i64, here: &LocalClock) -> i64 {
+        let TimeExpr::Clock(time) = self else { return self.resolve(here) };
+        let day = LocalClock { now: day_of, zone: here.zone.clone() };
+        DayExpr::Today.at(*time, &day).unwrap_or(day_of)
+    }
+
     /// The moment as the end of a range: of a time of day, the first one after the beginning.
     pub fn resolve_after(&self, since: i64, here: &LocalClock) -> i64 {
         let moment = self.resolve(here);
