@@ -98,6 +98,7 @@ fn flood_incident() -> Incident {
         root_cause: Root {
             condition: "streaming-read-flood".into(),
             confidence: 0.94,
+            unexplained: false,
             share: Some(0.81),
             culprit: Culprit {
                 how: Some(How::Measured),

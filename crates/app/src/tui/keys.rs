@@ -110,7 +110,7 @@ fn travel(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> bool {
         'n' | 'p' => {
             screen.seeks = false;
             if let Some(i) = screen.neighbour(shown, c == 'n') {
-                screen.to_incident(shown, i);
+                screen.go_to_incident(shown, i);
             }
         }
         'b' => screen.prompt = Some(Prompt::Time { text: String::new(), wrong: None }),
@@ -175,7 +175,7 @@ fn choose(screen: &mut Screen, shown: &ScreenData, code: KeyCode) {
         KeyCode::Enter if screen.panel == Panel::Incidents => {
             (screen.view, screen.scroll) = (View::Report, 0);
             if screen.incident < shown.incidents.len() {
-                screen.to_incident(shown, screen.incident);
+                screen.go_to_incident(shown, screen.incident);
             }
         }
         KeyCode::Enter => {

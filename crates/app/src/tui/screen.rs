@@ -110,12 +110,12 @@ impl Screen {
         if self.seeks && shown.report.is_some() {
             self.seeks = false;
             if !shown.incidents.is_empty() {
-                self.to_incident(shown, 0);
+                self.go_to_incident(shown, 0);
             }
         }
     }
 
-    pub fn to_incident(&mut self, shown: &ScreenData, i: usize) {
+    pub fn go_to_incident(&mut self, shown: &ScreenData, i: usize) {
         if let Some(start) = start_of(shown, i) {
             (self.incident, self.scroll, self.at) = (i, 0, start);
         }

@@ -1,9 +1,11 @@
 //! Functions of the samples of a range.
 
 type Samples = [(i64, f64)];
+/// Of the samples of a range, its beginning and its end.
+type OverTime = fn(&Samples, i64, i64) -> Option<f64>;
 
 /// The function of that name. `None` of one where there are too few samples.
-pub(super) fn function(name: &str) -> Option<fn(&Samples, i64, i64) -> Option<f64>> {
+pub(super) fn function(name: &str) -> Option<OverTime> {
     Some(match name {
         "rate" => |samples, from, to| extrapolated(samples, from, to, true, true),
         "increase" => |samples, from, to| extrapolated(samples, from, to, true, false),

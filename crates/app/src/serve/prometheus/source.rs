@@ -100,7 +100,9 @@ impl Source for Samples<'_> {
         let comm = lookup("task.comm").filter(|_| is_of_tasks);
         let metrics: Vec<&'static Metric> =
             comm.into_iter().chain(wanted.iter().map(|(metric, ..)| *metric)).collect();
-        let mut found: BTreeMap<(usize, Arc<str>), (Option<String>, Vec<(i64, f64)>)> = BTreeMap::new();
+        // The name of a task, and the samples.
+        type Found = (Option<String>, Vec<(i64, f64)>);
+        let mut found: BTreeMap<(usize, Arc<str>), Found> = BTreeMap::new();
         let (of_one, least) = if is_of_tasks { CHUNK_TASKS_NS } else { CHUNK_NS };
         for part in chunks(span, (of_one / wanted.len() as i64).max(least)) {
             self.goes_on()?;
