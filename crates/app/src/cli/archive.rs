@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::shared::since_default;
-use super::{ArchiveArgs, RangeArgs, SelectArgs, examples};
+use super::{FolderArgs, RangeArgs, SelectArgs, examples};
 
 /// How `mitra dump` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -23,7 +23,7 @@ pub enum DumpFormat {
 #[command(mut_arg("since", |arg| since_default(arg, "a minute before the end")))]
 pub struct DumpArgs {
     #[command(flatten)]
-    pub archive: ArchiveArgs,
+    pub archive: FolderArgs,
     #[command(flatten)]
     pub range: RangeArgs,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct DumpArgs {
 #[command(after_help = examples::below("status", ""))]
 pub struct StatusArgs {
     #[command(flatten)]
-    pub archive: ArchiveArgs,
+    pub archive: FolderArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -57,7 +57,7 @@ pub struct StatusArgs {
 #[command(mut_arg("since", |arg| since_default(arg, "the beginning of the recording")))]
 pub struct ExportArgs {
     #[command(flatten)]
-    pub archive: ArchiveArgs,
+    pub archive: FolderArgs,
     #[command(flatten)]
     pub range: RangeArgs,
     #[command(flatten)]

@@ -198,7 +198,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "serve",
         &[
             ("mitra serve", "this machine's recording at http://127.0.0.1:6174/"),
-            ("mitra serve --archive ./incident --listen 127.0.0.1:0", "another one, on a port that is free"),
+            ("mitra serve ./incident --listen 127.0.0.1:0", "another one, on a port that is free"),
             ("mitra serve --listen unix:/run/mitra.sock", "for its owner only: curl --unix-socket"),
         ],
     ),
@@ -206,7 +206,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "mcp",
         &[
             ("mitra mcp", "this machine's recording, for an assistant that runs here"),
-            ("mitra mcp --archive ./incident", "another one; of another machine: ssh HOST mitra mcp"),
+            ("mitra mcp ./incident", "another one; of another machine: ssh HOST mitra mcp"),
         ],
     ),
     (

@@ -37,7 +37,7 @@ pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTes
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
 pub use serve::{Listen, McpArgs, ServeArgs};
 pub use services::ServicesArgs;
-pub use shared::{ArchiveArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
+pub use shared::{ArchiveArgs, FolderArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
 
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]

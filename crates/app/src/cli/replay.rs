@@ -1,11 +1,9 @@
 //! `mitra replay`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::shared::since_default;
-use super::{ArchiveArgs, RangeArgs, examples};
+use super::{FolderArgs, RangeArgs, examples};
 use crate::values::time::TimeExpr;
 
 #[derive(Debug, Args)]
@@ -17,13 +15,10 @@ use crate::values::time::TimeExpr;
 #[command(mut_arg("since", |arg| since_default(arg, "a day before the end")))]
 pub struct ReplayArgs {
     #[command(flatten)]
-    pub archive: ArchiveArgs,
+    pub archive: FolderArgs,
     #[command(flatten)]
     pub range: RangeArgs,
     /// Open at this time, in the same forms
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<TimeExpr>,
-    /// The folder of a recording, in place of --archive
-    #[arg(value_name = "PATH", conflicts_with = "archive")]
-    pub path: Option<PathBuf>,
 }

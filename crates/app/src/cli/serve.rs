@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{ArchiveArgs, examples};
+use super::{FolderArgs, examples};
 
 /// Kaprekar's constant: below the ports that clients are given as their own.
 const PORT: u16 = 6174;
@@ -22,7 +22,7 @@ const PORT: u16 = 6174;
 ))]
 pub struct ServeArgs {
     #[command(flatten)]
-    pub archive: ArchiveArgs,
+    pub archive: FolderArgs,
     /// Where to listen: a loopback address with its port (0: one that is free), or unix:PATH
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value_t = Listen::default())]
     pub listen: Listen,
@@ -43,7 +43,7 @@ pub struct ServeArgs {
 ))]
 pub struct McpArgs {
     #[command(flatten)]
-    pub archive: ArchiveArgs,
+    pub archive: FolderArgs,
 }
 
 /// Where to listen.

@@ -15,6 +15,23 @@ pub struct ArchiveArgs {
     pub archive: Option<PathBuf>,
 }
 
+/// Which archive, that may just be named.
+#[derive(Debug, Clone, Args)]
+pub struct FolderArgs {
+    #[command(flatten)]
+    archive: ArchiveArgs,
+    /// The folder of a recording, in place of --archive
+    #[arg(value_name = "PATH", conflicts_with = "archive")]
+    path: Option<PathBuf>,
+}
+
+impl FolderArgs {
+    /// As if it had been given by `--archive`.
+    pub fn chosen(&self) -> ArchiveArgs {
+        ArchiveArgs { archive: self.path.clone().or_else(|| self.archive.archive.clone()) }
+    }
+}
+
 /// Which part of it.
 #[derive(Debug, Clone, Args)]
 pub struct RangeArgs {

@@ -51,7 +51,7 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
     } else {
         select::metrics(&args.select)?
     };
-    let recording = Recording::open(&args.archive)?;
+    let recording = Recording::open(&args.archive.chosen())?;
     let span = recording.recorded(&args.range, USUAL_NS)?;
     let dump = Dump { recording: &recording, metrics, args, style };
     let progress = Progress::new("reading");

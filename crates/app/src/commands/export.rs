@@ -39,7 +39,7 @@ const ROW_GROUP_ROWS: usize = 256 * 1024;
 
 pub fn run(args: &ExportArgs) -> Result<()> {
     let metrics = select::metrics(&args.select)?;
-    let recording = Recording::open(&args.archive)?;
+    let recording = Recording::open(&args.archive.chosen())?;
     let span = recording.recorded(&args.range, i64::MAX)?;
     let path = target(&args.parquet, &recording.reader)?;
     let progress = Progress::new("exporting");

@@ -7,7 +7,7 @@ use clap::ColorChoice;
 use mitra_model::Span;
 use mitra_model::time::SECOND;
 
-use crate::cli::{ArchiveArgs, ReplayArgs};
+use crate::cli::ReplayArgs;
 use crate::errors::usage;
 use crate::live::{Shared, look_back};
 use crate::moment::At;
@@ -27,8 +27,7 @@ pub fn run(args: &ReplayArgs, color: ColorChoice) -> Result<()> {
         ));
     }
     let style = Style::stdout(color);
-    let named = args.path.clone().map(|path| ArchiveArgs { archive: Some(path) });
-    let recording = Recording::open(named.as_ref().unwrap_or(&args.archive))?;
+    let recording = Recording::open(&args.archive.chosen())?;
     let wanted = recording.range(&args.range, USUAL_NS)?;
     let range = wanted.intersect(recording.span).ok_or_else(|| {
         anyhow!("{}: {}", recording.dir.display(), not_recorded(wanted, recording.span, &style))

@@ -9,11 +9,13 @@ use crate::serve::{self, Commands, Options, Token};
 
 pub fn run(args: &ServeArgs) -> Result<()> {
     let token = args.token_file.as_deref().map(Token::read).transpose()?;
-    serve::run(options(&args.archive, token)?, &args.listen, |address| print(&format!("{address}\n")))
+    serve::run(options(&args.archive.chosen(), token)?, &args.listen, |address| {
+        print(&format!("{address}\n"))
+    })
 }
 
 pub fn run_mcp(args: &McpArgs) -> Result<()> {
-    serve::run_on_stdio(options(&args.archive, None)?)
+    serve::run_on_stdio(options(&args.archive.chosen(), None)?)
 }
 
 fn options(archive: &ArchiveArgs, token: Option<Token>) -> Result<Options> {

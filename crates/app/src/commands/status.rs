@@ -31,7 +31,7 @@ const ALIVE_S: f64 = 15.0;
 const LATELY_NS: i64 = 86_400 * SECOND;
 
 pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
-    let (dir, reader) = recording::open(&args.archive)?;
+    let (dir, reader) = recording::open(&args.archive.chosen())?;
     let status = {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?

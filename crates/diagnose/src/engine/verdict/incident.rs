@@ -253,5 +253,8 @@ fn lost_above_baseline(view: &View<'_>, span: Span) -> Option<f64> {
     let before =
         view.baseline.and_then(|b| ledger::lost(view.base_set, b)).and_then(|b| b.mean()).unwrap_or(0.0);
     let seconds: f64 = lost.dt.iter().sum();
-    Some((lost.total() - before * seconds).max(0.0))
+    // Who reclaims memory for itself does so on a CPU, and neither waits for one nor is in D state: while the pressure lasts at least one
+    // task loses its time.
+    let stalled = view.excess(&["psi.memory_some"], span).unwrap_or(0.0);
+    Some((lost.total() - before * seconds).max(stalled).max(0.0))
 }
