@@ -37,6 +37,8 @@ pub struct Sample {
     pub strength: f64,
     /// Whether it is right.
     pub right: bool,
+    /// The report says that the cause was not found: how sure it is of the symptom is a number of its own, and not fitted.
+    pub unexplained: bool,
 }
 
 /// What is said of each run, whole and with evidence taken out.
@@ -68,6 +70,7 @@ fn one(stored: &Stored, withheld: Withheld, mitra: &Mitra, dir: &Path) -> anyhow
         root: one.root,
         strength: one.strength,
         right: one.right,
+        unexplained: one.unexplained,
     };
     Ok(told(record, &report).into_iter().map(sample).collect())
 }
@@ -187,8 +190,12 @@ fn out_of_sample(samples: &[Sample]) -> Vec<f64> {
 
 /// The check as text: of the recordings as they are, and of all.
 pub fn check(samples: &[Sample]) -> String {
+    let (unexplained, samples): (Vec<Sample>, Vec<Sample>) =
+        samples.iter().cloned().partition(|s| s.unexplained);
+    let samples = &samples;
     let calibrated = out_of_sample(samples);
-    let mut text = String::new();
+    let right = unexplained.iter().filter(|s| s.right).count();
+    let mut text = format!("told without a cause: {} verdicts, {right} right\n", unexplained.len());
     let whole = format!("{:?}", Withheld::Nothing);
     for (what, is_whole) in [("as recorded", true), ("with evidence taken out", false)] {
         let of = |s: &Sample| (s.withheld == whole) == is_whole;
@@ -250,6 +257,7 @@ mod tests {
             root: String::new(),
             strength: 0.8,
             right,
+            unexplained: false,
         };
         let mut samples: Vec<Sample> = (0..200).map(|i| sample(&format!("a{i}"), true)).collect();
         samples.extend((0..200).map(|_| sample("wrong", false)));

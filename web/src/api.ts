@@ -21,7 +21,7 @@ export interface IncidentLine {
   since: string;
   until: string | null;
   lost_task_s: number | null;
-  root: { id: string; title: string; confidence: number } | null;
+  root: { id: string; title: string; confidence: number; unexplained: boolean } | null;
   culprit: Culprit | null;
   headline: string;
 }

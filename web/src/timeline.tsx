@@ -189,7 +189,7 @@ function Incidents({ found, shown }: { found: Found | undefined; shown: Shown })
                 </span>
                 <span class="cost">
                   {one.lost_task_s != null && <>{quantity(one.lost_task_s, "")} task-s lost</>}
-                  {one.root && <small>{percent(one.root.confidence)} sure</small>}
+                  {one.root && <small>{one.root.unexplained ? "cause not found" : `${percent(one.root.confidence)} sure`}</small>}
                 </span>
               </a>
             </li>

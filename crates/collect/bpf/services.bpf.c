@@ -168,9 +168,9 @@ static __always_inline void note_process(struct service_slot *slot)
 }
 
 /*
- * How often the thread that answers calls write(), and how long it has run without a pause: since it came to the CPU last, or, whoever took
- * the CPU away meanwhile, in the mean of each of its turns between two sleeps since its last answer. The
- * scheduler adds up at its ticks, and when the thread leaves the CPU.
+ * How often the thread that answers calls write(), and how long it has run without a pause: since it came
+ * to the CPU last, or, whoever took the CPU away meanwhile, in the mean of each of its turns between two
+ * sleeps since its last answer. The scheduler adds up at its ticks, and when the thread leaves the CPU.
  */
 static __always_inline void note_thread(struct service_slot *slot, __u32 window)
 {

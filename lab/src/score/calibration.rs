@@ -21,6 +21,8 @@ pub struct Told {
     /// Whether that is true of something that was made. Nothing is true of a healthy machine, or
     /// before the trouble.
     pub right: bool,
+    /// The report says that the cause was not found.
+    pub unexplained: bool,
 }
 
 /// All incidents of a report, in their order.
@@ -32,7 +34,9 @@ pub fn told(record: &Record, report: &Value) -> Vec<Told> {
         let is_late = time_of(incident, "onset").is_some_and(|onset_s| onset_s >= since_s);
         let mut acts = record.acts.iter().filter(|a| !a.noise);
         let right = record.kind != Kind::Control && is_late && acts.any(|a| is_true(a, &root));
-        Some(Told { right, confidence, strength: cause["strength"].as_f64().unwrap_or(confidence), root })
+        let strength = cause["strength"].as_f64().unwrap_or(confidence);
+        let unexplained = cause["unexplained"] == true;
+        Some(Told { right, confidence, strength, unexplained, root })
     };
     incidents(report).iter().filter_map(of).collect()
 }

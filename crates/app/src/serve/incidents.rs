@@ -18,7 +18,12 @@ pub fn list(report: &Report) -> Value {
             "until": incident.end,
             "lost_task_s": incident.lost_task_seconds,
             "client_wait_s": incident.client_wait_seconds,
-            "root": { "id": root.condition, "title": title(&root.condition), "confidence": root.confidence },
+            "root": {
+                "id": root.condition,
+                "title": title(&root.condition),
+                "confidence": root.confidence,
+                "unexplained": root.unexplained,
+            },
             "culprit": culprit,
             "headline": headline(incident, report),
         })

@@ -97,8 +97,8 @@ pub(super) fn value(eval: &mut Eval<'_>, name: &str, args: &[Box<Expr>], t: i64)
             let texts = [1, 2, 3, 4].map(|i| arg(i).and_then(text));
             let [to, by, from, pattern] = texts;
             let (to, by, from, pattern) = (to?, by?, from?, pattern?);
-            let pattern = Regex::new(&format!("^(?s:{pattern})$"))
-                .map_err(|error| Error::Wrong(format!("label_replace: {error}")))?;
+            let pattern =
+                eval.pattern(pattern).map_err(|error| Error::Wrong(format!("label_replace: {error}")))?;
             if !is_label(&to) {
                 return Err(Error::Wrong(format!("label_replace: {to:?} is no name of a label")));
             }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use promql_parser::label::{MatchOp, Matcher};
 use promql_parser::parser::{AtModifier, Expr, MatrixSelector, Offset, VectorSelector};
+use regex::Regex;
 
 use super::{
     Answer, Error, Item, Labels, NAME, Source, Steps, Value, aggregate, binary, call, inner, without_name,
@@ -44,6 +45,8 @@ pub(super) struct Eval<'a> {
     loaded: HashMap<usize, Vec<Loaded>>,
     steps: Steps,
     values: u64,
+    /// Patterns of label_replace: each step asks for the same ones.
+    patterns: HashMap<String, Regex>,
 }
 
 pub(super) fn instant(expr: &Expr, source: &mut dyn Source, at_ms: i64) -> Result<Answer, Error> {
@@ -142,7 +145,17 @@ impl<'a> Eval<'a> {
             });
             loaded.insert(key(selector), found.collect());
         }
-        Ok(Eval { source, loaded, steps, values: 0 })
+        Ok(Eval { source, loaded, steps, values: 0, patterns: HashMap::new() })
+    }
+
+    /// A pattern that has to match a whole value.
+    pub fn pattern(&mut self, text: String) -> Result<Regex, regex::Error> {
+        if let Some(known) = self.patterns.get(&text) {
+            return Ok(known.clone());
+        }
+        let pattern = Regex::new(&format!("^(?s:{text})$"))?;
+        self.patterns.insert(text, pattern.clone());
+        Ok(pattern)
     }
 
     /// Counts what is worked out.

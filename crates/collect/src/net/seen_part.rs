@@ -6,13 +6,13 @@ const KEPT: f64 = 0.5;
 /// Less of the time tells nothing: a frame is not as long as it says, by the time that it takes.
 const SHARE_MIN: f64 = 0.002;
 
-/// In powers of two: a second server of the same name doubles what they write, and a load that begins or ends in the second may be seen
-/// twice as much as it was.
+/// How far what is written may be from what the time says, in powers of two: half of what a second server of the same name makes, which
+/// doubles it.
 const WRITES_OFF_MAX: f64 = 0.5;
 
 /// Of one service: how many requests a segment of TCP stands for, or a message of a Unix socket, and how long they take. TCP counts its
-/// segments all the time. Where nobody counts messages, calls of write() tell how many there were, if it is those that send. Otherwise there are as many requests as
-/// when it was looked at last, or as many fewer as those who answer have run less since.
+/// segments all the time. Where nobody counts messages, calls of write() tell how many there were, if it is those that send. Otherwise there
+/// are as many requests as when it was looked at last, or as many fewer as those who answer have run less since.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SeenPart {
     answered: f64,

@@ -45,7 +45,7 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
     for one in &told {
         let (number, again) = (one.number, repeats::again(one, report, style));
         let one = one.incident;
-        let words = title(&one.root_cause.condition).unwrap_or(&one.root_cause.condition);
+        let words = card::words(&one.root_cause, title);
         body.push("<article class=\"incident\">\n");
         if told.len() > 1 {
             let id = body.entry(&format!("{number}. {words}"));

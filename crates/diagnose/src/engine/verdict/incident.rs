@@ -13,8 +13,8 @@ use crate::engine::{graph, ledger};
 use crate::view::View;
 use crate::{changes, conditions};
 
-/// How often what is no cause is the cause all the same: of 13 such verdicts about the laboratory's recordings, most of them with evidence
-/// taken out, none was right (`mitra-lab calibrate`), with one more of each kind (Laplace).
+/// How often a symptom is the cause where none was found: of 13 such verdicts about the laboratory's recordings with evidence taken out none
+/// was right (`mitra-lab calibrate`), and one more of each kind is added (Laplace).
 const UNEXPLAINED: f64 = 0.07;
 
 pub(super) fn link(a: &Active, root: Option<&Finding>) -> Link {
