@@ -178,6 +178,19 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_sure_of_a_cause_that_was_not_found() {
+        let mut incident = examples::flood().incidents.remove(0);
+        assert!(of(&incident, 80).contains("it reads too much (streaming-read-flood, 94 % sure)"));
+        incident.root_cause.unexplained = true;
+        let card = of(&incident, 80);
+        assert!(
+            card.contains("ROOT CAUSE  not found; seen is: it reads too much (streaming-read-flood)"),
+            "{card}"
+        );
+        assert!(!card.contains(" sure)"), "{card}");
+    }
+
+    #[test]
     fn it_answers_everything_within_twelve_lines() {
         let mut incident = examples::flood().incidents.remove(0);
         for text in [&mut incident.root_cause.statement, &mut incident.remedies[0].action] {
