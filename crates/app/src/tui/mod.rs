@@ -12,7 +12,7 @@ mod tests;
 mod theme;
 mod views;
 
-use std::io::IsTerminal;
+use std::io::{BufWriter, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use mitra_model::Span;
 use mitra_model::report::Report;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -38,6 +40,8 @@ const FRAME: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(10);
 /// How long a key waits for its moment before the screen is drawn without it.
 const ANSWER: Duration = Duration::from_millis(40);
+/// More than a terminal of 200 columns takes for a whole picture.
+const PICTURE: usize = 64 * 1024;
 /// Between two samples that are played.
 const PLAY_EVERY: Duration = Duration::from_secs(1);
 
@@ -74,7 +78,10 @@ pub struct ScreenData {
 pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<()> {
     let theme = Theme { color: style.color };
     let desk = Desk::open(source.dir.clone(), source.limits)?;
-    let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
+    ratatui::try_init().context("cannot use this terminal")?;
+    // A picture goes out at once: standard output by itself sends it in pieces of a kilobyte.
+    let whole = BufWriter::with_capacity(PICTURE, std::io::stdout());
+    let mut terminal = Terminal::new(CrosstermBackend::new(whole)).context("cannot use this terminal")?;
     // Other threads catch their panics, so the hook must not restore the terminal for them.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -71,13 +71,13 @@ impl Terminal {
         String::from_utf8(self.tmux(&["capture-pane", "-p"]).stdout).unwrap()
     }
 
-    /// The screen as soon as it is like this.
+    /// The screen as soon as it is like this, and stays so for a look: tmux also shows a picture that has come in part.
     fn when(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             wait_until(what, || {
-                screen = self.screen();
-                is_so(&screen)
+                let before = std::mem::replace(&mut screen, self.screen());
+                is_so(&screen) && screen == before
             });
         }));
         assert!(looked.is_ok(), "{what} is never so:\n{screen}");
