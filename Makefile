@@ -61,8 +61,8 @@ test-web: web build ## the page in a real browser, served by the real binary: SH
 	cd web && MITRA=$(MITRA) node test/page.mjs $(SHOTS)
 
 .PHONY: run
-run: build ## build, then record and watch this machine (as root it sees everything)
-	$(MITRA) live
+run: build ## build, then record, watch and serve this machine (as root it sees everything)
+	$(MITRA) live --serve
 
 # Which test is in which tier: tools/test.py.
 .PHONY: test
@@ -171,6 +171,11 @@ bench-observer: build ## what being recorded costs other people's work, by the s
 bench-services: build ## requests and response times as recorded, beside what load generators counted: redis-benchmark, wrk, pgbench, h2load
 	@tools/install-deps.sh observer
 	tools/bench/services.py --mitra $(MITRA)
+
+.PHONY: bench-ask
+bench-ask: build ## what a question costs over TCP, a Unix socket and D-Bus
+	@tools/install-deps.sh test
+	tools/bench/ask.py --mitra $(MITRA) lab/recordings/cpu-quota.loud.101 --readme crates/app/src/commands/docs/http.md
 
 .PHONY: bench-files
 bench-files: build ## how fast other tools' output is explained, beside awk counting its lines

@@ -49,6 +49,14 @@ need_test() {
     need_venv
     # The terminal that screens are tested on.
     need_command tmux tmux
+    # Encrypted questions, and the clients that ask them.
+    need_command openssl openssl
+    need_command curl curl
+    # Receivers of notifications: a desktop's daemon on a bus of its own, and the program that shows a notice.
+    need_command dbus-run-session dbus-daemon
+    need_command notify-send libnotify-bin
+    need_file /usr/lib/python3/dist-packages/dbusmock python3-dbusmock
+    need_command prometheus-alertmanager prometheus-alertmanager
 }
 
 # Pages are looked at in a real browser.

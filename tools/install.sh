@@ -35,10 +35,16 @@ completion bash bash-completion/completions/mitra
 completion zsh "${ZSH_FUNCTIONS:-zsh/site-functions}/_mitra"
 completion fish fish/vendor_completions.d/mitra.fish
 
-for unit in mitra.service mitra-index.service; do
+for unit in mitra.service mitra-index.service mitra-notify.service mitra-dbus.service; do
     sed "s|@PREFIX@|$prefix|g" "packaging/$unit" >"$pages/$unit"
     install -D -m 644 "$pages/$unit" "$destdir$unitdir/$unit"
 done
+# The service of the system bus: who may be it, who may ask it, and that it is started when it is asked.
+dbus=$destdir$prefix/share/dbus-1
+install -D -m 644 packaging/dbus/org.mitra.Mitra1.conf "$dbus/system.d/org.mitra.Mitra1.conf"
+install -D -m 644 packaging/dbus/org.mitra.Mitra1.service "$dbus/system-services/org.mitra.Mitra1.service"
+install -D -m 644 packaging/dbus/org.mitra.Mitra1.xml "$dbus/interfaces/org.mitra.Mitra1.xml"
+install -D -m 644 packaging/dbus/org.mitra.Mitra1.policy "$destdir$prefix/share/polkit-1/actions/org.mitra.Mitra1.policy"
 install -D -m 644 packaging/mitra.sysusers "$destdir$prefix/lib/sysusers.d/mitra.conf"
 # Examples: what stands in /etc belongs to whoever runs the machine.
 install -D -m 644 packaging/mitra.toml "$destdir$prefix/share/doc/mitra/mitra.toml"

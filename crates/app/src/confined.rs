@@ -24,7 +24,9 @@ pub fn before_reading(opened: &[&Opened], paths: &[&Path], write: &[&Path]) {
 
 /// Drops privileges for good, but for answering on sockets that are open and reading an archive and what the schedule of jobs
 /// and the local time are read from.
-pub fn to_serve(archive: &Path) {
+///
+/// `on_bus`: answers go over a connection that is there, to a daemon that may send descriptors along.
+pub fn to_serve(archive: &Path, on_bus: bool) {
     const BESIDES: &[&str] = &[
         "/etc/crontab",
         "/etc/anacrontab",
@@ -44,7 +46,8 @@ pub fn to_serve(archive: &Path) {
         "/usr/share/zoneinfo",
     ];
     let read: Vec<&Path> = [archive].into_iter().chain(BESIDES.iter().map(Path::new)).collect();
-    if let Err(error) = give_up(Needs { read: &read, accepts: true, ..Needs::default() }) {
+    let needs = Needs { read: &read, accepts: true, receives: on_bus, ..Needs::default() };
+    if let Err(error) = give_up(needs) {
         log(&format!("questions are answered with all privileges that there are: {error}"));
     }
 }

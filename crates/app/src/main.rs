@@ -10,8 +10,9 @@ mod evidence;
 mod import;
 mod live;
 mod log;
+mod messages;
 mod moment;
-mod notify;
+
 mod pager;
 mod priority;
 mod progress;
@@ -20,6 +21,8 @@ mod recording;
 mod redact;
 mod render;
 mod serve;
+mod served;
+mod service_manager;
 mod services;
 mod signals;
 mod supervised;
@@ -34,7 +37,12 @@ fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
     if !matches!(
         cli.command,
-        Command::Record(_) | Command::Live(_) | Command::Replay(_) | Command::Serve(_) | Command::Page
+        Command::Record(_)
+            | Command::Live(_)
+            | Command::Replay(_)
+            | Command::Serve(_)
+            | Command::Page
+            | Command::Notify(_)
     ) {
         signals::die_on_closed_pipe();
     }

@@ -35,7 +35,7 @@ pub fn archive_dir(args: &ArchiveArgs) -> Result<PathBuf> {
 }
 
 /// Where archives are that nobody has named.
-fn usual_dir() -> Result<PathBuf> {
+pub fn usual_dir() -> Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok(SYSTEM_ARCHIVE.into());
     }

@@ -4,6 +4,8 @@
 mod archive;
 #[path = "cli/browser.rs"]
 mod browser;
+#[path = "cli/dbus.rs"]
+mod dbus;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/files.rs"]
@@ -18,6 +20,8 @@ mod inspect;
 mod live;
 #[path = "cli/mcp.rs"]
 mod mcp;
+#[path = "cli/notify.rs"]
+mod notify;
 #[path = "cli/pager.rs"]
 mod pager;
 #[path = "cli/parquet.rs"]
@@ -38,6 +42,8 @@ mod rules;
 mod serve;
 #[path = "cli/services.rs"]
 mod services;
+#[path = "cli/tls.rs"]
+mod tls;
 #[path = "cli/usage.rs"]
 mod usage;
 #[path = "cli/wrong.rs"]

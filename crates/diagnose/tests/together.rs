@@ -210,6 +210,36 @@ fn workers_that_share_a_unix_socket_are_exhausted_like_others() {
 }
 
 #[test]
+fn clients_that_give_up_wait_in_the_queue_until_the_workers_come_to_them() {
+    // Seven workers. From the fifth second on ten clients a second give up, of whom some are taken out of the queue.
+    let pool = |open: [f64; INCIDENT], queued: [f64; INCIDENT]| {
+        let mut m = Machine::idle();
+        let at = |i: usize| if i < HEALTHY { 0.0 } else { open[i - HEALTHY] };
+        let late = |i| Asked { waiting: at(i), ..Asked::each(7.0, 4.0) };
+        service(&mut m, APP, (50, "puma"), |i| if is_on(i) { late(i) } else { Asked::each(47.0, 0.0013) });
+        queue(&mut m, APP, (50, "puma"), |i| queued[i]);
+        let given_up = (0..N).map(|i| if is_on(i) && i >= HEALTHY + 5 { 10.0 } else { 0.0 }).collect();
+        m.values("service.abandoned", APP, 0, given_up);
+        for tid in 1..8 {
+            m.thread(50, 500 + tid, "puma srv tp", 0);
+        }
+        m.explain()
+    };
+    let queued: [f64; INCIDENT] = std::array::from_fn(|i| 20.0 + 15.0 * i as f64);
+    let some_taken = |i: usize| if i < 5 { 0.0 } else { 5.0 * (i - 4) as f64 };
+    let report = pool(std::array::from_fn(|i| queued[i] + 7.0 - some_taken(i)), queued);
+    assert_eq!(root(&report), ("worker-pool-exhausted", Some("puma"), Some(50)));
+    assert!(
+        one(&report).root_cause.statement.contains("all 7 workers"),
+        "{}",
+        one(&report).root_cause.statement
+    );
+    // More and more at a time is no pool that is full.
+    let report = pool(std::array::from_fn(|i| queued[i] + 7.0 + 4.0 * i as f64), queued);
+    assert_ne!(root(&report).0, "worker-pool-exhausted");
+}
+
+#[test]
 fn about_as_many_requests_as_there_are_workers_leave_one_connection_in_the_queue() {
     // Six threads, most of which sleep with a long request each.
     let pool = |queued: &dyn Fn(usize) -> f64, busy: f64| {

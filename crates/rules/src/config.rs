@@ -112,6 +112,9 @@ struct File {
     databases: Databases,
     #[serde(default)]
     rule: Vec<Spanned<Table>>,
+    /// What `mitra notify` reads of the same file.
+    #[serde(default, rename = "notify")]
+    _notify: IgnoredAny,
     /// What the indexer reads of the same file.
     #[serde(default, rename = "index")]
     _index: IgnoredAny,

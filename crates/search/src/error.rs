@@ -127,6 +127,16 @@ pub enum Error {
     Cannot(String),
 }
 
+impl From<mitra_http::Error> for Error {
+    fn from(error: mitra_http::Error) -> Self {
+        match error {
+            mitra_http::Error::Io { path, source } => Error::Io { path, source },
+            mitra_http::Error::Broken { path, what } => Error::Broken { path, what },
+            mitra_http::Error::Cannot(what) => Error::Cannot(what),
+        }
+    }
+}
+
 /// Adds the path to an I/O error.
 pub trait At<T> {
     /// Adds the path.

@@ -32,7 +32,6 @@ mod nodes;
 mod request;
 mod retention;
 mod retry;
-mod roots;
 mod search;
 mod template;
 mod time;

@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use mitra_http::rustls::{ServerConnection, StreamOwned};
 use mitra_search::opensearch::{Cluster, Settings};
 use mitra_search::{Day, Error, Query, Scope};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const ANSWER: &str =
     r#"{"responses":[{"status":200,"_shards":{"failed":0},"hits":{"total":{"value":0},"hits":[]}}]}"#;
@@ -53,16 +51,7 @@ fn certificate(dir: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
 /// Runs a server until the test ends. Returns its address, and the `Authorization` headers that it
 /// receives.
 fn serve(cert: &Path, key: &Path) -> (String, Arc<Mutex<Vec<String>>>) {
-    let chain = vec![CertificateDer::from_pem_file(cert).expect("a certificate")];
-    let key = PrivateKeyDer::from_pem_file(key).expect("a key");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .expect("a certificate with its key");
-    let config = Arc::new(config);
+    let config = mitra_http::server(cert, key, None).expect("a certificate with its key");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -203,6 +203,20 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "dbus",
+        &[
+            ("mitra dbus", "for this machine's recording; mitra-dbus.service does it when it is asked"),
+            ("mitra dbus ./incident", "for another one"),
+        ],
+    ),
+    (
+        "notify",
+        &[
+            ("mitra notify --test", "does each receiver of /etc/mitra/mitra.toml get a message?"),
+            ("mitra notify ./incident --dry-run", "what would have been told at its end"),
+        ],
+    ),
+    (
         "mcp",
         &[
             ("mitra mcp", "this machine's recording, for an assistant that runs here"),

@@ -6,6 +6,7 @@ mod demo;
 pub mod examples;
 mod explain;
 mod inspect;
+mod notify;
 mod probes;
 mod record;
 mod replay;
@@ -30,12 +31,13 @@ pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
 };
+pub use notify::NotifyArgs;
 pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use replay::ReplayArgs;
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
-pub use serve::{Listen, McpArgs, ServeArgs};
+pub use serve::{DbusArgs, Listen, McpArgs, ServeArgs};
 pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, FolderArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
 
@@ -63,8 +65,8 @@ pub struct Cli {
 
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Record", &["record", "live", "status", "import", "export"]),
-    ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "demo"]),
+    ("Record", &["record", "live", "notify", "status", "import", "export"]),
+    ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "dbus", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
     ("Search", &["index", "search", "show", "diff", "outliers"]),
@@ -99,7 +101,9 @@ impl Cli {
         let is_endless = match &self.command {
             Command::Record(_)
             | Command::Live(_)
+            | Command::Dbus(_)
             | Command::Mcp(_)
+            | Command::Notify(_)
             | Command::Replay(_)
             | Command::Armed(_)
             | Command::Names
@@ -185,6 +189,8 @@ pub enum Command {
     Import(ImportArgs),
     /// Record, and explain incidents as they happen
     Live(LiveArgs),
+    /// Tell people and programs of incidents, as they happen
+    Notify(NotifyArgs),
     /// Run an on-demand probe: off-CPU time, CPU time, page faults, …
     Capture(CaptureArgs),
     /// Look into the memory of a process, without stopping it
@@ -205,6 +211,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Give an assistant the tools to ask an archive (MCP)
     Mcp(McpArgs),
+    /// Answer on the system bus (D-Bus), and signal incidents there
+    Dbus(DbusArgs),
     /// Show recorded values
     Dump(DumpArgs),
     /// Show what an archive holds and what recording costs

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::serve::Listen;
 use super::{ArchiveArgs, examples};
 use crate::values::size::{share, size};
 use crate::values::time::duration;
@@ -38,6 +39,26 @@ pub struct SamplingArgs {
     pub memory_budget: u64,
 }
 
+/// Beside the recorder.
+#[derive(Debug, Args)]
+pub struct AlsoServe {
+    /// Also show the recording in a browser, as mitra serve does [default: 127.0.0.1:6174]
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:6174", value_parser = closed)]
+    pub serve: Option<Listen>,
+}
+
+/// Encryption has more to say than fits beside a recorder.
+fn closed(text: &str) -> Result<Listen, String> {
+    let listen: Listen = text.parse()?;
+    if listen.is_open() {
+        return Err(
+            "other machines reach it; run mitra serve beside the recorder, with --tls-cert and --token-file"
+                .to_owned(),
+        );
+    }
+    Ok(listen)
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("record", ""))]
 pub struct RecordArgs {
@@ -45,6 +66,8 @@ pub struct RecordArgs {
     pub archive: ArchiveArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub serve: AlsoServe,
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +77,8 @@ pub struct LiveArgs {
     pub archive: ArchiveArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub serve: AlsoServe,
     /// Print incidents as plain lines even on a terminal
     #[arg(long)]
     pub plain: bool,

@@ -15,21 +15,30 @@ const PORT: u16 = 6174;
 #[derive(Debug, Args)]
 #[command(after_help = examples::below(
     "serve",
-    "What may be asked is in docs/http.md and, for programs, at /api/v1/openapi.json. Only loopback addresses are listened on: \
-                        there is no encryption. Other machines come through ssh -L. Every user of the machine can ask a port: \
+    "What may be asked is in docs/http.md and, for programs, at /api/v1/openapi.json. Any address but loopback wants a \
+                        certificate, its key and a token; without them other machines come through ssh -L. Every user of the machine can ask a port: \
                         where they may not read the archive, the address that is printed has a token in it, which the browser keeps \
                         as a cookie and programs send as Authorization: Bearer TOKEN. A Unix socket can be opened by its owner only."
 ))]
 pub struct ServeArgs {
     #[command(flatten)]
     pub archive: FolderArgs,
-    /// Where to listen: a loopback address with its port (0: one that is free), or unix:PATH
+    /// Where to listen: an address with its port (0: one that is free), or unix:PATH
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value_t = Listen::default())]
     pub listen: Listen,
     /// A file of one's own (mode 0600) with the token that is asked for, in place of a new one each time; the page is opened by
     /// /?token=TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Encrypt, with this certificate (PEM, its chain behind it)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM), which not everybody may read
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate of these authorities (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -46,11 +55,40 @@ pub struct McpArgs {
     pub archive: FolderArgs,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = examples::below(
+    "dbus",
+    "The service org.mitra.Mitra1 of the system bus answers Status, Incidents and Explain with the JSON of docs/http.md, and sends \
+                        the signal Incident when one begins, is explained in another way, or is over. Root and the owner of the \
+                        archive may ask, everybody where everybody may read the archive, and whom polkit lets \
+                        (org.mitra.Mitra1.read). For instance: busctl call org.mitra.Mitra1 /org/mitra/Mitra1 \
+                        org.mitra.Mitra1 Incidents ss '' ''"
+))]
+pub struct DbusArgs {
+    #[command(flatten)]
+    pub archive: FolderArgs,
+}
+
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
     Unix(PathBuf),
+}
+
+impl Listen {
+    /// Whether other machines reach it.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Listen::Tcp(address) if !address.ip().to_canonical().is_loopback())
+    }
+
+    /// The port, or the usual one where it is open which.
+    pub fn port_or_usual(&self) -> u16 {
+        match self {
+            Listen::Tcp(address) if address.port() != 0 => address.port(),
+            _ => PORT,
+        }
+    }
 }
 
 impl Default for Listen {
@@ -85,13 +123,6 @@ impl FromStr for Listen {
             .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
         let address: SocketAddr =
             text.parse().map_err(|_| format!("not an address; want 127.0.0.1:{PORT} or unix:/path"))?;
-        if !address.ip().is_loopback() {
-            return Err(format!(
-                "others could read along, because there is no encryption; listen on 127.0.0.1:{0} and come from other machines \
-                 with: ssh -L {0}:127.0.0.1:{0} HOST",
-                if address.port() == 0 { PORT } else { address.port() }
-            ));
-        }
         Ok(Listen::Tcp(address))
     }
 }
@@ -101,24 +132,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_is_listened_on() {
-        for good in ["127.0.0.1:6174", "127.9.9.9:1", "[::1]:0", "localhost:80", "unix:/run/mitra.sock"] {
-            assert!(good.parse::<Listen>().is_ok(), "{good}");
-        }
-        for bad in [
-            "0.0.0.0:6174",
-            "10.0.0.7:6174",
-            "[::]:6174",
-            "[fe80::1]:6174",
-            "example.org:80",
-            "6174",
-            "unix:x",
-            "unix:",
-            "",
+    fn what_other_machines_reach_is_known() {
+        for closed in [
+            "127.0.0.1:6174",
+            "127.9.9.9:1",
+            "[::1]:0",
+            "localhost:80",
+            "unix:/run/mitra.sock",
+            "[::ffff:127.0.0.1]:1",
         ] {
+            assert!(!closed.parse::<Listen>().unwrap().is_open(), "{closed}");
+        }
+        for open in ["0.0.0.0:6174", "10.0.0.7:6174", "[::]:6174", "[fe80::1]:6174"] {
+            assert!(open.parse::<Listen>().unwrap().is_open(), "{open}");
+        }
+        for bad in ["example.org:80", "6174", "unix:x", "unix:", ""] {
             assert!(bad.parse::<Listen>().is_err(), "{bad}");
         }
-        assert!("0.0.0.0:6174".parse::<Listen>().unwrap_err().contains("ssh -L 6174:"));
         assert_eq!(Listen::default().to_string().parse(), Ok(Listen::default()));
     }
 }

@@ -19,6 +19,7 @@ use crate::log::log;
 use crate::moment::At;
 use crate::render::style::{Style, clean};
 use crate::render::units;
+use crate::served::Served;
 use crate::signals::{self, Hangup, STOP};
 use crate::tui::Source;
 use crate::values::time::LocalClock;
@@ -36,6 +37,11 @@ pub fn run(args: &LiveArgs, color: ColorChoice) -> Result<()> {
         Start::Recording(child, line) => (Some(child), line),
         Start::Refused(why) if is_recorded(&dir) => (None, format!("watching {} ({why})", dir.display())),
         Start::Refused(why) => bail!("{why}"),
+    };
+    let (_served, headline) = match args.serve.serve.as_ref().map(|listen| Served::start(&dir, listen)) {
+        Some(Ok((served, address))) => (Some(served), format!("{address}  {headline}")),
+        Some(Err(error)) => (None, format!("not served: {error:#}  {headline}")),
+        None => (None, headline),
     };
     let worker = watch(&dir, &state)?;
     let style = Style::stdout(color);

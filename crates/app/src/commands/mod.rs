@@ -18,6 +18,7 @@ mod learner;
 mod live;
 mod man;
 mod metrics;
+mod notify;
 mod recognised;
 mod record;
 mod replay;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Import(args) => import::run(&args),
         Command::Replay(args) => replay::run(&args, cli.color),
         Command::Live(args) => live::run(&args, cli.color),
+        Command::Notify(args) => notify::run(&args),
         Command::Index(args) => state::index::run(&args, &style),
         Command::Search(args) => state::search::run(&args, &style),
         Command::Show(args) => state::show::run(&args, &style),
@@ -63,6 +65,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Outliers(args) => state::outliers::run(&args, &style),
         Command::Services(args) => services::run(&args, &style),
         Command::Serve(args) => serve::run(&args),
+        Command::Dbus(args) => serve::run_dbus(&args),
         Command::Mcp(args) => serve::run_mcp(&args),
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),

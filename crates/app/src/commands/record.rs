@@ -5,8 +5,10 @@ use std::io::Write;
 use anyhow::{Context, Result};
 
 use crate::cli::RecordArgs;
-use crate::notify::Notify;
+use crate::log::log;
 use crate::recorder::Recorder;
+use crate::served::Served;
+use crate::service_manager::ServiceManager;
 use crate::signals::{self, Hangup, STOP};
 use crate::{priority, recording};
 
@@ -18,7 +20,7 @@ const SEGMENT_SAMPLES: u32 = 600;
 /// Records until SIGINT or SIGTERM.
 pub fn run(args: &RecordArgs) -> Result<()> {
     signals::catch_stop(Hangup::Ignore).context("cannot set signal handlers")?;
-    let mut notify = Notify::from_env();
+    let mut manager = ServiceManager::from_env();
     // A service manager filters by a list of allowed calls; without one, at least refuse those that
     // change the machine.
     let unfiltered =
@@ -26,8 +28,20 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let dir = recording::archive_dir(&args.archive)?;
     priority::make_room_for_descriptors();
     let recorder = Recorder::open(&dir, &args.sampling)?;
-    let refused = priority::raise();
     let mut line = recorder.describe();
+    // Who cannot look at it records all the same.
+    let mut served = match args.serve.serve.as_ref().map(|listen| Served::start(&dir, listen)) {
+        Some(Ok((served, address))) => {
+            line.push_str(&format!("; {address}"));
+            Some(served)
+        }
+        Some(Err(error)) => {
+            log(&format!("not served: {error:#}"));
+            None
+        }
+        None => None,
+    };
+    let refused = priority::raise();
     if !refused.is_empty() {
         line.push_str(&format!("; should the machine be in trouble: {}", refused.join(", ")));
     }
@@ -36,15 +50,18 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     }
     // A closed standard output does not stop the recording.
     _ = writeln!(std::io::stdout(), "{line}");
-    notify.ready(&line, args.sampling.interval);
+    manager.ready(&line, args.sampling.interval);
     let mut samples = 0_u32;
     let result = recorder.run(&STOP, |health| {
-        notify.note(&health);
+        manager.note(&health);
+        if let Some(how) = served.as_mut().and_then(Served::ended) {
+            log(&format!("mitra serve has ended: {how}"));
+        }
         samples = samples % SEGMENT_SAMPLES + 1;
         if samples == FIRST_SAMPLES {
             priority::settle();
         }
     });
-    notify.stopping();
+    manager.stopping();
     result
 }

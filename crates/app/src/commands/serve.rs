@@ -2,23 +2,42 @@
 
 use anyhow::Result;
 
-use crate::cli::{ArchiveArgs, McpArgs, ServeArgs};
+use crate::cli::{ArchiveArgs, DbusArgs, McpArgs, ServeArgs};
 use crate::commands::{print, services};
+use crate::errors::usage;
 use crate::recording;
 use crate::serve::{self, Commands, Options, Token};
 
 pub fn run(args: &ServeArgs) -> Result<()> {
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            let made = mitra_http::server(certificate, key, args.tls_client_ca.as_deref());
+            Some(made.map_err(|error| usage(error.to_string()))?)
+        }
+        _ => None,
+    };
+    if args.listen.is_open() && (tls.is_none() || args.token_file.is_none()) {
+        return Err(usage(format!(
+            "others could ask {listen}, and read along: want --tls-cert, --tls-key and --token-file; or listen on \
+             127.0.0.1:{port}, and come from other machines with: ssh -L {port}:127.0.0.1:{port} HOST",
+            listen = args.listen,
+            port = args.listen.port_or_usual(),
+        )));
+    }
     let token = args.token_file.as_deref().map(Token::read).transpose()?;
-    serve::run(options(&args.archive.chosen(), token)?, &args.listen, |address| {
-        print(&format!("{address}\n"))
-    })
+    let options = Options { tls, ..options(&args.archive.chosen(), token)? };
+    serve::run(options, &args.listen, |address| print(&format!("{address}\n")))
 }
 
 pub fn run_mcp(args: &McpArgs) -> Result<()> {
     serve::run_on_stdio(options(&args.archive.chosen(), None)?)
 }
 
+pub fn run_dbus(args: &DbusArgs) -> Result<()> {
+    serve::run_on_dbus(options(&args.archive.chosen(), None)?, |name| print(&format!("{name}\n")))
+}
+
 fn options(archive: &ArchiveArgs, token: Option<Token>) -> Result<Options> {
     let commands = Commands { services: services::document, restrict: services::one::restrict };
-    Ok(Options { dir: recording::readable_dir(archive)?, token, commands })
+    Ok(Options { dir: recording::readable_dir(archive)?, token, tls: None, commands })
 }

@@ -51,6 +51,12 @@ pub fn read(named: Option<&Path>) -> Result<(Config, Option<String>)> {
     }
 }
 
+/// Who else could have written the file, where that matters: to root.
+pub fn untrusted_file(path: &Path) -> Result<Option<&'static str>> {
+    let meta = std::fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    Ok(untrusted(&meta).filter(|_| rustix::process::geteuid().is_root()))
+}
+
 /// Who else could have written the file.
 fn untrusted(meta: &std::fs::Metadata) -> Option<&'static str> {
     match meta.mode() {

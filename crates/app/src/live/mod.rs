@@ -87,6 +87,13 @@ pub fn look_back(reader: Reader, span: Span, state: &Shared) -> Result<()> {
     Ok(())
 }
 
+/// What [`watch`] finds the first time.
+pub fn explained_once(dir: &Path) -> Result<Shared> {
+    let state = Shared::default();
+    explain(&Reader::open(dir)?, &state)?;
+    Ok(state)
+}
+
 fn explain(reader: &Reader, state: &Shared) -> Result<()> {
     let Some(known) = reader.span() else { return Ok(()) };
     let window = Span { since: known.since.max(known.until - WINDOW_NS), until: known.until };

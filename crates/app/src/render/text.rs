@@ -10,7 +10,7 @@ use crate::render::page::Page;
 use crate::render::proof::{self, Detail, ShownLines};
 use crate::render::repeats::{self, Told};
 use crate::render::sources::{self, range};
-use crate::render::style::{Ink, Style, UNKNOWN};
+use crate::render::style::{Ink, Style, UNKNOWN, WIDTH_PIPED};
 use crate::render::table::Table;
 use crate::render::units;
 
@@ -131,6 +131,12 @@ pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'
     };
     let onset = style.moment(incident.onset.0);
     if onset == UNKNOWN { format!("{what}{cost}.") } else { format!("{onset}  {what}{cost}.") }
+}
+
+/// The verdict without its time, which stands beside it.
+pub fn headline(incident: &Incident, until: Moment, title: Title<'_>) -> String {
+    let verdict = verdict(incident, until, &Style::plain(WIDTH_PIPED), title);
+    verdict.split_once("  ").map_or(verdict.clone(), |(_, what)| what.to_owned())
 }
 
 /// The length of an interval whose ends are on one clock.

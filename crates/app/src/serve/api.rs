@@ -122,7 +122,7 @@ impl Server {
         Ok(Arc::new(Server {
             archive: Arc::new(Archive::open(options.dir)?),
             events: broadcast::Sender::new(stream::LATE_MAX),
-            guard: Guard::new(options.token, port),
+            guard: Guard::new(options.token, port, options.tls.is_some()),
             pool: Pool::new(),
             columns: Arc::new(Cache::new(COLUMNS_BYTES_MAX)),
             reports: Arc::new(Cache::new(REPORTS_BYTES_MAX)),
@@ -172,7 +172,7 @@ impl Server {
             Some(Route::OpenApi) => Ok(of(JSON, OPENAPI)),
             Some(Route::Recording) => {
                 query(&[], &[])?;
-                Ok(recording(&*self.archive.fresh().await))
+                Ok(of_json(&recording(&*self.archive.fresh().await)))
             }
             Some(Route::Metrics) => metrics(&query(&["entity"], &[])?),
             Some(Route::Rows) => {
@@ -345,9 +345,9 @@ async fn whole(body: Incoming) -> Result<Bytes, Failure> {
     Ok(body.to_bytes())
 }
 
-fn recording(view: &View) -> Response<Body> {
+pub fn recording(view: &View) -> Value {
     let host = view.reader.host();
-    of_json(&json!({
+    json!({
         "schema": "mitra.recording/1",
         "host": host.hostname,
         "kernel": host.kernel,
@@ -360,7 +360,7 @@ fn recording(view: &View) -> Response<Body> {
         "now": rfc3339(LocalClock::system().now),
         "is_live": view.is_live,
         "version": env!("CARGO_PKG_VERSION"),
-    }))
+    })
 }
 
 fn metrics(query: &Query) -> Result<Response<Body>, Failure> {

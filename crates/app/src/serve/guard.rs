@@ -92,18 +92,21 @@ pub struct Guard {
     token: Option<Token>,
     /// The name of the cookie: a browser has one jar for all ports of an address.
     cookie: String,
+    /// Then a browser checks the name: only who has a certificate for it can answer.
+    is_encrypted: bool,
 }
 
 impl Guard {
-    pub fn new(token: Option<Token>, port: Option<u16>) -> Self {
-        Guard { token, cookie: format!("mitra_serve_{}", port.unwrap_or_default()) }
+    pub fn new(token: Option<Token>, port: Option<u16>, is_encrypted: bool) -> Self {
+        Guard { token, cookie: format!("mitra_serve_{}", port.unwrap_or_default()), is_encrypted }
     }
 
     /// The cookie for who opens the page by an address with the right token.
     pub fn cookie(&self, given: &str) -> Result<String, Failure> {
         match &self.token {
             Some(token) if token.is(given.as_bytes()) => {
-                Ok(format!("{}={given}; Path=/; HttpOnly; SameSite=Strict", self.cookie))
+                let secure = if self.is_encrypted { "; Secure" } else { "" };
+                Ok(format!("{}={given}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie))
             }
             _ => Err(Failure::new(StatusCode::UNAUTHORIZED, "no_token", "this is not the token")),
         }
@@ -138,8 +141,8 @@ impl Guard {
                 return Err(too_large("a question has no body"));
             }
         }
-        let host = host(request)?;
-        is_own_page(headers, host)?;
+        let host = host(request, self.is_encrypted)?;
+        is_own_page(headers, if self.is_encrypted { "https" } else { "http" }, host)?;
         match &self.token {
             Some(token) if is_secret && !token.is_in(headers, &self.cookie) => {
                 let why = "want the header Authorization: Bearer TOKEN";
@@ -156,7 +159,7 @@ pub fn too_large(why: impl Into<String>) -> Failure {
 
 /// The name that the server was called by. Another one may have been made to point here by whoever owns it, so that their
 /// page counts as one of ours.
-fn host<B>(request: &Request<B>) -> Result<&str, Failure> {
+fn host<B>(request: &Request<B>, is_checked: bool) -> Result<&str, Failure> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (Some(host), None) => host.to_str().ok(),
@@ -164,7 +167,7 @@ fn host<B>(request: &Request<B>) -> Result<&str, Failure> {
     };
     let host = host.ok_or_else(|| Failure::bad("bad_host", "want one header Host"))?;
     let in_target = request.uri().authority().map(|authority| authority.as_str());
-    if [Some(host), in_target].into_iter().flatten().all(is_own_name) {
+    if is_checked || [Some(host), in_target].into_iter().flatten().all(is_own_name) {
         Ok(host)
     } else {
         Err(Failure::new(StatusCode::FORBIDDEN, "bad_host", "this server has another name"))
@@ -177,12 +180,16 @@ fn is_own_name(host: &str) -> bool {
     is_loopback || name.eq_ignore_ascii_case("localhost")
 }
 
-fn is_own_page(headers: &HeaderMap, host: &str) -> Result<(), Failure> {
+fn is_own_page(headers: &HeaderMap, scheme: &str, host: &str) -> Result<(), Failure> {
     let refused = || {
         let why = "a page of another site asked; this server answers its own page and programs";
         Err(Failure::new(StatusCode::FORBIDDEN, "bad_origin", why))
     };
-    if headers.get_all(ORIGIN).iter().any(|origin| origin.as_bytes() != format!("http://{host}").as_bytes()) {
+    if headers
+        .get_all(ORIGIN)
+        .iter()
+        .any(|origin| origin.as_bytes() != format!("{scheme}://{host}").as_bytes())
+    {
         return refused();
     }
     // A page can have pictures and scripts of other sites without an Origin; links to here are fine.
@@ -230,7 +237,7 @@ mod tests {
 
     #[test]
     fn other_names_and_other_sites_are_refused() {
-        let guard = Guard::new(None, None);
+        let guard = Guard::new(None, None, false);
         for host in ["localhost", "LOCALHOST:6174", "127.0.0.1:6174", "127.3.2.1", "[::1]:6174"] {
             assert_eq!(code(&guard, &[("host", host)], true), None, "{host}");
         }
@@ -252,11 +259,22 @@ mod tests {
         assert_eq!(fetched("cross-site", "no-cors"), Some("bad_origin"));
         assert_eq!(fetched("same-origin", "cors"), None);
         assert_eq!(fetched("cross-site", "navigate"), None);
+        // With a certificate any name is that of the certificate.
+        let guard = Guard::new(None, None, true);
+        let own = "web1.example:6174";
+        assert_eq!(code(&guard, &[("host", own), ("origin", "https://web1.example:6174")], true), None);
+        for origin in ["http://web1.example:6174", "https://evil.example"] {
+            assert_eq!(
+                code(&guard, &[("host", own), ("origin", origin)], true),
+                Some("bad_origin"),
+                "{origin}"
+            );
+        }
     }
 
     #[test]
     fn a_token_has_to_be_the_same() {
-        let guard = Guard::new(Some(Token(b"0123456789abcdef".to_vec())), Some(6174));
+        let guard = Guard::new(Some(Token(b"0123456789abcdef".to_vec())), Some(6174), false);
         let with = |token: &str| code(&guard, &[("host", "localhost"), ("authorization", token)], true);
         assert_eq!(with("Bearer 0123456789abcdef"), None);
         assert_eq!(with("bearer 0123456789abcdef"), None);

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::response::Failure;
 use crate::diagnosis::title;
-use crate::render::style::{Style, WIDTH_PIPED};
 use crate::render::text;
 
 pub fn list(report: &Report) -> Value {
@@ -25,7 +24,7 @@ pub fn list(report: &Report) -> Value {
                 "unexplained": root.unexplained,
             },
             "culprit": culprit,
-            "headline": headline(incident, report),
+            "headline": text::headline(incident, report.window.until, &title),
         })
     };
     json!({
@@ -35,12 +34,6 @@ pub fn list(report: &Report) -> Value {
         "findings": report.findings,
         "left_out": report.left_out.map_or(0, |left_out| left_out.stretches),
     })
-}
-
-/// The verdict without its time, which stands beside it.
-pub fn headline(incident: &Incident, report: &Report) -> String {
-    let verdict = text::verdict(incident, report.window.until, &Style::plain(WIDTH_PIPED), &title);
-    verdict.split_once("  ").map_or(verdict.clone(), |(_, what)| what.to_owned())
 }
 
 /// The report with one incident only: its number in the list.
@@ -56,6 +49,7 @@ pub fn only(report: &Report, number: usize) -> Result<Report, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::style::Style;
     use crate::render::{examples, repeats};
 
     #[test]

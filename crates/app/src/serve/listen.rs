@@ -14,11 +14,14 @@ use anyhow::{Context, Result, bail};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mitra_http::ServerConfig;
 use rustix::fs::Mode;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use super::api::Server;
 use super::counter::{Client, Counter, Place};
@@ -50,7 +53,7 @@ impl Signals {
         Ok(Signals { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
     }
 
-    async fn come(&mut self) {
+    pub async fn come(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -96,9 +99,11 @@ fn bind_path(path: &Path) -> Result<StdUnix> {
 
 impl Bound {
     /// With the event loop that runs.
-    pub fn watched(self) -> Result<Socket> {
+    pub fn watched(self, tls: Option<Arc<ServerConfig>>) -> Result<Socket> {
         let socket = match self {
-            Bound::Tcp(socket) => TcpListener::from_std(socket).map(Socket::Tcp),
+            Bound::Tcp(socket) => {
+                TcpListener::from_std(socket).map(|socket| Socket::Tcp(socket, tls.map(TlsAcceptor::from)))
+            }
             Bound::Unix(socket, path) => {
                 UnixListener::from_std(socket).map(|socket| Socket::Unix(socket, path))
             }
@@ -108,14 +113,14 @@ impl Bound {
 }
 
 pub enum Socket {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<TlsAcceptor>),
     Unix(UnixListener, PathBuf),
 }
 
 impl Socket {
     pub fn port(&self) -> Option<u16> {
         match self {
-            Socket::Tcp(socket) => socket.local_addr().ok().map(|address| address.port()),
+            Socket::Tcp(socket, _) => socket.local_addr().ok().map(|address| address.port()),
             Socket::Unix(..) => None,
         }
     }
@@ -123,8 +128,9 @@ impl Socket {
     /// What a browser or `curl --unix-socket` is told.
     pub fn told(&self) -> String {
         match self {
-            Socket::Tcp(socket) => {
-                socket.local_addr().map_or_else(|_| "?".to_owned(), |a| format!("http://{a}/"))
+            Socket::Tcp(socket, tls) => {
+                let scheme = if tls.is_some() { "https" } else { "http" };
+                socket.local_addr().map_or_else(|_| "?".to_owned(), |a| format!("{scheme}://{a}/"))
             }
             Socket::Unix(_, path) => format!("unix:{}", path.display()),
         }
@@ -155,7 +161,7 @@ pub async fn serve(socket: Socket, server: Arc<Server>, mut signals: Signals) ->
         }
     };
     // Whoever has not taken the answer by then does not get it.
-    _ = tokio::time::timeout(ENDS_WITHIN, ended).await;
+    _ = timeout(ENDS_WITHIN, ended).await;
     Ok(())
 }
 
@@ -167,14 +173,23 @@ async fn accept(
 ) -> io::Result<()> {
     // A connection too many is closed at once.
     match socket {
-        Socket::Tcp(socket) => {
+        Socket::Tcp(socket, tls) => {
             let (stream, address): (_, SocketAddr) = socket.accept().await?;
             let client = Some(address.ip().to_canonical());
             if let Ok(place) = places.take(client) {
                 stream.set_nodelay(true)?;
                 let takes_within = u32::try_from(TAKES_WITHIN.as_millis()).unwrap_or(u32::MAX);
                 rustix::net::sockopt::set_tcp_user_timeout(&stream, takes_within)?;
-                tokio::spawn(connection(stream, client, Arc::clone(server), stopped.clone(), place));
+                let (server, stopped) = (Arc::clone(server), stopped.clone());
+                match tls.clone() {
+                    None => tokio::spawn(connection(stream, client, server, stopped, place)),
+                    // Who does not speak TLS, or has not the certificate that is wanted, gets no answer.
+                    Some(tls) => tokio::spawn(async move {
+                        if let Ok(Ok(stream)) = timeout(HEAD_WITHIN, tls.accept(stream)).await {
+                            connection(stream, client, server, stopped, place).await;
+                        }
+                    }),
+                };
             }
         }
         Socket::Unix(socket, _) => {

@@ -7,6 +7,7 @@ mod api;
 mod archive;
 mod cache;
 mod counter;
+mod dbus;
 mod guard;
 mod incidents;
 mod listen;
@@ -25,9 +26,11 @@ mod stdio;
 mod stream;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use mitra_archive::Reader;
+use mitra_http::ServerConfig;
 use mitra_model::Span;
 use mitra_model::report::Report;
 use serde_json::Value;
@@ -37,6 +40,7 @@ use crate::cli::Listen;
 use crate::confined;
 
 pub use api::OPENAPI;
+pub use dbus::run as run_on_dbus;
 pub use guard::Token;
 pub use mcp::TOOLS;
 pub use stdio::run as run_on_stdio;
@@ -45,6 +49,8 @@ pub use stdio::run as run_on_stdio;
 pub struct Options {
     pub dir: PathBuf,
     pub token: Option<Token>,
+    /// The certificate, where it is encrypted.
+    pub tls: Option<Arc<ServerConfig>>,
     pub commands: Commands,
 }
 
@@ -72,8 +78,8 @@ pub fn run(mut options: Options, listen: &Listen, tell: impl FnOnce(&str) -> Res
     let runtime = runtime()?;
     let done = runtime.block_on(async {
         let signals = listen::Signals::catch()?;
-        let socket = socket.watched()?;
-        confined::to_serve(&options.dir);
+        let socket = socket.watched(options.tls.clone())?;
+        confined::to_serve(&options.dir, false);
         let server = api::Server::open(options, socket.port())?;
         tell(&format!("{}{shown}", socket.told()))?;
         listen::serve(socket, server, signals).await

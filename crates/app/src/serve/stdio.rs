@@ -25,7 +25,7 @@ const AT_ONCE: usize = 16;
 pub fn run(options: Options) -> Result<()> {
     let runtime = runtime()?;
     let done = runtime.block_on(async {
-        confined::to_serve(&options.dir);
+        confined::to_serve(&options.dir, false);
         let server = Server::open(options, None)?;
         let (send, lines) = mpsc::channel(1);
         // Nothing interrupts a read of standard input; the thread ends with the process.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::harness::{self, Running, command, good, run, wait_until};
 
-const RECORDING: &str = "disk-hog-writes.loud.101";
+pub const RECORDING: &str = "disk-hog-writes.loud.101";
 /// Far longer than an answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -393,9 +393,12 @@ fn a_token_is_asked_for_and_a_port_of_the_network_is_not_opened() {
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
     let cookie = format!("Cookie: {}", cookie.split(';').next().unwrap());
     assert_eq!(server.with("/api/v1/recording", &[&cookie]).status, 200);
+    // A token alone does not open a port to other machines.
     for open in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
-        let refused = run(&["serve", "--archive", &recording(), "--listen", open]);
-        assert!(refused.code == 2 && refused.err.contains("no encryption"), "{open}: {}", refused.err);
+        for more in [&[][..], &["--token-file", file]] {
+            let refused = run(&[&["serve", "--archive", &recording(), "--listen", open], more].concat());
+            assert!(refused.code == 2 && refused.err.contains("--tls-cert"), "{open}: {}", refused.err);
+        }
     }
 }
 

@@ -45,24 +45,29 @@ impl<'v, 'a> Places<'v, 'a> {
         let (Some(open), Some(queue)) = (view.of("service.open", row), view.of("listener.queue", row)) else {
             return Err(format!("{name} has a queue, and the requests that are open are not known"));
         };
-        let mut busy = queue.within(span).zip(&open.within(span), |queue, open| open - queue);
-        // Whoever gives up leaves the requests that are open, and stays in the queue, or with the worker.
-        let mut given_up = 0.0;
+        let busy = queue.within(span).zip(&open.within(span), |queue, open| open - queue);
+        // Whoever gives up leaves the requests that are open, and stays in the queue until the service comes to it: then it has
+        // between so many and so many more. Whoever gives up in the queue of a Unix socket leaves no word, and the rest tells nothing.
         let abandoned = view.of("service.abandoned", row).unwrap_or_default();
-        for i in 0..busy.t.len() {
-            given_up +=
-                abandoned.t.binary_search(&busy.t[i]).map_or(0.0, |at| abandoned.v[at] * abandoned.dt[at]);
-            busy.v[i] += given_up;
+        let mut given_up = 0.0;
+        let mut bounds = Vec::with_capacity(busy.t.len());
+        for (t, least) in busy.t.iter().zip(&busy.v) {
+            given_up += abandoned.t.binary_search(t).map_or(0.0, |at| abandoned.v[at] * abandoned.dt[at]);
+            bounds.push((*least, least + given_up));
         }
-        // Whoever gives up in the queue of a Unix socket leaves no word: what is left of the number tells nothing.
-        let mut values: Vec<f64> = busy.v.iter().copied().filter(|n| *n >= 1.0).collect();
-        let many = values.len() as f64;
+        bounds.retain(|(_, most)| *most >= 1.0);
+        let many = bounds.len() as f64;
         if many < SAMPLES {
             return Err(format!("{name} has taken none of the requests that wait"));
         }
-        let taken = stats::median(&mut values).unwrap_or(0.0);
-        let is_same = |n: &&f64| (**n - taken).abs() <= (SAME * taken).max(1.0);
-        if (values.iter().filter(is_same).count() as f64) < NEARLY_ALL * many {
+        let mut sure: Vec<f64> = bounds.iter().filter(|(least, most)| least == most).map(|b| b.1).collect();
+        if (sure.len() as f64) < SAMPLES {
+            sure = bounds.iter().map(|(_, most)| *most).collect();
+        }
+        let taken = stats::median(&mut sure).unwrap_or(0.0);
+        let off = (SAME * taken).max(1.0);
+        let is_same = |(least, most): &&(f64, f64)| least - off <= taken && taken <= most + off;
+        if (bounds.iter().filter(is_same).count() as f64) < NEARLY_ALL * many {
             return Err(format!("the number of requests that {name} works on at a time changes"));
         }
         if servers.are_often_stopped(view.set, span) {

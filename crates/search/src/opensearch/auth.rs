@@ -1,22 +1,14 @@
 //! The `Authorization` header. Its value never appears in messages or debug output.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use mitra_http::secret;
 
-use crate::error::{At, Error};
+use crate::error::Error;
 
 use super::Settings;
-
-/// Maximum size of a file with a password or key, in bytes.
-const SECRET_MAX: u64 = 4_096;
-/// The permission bits of everyone except the owner.
-const OTHERS: u32 = 0o077;
 
 /// The value of `Authorization`, if one is configured.
 #[derive(Clone, Default)]
@@ -67,36 +59,10 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The single line of a file that only its owner may access.
-fn secret(path: &Path) -> Result<String, Error> {
-    let broken = |what: String| Error::Broken { path: path.to_owned(), what };
-    let file = File::open(path).at(path)?;
-    let about = file.metadata().at(path)?;
-    if !about.is_file() {
-        return Err(broken("not a file".to_owned()));
-    }
-    if about.mode() & OTHERS != 0 {
-        return Err(broken(format!(
-            "others than its owner may read it (mode {:04o}); wanted 0600",
-            about.mode() & 0o7777
-        )));
-    }
-    let mut text = String::new();
-    file.take(SECRET_MAX + 1).read_to_string(&mut text).at(path)?;
-    if text.len() as u64 > SECRET_MAX {
-        return Err(broken(format!("longer than {SECRET_MAX} bytes; wanted one line")));
-    }
-    let line = text.trim_end_matches(['\n', '\r']);
-    if line.is_empty() || line.chars().any(char::is_control) {
-        return Err(broken("wanted one line and nothing else".to_owned()));
-    }
-    Ok(line.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 

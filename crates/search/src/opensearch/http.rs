@@ -1,19 +1,17 @@
 //! Sends one request to one node over HTTP or HTTPS.
 
 use std::io::{ErrorKind, Write};
-use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use mitra_http::ureq::http::Request as HttpRequest;
+use mitra_http::{Agent, ureq};
 use serde_json::Value;
-use ureq::Agent;
-use ureq::http::Request as HttpRequest;
-use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
 use crate::error::Error;
 
+use super::Settings;
 use super::auth::Credentials;
-use super::{Settings, roots};
 
 /// Maximum size of an answer in bytes.
 pub(super) const ANSWER_MAX: u64 = 64 << 20;
@@ -70,24 +68,13 @@ pub(super) struct Client {
 impl Client {
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         let secure = settings.nodes.iter().any(|n| n.starts_with("https:"));
-        let certificates = if secure { roots::read(settings.ca_file.as_deref())? } else { Vec::new() };
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .root_certs(RootCerts::Specific(Arc::new(certificates)))
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            // The configuration alone decides where a password goes, so the environment's proxy is
-            // ignored.
-            .proxy(None)
-            .user_agent(concat!("mitra/", env!("CARGO_PKG_VERSION")))
-            .timeout_connect(Some(settings.connect_timeout))
-            .timeout_global(Some(settings.timeout))
-            .tls_config(tls)
-            .build();
-        Ok(Self { agent: Agent::new_with_config(config), credentials: Credentials::read(settings)? })
+        let agent = mitra_http::client(
+            secure,
+            settings.ca_file.as_deref(),
+            settings.connect_timeout,
+            settings.timeout,
+        )?;
+        Ok(Self { agent, credentials: Credentials::read(settings)? })
     }
 
     /// Whether requests carry a password or key.

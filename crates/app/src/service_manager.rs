@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::recorder::Health;
 
 /// The connection to the service manager, if there is one.
-pub struct Notify {
+pub struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     last_ping: Instant,
@@ -18,7 +18,7 @@ pub struct Notify {
     trouble: Option<String>,
 }
 
-impl Notify {
+impl ServiceManager {
     /// Reads `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
     pub fn from_env() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| connect(&name));
@@ -26,7 +26,7 @@ impl Notify {
             std::env::var("WATCHDOG_USEC").ok().and_then(|us| us.parse().ok()).map(Duration::from_micros);
         // The variable may be meant for a parent process.
         let mine = std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
-        Notify {
+        ServiceManager {
             socket,
             watchdog: watchdog.filter(|_| mine),
             last_ping: Instant::now(),
@@ -111,7 +111,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let manager = UnixDatagram::bind(dir.path().join("notify")).unwrap();
         manager.set_nonblocking(true).unwrap();
-        let mut notify = Notify {
+        let mut manager_side = ServiceManager {
             socket: connect(dir.path().join("notify").as_os_str()),
             watchdog: Some(Duration::ZERO),
             last_ping: Instant::now(),
@@ -119,7 +119,7 @@ mod tests {
             trouble: None,
         };
         let mut said = |health: Health| {
-            notify.note(&health);
+            manager_side.note(&health);
             let (mut all, mut buffer) = (Vec::new(), [0; 256]);
             while let Ok(n) = manager.recv(&mut buffer) {
                 all.push(String::from_utf8_lossy(&buffer[..n]).into_owned());

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use ureq::tls::{Certificate, PemItem, parse_pem};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use ureq::tls::Certificate;
 
-use crate::error::{At, Error};
+use crate::Error;
 
 /// Where distributions store certificates: Debian and Alpine, Red Hat, SUSE, others.
 const SYSTEM: &[&str] = &[
@@ -15,26 +17,24 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// The certificates in `file`, or in the first of the system's files that exists.
-pub(super) fn read(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, Error> {
+pub fn read(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, Error> {
     let Some(path) = file.or_else(|| SYSTEM.iter().map(Path::new).find(|p| p.exists())) else {
         return Err(Error::Cannot(format!(
             "no certificates to trust: none of {} is there; name a file with them",
             SYSTEM.join(", ")
         )));
     };
-    let text = std::fs::read(path).at(path)?;
+    let found = certificates(path)?;
+    Ok(found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())
+}
+
+/// All certificates of a file.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let text = std::fs::read(path).map_err(Error::io(path))?;
     // Skips items of a bundle that are not certificates or cannot be parsed.
-    let found: Vec<_> = parse_pem(&text)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect();
     if found.is_empty() {
-        return Err(Error::Broken {
-            path: path.to_owned(),
-            what: "no certificate in it (wanted PEM)".to_owned(),
-        });
+        return Err(Error::broken(path, "no certificate in it (wanted PEM)"));
     }
     Ok(found)
 }

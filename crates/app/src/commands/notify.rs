@@ -1,0 +1,320 @@
+//! `mitra notify`: explains the end of an archive again and again, and tells the receivers of the configuration what is new.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use mitra_inspect::is_trusted_program;
+use mitra_model::report::Report;
+use mitra_notify::{Channel, Config, Event, Failure, Message, Queue, Receiver, SCHEMA, Told, replace};
+
+use crate::cli::NotifyArgs;
+use crate::commands::print;
+use crate::errors::usage;
+use crate::escalation::settings;
+use crate::live::{self, Shared};
+use crate::log::log;
+use crate::messages::step;
+use crate::recording;
+use crate::render::style::{clean, rfc3339};
+use crate::signals::{self, Hangup, STOP};
+
+/// Who takes silence for an end hears of what goes on as often: Alertmanager's `resolve_timeout` is five minutes.
+const REMIND_EVERY: Duration = Duration::from_secs(60);
+/// How long the end of the program waits for what is being sent.
+const ONCE_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub fn run(args: &NotifyArgs) -> Result<()> {
+    signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
+    let receivers = receivers(args.config.as_deref())?;
+    if args.test {
+        return test(receivers);
+    }
+    let dir = recording::readable_dir(&args.archive.chosen())?;
+    if args.dry_run {
+        let state = live::explained_once(&dir)?;
+        let report = live::lock(&state).report.clone();
+        let report = report.context("nothing was recorded")?;
+        let mut told = Told::since(i64::MIN);
+        for message in step(&mut told, &report, true) {
+            print(&format!("{}\n", clean(&serde_json::to_string(&message)?)))?;
+        }
+        return Ok(());
+    }
+    let folder = state_dir(args.state.as_deref())?;
+    let lines: Vec<Arc<Line>> = receivers
+        .into_iter()
+        .map(|receiver| Line::open(receiver, &folder).map(Arc::new))
+        .collect::<Result<_>>()?;
+    let workers: Vec<_> = lines.iter().map(Line::work).collect::<Result<_>>()?;
+    let names: Vec<&str> = lines.iter().map(|line| line.receiver.name.as_str()).collect();
+    print(&format!("telling {} of incidents in {}\n", names.join(", "), dir.display()))?;
+    let done = if args.once { once(&dir, &folder, &lines) } else { follow(&dir, &folder, &lines) };
+    STOP.store(true, Ordering::Relaxed);
+    lines.iter().for_each(|line| line.wake.notify_all());
+    workers.into_iter().for_each(|worker| _ = worker.join());
+    done
+}
+
+fn receivers(named: Option<&Path>) -> Result<Vec<Receiver>> {
+    let path = named.unwrap_or(Path::new(settings::FILE));
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let config = Config::read(&path.display().to_string(), &text).map_err(usage)?;
+    if config.receivers.is_empty() {
+        return Err(usage(format!("{}: no table [[notify]] says who is told", path.display())));
+    }
+    let runs = config.receivers.iter().any(|receiver| !receiver.command.is_empty());
+    if runs && let Some(why) = settings::untrusted_file(path)? {
+        return Err(usage(format!("{}: {why}, and its commands would run as this user", path.display())));
+    }
+    Ok(config.receivers)
+}
+
+fn state_dir(named: Option<&Path>) -> Result<PathBuf> {
+    let dir = match (named, std::env::var_os("STATE_DIRECTORY")) {
+        (Some(dir), _) => dir.to_path_buf(),
+        (None, Some(dir)) => dir.into(),
+        (None, None) => recording::usual_dir()?.join("notify"),
+    };
+    let mut make = fs::DirBuilder::new();
+    make.recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(dir)
+}
+
+/// Says of each receiver whether it took a message.
+fn test(receivers: Vec<Receiver>) -> Result<()> {
+    let now = now_ns();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let message = Message {
+        schema: SCHEMA.to_owned(),
+        event: Event::Test,
+        id: format!("{host}-test-{}", rfc3339(now)),
+        since: rfc3339(now),
+        until: None,
+        headline: "Mitra can reach you; nothing is wrong".to_owned(),
+        condition: "test".to_owned(),
+        title: "a test".to_owned(),
+        unexplained: false,
+        confidence: 1.0,
+        culprit: None,
+        cost: None,
+        actions: Vec::new(),
+        text: "This is what mitra notify --test sends.".to_owned(),
+        withheld: 0,
+        host,
+    };
+    let mut failed = 0;
+    for receiver in receivers {
+        let name = receiver.name.clone();
+        let sent = match Channel::open(receiver, is_trusted_program) {
+            Ok(mut channel) => channel.send(&message),
+            Err(why) => Err(Failure::Never(why)),
+        };
+        failed += usize::from(sent.is_err());
+        let said = match sent {
+            Ok(()) => "taken".to_owned(),
+            Err(Failure::Later(why)) => format!("not reached, would be tried again: {why}"),
+            Err(Failure::Never(why)) => format!("refused: {why}"),
+        };
+        print(&format!("{name}  {}\n", clean(&said)))?;
+    }
+    if failed > 0 {
+        bail!("{failed} of them did not take it");
+    }
+    Ok(())
+}
+
+/// Tells what there is now, and waits until it is delivered.
+fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
+    let state = live::explained_once(dir)?;
+    let mut told = read_told(folder).unwrap_or_else(|| Told::since(i64::MIN));
+    if let Some(report) = live::lock(&state).report.clone() {
+        tell(&mut told, &report, folder, lines)?;
+    }
+    let end = Instant::now() + ONCE_WITHIN;
+    while lines.iter().any(|line| line.lock().waiting() > 0) {
+        if Instant::now() > end || STOP.load(Ordering::Relaxed) {
+            let waiting: usize = lines.iter().map(|line| line.lock().waiting()).sum();
+            bail!("{waiting} messages are not delivered; they wait in {}", folder.display());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// Tells what is new until a signal comes.
+fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
+    let state: Shared = Shared::default();
+    let watcher = live::watch(dir, &state)?;
+    let mut told = read_told(folder).unwrap_or_default();
+    let (mut last, mut trouble, mut reminded) = (None, None, Instant::now());
+    while !STOP.load(Ordering::Relaxed) {
+        let (report, why) = {
+            let state = live::lock(&state);
+            (state.report.clone(), state.trouble.clone())
+        };
+        if why != trouble {
+            why.iter().for_each(|why| log(why));
+            trouble = why;
+        }
+        if let Some(report) = report.filter(|report| last != Some(report.window.until.0)) {
+            last = Some(report.window.until.0);
+            // A full disk is no reason to tell nobody.
+            if let Err(error) = tell(&mut told, &report, folder, lines) {
+                log(&format!("{error:#}"));
+            }
+        }
+        if reminded.elapsed() >= REMIND_EVERY {
+            reminded = Instant::now();
+            for line in lines.iter().filter(|line| line.is_reminded) {
+                told.going_on().into_iter().for_each(|message| line.push(message));
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    _ = watcher.join();
+    Ok(())
+}
+
+fn told_file(folder: &Path) -> PathBuf {
+    // Queues have names without a dot.
+    folder.join("told.incidents.json")
+}
+
+fn read_told(folder: &Path) -> Option<Told> {
+    let file = told_file(folder);
+    let bytes = fs::read(&file).ok()?;
+    let told = serde_json::from_slice(&bytes);
+    if let Err(error) = &told {
+        log(&format!("{}: begun anew: {error}", file.display()));
+    }
+    told.ok()
+}
+
+/// First the queues, then what was told: whoever ends in between tells it twice, and not never.
+fn tell(told: &mut Told, report: &Report, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
+    let wants_findings = lines.iter().any(|line| line.receiver.findings);
+    let messages = step(told, report, wants_findings);
+    if messages.is_empty() {
+        return Ok(());
+    }
+    for line in lines {
+        for message in &messages {
+            if message.event != Event::Finding || line.receiver.findings {
+                line.push(message.clone());
+            }
+        }
+    }
+    let file = told_file(folder);
+    replace(&file, &serde_json::to_vec(told)?).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// The way to one receiver: its queue, and the thread that empties it.
+struct Line {
+    receiver: Receiver,
+    is_reminded: bool,
+    queue: Mutex<Queue>,
+    channel: Mutex<Option<Channel>>,
+    wake: Condvar,
+}
+
+impl Line {
+    fn open(receiver: Receiver, folder: &Path) -> Result<Line> {
+        let channel = Channel::open(receiver.clone(), is_trusted_program).map_err(usage)?;
+        let (queue, trouble) = Queue::open(folder, &receiver.name, receiver.per_hour);
+        trouble.iter().for_each(|why| log(why));
+        Ok(Line {
+            is_reminded: channel.wants_reminders(),
+            receiver,
+            queue: Mutex::new(queue),
+            channel: Mutex::new(Some(channel)),
+            wake: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, message: Message) {
+        let mut queue = self.lock();
+        queue.push(message, now_ns());
+        self.save(&queue);
+        self.wake.notify_all();
+    }
+
+    fn save(&self, queue: &Queue) {
+        if let Err(error) = queue.save() {
+            log(&format!("notify {}: what waits cannot be written to the disk: {error}", self.receiver.name));
+        }
+    }
+
+    fn work(self: &Arc<Self>) -> Result<std::thread::JoinHandle<()>> {
+        let line = Arc::clone(self);
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut channel = channel.context("a line has one thread")?;
+        let name = format!("notify {}", self.receiver.name);
+        std::thread::Builder::new()
+            .name(name)
+            .spawn(move || line.deliver(&mut channel))
+            .context("cannot start a thread")
+    }
+
+    fn deliver(&self, channel: &mut Channel) {
+        let name = &self.receiver.name;
+        while let Some(message) = self.wait_for_next() {
+            let sent = channel.send(&message);
+            let mut queue = self.lock();
+            let pause = match sent {
+                Ok(()) => {
+                    queue.delivered(&message);
+                    None
+                }
+                Err(Failure::Never(why)) => {
+                    log(&format!("notify {name}: a message was refused: {why}"));
+                    queue.refused(&message);
+                    None
+                }
+                Err(Failure::Later(why)) => {
+                    let pause = queue.failed();
+                    log(&format!("notify {name}: {why}; tried again in {} s", pause.as_secs()));
+                    Some(pause)
+                }
+            };
+            self.save(&queue);
+            drop(queue);
+            let end = pause.map(|pause| Instant::now() + pause);
+            while end.is_some_and(|end| Instant::now() < end) && !STOP.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+    }
+
+    /// None when the program ends.
+    fn wait_for_next(&self) -> Option<Message> {
+        let mut queue = self.lock();
+        loop {
+            if STOP.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(next) = queue.next() {
+                return Some(next);
+            }
+            let woken = self.wake.wait_timeout(queue, LOOK_EVERY);
+            queue = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

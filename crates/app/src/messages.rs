@@ -1,0 +1,81 @@
+//! What is told of the incidents of a report, by `mitra notify` and over D-Bus.
+
+use mitra_model::report::{Finding, Incident, Remedy, Report};
+use mitra_notify::{Event, Message, Now, SCHEMA, Told};
+
+use crate::diagnosis::title;
+use crate::redact;
+use crate::render::style::{Style, rfc3339};
+use crate::render::{card, text};
+
+/// Columns of the first screen in a message.
+const WIDTH: usize = 100;
+const ACTIONS_MAX: usize = 5;
+
+/// What is new.
+pub fn step(told: &mut Told, report: &Report, with_findings: bool) -> Vec<Message> {
+    let now = report.incidents.iter().map(|incident| Now {
+        onset: incident.onset.0,
+        end: incident.end.map(|end| end.0),
+        message: message(incident, report),
+    });
+    let findings = report.findings.iter().filter(|_| with_findings).map(|found| finding(found, report));
+    told.step(now.collect(), findings.collect(), report.window.until.0, rfc3339)
+}
+
+fn message(incident: &Incident, report: &Report) -> Message {
+    let root = &incident.root_cause;
+    let until = report.window.until;
+    let one = Report { incidents: vec![incident.clone()], repeats: Vec::new(), ..report.clone() };
+    let whole = text::report(&one, &Style::plain(WIDTH), &title, &text::Shown::default());
+    let first_screen = whole.split("\n\n").next().unwrap_or_default();
+    Message {
+        schema: SCHEMA.to_owned(),
+        event: Event::Begun,
+        id: String::new(),
+        host: report.host.clone(),
+        since: rfc3339(incident.onset.0),
+        until: incident.end.map(|end| rfc3339(end.0)),
+        headline: redact::text(&text::headline(incident, until, &title)),
+        condition: root.condition.clone(),
+        title: card::words(root, &title),
+        unexplained: root.unexplained,
+        confidence: root.confidence,
+        culprit: text::culprit(&root.culprit).map(|who| redact::text(&who)),
+        cost: card::cost(incident, until),
+        actions: actions(&incident.remedies),
+        text: redact::text(first_screen),
+        withheld: 0,
+    }
+}
+
+fn finding(found: &Finding, report: &Report) -> Message {
+    let culprit = text::culprit(&found.culprit).map(|who| redact::text(&who));
+    let statement = redact::text(&found.statement);
+    Message {
+        schema: SCHEMA.to_owned(),
+        event: Event::Finding,
+        id: format!("{}-{}-{}", report.host, found.condition, culprit.as_deref().unwrap_or("machine")),
+        host: report.host.clone(),
+        since: rfc3339(report.window.until.0),
+        until: None,
+        headline: statement.clone(),
+        condition: found.condition.clone(),
+        title: title(&found.condition).unwrap_or(&found.condition).to_owned(),
+        unexplained: false,
+        confidence: 1.0,
+        culprit,
+        cost: None,
+        actions: actions(&found.remedies),
+        text: statement,
+        withheld: 0,
+    }
+}
+
+fn actions(remedies: &[Remedy]) -> Vec<String> {
+    let one = |remedy: &Remedy| match remedy.command.lines().next() {
+        Some(command) if !command.is_empty() => format!("{}: {command}", remedy.action),
+        _ => remedy.action.clone(),
+    };
+    remedies.iter().take(ACTIONS_MAX).map(|remedy| redact::text(&one(remedy))).collect()
+}

@@ -1,0 +1,249 @@
+//! The tables `[[notify]]` of `/etc/mitra/mitra.toml`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// Receivers of one file.
+const RECEIVERS_MAX: usize = 50;
+const NAME_MAX: usize = 48;
+/// Messages in an hour to one receiver, where nothing else stands: more than anybody reads.
+const PER_HOUR: u32 = 30;
+const PER_HOUR_MAX: u32 = 3600;
+
+/// In which form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The JSON of a message, by POST.
+    Webhook,
+    /// An incoming webhook of Slack, or of Mattermost.
+    Slack,
+    /// A webhook of a workflow in Microsoft Teams.
+    Teams,
+    /// Alertmanager's API, version 2.
+    Alertmanager,
+    /// PagerDuty's Events API, version 2.
+    Pagerduty,
+    /// Structured entries of journald.
+    Journal,
+    /// The notification daemon of this session's desktop.
+    Desktop,
+    /// A program that reads the JSON from its standard input.
+    Command,
+}
+
+impl Kind {
+    fn wants_url(self) -> bool {
+        matches!(self, Kind::Webhook | Kind::Slack | Kind::Teams | Kind::Alertmanager)
+    }
+
+    /// Whether it asks over HTTP.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        self.wants_url() || self == Kind::Pagerduty
+    }
+}
+
+/// Who is told, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Receiver {
+    /// Its name in messages of errors, and of the file with what waits for it.
+    pub name: String,
+    /// The form.
+    pub kind: Kind,
+    /// Where to: the address itself, which is no secret.
+    pub url: Option<String>,
+    /// A file with the address, where that is a secret.
+    pub url_file: Option<PathBuf>,
+    /// A file with a token (webhook, Alertmanager) or routing key (PagerDuty).
+    pub key_file: Option<PathBuf>,
+    /// Whose certificates are trusted, in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Whether findings are told too.
+    pub findings: bool,
+    /// Messages in an hour.
+    pub per_hour: u32,
+    /// Messages may go to another machine unencrypted.
+    pub insecure: bool,
+}
+
+/// Who is told.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Config {
+    /// All of them.
+    pub receivers: Vec<Receiver>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    notify: Vec<Spanned<Table>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    name: Option<Spanned<String>>,
+    to: Spanned<Kind>,
+    url: Option<Spanned<String>>,
+    url_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    #[serde(default)]
+    command: Vec<String>,
+    #[serde(default)]
+    findings: bool,
+    per_hour: Option<Spanned<u32>>,
+    #[serde(default)]
+    insecure: bool,
+}
+
+impl Config {
+    /// Reads the text of a file, the other tables of which are for others.
+    ///
+    /// # Errors
+    /// With the line and the column of what is wrong.
+    pub fn read(file: &str, text: &str) -> Result<Config, String> {
+        let at = |start: usize, message: &str| {
+            let head = text.get(..start).unwrap_or_default();
+            let line = head.matches('\n').count() + 1;
+            let column = head.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            format!("{file}:{line}:{column}: {message}")
+        };
+        let parsed: File = toml::from_str(text).map_err(|error| {
+            let message = error.message().lines().collect::<Vec<_>>().join(" ");
+            at(error.span().map_or(0, |span| span.start), &message)
+        })?;
+        if let Some(one) = parsed.notify.get(RECEIVERS_MAX) {
+            return Err(at(one.span().start, &format!("more than {RECEIVERS_MAX} tables [[notify]]")));
+        }
+        let mut receivers: Vec<Receiver> = Vec::new();
+        for table in parsed.notify {
+            let start = table.span().start;
+            let receiver =
+                receiver(table.into_inner(), start).map_err(|(place, message)| at(place, &message))?;
+            if receivers.iter().any(|other| other.name == receiver.name) {
+                let message = format!("there is another receiver called {}: give it a name", receiver.name);
+                return Err(at(start, &message));
+            }
+            receivers.push(receiver);
+        }
+        Ok(Config { receivers })
+    }
+}
+
+/// A receiver, or where the mistake is.
+fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
+    let (kind, kind_at) = (*table.to.get_ref(), table.to.span().start);
+    let wrong = |message: &str| Err((kind_at, message.to_owned()));
+    let usual = format!("{kind:?}").to_lowercase();
+    let (name, name_at) =
+        table.name.map_or((usual, start), |name| (name.get_ref().clone(), name.span().start));
+    let is_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(is_name) {
+        let message = format!("wanted a name of up to {NAME_MAX} letters a to z, digits and dashes");
+        return Err((name_at, message));
+    }
+    if kind.wants_url() && table.url.is_some() == table.url_file.is_some() {
+        return wrong(
+            "wanted either url or url-file (of mode 0600: whoever knows the address can write there)",
+        );
+    }
+    if kind == Kind::Pagerduty && table.key_file.is_none() {
+        return wrong("wanted key-file, with the routing key");
+    }
+    if !kind.is_http() && (table.url.is_some() || table.url_file.is_some() || table.key_file.is_some()) {
+        return wrong("this has no address and no key");
+    }
+    if (kind == Kind::Command) != table.command.first().is_some_and(|program| program.starts_with('/')) {
+        return wrong(
+            "wanted command, with the whole path of a program, where it is told to a command and nowhere else",
+        );
+    }
+    if let Some(url) = &table.url {
+        check_url(url.get_ref(), table.insecure).map_err(|message| (url.span().start, message))?;
+    }
+    let per_hour = match table.per_hour {
+        Some(given) if (1..=PER_HOUR_MAX).contains(given.get_ref()) => *given.get_ref(),
+        Some(given) => return Err((given.span().start, format!("wanted 1 to {PER_HOUR_MAX}"))),
+        None => PER_HOUR,
+    };
+    Ok(Receiver {
+        name,
+        kind,
+        url: table.url.map(Spanned::into_inner),
+        url_file: table.url_file,
+        key_file: table.key_file,
+        ca_file: table.ca_file,
+        command: table.command,
+        findings: table.findings,
+        per_hour,
+        insecure: table.insecure,
+    })
+}
+
+/// What a report says is not for everybody on the way.
+pub(crate) fn check_url(url: &str, insecure: bool) -> Result<(), String> {
+    if url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
+        return Ok(());
+    }
+    let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.is_empty()) else {
+        return Err("wanted an address that begins with https:// or http://".to_owned());
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(six) => six.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if is_here || insecure {
+        Ok(())
+    } else {
+        Err("others could read along: wanted https://, or insecure = true".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_told_with_its_place() {
+        for (text, says) in [
+            ("to = \"pigeon\"", "m.toml:2:6: unknown variant `pigeon`"),
+            ("to = \"slack\"", "m.toml:2:6: wanted either url or url-file"),
+            ("to = \"slack\"\nurl = \"https://a\"\nurl-file = \"/x\"", "wanted either url or url-file"),
+            ("to = \"webhook\"\nurl = \"http://10.0.0.1/x\"", "m.toml:3:7: others could read along"),
+            ("to = \"webhook\"\nurl = \"ftp://a\"", "wanted an address"),
+            ("to = \"webhook\"\nurl = \"http://127.0.0.1.evil.example/\"", "others could read along"),
+            ("to = \"pagerduty\"", "wanted key-file"),
+            ("to = \"journal\"\nurl = \"https://a\"", "no address"),
+            ("to = \"command\"\ncommand = [\"mail\"]", "the whole path"),
+            ("to = \"journal\"\nper-hour = 0", "m.toml:3:12: wanted 1 to"),
+            ("to = \"journal\"\nname = \"../x\"", "m.toml:3:8: wanted a name"),
+            ("to = \"journal\"\nperhour = 3", "unknown field `perhour`"),
+            (
+                "to = \"journal\"\n[[notify]]\nto = \"journal\"",
+                "m.toml:3:1: there is another receiver called journal",
+            ),
+        ] {
+            let error = Config::read("m.toml", &format!("[[notify]]\n{text}\n")).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_other_tables_are_for_others() {
+        let text = "[index]\nfiles = []\n[[notify]]\nto = \"alertmanager\"\nurl = \"http://[::1]:9093\"\n[[rule]]\nname = 1\n";
+        let config = Config::read("m.toml", text).unwrap();
+        assert_eq!(
+            (config.receivers[0].name.as_str(), config.receivers[0].per_hour),
+            ("alertmanager", PER_HOUR)
+        );
+        assert_eq!(Config::read("m.toml", "").unwrap(), Config::default());
+    }
+}

@@ -1,0 +1,263 @@
+//! What waits for one receiver: on the disk, bounded, tried again.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Event, Message};
+
+/// A weekend of a machine that has an incident each quarter of an hour. The oldest go first.
+const WAITING_MAX: usize = 300;
+/// Between two tries: as much longer each time, up to the longest.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LONGEST: Duration = Duration::from_secs(300);
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// What became of all messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Taken by the receiver.
+    pub delivered: u64,
+    /// Tries that failed.
+    pub failed: u64,
+    /// Withheld, because a receiver gets only so many in an hour.
+    pub withheld: u64,
+    /// Given up: too many waited, or the receiver refused it.
+    pub dropped: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    waiting: VecDeque<Message>,
+    /// When messages were taken in within the last hour, in nanoseconds.
+    recent: VecDeque<i64>,
+    /// Of which the receiver shall hear no end either.
+    unheard: VecDeque<String>,
+    /// Since the last that was delivered.
+    missed: u64,
+    tally: Tally,
+}
+
+/// The queue of one receiver.
+#[derive(Debug)]
+pub struct Queue {
+    path: PathBuf,
+    per_hour: u32,
+    kept: Kept,
+    tries: u32,
+}
+
+impl Queue {
+    /// Opens the queue of this name in a folder. A file that cannot be read is begun anew, which is told.
+    pub fn open(dir: &Path, name: &str, per_hour: u32) -> (Queue, Option<String>) {
+        let path = dir.join(format!("{name}.json"));
+        let read = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(error.to_string()),
+        };
+        let (kept, trouble) = match read {
+            Ok(kept) => (kept, None),
+            Err(error) => (
+                Kept::default(),
+                Some(format!("{}: begun anew, what waited in it is lost: {error}", path.display())),
+            ),
+        };
+        (Queue { path, per_hour, kept, tries: 0 }, trouble)
+    }
+
+    /// Takes a message in.
+    pub fn push(&mut self, mut message: Message, now_ns: i64) {
+        let kept = &mut self.kept;
+        if let Some(waiting) = kept.waiting.iter_mut().find(|waiting| waiting.id == message.id) {
+            // Who has not heard of the beginning hears of the latest state only.
+            if waiting.event == Event::Begun && message.event == Event::Revised {
+                message.event = Event::Begun;
+            }
+            *waiting = message;
+            return;
+        }
+        if message.event == Event::Ended
+            && let Some(i) = kept.unheard.iter().position(|id| *id == message.id)
+        {
+            kept.unheard.remove(i);
+            return;
+        }
+        kept.recent.retain(|at| (0..HOUR_NS).contains(&(now_ns - at)));
+        // The end of what was told belongs to it.
+        let is_free = message.event == Event::Ended || message.event == Event::Test;
+        if !is_free && kept.recent.len() >= self.per_hour as usize {
+            kept.tally.withheld += 1;
+            kept.missed += 1;
+            kept.unheard.push_back(message.id);
+            bound(&mut kept.unheard);
+            return;
+        }
+        if !is_free {
+            kept.recent.push_back(now_ns);
+        }
+        kept.waiting.push_back(message);
+        let surplus = bound(&mut kept.waiting);
+        kept.tally.dropped += surplus;
+        kept.missed += surplus;
+    }
+
+    /// The message that is next.
+    #[must_use]
+    pub fn next(&self) -> Option<Message> {
+        let mut next = self.kept.waiting.front().cloned()?;
+        next.withheld = self.kept.missed;
+        Some(next)
+    }
+
+    /// This message was taken, unless another one has taken its place meanwhile.
+    pub fn delivered(&mut self, message: &Message) {
+        self.tries = 0;
+        self.kept.tally.delivered += 1;
+        self.kept.missed = 0;
+        self.remove(message);
+    }
+
+    /// The receiver will not take this message, however often it is tried.
+    pub fn refused(&mut self, message: &Message) {
+        self.tries = 0;
+        self.kept.tally.dropped += 1;
+        self.kept.missed += 1;
+        self.remove(message);
+    }
+
+    /// The receiver could not be reached. When to try again.
+    pub fn failed(&mut self) -> Duration {
+        self.kept.tally.failed += 1;
+        let pause = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(self.tries)).min(RETRY_LONGEST);
+        self.tries = self.tries.saturating_add(1).min(16);
+        pause
+    }
+
+    fn remove(&mut self, message: &Message) {
+        let is_it = |waiting: &Message| waiting.id == message.id && waiting.event == message.event;
+        if let Some(i) = self.kept.waiting.iter().position(is_it) {
+            self.kept.waiting.remove(i);
+        }
+    }
+
+    /// What became of all.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.kept.tally
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.kept.waiting.len()
+    }
+
+    /// Writes it to the disk.
+    ///
+    /// # Errors
+    /// Where that fails; what was there before is still there.
+    pub fn save(&self) -> io::Result<()> {
+        let bytes = serde_json::to_vec(&self.kept)?;
+        replace(&self.path, &bytes)
+    }
+}
+
+fn bound<T>(list: &mut VecDeque<T>) -> u64 {
+    let surplus = list.len().saturating_sub(WAITING_MAX);
+    list.drain(..surplus);
+    surplus as u64
+}
+
+/// Writes a file that is there whole or as it was. Only its owner reads it.
+///
+/// # Errors
+/// Where that fails.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let new = path.with_extension("new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: &str, event: Event) -> Message {
+        let text = format!(
+            r#"{{"schema":"mitra.notify/1","event":"begun","id":"{id}","host":"h","since":"s","headline":"","condition":"c","title":"t",
+            "unexplained":false,"confidence":0.5,"actions":[],"text":""}}"#
+        );
+        Message { event, ..serde_json::from_str(&text).unwrap() }
+    }
+
+    fn waiting(queue: &Queue) -> Vec<(Event, String)> {
+        queue.kept.waiting.iter().map(|message| (message.event, message.id.clone())).collect()
+    }
+
+    #[test]
+    fn what_waits_is_there_again_and_later_messages_take_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut queue, _) = Queue::open(dir.path(), "chat", 30);
+        queue.push(message("a", Event::Begun), 1);
+        queue.push(message("b", Event::Begun), 2);
+        queue.push(message("a", Event::Revised), 3);
+        queue.push(message("b", Event::Ended), 4);
+        queue.save().unwrap();
+        let (mut queue, trouble) = Queue::open(dir.path(), "chat", 30);
+        assert_eq!(trouble, None);
+        assert_eq!(waiting(&queue), [(Event::Begun, "a".to_owned()), (Event::Ended, "b".to_owned())]);
+        let first = queue.next().unwrap();
+        // It changed while it was on its way: the new one is to be told.
+        queue.push(message("a", Event::Ended), 5);
+        queue.delivered(&first);
+        assert_eq!(waiting(&queue), [(Event::Ended, "a".to_owned()), (Event::Ended, "b".to_owned())]);
+    }
+
+    #[test]
+    fn a_receiver_gets_only_so_many_in_an_hour_and_hears_how_many_it_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut queue, _) = Queue::open(dir.path(), "chat", 2);
+        for id in ["a", "b", "c", "d"] {
+            queue.push(message(id, Event::Begun), 1);
+        }
+        queue.push(message("c", Event::Ended), 2);
+        queue.push(message("a", Event::Ended), 2);
+        assert_eq!(waiting(&queue), [(Event::Ended, "a".to_owned()), (Event::Begun, "b".to_owned())]);
+        assert_eq!(queue.next().unwrap().withheld, 2);
+        queue.delivered(&queue.next().unwrap());
+        assert_eq!(queue.next().unwrap().withheld, 0);
+        queue.push(message("e", Event::Begun), HOUR_NS + 2);
+        assert_eq!((queue.waiting(), queue.tally().withheld), (2, 2));
+    }
+
+    #[test]
+    fn tries_are_further_and_further_apart_and_what_waits_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut queue, _) = Queue::open(dir.path(), "chat", 3600);
+        let pauses: Vec<u64> = (0..11).map(|_| queue.failed().as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        for i in 0..WAITING_MAX + 5 {
+            queue.push(message(&i.to_string(), Event::Begun), 1);
+        }
+        assert_eq!(
+            (queue.waiting(), queue.tally().dropped, queue.next().unwrap().id.as_str()),
+            (WAITING_MAX, 5, "5")
+        );
+    }
+
+    #[test]
+    fn a_torn_file_is_begun_anew_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("chat.json"), b"{\"waiting\":[").unwrap();
+        let (queue, trouble) = Queue::open(dir.path(), "chat", 2);
+        assert!(queue.waiting() == 0 && trouble.unwrap().contains("begun anew"));
+    }
+}

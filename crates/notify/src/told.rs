@@ -1,0 +1,243 @@
+//! Which incidents were told, so that each is told once, also by a process that was started anew.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Event, Message};
+
+const SECOND: i64 = 1_000_000_000;
+/// Onsets of one incident in two explanations differ by less.
+const SAME_ONSET_NS: i64 = 5 * SECOND;
+/// A verdict that changes with each look is not told with each.
+const REVISED_AFTER_NS: i64 = 30 * SECOND;
+/// Nobody waits any longer for the end of one that is over so long; a finding is told again.
+const KEPT_NS: i64 = 24 * 3600 * SECOND;
+/// So many are remembered, of which the oldest go first.
+const KEPT_MAX: usize = 500;
+
+/// An incident as it is explained now.
+#[derive(Debug, Clone)]
+pub struct Now {
+    /// Nanoseconds.
+    pub onset: i64,
+    /// None while it goes on.
+    pub end: Option<i64>,
+    /// What is to be said of it; `id` and `event` are set here.
+    pub message: Message,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Known {
+    onset: i64,
+    end: Option<i64>,
+    told: i64,
+    message: Message,
+}
+
+/// What was told.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Told {
+    incidents: Vec<Known>,
+    /// By id, when.
+    findings: Vec<(String, i64)>,
+    /// What ended before is no news to anybody.
+    since: Option<i64>,
+}
+
+impl Told {
+    /// As if somebody had asked since this time.
+    #[must_use]
+    pub fn since(ns: i64) -> Told {
+        Told { since: Some(ns), ..Told::default() }
+    }
+
+    /// What there is to tell, where these are all incidents of the stretch of time that ends `until`, in nanoseconds. `rfc3339` writes
+    /// a time.
+    pub fn step(
+        &mut self,
+        current: Vec<Now>,
+        findings: Vec<Message>,
+        until: i64,
+        rfc3339: impl Fn(i64) -> String,
+    ) -> Vec<Message> {
+        let since = *self.since.get_or_insert(until);
+        self.forget(until);
+        let mut said = Vec::new();
+        let mut seen = vec![false; self.incidents.len()];
+        for now in current {
+            let known = self.incidents.iter().position(|known| is_same(known, &now, until));
+            match known {
+                Some(i) => {
+                    if let Some(mark) = seen.get_mut(i) {
+                        *mark = true;
+                    }
+                    said.extend(self.incidents[i].look(now, until));
+                }
+                None if now.end.is_some_and(|end| end < since) => {}
+                None => {
+                    let mut message = now.message;
+                    message.event = if now.end.is_some() { Event::Ended } else { Event::Begun };
+                    message.id = format!("{}-{}", message.host, rfc3339(now.onset));
+                    said.push(message.clone());
+                    self.incidents.push(Known { onset: now.onset, end: now.end, told: until, message });
+                    seen.push(true);
+                }
+            }
+        }
+        for (known, _) in
+            self.incidents.iter_mut().zip(seen).filter(|(known, seen)| !seen && known.end.is_none())
+        {
+            let end = until.max(known.onset);
+            known.end = Some(end);
+            known.message.until = Some(rfc3339(end));
+            known.message.event = Event::Ended;
+            said.push(known.message.clone());
+        }
+        for mut finding in findings {
+            finding.event = Event::Finding;
+            if !self.findings.iter().any(|(id, _)| *id == finding.id) {
+                self.findings.push((finding.id.clone(), until));
+                said.push(finding);
+            }
+        }
+        self.forget(until);
+        said
+    }
+
+    /// What goes on, for receivers that forget what they do not hear of again.
+    #[must_use]
+    pub fn going_on(&self) -> Vec<Message> {
+        self.incidents.iter().filter(|known| known.end.is_none()).map(|known| known.message.clone()).collect()
+    }
+
+    fn forget(&mut self, until: i64) {
+        self.incidents.retain(|known| known.end.is_none_or(|end| end > until - KEPT_NS));
+        self.findings.retain(|(_, told)| *told > until - KEPT_NS);
+        let surplus = self.incidents.len().saturating_sub(KEPT_MAX);
+        self.incidents.drain(..surplus);
+        let surplus = self.findings.len().saturating_sub(KEPT_MAX);
+        self.findings.drain(..surplus);
+    }
+}
+
+impl Known {
+    /// What is new of an incident that is known.
+    fn look(&mut self, now: Now, until: i64) -> Option<Message> {
+        self.onset = self.onset.min(now.onset);
+        let has_changed = (&self.message.condition, &self.message.culprit)
+            != (&now.message.condition, &now.message.culprit);
+        let is_over = self.end.is_none() && now.end.is_some();
+        let goes_on_again = self.end.is_some() && now.end.is_none();
+        self.end = now.end;
+        let event = if is_over {
+            Event::Ended
+        } else if goes_on_again {
+            Event::Begun
+        } else if has_changed && now.end.is_none() && until - self.told >= REVISED_AFTER_NS {
+            Event::Revised
+        } else {
+            return None;
+        };
+        let (id, since) = (self.message.id.clone(), self.message.since.clone());
+        self.message = Message { id, since, event, ..now.message };
+        self.told = until;
+        Some(self.message.clone())
+    }
+}
+
+/// They overlap, or begin together.
+fn is_same(old: &Known, new: &Now, until: i64) -> bool {
+    let overlap = old.onset < new.end.unwrap_or(until.max(new.onset))
+        && new.onset < old.end.unwrap_or(until.max(old.onset));
+    overlap || (old.onset - new.onset).abs() <= SAME_ONSET_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::SCHEMA;
+
+    fn message(condition: &str) -> Message {
+        Message {
+            schema: SCHEMA.to_owned(),
+            event: Event::Test,
+            id: String::new(),
+            host: "web1".to_owned(),
+            since: "s".to_owned(),
+            until: None,
+            headline: condition.to_owned(),
+            condition: condition.to_owned(),
+            title: condition.to_owned(),
+            unexplained: false,
+            confidence: 0.9,
+            culprit: None,
+            cost: None,
+            actions: Vec::new(),
+            text: String::new(),
+            withheld: 0,
+        }
+    }
+
+    fn step(told: &mut Told, incidents: &[(i64, Option<i64>, &str)], until: i64) -> Vec<(Event, String)> {
+        let now = incidents.iter().map(|(onset, end, condition)| Now {
+            onset: onset * SECOND,
+            end: end.map(|end| end * SECOND),
+            message: message(condition),
+        });
+        let said = told.step(now.collect(), Vec::new(), until * SECOND, |ns| (ns / SECOND).to_string());
+        said.into_iter().map(|message| (message.event, message.id)).collect()
+    }
+
+    #[test]
+    fn an_incident_is_told_when_it_begins_and_when_it_ends() {
+        let mut told = Told::default();
+        assert_eq!(step(&mut told, &[(10, Some(50), "cpu-hog")], 90), [], "over before anybody asked");
+        assert_eq!(step(&mut told, &[(100, None, "disk-hog")], 110), [(Event::Begun, "web1-100".to_owned())]);
+        assert_eq!(step(&mut told, &[(101, None, "disk-hog")], 115), []);
+        assert_eq!(told.going_on().len(), 1);
+        let both = step(&mut told, &[(101, Some(118), "disk-hog"), (119, None, "cpu-hog")], 120);
+        assert_eq!(both, [(Event::Ended, "web1-100".to_owned()), (Event::Begun, "web1-119".to_owned())]);
+        // One that is no longer seen is over; a short one between two looks is told once, with its end.
+        assert_eq!(step(&mut told, &[], 140), [(Event::Ended, "web1-119".to_owned())]);
+        let short = [(150, Some(152), "oom-kill")];
+        assert_eq!(step(&mut told, &short, 155), [(Event::Ended, "web1-150".to_owned())]);
+        assert_eq!(step(&mut told, &short, 160), []);
+    }
+
+    #[test]
+    fn another_verdict_is_told_once_in_a_while() {
+        let mut told = Told::default();
+        step(&mut told, &[(100, None, "disk-hog")], 101);
+        assert_eq!(step(&mut told, &[(100, None, "dirty-throttle")], 106), [], "too soon");
+        let revised = step(&mut told, &[(98, None, "dirty-throttle")], 131);
+        assert_eq!(revised, [(Event::Revised, "web1-100".to_owned())]);
+        assert_eq!(step(&mut told, &[(98, None, "dirty-throttle")], 170), []);
+        assert_eq!(
+            step(&mut told, &[(98, Some(172), "disk-hog")], 175),
+            [(Event::Ended, "web1-100".to_owned())]
+        );
+    }
+
+    #[test]
+    fn who_starts_anew_tells_nothing_twice() {
+        let mut told = Told::default();
+        step(&mut told, &[(100, None, "disk-hog")], 110);
+        let kept = serde_json::to_string(&told).unwrap();
+        let mut told: Told = serde_json::from_str(&kept).unwrap();
+        assert_eq!(step(&mut told, &[(100, None, "disk-hog")], 300), []);
+        assert_eq!(step(&mut told, &[], 400), [(Event::Ended, "web1-100".to_owned())]);
+    }
+
+    #[test]
+    fn a_finding_is_told_once_a_day_and_memory_is_bounded() {
+        let mut told = Told::default();
+        let finding = |id: &str| Message { id: id.to_owned(), ..message("fd-growth") };
+        let step = |told: &mut Told, until: i64| {
+            told.step(Vec::new(), vec![finding("a")], until * SECOND, |_| String::new()).len()
+        };
+        assert_eq!((step(&mut told, 100), step(&mut told, 200), step(&mut told, 100 + 90_000)), (1, 0, 1));
+        for i in 0..2000 {
+            told.step(Vec::new(), vec![finding(&i.to_string())], (100_000 + i) * SECOND, |_| String::new());
+        }
+        assert_eq!(told.findings.len(), KEPT_MAX);
+    }
+}
