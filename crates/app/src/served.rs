@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,23 +12,34 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 use crate::cli::Listen;
 
-/// It answers within milliseconds, on a busy machine within a second.
+/// It answers within a second of the first sample, on a busy machine within some.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// An address with its token.
 const LINE_MAX: usize = 1024;
 
 pub struct Served {
     process: Child,
+    /// Until the address is known.
+    out: Option<ChildStdout>,
+    line: Vec<u8>,
     has_ended: bool,
 }
 
+pub enum News {
+    /// It answers there.
+    Address(String),
+    /// How it ended.
+    Ended(String),
+}
+
 impl Served {
-    /// Starts it, and returns the address that it tells. The recorder's priority must not be raised yet.
-    pub fn start(dir: &Path, listen: &Listen) -> Result<(Served, String)> {
+    /// Starts it. It waits for the first sample. The recorder's priority must not be raised yet.
+    pub fn start(dir: &Path, listen: &Listen) -> Result<Served> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("mitra")
-            .args(["serve", "--listen", &listen.to_string(), "--archive"])
+            .args(["serve", "--wait", "--listen", &listen.to_string(), "--archive"])
             .arg(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -38,43 +49,48 @@ impl Served {
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
         }
-        let process = command.spawn().context("cannot start mitra serve")?;
-        let mut served = Served { process, has_ended: false };
-        let address = served.address()?;
-        Ok((served, address))
+        let mut process = command.spawn().context("cannot start mitra serve")?;
+        let out = process.stdout.take();
+        Ok(Served { process, out, line: Vec::new(), has_ended: false })
     }
 
-    /// The line that it prints, without threads: the recorder may have none by now.
-    fn address(&mut self) -> Result<String> {
-        let mut out = self.process.stdout.take().context("cannot hear mitra serve")?;
+    /// Waits for the address.
+    pub fn address(&mut self) -> Result<String> {
         let end = Instant::now() + STARTS_WITHIN;
-        let mut line = Vec::new();
-        while !line.ends_with(b"\n") && line.len() < LINE_MAX {
-            let left = end.saturating_duration_since(Instant::now());
-            let patience = Timespec::try_from(left).unwrap_or_default();
-            let mut fds = [PollFd::new(&out, PollFlags::IN)];
-            if left.is_zero() || poll(&mut fds, Some(&patience)) == Ok(0) {
-                bail!("mitra serve does not answer");
+        while Instant::now() < end {
+            match self.news() {
+                Some(News::Address(address)) => return Ok(address),
+                Some(News::Ended(how)) => bail!("mitra serve has ended: {how}"),
+                None => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+        bail!("mitra serve does not answer")
+    }
+
+    /// What there is to tell, each once. It waits for nothing.
+    pub fn news(&mut self) -> Option<News> {
+        while let Some(out) = &mut self.out {
+            let mut fds = [PollFd::new(out, PollFlags::IN)];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            if poll(&mut fds, Some(&now)) != Ok(1) {
+                break;
             }
             let mut byte = [0];
             match out.read(&mut byte) {
-                Ok(0) => bail!("mitra serve has ended"),
-                Ok(_) => line.push(byte[0]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("cannot hear mitra serve"),
+                Ok(1) if byte != *b"\n" && self.line.len() < LINE_MAX => self.line.push(byte[0]),
+                Ok(1) => {
+                    self.out = None;
+                    return Some(News::Address(String::from_utf8_lossy(&self.line).trim().to_owned()));
+                }
+                _ => self.out = None,
             }
         }
-        Ok(String::from_utf8_lossy(&line).trim().to_owned())
-    }
-
-    /// How it ended, told once.
-    pub fn ended(&mut self) -> Option<String> {
         if self.has_ended {
             return None;
         }
         let status = self.process.try_wait().ok().flatten()?;
         self.has_ended = true;
-        Some(status.to_string())
+        Some(News::Ended(status.to_string()))
     }
 }
 

@@ -30,6 +30,9 @@ pub struct ServeArgs {
     /// /?token=TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Wait for the first sample of a recorder that has just started
+    #[arg(long, hide = true)]
+    pub wait: bool,
     /// Encrypt, with this certificate (PEM, its chain behind it)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,

@@ -13,7 +13,7 @@ use mitra_model::Span;
 use mitra_model::series::seconds_between;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::cli::LiveArgs;
+use crate::cli::{Listen, LiveArgs};
 use crate::live::{Change, Child, Shared, Start, TrackedIncident, lock, watch};
 use crate::log::log;
 use crate::moment::At;
@@ -38,7 +38,12 @@ pub fn run(args: &LiveArgs, color: ColorChoice) -> Result<()> {
         Start::Refused(why) if is_recorded(&dir) => (None, format!("watching {} ({why})", dir.display())),
         Start::Refused(why) => bail!("{why}"),
     };
-    let (_served, headline) = match args.serve.serve.as_ref().map(|listen| Served::start(&dir, listen)) {
+    let start = |listen: &Listen| {
+        let mut served = Served::start(&dir, listen)?;
+        let address = served.address()?;
+        Ok::<_, anyhow::Error>((served, address))
+    };
+    let (_served, headline) = match args.serve.serve.as_ref().map(start) {
         Some(Ok((served, address))) => (Some(served), format!("{address}  {headline}")),
         Some(Err(error)) => (None, format!("not served: {error:#}  {headline}")),
         None => (None, headline),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::cli::RecordArgs;
 use crate::log::log;
 use crate::recorder::Recorder;
-use crate::served::Served;
+use crate::served::{News, Served};
 use crate::service_manager::ServiceManager;
 use crate::signals::{self, Hangup, STOP};
 use crate::{priority, recording};
@@ -30,17 +30,9 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let recorder = Recorder::open(&dir, &args.sampling)?;
     let mut line = recorder.describe();
     // Who cannot look at it records all the same.
-    let mut served = match args.serve.serve.as_ref().map(|listen| Served::start(&dir, listen)) {
-        Some(Ok((served, address))) => {
-            line.push_str(&format!("; {address}"));
-            Some(served)
-        }
-        Some(Err(error)) => {
-            log(&format!("not served: {error:#}"));
-            None
-        }
-        None => None,
-    };
+    let mut served = args.serve.serve.as_ref().and_then(|listen| {
+        Served::start(&dir, listen).map_err(|error| log(&format!("not served: {error:#}"))).ok()
+    });
     let refused = priority::raise();
     if !refused.is_empty() {
         line.push_str(&format!("; should the machine be in trouble: {}", refused.join(", ")));
@@ -54,8 +46,10 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let mut samples = 0_u32;
     let result = recorder.run(&STOP, |health| {
         manager.note(&health);
-        if let Some(how) = served.as_mut().and_then(Served::ended) {
-            log(&format!("mitra serve has ended: {how}"));
+        match served.as_mut().and_then(Served::news) {
+            Some(News::Address(address)) => _ = writeln!(std::io::stdout(), "{address}"),
+            Some(News::Ended(how)) => log(&format!("mitra serve has ended: {how}")),
+            None => {}
         }
         samples = samples % SEGMENT_SAMPLES + 1;
         if samples == FIRST_SAMPLES {

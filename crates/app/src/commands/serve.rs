@@ -1,6 +1,9 @@
 //! `mitra serve` and `mitra mcp`: one archive, asked over HTTP or by an assistant.
 
+use std::time::Duration;
+
 use anyhow::Result;
+use mitra_archive::Reader;
 
 use crate::cli::{ArchiveArgs, DbusArgs, McpArgs, ServeArgs};
 use crate::commands::{print, services};
@@ -25,8 +28,20 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         )));
     }
     let token = args.token_file.as_deref().map(Token::read).transpose()?;
+    if args.wait {
+        wait_for_a_sample(&args.archive.chosen())?;
+    }
     let options = Options { tls, ..options(&args.archive.chosen(), token)? };
     serve::run(options, &args.listen, |address| print(&format!("{address}\n")))
+}
+
+/// Whoever started this waits for the address, and ends this with itself.
+fn wait_for_a_sample(archive: &ArchiveArgs) -> Result<()> {
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
+    while Reader::open(&recording::archive_dir(archive)?).ok().and_then(|reader| reader.span()).is_none() {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 pub fn run_mcp(args: &McpArgs) -> Result<()> {

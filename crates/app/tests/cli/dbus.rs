@@ -1,6 +1,7 @@
 //! `mitra dbus` on a bus of its own, asked by busctl and heard by dbus-monitor.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -160,4 +161,71 @@ fn an_incident_that_goes_on_is_signalled() {
 /// A recording that ends while its incident goes on.
 fn going_on() -> String {
     recording().replace(crate::serve::RECORDING, "cpu-quota.loud.101")
+}
+
+/// Its own configuration: users other than this one are let in.
+const SYSTEM_LIKE: &str = "<busconfig><type>system</type><listen>unix:path=PATH</listen><policy context='default'><allow user='*'/><allow own='*'/>\
+     <allow send_destination='*' eavesdrop='true'/><allow eavesdrop='true'/></policy></busconfig>";
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn another_user_gets_what_polkit_lets() {
+    let there = [
+        "/usr/bin/dbus-daemon",
+        "/usr/bin/busctl",
+        "/usr/bin/setpriv",
+        "/usr/lib/python3/dist-packages/dbusmock",
+    ];
+    if let Some(missing) = there.into_iter().find(|path| !std::path::Path::new(path).exists()) {
+        println!("skipped: {missing} is not installed");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (socket, config) = (dir.path().join("bus"), dir.path().join("bus.conf"));
+    std::fs::write(&config, SYSTEM_LIKE.replace("PATH", socket.to_str().unwrap())).unwrap();
+    let daemon = Command::new("dbus-daemon")
+        .arg(format!("--config-file={}", config.display()))
+        .args(["--nofork", "--nopidfile"])
+        .spawn()
+        .unwrap();
+    let bus = Bus { daemon, address: format!("unix:path={}", socket.display()) };
+    wait_until("the bus", || socket.exists());
+    let mut polkit = Command::new("/usr/bin/python3")
+        .args(["-m", "dbusmock", "--system", "--template", "polkitd"])
+        .env("DBUS_SYSTEM_BUS_ADDRESS", &bus.address)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // A folder that others cannot enter.
+    let archive = dir.path().join("archive");
+    std::fs::create_dir(&archive).unwrap();
+    for file in std::fs::read_dir(recording()).unwrap().flatten() {
+        std::fs::copy(file.path(), archive.join(file.file_name())).unwrap();
+    }
+    std::fs::set_permissions(&archive, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let _mitra = bus.mitra(archive.to_str().unwrap());
+    let as_nobody = |words: &[&str]| {
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "busctl"])
+            .arg(format!("--address={}", bus.address))
+            .args(words)
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let ask = ["call", NAME, PATH, NAME, "Status"];
+    let authority = "/org/freedesktop/PolicyKit1/Authority";
+    let mock =
+        ["call", "org.freedesktop.PolicyKit1", authority, "org.freedesktop.DBus.Mock", "AllowUnknown", "b"];
+    // busctl has its own words for this error.
+    let denied = (false, "Call failed: Access denied\n".to_owned());
+    assert_eq!(as_nobody(&ask), denied, "polkit is not there");
+    wait_until("polkit answers", || bus.busctl(&[&mock[..], &["false"]].concat()).0);
+    assert_eq!(as_nobody(&ask), denied);
+    assert_eq!(bus.call(&["Status"])["schema"], "mitra.recording/1", "root");
+    assert!(bus.busctl(&[&mock[..], &["true"]].concat()).0);
+    assert_eq!(as_nobody(&ask), (true, String::new()));
+    _ = polkit.kill();
+    _ = polkit.wait();
 }

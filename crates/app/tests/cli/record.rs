@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::harness::{MITRA, Running, command, finish, good, is_root, run, wait_for_frames};
+use crate::harness::{MITRA, Running, command, finish, good, is_root, run, wait_for_frames, wait_until};
 
 fn status(dir: &str) -> serde_json::Value {
     serde_json::from_str(&good(&["status", "--json", "--archive", dir])).unwrap()
@@ -219,4 +219,32 @@ fn a_full_disk_is_survived() {
     let samples: usize = output.out.trim().parse().unwrap();
     // Fifteen in each half, and a header; the first half would be missing.
     assert!(samples > 20, "{samples} lines");
+}
+
+#[test]
+fn a_recorder_is_served_beside_and_the_server_ends_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(
+        command(&["record", "--no-bpf", "--interval", "100ms", "--serve=127.0.0.1:0", "--archive"])
+            .arg(dir.path()),
+    );
+    assert!(running.line().starts_with("recording "));
+    let mut told = String::new();
+    while !told.starts_with("http://") {
+        told = running.line();
+        assert!(!told.is_empty(), "it tells no address");
+    }
+    let (address, token) = told.trim().trim_start_matches("http://").split_once("/?token=").unwrap();
+    let ask = || {
+        let header = format!("Authorization: Bearer {token}");
+        let url = format!("http://{address}/api/v1/recording");
+        let output = Command::new("curl").args(["--silent", "--header", &header, &url]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    wait_until("a sample is served", || ask().contains("mitra.recording/1"));
+    running.signal(Signal::KILL);
+    wait_until("the server has ended", || ask().is_empty());
+    let refused =
+        run(&["record", "--no-bpf", "--serve=0.0.0.0:0", "--archive", dir.path().to_str().unwrap()]);
+    assert!(refused.code == 2 && refused.err.contains("run mitra serve beside"), "{}", refused.err);
 }
