@@ -150,7 +150,7 @@ export function Flame({ root, unit, weight, isDifferential = false, search, zoom
       <p class="told">{words(shown)}</p>
       {isDifferential && (
         <p class="note">
-          <span class="swatch more" /> heavier than on the other side <span class="swatch less" /> lighter; as wide as the weight on this side. What only the other side has is not drawn: swap them.
+          <span class="sample more" /> heavier than on the other side <span class="sample less" /> lighter; as wide as the weight on this side. What only the other side has is not drawn: swap them.
         </p>
       )}
       <Functions root={root} {...{ unit, isDifferential, onSearch }} />
