@@ -62,6 +62,8 @@ function Page() {
   const help = useRef<HTMLDialogElement>(null);
   useKeys(route, shown, () => help.current?.showModal());
   useTitle(route, recording?.host);
+  // On a phone the list of views is wider than the screen.
+  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [route.view]);
   return (
     <>
       <header>

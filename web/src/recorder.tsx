@@ -102,7 +102,7 @@ function Holds({ of }: { of: Status }) {
     ["Archive", of.archive],
     ["Machine", `${of.host || "unknown"}, kernel ${of.kernel || "unknown"}`],
     ["Recorded", of.span ? `${moment(since)} to ${moment(until)} UTC (${length(until - since)}, ${of.frames} samples); ${state}` : "nothing yet"],
-    ["Size", `${quantity(of.disk_bytes, "bytes")} on disk: ${quantity(of.sealed_bytes, "bytes")} in ${of.segments} segments, ${quantity(of.log_bytes, "bytes")} in the open log${of.bytes_per_second === null ? "" : `; ${quantity(of.bytes_per_second, "bytes/s")} sealed`}`],
+    ["Size", `${quantity(of.disk_bytes, "bytes")} on disk: ${quantity(of.sealed_bytes, "bytes")} in ${of.segments === 1 ? "1 segment" : `${of.segments} segments`}, ${quantity(of.log_bytes, "bytes")} in the open log${of.bytes_per_second === null ? "" : `; ${quantity(of.bytes_per_second, "bytes/s")} sealed`}`],
     ["Captures", of.captures ? <a href={link("captures")}>{`${of.captures}, ${quantity(of.capture_bytes, "bytes")}`}</a> : "none"],
     ["Largest", of.parts.slice(0, PARTS).map((one) => `${one.name} ${quantity(one.bytes, "bytes")}`).join(", ")],
     ["Gaps", gaps.length ? `${gaps.length}, the newest first:` : "none"],

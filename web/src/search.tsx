@@ -245,7 +245,7 @@ function History({ events, isWhole, onChoose }: { events: HistoryEvent[]; isWhol
               {moment(parseTime(event.at))}
             </button>{" "}
             {event.what}
-            {event.not_before && <small> between then and {moment(parseTime(event.not_before))}</small>}
+            {event.not_before && moment(parseTime(event.not_before)) !== moment(parseTime(event.at)) && <small> between then and {moment(parseTime(event.not_before))}</small>}
             {event.changes.map((one) => (
               <div key={one.words}>
                 {event.what === "changed" && !one.diff && <p>{one.words}</p>}
@@ -265,7 +265,7 @@ const MARKS: Record<string, string> = { "+": "plus", "-": "minus", "@": "place" 
 function Diff({ text, at }: { text: string; at: string }) {
   return (
     <pre class="diff" tabIndex={0} role="region" aria-label={`Lines that differ since ${moment(parseTime(at))}`}>
-      {text.split("\n").map((line, index) => (
+      {text.trimEnd().split("\n").map((line, index) => (
         <span key={index} class={MARKS[line[0] ?? ""]}>
           {`${line}\n`}
         </span>

@@ -180,8 +180,12 @@ pub(crate) fn head_of(json: impl Read) -> serde_json::Result<Captured> {
     let head: Head = serde_json::from_reader(BufReader::new(json))?;
     let Head { kind, why, filter, since_real, since_mono, seconds, .. } = head;
     let Head { events, lost, ended, cost_ns, tops, profile, .. } = head;
-    let named =
-        |head: ProfileHead| Profile { weight: head.weight, unit: head.unit, beside: head.beside, ..Profile::default() };
+    let named = |head: ProfileHead| Profile {
+        weight: head.weight,
+        unit: head.unit,
+        beside: head.beside,
+        ..Profile::default()
+    };
     Ok(Captured {
         kind,
         why,

@@ -32,8 +32,8 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
     };
-    let lately =
-        recorded_status::lately(&reader, &status).with_context(|| format!("cannot read the archive {}", dir.display()))?;
+    let lately = recorded_status::lately(&reader, &status)
+        .with_context(|| format!("cannot read the archive {}", dir.display()))?;
     if args.json {
         print_json(&recorded_status::document(&reader, &status, &lately))
     } else {

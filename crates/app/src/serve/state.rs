@@ -105,7 +105,8 @@ fn whole(view: &View, query: &Query, cancel: &Cancel) -> Result<Value, Failure> 
     if let Some(Value::String(text)) = told.get_mut("content") {
         is_cut = bounds::text(text, WHOLE_BYTES);
     }
-    let mut all = json!({ "document": told, "is_cut": is_cut, "history": history, "is_whole_history": is_whole });
+    let mut all =
+        json!({ "document": told, "is_cut": is_cut, "history": history, "is_whole_history": is_whole });
     redact::json(&mut all);
     Ok(all)
 }

@@ -78,7 +78,10 @@ fn captures_are_listed_and_their_stacks_are_those_of_the_command() {
     };
     assert_eq!(of(&list, "kind"), ["offcpu", "syscalls", "offcpu", "oncpu", "offcpu"]);
     assert!(list["captures"][0]["error"].as_str().unwrap().contains("cannot be read"), "{list}");
-    assert_eq!((&list["captures"][1]["weight"], &list["captures"][2]["weight"]), (&Value::Null, &json!("time off CPU")));
+    assert_eq!(
+        (&list["captures"][1]["weight"], &list["captures"][2]["weight"]),
+        (&Value::Null, &json!("time off CPU"))
+    );
     assert_eq!(list["captures"][2]["why"], "rule <b>x</b>");
     let some = server.json("/api/v1/captures?since=100&until=300&limit=1");
     assert_eq!((of(&some, "kind"), &some["left_out"]), (vec![json!("oncpu")], &json!(1)));
@@ -99,7 +102,8 @@ fn captures_are_listed_and_their_stacks_are_those_of_the_command() {
     assert_eq!(told, folded.lines().collect::<Vec<_>>());
     assert_eq!(one["profile"]["cut"], json!({ "stacks": 0, "weight": 0.0 }));
     let shown: Value =
-        serde_json::from_str(&good(&["capture", "--show", id, "--json", "--archive", text(&archive)])).unwrap();
+        serde_json::from_str(&good(&["capture", "--show", id, "--json", "--archive", text(&archive)]))
+            .unwrap();
     assert_eq!((&one["tables"][0]["rows"], &one["host"]), (&shown["tables"][0]["rows"], &shown["host"]));
     for (path, status, code) in [
         ("/api/v1/captures/none", 404, "no_capture"),
@@ -111,7 +115,8 @@ fn captures_are_listed_and_their_stacks_are_those_of_the_command() {
         let answer = server.get(path);
         assert_eq!((answer.status, answer.code().as_str()), (status, code), "{path}");
     }
-    let status: Value = serde_json::from_str(&good(&["status", "--json", "--archive", text(&archive)])).unwrap();
+    let status: Value =
+        serde_json::from_str(&good(&["status", "--json", "--archive", text(&archive)])).unwrap();
     assert_eq!(server.json("/api/v1/status"), status);
     assert_eq!(status["captures"], 5);
 }
@@ -174,12 +179,14 @@ fn documents_are_found_shown_whole_and_with_what_became_of_them() {
     };
     assert_eq!(names(&all["documents"]), names(&command["hits"]));
     let told = |name: &Path| {
-        let name: String = percent_encoding::utf8_percent_encode(text(name), percent_encoding::NON_ALPHANUMERIC).to_string();
+        let name: String =
+            percent_encoding::utf8_percent_encode(text(name), percent_encoding::NON_ALPHANUMERIC).to_string();
         server.json(&format!("/api/v1/document?host=web1&filename={name}"))
     };
     let one = told(&conf);
     let shown: Value =
-        serde_json::from_str(&good(&["show", "web1", text(&conf), "--json", "--store", text(&index)])).unwrap();
+        serde_json::from_str(&good(&["show", "web1", text(&conf), "--json", "--store", text(&index)]))
+            .unwrap();
     assert_eq!((&one["document"], &one["is_cut"]), (&shown, &json!(false)));
     assert!(!one.to_string().contains("correct-horse"), "{one}");
     let history = one["history"].as_array().unwrap();

@@ -78,7 +78,12 @@ pub async fn one(server: &Server, wanted: &str, client: Client) -> Result<Value,
     let (wanted, ticket) = (wanted.to_owned(), server.pool.ticket(client)?);
     let work = move |_: &Cancel| {
         let file = all(&view)?.into_iter().find(|file| id(file) == wanted);
-        let none = || Failure::not_found("no_capture", format!("no capture is called {wanted}"));
+        let none = || {
+            Failure::not_found(
+                "no_capture",
+                format!("no capture is called {wanted}, or it was removed since"),
+            )
+        };
         let file = file.ok_or_else(none)?;
         let captured = read_capture(&file.path).map_err(anyhow::Error::from)?;
         let mut told = head_of(&file, &captured);
@@ -175,7 +180,10 @@ mod tests {
 
     #[test]
     fn an_id_is_one_part_of_a_path() {
-        assert_eq!(asked("/api/v1/captures/20261121T163200.123Z-offcpu"), Some("20261121T163200.123Z-offcpu"));
+        assert_eq!(
+            asked("/api/v1/captures/20261121T163200.123Z-offcpu"),
+            Some("20261121T163200.123Z-offcpu")
+        );
         for path in ["/api/v1/captures", "/api/v1/captures/", "/api/v1/captures/a/b", "/api/v1/capture/a"] {
             assert_eq!(asked(path), None, "{path}");
         }

@@ -19,15 +19,18 @@ const SIDE_MAX_NS: i64 = 3600 * SECOND;
 pub async fn answer(server: &Server, query: &Query, client: Client) -> Result<Compared, Failure> {
     let view = server.archive.fresh().await;
     let moment = |name: &str| {
-        let missing = || Failure::bad("bad_parameter", format!("want {name}: RFC 3339, or seconds since 1970"));
+        let missing =
+            || Failure::bad("bad_parameter", format!("want {name}: RFC 3339, or seconds since 1970"));
         query.time(name)?.ok_or_else(missing)
     };
     let span = |side: &str| {
-        let span = Span { since: moment(&format!("{side}_since"))?, until: moment(&format!("{side}_until"))? };
+        let span =
+            Span { since: moment(&format!("{side}_since"))?, until: moment(&format!("{side}_until"))? };
         if span.since >= span.until {
             return Err(Failure::bad("bad_range", format!("{side}: the range ends before it begins")));
         }
-        let none = || Failure::not_found("not_recorded", format!("{side}: nothing was recorded in that time"));
+        let none =
+            || Failure::not_found("not_recorded", format!("{side}: nothing was recorded in that time"));
         let recorded = span.intersect(view.span).ok_or_else(none)?;
         if recorded.until - recorded.since > SIDE_MAX_NS {
             let hours = SIDE_MAX_NS / (3600 * SECOND);
@@ -41,7 +44,10 @@ pub async fn answer(server: &Server, query: &Query, client: Client) -> Result<Co
     let work = move |_: &Cancel| {
         let _turn = turn;
         let style = Style::plain(WIDTH_PIPED);
-        Ok(compare(vec![compared_side(&view.reader, a, &style)?, compared_side(&view.reader, b, &style)?], false))
+        Ok(compare(
+            vec![compared_side(&view.reader, a, &style)?, compared_side(&view.reader, b, &style)?],
+            false,
+        ))
     };
     server.pool.run(ticket, work).await
 }
