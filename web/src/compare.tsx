@@ -157,10 +157,14 @@ function Ranges({ a, b, onChoose }: { a: Range | undefined; b: Range; onChoose: 
   );
 }
 
-const level = (one: Level, unit: string): string => {
-  const median = quantity(one.median, unit);
-  return one.samples === 1 || one.spread === 0 ? median : `${median} ± ${quantity(one.spread, unit)}`;
-};
+function LevelView({ of, unit }: { of: Level; unit: string }) {
+  return (
+    <>
+      {quantity(of.median, unit)}
+      {of.samples > 1 && of.spread !== 0 && <span class="spread"> ± {quantity(of.spread, unit)}</span>}
+    </>
+  );
+}
 
 function factor({ ratio, shift, unit }: Difference): string {
   if (ratio !== undefined && ratio >= 10) return `${Math.round(ratio)} times`;
@@ -237,8 +241,12 @@ function Differences({ a, b }: { a: Range; b: Range }) {
                 <th scope="row" class="name" title={nameOf(one)}>
                   <code>{one.metric}</code> {one.entity}
                 </th>
-                <td class="num">{level(one.a, one.unit)}</td>
-                <td class="num">{level(one.b, one.unit)}</td>
+                <td class="num">
+                  <LevelView of={one.a} unit={one.unit} />
+                </td>
+                <td class="num">
+                  <LevelView of={one.b} unit={one.unit} />
+                </td>
                 <td class={`num ${one.b.median >= one.a.median ? "up" : "down"}`}>{factor(one)}</td>
                 <td>{sureness(one)}</td>
               </tr>
