@@ -38,8 +38,8 @@ interface Compared {
   pairs: Pair[];
 }
 
-/** The server compares an hour at once. */
-const SIDE_MAX_S = 3600;
+/** The server compares so much at once. */
+const SIDE_MAX_S = 600;
 const FIRST_ROWS = 40;
 const WEEK_S = 7 * DAY_S;
 
@@ -67,7 +67,7 @@ export function CompareWith({ shown }: { shown: Shown }) {
   const all = baselines(shown.range, shown.whole);
   return (
     <div class="bar" role="group" aria-label="Compare this window">
-      <span>Compare {shown.range.until - shown.range.since > SIDE_MAX_S ? "the last hour of this window" : "this window"} with</span>
+      <span>Compare {shown.range.until - shown.range.since > SIDE_MAX_S ? "the last 10 minutes of this window" : "this window"} with</span>
       <span class="buttons">
         {all.map(([label, range]) => (
           <a key={label} class="button" href={compareLink(shown.range, range)}>
@@ -130,7 +130,7 @@ function Ranges({ a, b, onChoose }: { a: Range | undefined; b: Range; onChoose: 
     event.preventDefault();
     const [a_since = NaN, a_until = NaN, b_since = NaN, b_until = NaN] = texts.map(meant);
     const isRange = (since: number, until: number) => until > since && until - since <= SIDE_MAX_S;
-    if (!isRange(a_since, a_until) || !isRange(b_since, b_until)) return setWrong("Each range ends after it begins, and is at most an hour long.");
+    if (!isRange(a_since, a_until) || !isRange(b_since, b_until)) return setWrong("Each range ends after it begins, and is at most 10 minutes long.");
     setWrong("");
     onChoose({ since: a_since, until: a_until }, { since: b_since, until: b_until });
   };
