@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use mitra_archive::{Query, Reader};
-use mitra_diagnose::compare::Input;
+use mitra_diagnose::compare::{Input, reads};
 use mitra_model::compare::Side;
 use mitra_model::report::{Moment, Window};
 use mitra_model::{Entity, Metric, Span, columns};
@@ -193,9 +193,12 @@ pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
     Entity::ALL.into_iter().flat_map(|entity| columns(entity).iter().copied())
 }
 
-/// A range with all metrics, as one side of a comparison.
+/// A range with all metrics that a comparison reads, as one side of it.
 pub fn compared_side(reader: &Reader, span: Span, style: &Style) -> Result<Input> {
-    let query = Query { moving_only: true, ..Query::new(span, all_metrics().collect()) };
+    let query = Query {
+        moving_only: true,
+        ..Query::new(span, all_metrics().filter(|metric| reads(metric)).collect())
+    };
     let set = reader.read(&query).context("cannot read the archive")?;
     let window = Window { since: Moment(span.since), until: Moment(span.until) };
     let name = sources::range(window, style);

@@ -13,7 +13,7 @@ use crate::serve::pool::Cancel;
 use crate::serve::query::Query;
 use crate::serve::response::Failure;
 
-/// All values of both sides are in memory at once: of 1,000 tasks half a megabyte for each second.
+/// All values of both sides are in memory at once: of 1,000 tasks up to a quarter of a megabyte for each second.
 const SIDE_MAX_NS: i64 = 600 * SECOND;
 
 pub async fn answer(server: &Server, query: &Query, client: Client) -> Result<Compared, Failure> {
