@@ -1,6 +1,8 @@
 // One incident: what caused it, what to do, how it came about, and what it is not.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { address, type Culprit, type Evidence, type Incident, json, type Link, type Range, type Report, type Row, span } from "./api";
+import { CapturedMeanwhile } from "./captures";
+import { compareLink } from "./compare";
 import { Copy } from "./copy";
 import { clock, culpritText, moment, parseTime, percent, quantity, rangeText, seconds, words } from "./format";
 import type { LaneOf } from "./lanes";
@@ -50,6 +52,11 @@ export function IncidentView({ route, shown, found, theme }: IncidentProps) {
           <a class="button" href={link("processes", "", { ...rangeQuery(window), t: round(since + Math.min(2, (until - since) / 2)) })}>
             Processes
           </a>
+          {since - shown.whole.since >= 1 && (
+            <a class="button" href={compareLink({ since, until }, { since: Math.max(shown.whole.since, since - (until - since)), until: since })}>
+              Compare with before
+            </a>
+          )}
           <a class="button" href={address("report.html", query)}>
             Report as a page
           </a>
@@ -57,6 +64,7 @@ export function IncidentView({ route, shown, found, theme }: IncidentProps) {
       </div>
       <FirstScreen incident={incident} title={line?.root?.title} since={since} until={until} />
       <Chain incident={incident} since={since} until={until} window={window} shown={shown} theme={theme} />
+      <CapturedMeanwhile window={window} />
       <Remedies incident={incident} />
       <Others incident={incident} healthy={answer.healthy ?? []} />
     </article>

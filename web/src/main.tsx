@@ -4,12 +4,18 @@ import "./timeline.css";
 import "./lanes.css";
 import "./incident.css";
 import "./tables.css";
+import "./flame.css";
+import "./search.css";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Captures, CaptureView } from "./captures";
+import { Compare } from "./compare";
 import { Findings } from "./findings";
 import { IncidentView } from "./incident";
 import { ProcessLife, Processes } from "./processes";
+import { Recorder } from "./recorder";
 import { link, type Route, rangeQuery, useRoute, type View } from "./route";
+import { DocumentView, Search } from "./search";
 import { Services } from "./services";
 import { type Found, type Shown, useIncidents, useRecording, useShown, useTheme } from "./state";
 import { keyOnTimeline, Timeline } from "./timeline";
@@ -19,7 +25,19 @@ const TABS: [View, string][] = [
   ["processes", "Processes"],
   ["services", "Services"],
   ["findings", "Findings"],
+  ["captures", "Captures"],
+  ["compare", "Compare"],
+  ["search", "Search"],
+  ["recorder", "Recorder"],
 ];
+
+/** Views without a tab of their own, the tab that they belong to, and what they are called. */
+const BELOW: Partial<Record<View, [tab: View, name: string]>> = {
+  incident: ["time", "Incident"],
+  process: ["processes", "Process"],
+  capture: ["captures", "Capture"],
+  document: ["search", "Document"],
+};
 
 const KEYS: [string, string][] = [
   ["drag", "zoom to what is selected"],
@@ -31,6 +49,7 @@ const KEYS: [string, string][] = [
   ["P", "processes at the moment"],
   ["L", "follow the newest sample"],
   ["Esc", "back"],
+  ["↑ ↓ ← →", "in a flame graph: from frame to frame; Enter zooms, Esc shows the whole"],
   ["?", "this list"],
 ];
 
@@ -43,6 +62,8 @@ function Page() {
   const help = useRef<HTMLDialogElement>(null);
   useKeys(route, shown, () => help.current?.showModal());
   useTitle(route, recording?.host);
+  // On a phone the list of views is wider than the screen.
+  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [route.view]);
   return (
     <>
       <header>
@@ -99,7 +120,7 @@ function Page() {
   );
 }
 
-const isTab = (view: View, tab: View): boolean => view === tab || (view === "process" && tab === "processes") || (view === "incident" && tab === "time");
+const isTab = (view: View, tab: View): boolean => view === tab || BELOW[view]?.[0] === tab;
 
 function Shows({ route, shown, found, theme }: { route: Route; shown: Shown; found: Found | undefined; theme: string }) {
   switch (route.view) {
@@ -115,6 +136,18 @@ function Shows({ route, shown, found, theme }: { route: Route; shown: Shown; fou
       return <Services shown={shown} />;
     case "findings":
       return <Findings found={found} />;
+    case "captures":
+      return <Captures shown={shown} />;
+    case "capture":
+      return <CaptureView key={route.item} route={route} />;
+    case "compare":
+      return <Compare route={route} shown={shown} />;
+    case "search":
+      return <Search route={route} shown={shown} />;
+    case "document":
+      return <DocumentView key={route.item} route={route} shown={shown} />;
+    case "recorder":
+      return <Recorder shown={shown} />;
   }
 }
 
@@ -144,7 +177,8 @@ function useKeys(route: Route, shown: Shown | undefined, help: () => void): void
 function useTitle(route: Route, host: string | undefined): void {
   const [name] = useState(() => document.title);
   useEffect(() => {
-    const view = route.view === "incident" ? `Incident ${route.item}` : route.view === "process" ? "Process" : TABS.find(([one]) => one === route.view)?.[1];
+    const below = BELOW[route.view]?.[1];
+    const view = below ? `${below} ${route.item}` : TABS.find(([one]) => one === route.view)?.[1];
     document.title = [view, host, name].filter(Boolean).join(" · ");
   }, [route.view, route.item, host]);
 }

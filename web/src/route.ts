@@ -2,16 +2,16 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Range } from "./api";
 
-export type View = "time" | "incident" | "processes" | "process" | "services" | "findings";
+export type View = "time" | "incident" | "processes" | "process" | "services" | "findings" | "captures" | "capture" | "compare" | "search" | "document" | "recorder";
 
 export interface Route {
   view: View;
-  /** Number of the incident, or row of the process. */
+  /** Number of the incident, row of the process, id of the capture, name of the document. */
   item: string;
   query: URLSearchParams;
 }
 
-const VIEWS: View[] = ["time", "incident", "processes", "process", "services", "findings"];
+const VIEWS: View[] = ["time", "incident", "processes", "process", "services", "findings", "captures", "capture", "compare", "search", "document", "recorder"];
 
 export function parse(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#\/?/, "").split("?", 2);

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { json, lastDay, type Range, type Row, span } from "./api";
+import { CompareWith } from "./compare";
 import { clock, culpritText, length, moment as momentText, parseTime, percent, quantity, rangeText, seconds } from "./format";
 import { Lanes } from "./lanes-view";
 import { busiest, lanes } from "./lanes";
@@ -114,6 +115,7 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
           />
         )}
       </Wheel>
+      <CompareWith shown={shown} />
       {at !== undefined && <Moment route={route} at={at} shown={shown} />}
     </>
   );

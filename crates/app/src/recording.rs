@@ -1,14 +1,20 @@
 //! Where the archive is, and which part of it is meant.
 
+pub mod status;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use mitra_archive::Reader;
+use mitra_archive::{Query, Reader};
+use mitra_diagnose::compare::{Input, reads};
+use mitra_model::compare::Side;
+use mitra_model::report::{Moment, Window};
 use mitra_model::{Entity, Metric, Span, columns};
 
 use crate::cli::{ArchiveArgs, RangeArgs};
 use crate::errors::usage;
+use crate::render::sources;
 use crate::render::style::Style;
 use crate::values::time::LocalClock;
 
@@ -185,6 +191,18 @@ pub fn chunks(span: Span, chunk_ns: i64) -> impl Iterator<Item = Span> {
 /// Every metric of every entity.
 pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
     Entity::ALL.into_iter().flat_map(|entity| columns(entity).iter().copied())
+}
+
+/// A range with all metrics that a comparison reads, as one side of it.
+pub fn compared_side(reader: &Reader, span: Span, style: &Style) -> Result<Input> {
+    let query = Query {
+        moving_only: true,
+        ..Query::new(span, all_metrics().filter(|metric| reads(metric)).collect())
+    };
+    let set = reader.read(&query).context("cannot read the archive")?;
+    let window = Window { since: Moment(span.since), until: Moment(span.until) };
+    let name = sources::range(window, style);
+    Ok(Input { side: Side { name, source: "archive".into(), window: Some(window), ..Side::default() }, set })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The command line as people and scripts use it: the real binary on a real recording of `/proc`.
 
+#[path = "cli/answers.rs"]
+mod answers;
 #[path = "cli/archive.rs"]
 mod archive;
 #[path = "cli/browser.rs"]

@@ -5,7 +5,7 @@
 //! works beside a recorder. The recorder's own captures are events of its frames as well; those of other processes
 //! become events when the archive is read.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Write};
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use mitra_model::capture::{CaptureRow, Ended, TOPS_MAX};
+use mitra_model::capture::{CaptureRow, Ended, Profile, TOPS_MAX};
 use mitra_model::{Captured, Event, EventKind, Span};
 use rustix::fs::OFlags;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -168,19 +168,28 @@ pub(crate) fn unpack(packed: impl Read) -> io::Result<Captured> {
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// What an event has of a capture. The rest, which is nearly all of it, goes by as it is unpacked.
-fn read_event(path: &Path, name: &str) -> Result<Event, Error> {
+/// Reads what a list has of a capture: neither tables nor stacks, but the names of its weights if it has stacks. The rest,
+/// which is nearly all of it, goes by as it is unpacked.
+pub fn read_capture_head(path: &Path) -> Result<Captured, Error> {
     let file = File::open(path).map_err(Error::io("open", path))?;
     let reader = zstd::stream::read::Decoder::new(file).map_err(Error::io("unpack", path))?;
-    event_of(reader.take(UNPACKED_MAX), name).map_err(|error| Error::io("read", path)(error.into()))
+    head_of(reader.take(UNPACKED_MAX)).map_err(|error| Error::io("read", path)(error.into()))
 }
 
-pub(crate) fn event_of(json: impl Read, name: &str) -> serde_json::Result<Event> {
+pub(crate) fn head_of(json: impl Read) -> serde_json::Result<Captured> {
     let head: Head = serde_json::from_reader(BufReader::new(json))?;
-    let Head { kind, why, since_real, since_mono, seconds, events, lost, ended, cost_ns, tops } = head;
-    let captured = Captured {
+    let Head { kind, why, filter, since_real, since_mono, seconds, .. } = head;
+    let Head { events, lost, ended, cost_ns, tops, profile, .. } = head;
+    let named = |head: ProfileHead| Profile {
+        weight: head.weight,
+        unit: head.unit,
+        beside: head.beside,
+        ..Profile::default()
+    };
+    Ok(Captured {
         kind,
         why,
+        filter,
         since_real,
         since_mono,
         seconds,
@@ -189,17 +198,18 @@ pub(crate) fn event_of(json: impl Read, name: &str) -> serde_json::Result<Event>
         ended,
         cost_ns,
         tops: tops.0,
+        profile: profile.map(named),
         ..Captured::default()
-    };
-    Ok(captured.event(Some(name.to_owned())))
+    })
 }
 
-/// The fields of [`Captured`] that an event is made of.
+/// The fields of [`Captured`] that an event or a list is made of.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {
     kind: String,
     why: String,
+    filter: BTreeMap<String, String>,
     since_real: i64,
     since_mono: i64,
     seconds: f64,
@@ -208,6 +218,15 @@ struct Head {
     ended: Ended,
     cost_ns: Option<u64>,
     tops: Tops,
+    profile: Option<ProfileHead>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ProfileHead {
+    weight: String,
+    unit: String,
+    beside: String,
 }
 
 /// No more rows than an event has, however many the file lists.
@@ -264,7 +283,8 @@ pub(crate) fn events(
         let event = match found {
             Some(event) => event,
             None => {
-                let Ok(event) = read_event(&file.path, &file.name) else { continue };
+                let Ok(head) = read_capture_head(&file.path) else { continue };
+                let event = head.event(Some(file.name.clone()));
                 cache.push((file.name, event.clone()));
                 event
             }
@@ -467,11 +487,11 @@ mod tests {
         compressor.finish().unwrap();
         assert!(fs::metadata(&path).unwrap().len() < 100_000);
         assert!(read_capture(&path).unwrap_err().to_string().contains("no capture has"));
-        assert!(read_event(&path, "x").is_err());
+        assert!(read_capture_head(&path).is_err());
     }
 
     #[test]
-    fn an_event_is_read_as_the_whole_has_it() {
+    fn the_head_is_read_as_the_whole_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let row = |n: usize| CaptureRow { what: n.to_string(), ..CaptureRow::default() };
         let whole = Captured {
@@ -483,11 +503,20 @@ mod tests {
             cost_ns: Some(9),
             tops: (0..TOPS_MAX + 5).map(row).collect(),
             notes: vec!["note".into()],
+            filter: [("pid".to_owned(), "7".to_owned())].into(),
+            profile: Some(Profile {
+                weight: "time off CPU".into(),
+                unit: "s".into(),
+                names: vec!["main".into()],
+                ..Profile::default()
+            }),
             ..captured(3_000_000_000)
         };
         let name = store_capture(dir.path(), &whole).unwrap();
-        let event = read_event(&capture_path(dir.path(), &name), &name).unwrap();
-        assert_eq!(event, whole.event(Some(name)));
+        let head = read_capture_head(&capture_path(dir.path(), &name)).unwrap();
+        let profile = Profile { weight: "time off CPU".into(), unit: "s".into(), ..Profile::default() };
+        assert_eq!((&head.filter, head.profile.as_ref()), (&whole.filter, Some(&profile)));
+        assert_eq!(head.event(Some(name.clone())), whole.event(Some(name)));
     }
 
     #[test]

@@ -38,7 +38,9 @@ mod write_queue;
 pub mod writer;
 
 pub use active_tasks::ActiveTasks;
-pub use captures::{CaptureFile, capture_path, captures, read_capture, replace_capture, store_capture};
+pub use captures::{
+    CaptureFile, capture_path, captures, read_capture, read_capture_head, replace_capture, store_capture,
+};
 pub use error::{Error, Skipped};
 pub use reader::{Query, Reader, RowFilter};
 pub use status::{Part, Recording, Status};

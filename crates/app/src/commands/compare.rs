@@ -5,11 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ColorChoice;
-use mitra_archive::Query;
 use mitra_diagnose::compare::{Input, compare};
-use mitra_model::Span;
 use mitra_model::compare::Side;
-use mitra_model::report::{Moment, Window};
 
 use super::recognised::GivenPaths;
 use super::{json_text, show};
@@ -18,7 +15,7 @@ use crate::confined;
 use crate::errors::usage;
 use crate::evidence::{self, Loaded, Opened, quotes};
 use crate::progress::Progress;
-use crate::recording::{Recording, all_metrics, not_recorded};
+use crate::recording::{Recording, compared_side, not_recorded};
 use crate::render::style::Style;
 use crate::render::{self, html};
 use crate::values::time::LocalClock;
@@ -47,7 +44,10 @@ pub fn run(args: &CompareArgs, color: ColorChoice, style: &Style) -> Result<()> 
                     Some(recording) => recording,
                     None => Recording::open(&args.archive)?,
                 };
-                let input = of_archive(&recording, span, style)?;
+                if span.intersect(recording.span).is_none() {
+                    return Err(anyhow!(not_recorded(span, recording.span, style)));
+                }
+                let input = compared_side(&recording.reader, span, style)?;
                 archive = Some(recording);
                 input
             }
@@ -99,16 +99,4 @@ fn paths(args: &CompareArgs) -> Vec<&Path> {
 
 fn open(args: &CompareArgs) -> Result<VecDeque<Opened>> {
     paths(args).into_iter().map(|path| evidence::open(&[path.to_owned()], None)).collect()
-}
-
-/// A range of the archive with all metrics.
-fn of_archive(recording: &Recording, span: Span, style: &Style) -> Result<Input> {
-    if span.intersect(recording.span).is_none() {
-        return Err(anyhow!(not_recorded(span, recording.span, style)));
-    }
-    let query = Query { moving_only: true, ..Query::new(span, all_metrics().collect()) };
-    let set = recording.reader.read(&query).context("cannot read the archive")?;
-    let window = Window { since: Moment(span.since), until: Moment(span.until) };
-    let name = render::sources::range(window, style);
-    Ok(Input { side: Side { name, source: "archive".into(), window: Some(window), ..Side::default() }, set })
 }

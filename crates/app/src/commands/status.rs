@@ -3,21 +3,19 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use mitra_archive::{Query, Reader, Status};
+use mitra_archive::Status;
 use mitra_model::capture::Ended;
 use mitra_model::report::{Moment, Window};
 use mitra_model::series::seconds_between;
-use mitra_model::time::SECOND;
 use mitra_model::{Event, EventKind, HostInfo, Span};
-use serde_json::{Value, json};
 
 use crate::cli::StatusArgs;
 use crate::commands::{print, print_json};
 use crate::progress::Progress;
-use crate::recording;
+use crate::recording::{self, status as recorded_status};
 use crate::render::page::Page;
 use crate::render::sources;
-use crate::render::style::{Ink, Style, rfc3339};
+use crate::render::style::{Ink, Style};
 use crate::render::units;
 use crate::values::time::LocalClock;
 
@@ -27,8 +25,6 @@ const LINES_MAX: usize = 8;
 const WIDTH: usize = 9;
 /// A recording whose last sample is older has stopped.
 const ALIVE_S: f64 = 15.0;
-/// How far back triggers and captures are listed.
-const LATELY_NS: i64 = 86_400 * SECOND;
 
 pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
     let (dir, reader) = recording::open(&args.archive.chosen())?;
@@ -36,23 +32,13 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
     };
-    let lately =
-        lately(&reader, &status).with_context(|| format!("cannot read the archive {}", dir.display()))?;
+    let lately = recorded_status::lately(&reader, &status)
+        .with_context(|| format!("cannot read the archive {}", dir.display()))?;
     if args.json {
-        print_json(&as_json(&dir, reader.host(), &status, &lately))
+        print_json(&recorded_status::document(&reader, &status, &lately))
     } else {
         print(&text(&dir, reader.host(), &status, &lately, style))
     }
-}
-
-/// Suspicions and captures in the last day of the recording.
-fn lately(reader: &Reader, status: &Status) -> Result<Vec<Event>> {
-    let Some(span) = status.span else { return Ok(Vec::new()) };
-    let since = span.until.saturating_sub(LATELY_NS).max(span.since);
-    let set = reader.read(&Query::new(Span { since, until: i64::MAX }, Vec::new()))?;
-    let is_meant =
-        |event: &Event| matches!(event.kind, EventKind::Suspicion { .. } | EventKind::Capture { .. });
-    Ok(set.events.into_iter().filter(is_meant).collect())
 }
 
 /// One line for a trigger or a capture.
@@ -70,35 +56,6 @@ fn in_words(kind: &EventKind) -> Option<String> {
         )),
         _ => None,
     }
-}
-
-fn as_json(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event]) -> Value {
-    json!({
-        "archive": dir.display().to_string(),
-        "host": host.hostname,
-        "kernel": host.kernel,
-        "span": status.span.map(|s| json!({ "since": rfc3339(s.since), "until": rfc3339(s.until) })),
-        "frames": status.frames,
-        "disk_bytes": status.disk_bytes,
-        "sealed_bytes": status.sealed_bytes,
-        "log_bytes": status.log_bytes,
-        "captures": status.captures,
-        "capture_bytes": status.capture_bytes,
-        "segments": status.segments,
-        "bytes_per_second": status.bytes_per_second,
-        "parts": status.parts.iter().map(|p| json!({ "name": p.name, "bytes": p.bytes })).collect::<Vec<_>>(),
-        "gaps": status.gaps.iter().map(|g| json!({
-            "since": rfc3339(g.span.since), "until": rfc3339(g.span.until), "why": g.why,
-        })).collect::<Vec<_>>(),
-        "skipped": status.skipped.iter().map(|s| json!({
-            "file": s.file.display().to_string(), "offset": s.offset, "why": s.why,
-        })).collect::<Vec<_>>(),
-        "sheds": status.sheds,
-        "recorder": status.recording.as_ref().map(|r| json!({ "pid": r.pid, "trouble": r.trouble })),
-        "escalation": lately.iter().map(|event| json!({
-            "time": rfc3339(event.real), "event": event.kind,
-        })).collect::<Vec<_>>(),
-    })
 }
 
 fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &Style) -> String {

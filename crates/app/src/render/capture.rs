@@ -56,7 +56,7 @@ fn headline(captured: &Captured) -> String {
     )
 }
 
-fn cost(captured: &Captured) -> String {
+pub fn cost(captured: &Captured) -> String {
     let seconds = |ns: u64| words::seconds(ns as f64 * 1e-9);
     let mut text = match (captured.cost_ns, captured.cost_share()) {
         (Some(cost), Some(share)) => {
@@ -181,22 +181,30 @@ fn heaviest(profile: &Profile, style: &Style) -> String {
 /// become microseconds, because those tools want whole numbers.
 pub fn folded(profile: &Profile) -> String {
     let scale = if profile.unit == "s" { 1e6 } else { 1.0 };
-    let mut lines: BTreeMap<String, f64> = BTreeMap::new();
+    let mut out = String::new();
+    for (line, [weight, _]) in merged(profile) {
+        let weight = weight * scale;
+        if weight.round() > 0.0 {
+            _ = writeln!(out, "{line} {weight:.0}");
+        }
+    }
+    out
+}
+
+/// `comm;root;…;leaf`, each with its weight and the second weight, [`Profile::beside`].
+pub fn merged(profile: &Profile) -> BTreeMap<String, [f64; 2]> {
+    let mut lines: BTreeMap<String, [f64; 2]> = BTreeMap::new();
     for stack in &profile.stacks {
         let mut line = frame_text(&stack.comm);
         for frame in profile.frames(stack) {
             line.push(';');
             line.push_str(&frame_text(frame));
         }
-        *lines.entry(line).or_default() += stack.weight * scale;
+        let [weight, beside] = lines.entry(line).or_default();
+        *weight += stack.weight;
+        *beside += stack.beside;
     }
-    let mut out = String::new();
-    for (line, weight) in lines {
-        if weight.round() > 0.0 {
-            _ = writeln!(out, "{line} {weight:.0}");
-        }
-    }
-    out
+    lines
 }
 
 /// `;` separates frames and a line break separates stacks.

@@ -15,6 +15,7 @@ use mitra_model::{Entity, Kind, Metric, Span};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
+use super::answers::{captures, compare, status};
 use super::archive::{Archive, View};
 use super::cache::Cache;
 use super::counter::Client;
@@ -25,7 +26,7 @@ use super::query::{self, Query};
 use super::response::{Body, Failure, HTML, JSON, REPORT_MAY, of, of_json};
 use super::series::Columns;
 use super::{
-    Commands, Options, incidents, mcp, openmetrics, page, processes, response, rows, series, stream,
+    Commands, Options, incidents, mcp, openmetrics, page, processes, response, rows, series, state, stream,
 };
 use crate::diagnosis;
 use crate::recording::all_metrics;
@@ -63,6 +64,12 @@ enum Route {
     ReportHtml,
     Processes,
     Services,
+    Captures,
+    Capture,
+    Compare,
+    Search,
+    Document,
+    Status,
     Stream,
     OpenMetrics,
     OpenApi,
@@ -90,6 +97,12 @@ const ROUTES: &[(&str, Route)] = &[
     ("/api/v1/report.html", Route::ReportHtml),
     ("/api/v1/processes", Route::Processes),
     ("/api/v1/services", Route::Services),
+    ("/api/v1/captures", Route::Captures),
+    (captures::ONE, Route::Capture),
+    ("/api/v1/compare", Route::Compare),
+    ("/api/v1/search", Route::Search),
+    ("/api/v1/document", Route::Document),
+    ("/api/v1/status", Route::Status),
     ("/api/v1/stream", Route::Stream),
     ("/metrics", Route::OpenMetrics),
     ("/api/v1/openapi.json", Route::OpenApi),
@@ -150,8 +163,10 @@ impl Server {
         stopped: watch::Receiver<bool>,
     ) -> Result<Response<Body>, Failure> {
         let path = request.uri().path();
-        let is_asked = |known: &str| {
-            known == path || known == prometheus::LABEL_VALUES && prometheus::label(path).is_some()
+        let is_asked = |known: &str| match known {
+            prometheus::LABEL_VALUES => prometheus::label(path).is_some(),
+            captures::ONE => captures::asked(path).is_some(),
+            _ => known == path,
         };
         let route = ROUTES.iter().find(|(known, _)| is_asked(known)).map(|(_, route)| *route);
         let asks = route.map_or(Asks::Get, Route::asks);
@@ -201,6 +216,31 @@ impl Server {
                 Ok(of_json(&self.processes(&query(&["at", "span"], &[])?, client).await?))
             }
             Some(Route::Services) => self.services(&query(&["since", "until"], &[])?, client).await,
+            Some(Route::Captures) => {
+                let query = query(&["since", "until", "kind", "limit"], &[])?;
+                Ok(of_json(&captures::list(self, &query, client).await?))
+            }
+            Some(Route::Capture) => {
+                query(&[], &[])?;
+                let id = captures::asked(path).unwrap_or_default();
+                Ok(of_json(&captures::one(self, id, client).await?))
+            }
+            Some(Route::Compare) => {
+                let query = query(&["a_since", "a_until", "b_since", "b_until"], &[])?;
+                Ok(of_json(&compare::answer(self, &query, client).await?))
+            }
+            Some(Route::Search) => {
+                let query = query(&["query", "at", "changed", "since", "until", "limit"], &[])?;
+                Ok(of_json(&state::search(self, query, client).await?))
+            }
+            Some(Route::Document) => {
+                let query = query(&["host", "filename", "at"], &[])?;
+                Ok(of_json(&state::document(self, query, client).await?))
+            }
+            Some(Route::Status) => {
+                query(&[], &[])?;
+                Ok(of_json(&status::answer(self, client).await?))
+            }
             Some(Route::Stream) => {
                 query(&[], &[])?;
                 let view = self.archive.fresh().await;

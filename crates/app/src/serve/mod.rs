@@ -3,6 +3,7 @@
 //!
 //! One thread waits for all connections; what reads the archive runs in a bounded pool beside it.
 
+mod answers;
 mod api;
 mod archive;
 mod cache;

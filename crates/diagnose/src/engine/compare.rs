@@ -5,4 +5,4 @@ mod runs;
 mod sides;
 
 pub use runs::comparison;
-pub use sides::{Input, compare};
+pub use sides::{Input, compare, reads};

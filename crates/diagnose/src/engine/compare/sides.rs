@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::compare::{Compared, Difference, Pair, SCHEMA, Side};
-use mitra_model::{Entity, Metric, SeriesSet, Span, Unit, columns, lookup};
+use mitra_model::{Entity, Kind, Metric, SeriesSet, Span, Unit, columns, lookup};
 
 use crate::condition::Condition;
 
@@ -125,15 +125,28 @@ fn of_runs(runs: &[Run<'_>], by_job: bool, samples: &mut Samples) {
     }
 }
 
+/// Whether a comparison reads a metric. Of the levels of tasks only sizes can be added up: the sum of priorities means nothing.
+#[must_use]
+pub fn reads(metric: &Metric) -> bool {
+    match metric.entity {
+        Entity::Exited => false,
+        Entity::Task => {
+            metric.kind == Kind::Text
+                || metric.is_rate()
+                || matches!(metric.unit, Unit::Bytes | Unit::KiB | Unit::Pages)
+        }
+        _ => true,
+    }
+}
+
 /// Every number over time. Tasks are added up by name: ids are not the same on two sides.
 fn of_set(set: &SeriesSet) -> Samples {
     let mut samples = Samples::new();
     for (name, rows) in set.metrics() {
-        let Some(metric) = lookup(name) else { continue };
+        let Some(metric) = lookup(name).filter(|metric| reads(metric)) else { continue };
         match metric.entity {
             Entity::Run => continue,
             Entity::Task => of_tasks(set, metric, &mut samples),
-            Entity::Exited => {}
             _ => {
                 for (row, series) in rows {
                     insert(&mut samples, metric, row.to_string(), series.values(Span::ALL));
@@ -145,10 +158,6 @@ fn of_set(set: &SeriesSet) -> Samples {
 }
 
 fn of_tasks(set: &SeriesSet, metric: &'static Metric, samples: &mut Samples) {
-    // Of levels only sizes can be added up: the sum of priorities means nothing.
-    if !metric.is_rate() && !matches!(metric.unit, Unit::Bytes | Unit::KiB | Unit::Pages) {
-        return;
-    }
     let mut sums: BTreeMap<&str, BTreeMap<i64, f64>> = BTreeMap::new();
     for (row, series) in set.each(metric.name) {
         let Some(name) = set.text("task.comm", row).and_then(|t| t.last()) else { continue };

@@ -1,0 +1,212 @@
+//! What `mitra serve` says of captures, of two ranges, of documents and of the archive: what the commands print.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mitra_archive::store_capture;
+use mitra_model::capture::{Captured, Raw, RawStack, SCHEMA};
+use serde_json::{Value, json};
+
+use crate::harness::good;
+use crate::serve::{Server, recording};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the path is UTF-8")
+}
+
+/// A copy of the recording, with whatever a test puts beside it.
+fn copy(dir: &Path) -> PathBuf {
+    let archive = dir.join("archive");
+    fs::create_dir(&archive).unwrap();
+    for file in fs::read_dir(recording()).unwrap().map(|file| file.unwrap()) {
+        if file.file_type().unwrap().is_file() {
+            fs::copy(file.path(), archive.join(file.file_name())).unwrap();
+        }
+    }
+    archive
+}
+
+/// Made up: stacks whose names would end what carries them.
+fn captured(kind: &str, since_real: i64) -> Captured {
+    let stack = |comm: &str, user: &[u64], weight| RawStack {
+        pid: 7,
+        comm: comm.into(),
+        user: user.to_vec(),
+        weight,
+        count: 1,
+        ..RawStack::default()
+    };
+    let raw = Raw {
+        captured: Captured {
+            schema: SCHEMA.into(),
+            kind: kind.into(),
+            why: "rule <b>x</b>".into(),
+            host: "web1".into(),
+            since_real,
+            seconds: 2.0,
+            events: 3,
+            filter: [("pid".to_owned(), "7".to_owned())].into(),
+            ..Captured::default()
+        },
+        weight: Some(("time off CPU", "s")),
+        beside: "",
+        stacks: vec![
+            stack("a;b\u{1b}", &[1, 2], 1.5),
+            stack("a;b\u{1b}", &[1, 2], 0.25),
+            stack("</script>", &[3], 0.5),
+            stack("none", &[3], 0.0),
+        ],
+    };
+    raw.resolve(&mut |stack| stack.user.iter().map(|address| format!("f{address};\u{7f}")).collect())
+}
+
+#[test]
+fn captures_are_listed_and_their_stacks_are_those_of_the_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = copy(dir.path());
+    const SECOND: i64 = 1_000_000_000;
+    for (kind, second) in [("offcpu", 100), ("oncpu", 200), ("offcpu", 300)] {
+        store_capture(&archive, &captured(kind, second * SECOND)).unwrap();
+    }
+    let plain = Captured { kind: "syscalls".into(), since_real: 400 * SECOND, ..Captured::default() };
+    store_capture(&archive, &plain).unwrap();
+    fs::write(archive.join("captures/20261121T163200.123Z-offcpu.json.zst"), "no pack").unwrap();
+    let server = Server::start(&["--archive", text(&archive)]);
+    let list = server.json("/api/v1/captures");
+    let of = |list: &Value, what: &str| -> Vec<Value> {
+        list["captures"].as_array().unwrap().iter().map(|one| one[what].clone()).collect()
+    };
+    assert_eq!(of(&list, "kind"), ["offcpu", "syscalls", "offcpu", "oncpu", "offcpu"]);
+    assert!(list["captures"][0]["error"].as_str().unwrap().contains("cannot be read"), "{list}");
+    assert_eq!(
+        (&list["captures"][1]["weight"], &list["captures"][2]["weight"]),
+        (&Value::Null, &json!("time off CPU"))
+    );
+    assert_eq!(list["captures"][2]["why"], "rule <b>x</b>");
+    let some = server.json("/api/v1/captures?since=100&until=300&limit=1");
+    assert_eq!((of(&some, "kind"), &some["left_out"]), (vec![json!("oncpu")], &json!(1)));
+    assert_eq!(of(&server.json("/api/v1/captures?kind=oncpu"), "since"), ["1970-01-01T00:03:20.000Z"]);
+
+    let id = list["captures"][2]["id"].as_str().unwrap();
+    let answer = server.get(&format!("/api/v1/captures/{id}"));
+    assert!(!answer.body.iter().any(|byte| *byte == 0x1b || *byte == 0x7f), "a terminal would execute it");
+    let one = answer.json();
+    let folded = good(&["capture", "--show", id, "--folded", "-", "--archive", text(&archive)]);
+    let mut told: Vec<String> = one["profile"]["stacks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stack| format!("{} {:.0}", stack[0].as_str().unwrap(), stack[1].as_f64().unwrap() * 1e6))
+        .collect();
+    told.sort();
+    assert_eq!(told, folded.lines().collect::<Vec<_>>());
+    assert_eq!(one["profile"]["cut"], json!({ "stacks": 0, "weight": 0.0 }));
+    let shown: Value =
+        serde_json::from_str(&good(&["capture", "--show", id, "--json", "--archive", text(&archive)]))
+            .unwrap();
+    assert_eq!((&one["tables"][0]["rows"], &one["host"]), (&shown["tables"][0]["rows"], &shown["host"]));
+    for (path, status, code) in [
+        ("/api/v1/captures/none", 404, "no_capture"),
+        ("/api/v1/captures/..%2f..%2fetc%2fpasswd", 404, "no_capture"),
+        ("/api/v1/captures/", 404, "no_path"),
+        ("/api/v1/captures?limit=0", 400, "bad_number"),
+        ("/api/v1/captures?since=2&until=1", 400, "bad_range"),
+    ] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{path}");
+    }
+    let status: Value =
+        serde_json::from_str(&good(&["status", "--json", "--archive", text(&archive)])).unwrap();
+    assert_eq!(server.json("/api/v1/status"), status);
+    assert_eq!(status["captures"], 5);
+}
+
+#[test]
+fn two_ranges_differ_as_the_command_says() {
+    let server = Server::of_recording();
+    let told = server.json("/api/v1/recording");
+    let since: jiff::Timestamp = told["since"].as_str().unwrap().parse().unwrap();
+    let at = |second: i64| since.as_second() + second;
+    let archive = recording();
+    let (a, b) = (format!("@{}..@{}", at(1), at(9)), format!("@{}..@{}", at(10), at(20)));
+    let compared: Value =
+        serde_json::from_str(&good(&["compare", "--json", "--archive", &archive, &a, &b])).unwrap();
+    let path = |a_since, a_until, b_since, b_until| {
+        format!("/api/v1/compare?a_since={a_since}&a_until={a_until}&b_since={b_since}&b_until={b_until}")
+    };
+    let answer = server.json(&path(at(1), at(9), at(10), at(20)));
+    assert_eq!(answer, compared);
+    assert!(answer["pairs"][0]["differences"].as_array().unwrap().len() > 5, "{answer}");
+    for (path, status, code) in [
+        (path(at(1), at(9), at(20), at(10)), 400, "bad_range"),
+        (path(at(1), at(9), 1000, 2000), 404, "not_recorded"),
+        (format!("/api/v1/compare?a_since={0}&a_until={1}&b_since={0}", at(1), at(9)), 400, "bad_parameter"),
+    ] {
+        let answer = server.get(&path);
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{path}");
+    }
+}
+
+#[test]
+fn documents_are_found_shown_whole_and_with_what_became_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = copy(dir.path());
+    let server = Server::start(&["--archive", text(&archive)]);
+    for path in ["/api/v1/search", "/api/v1/document?host=a&filename=b"] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.code().as_str()), (404, "no_index"), "{path}");
+        assert!(answer.text().contains("mitra index --store"), "{}", answer.text());
+    }
+    let (etc, index) = (dir.path().join("etc"), archive.join("index"));
+    fs::create_dir(&etc).unwrap();
+    let conf = etc.join("app.conf");
+    let config = dir.path().join("index.toml");
+    fs::write(&config, format!("[index]\nfiles = [{etc:?}]\ncollectors = []\n")).unwrap();
+    let read = || good(&["index", "--host", "web1", "--config", text(&config), "--store", text(&index)]);
+    fs::write(&conf, "listen = 8080\nDB_PASSWORD=correct-horse-7\n").unwrap();
+    read();
+    fs::write(&conf, "listen = 9090\nDB_PASSWORD=correct-horse-7\n").unwrap();
+    read();
+    fs::write(etc.join("\"quoted\" *.conf"), "listen = 1\n").unwrap();
+    read();
+    let found = server.json("/api/v1/search?query=listen&limit=1");
+    assert_eq!((&found["left_out"], found["documents"].as_array().unwrap().len()), (&json!(1), 1));
+    let all = server.json("/api/v1/search?query=listen");
+    let command: Value =
+        serde_json::from_str(&good(&["search", "listen", "--json", "--store", text(&index)])).unwrap();
+    let names = |list: &Value| -> Vec<Value> {
+        list.as_array().unwrap().iter().map(|one| one["filename"].clone()).collect()
+    };
+    assert_eq!(names(&all["documents"]), names(&command["hits"]));
+    let told = |name: &Path| {
+        let name: String =
+            percent_encoding::utf8_percent_encode(text(name), percent_encoding::NON_ALPHANUMERIC).to_string();
+        server.json(&format!("/api/v1/document?host=web1&filename={name}"))
+    };
+    let one = told(&conf);
+    let shown: Value =
+        serde_json::from_str(&good(&["show", "web1", text(&conf), "--json", "--store", text(&index)]))
+            .unwrap();
+    assert_eq!((&one["document"], &one["is_cut"]), (&shown, &json!(false)));
+    assert!(!one.to_string().contains("correct-horse"), "{one}");
+    let history = one["history"].as_array().unwrap();
+    assert_eq!((history.len(), &history[0]["what"]), (1, &json!("changed")), "{one}");
+    let diff = history[0]["changes"][0]["diff"].as_str().unwrap();
+    assert!(diff.contains("-listen = 8080\n+listen = 9090\n"), "{diff}");
+    // Its name is no pattern.
+    let quoted = told(&etc.join("\"quoted\" *.conf"));
+    assert_eq!(quoted["history"][0]["what"], "new", "{quoted}");
+    assert_eq!(quoted["history"].as_array().unwrap().len(), 1, "{quoted}");
+    for (path, status, code) in [
+        ("/api/v1/search?query=filename:(", 400, "bad_query"),
+        ("/api/v1/search?changed=perhaps", 400, "bad_parameter"),
+        ("/api/v1/search?limit=201", 400, "bad_number"),
+        ("/api/v1/document?host=web1", 400, "bad_parameter"),
+        ("/api/v1/document?host=web1&filename=none", 404, "no_document"),
+    ] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{path}: {}", answer.text());
+    }
+    let changed = server.json("/api/v1/search?changed=true");
+    assert_eq!(changed["documents"].as_array().unwrap().len(), 2, "{changed}");
+}
