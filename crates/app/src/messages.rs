@@ -5,7 +5,7 @@ use mitra_notify::{Event, Message, Now, SCHEMA, Told};
 
 use crate::diagnosis::title;
 use crate::redact;
-use crate::render::style::{Style, rfc3339};
+use crate::render::style::{Style, clean, clean_lines, rfc3339};
 use crate::render::{card, text};
 
 /// Columns of the first screen in a message.
@@ -36,22 +36,22 @@ fn message(incident: &Incident, report: &Report) -> Message {
         host: report.host.clone(),
         since: rfc3339(incident.onset.0),
         until: incident.end.map(|end| rfc3339(end.0)),
-        headline: redact::text(&text::headline(incident, until, &title)),
+        headline: said(&text::headline(incident, until, &title)),
         condition: root.condition.clone(),
         title: card::words(root, &title),
         unexplained: root.unexplained,
         confidence: root.confidence,
-        culprit: text::culprit(&root.culprit).map(|who| redact::text(&who)),
+        culprit: text::culprit(&root.culprit).map(|who| said(&who)),
         cost: card::cost(incident, until),
         actions: actions(&incident.remedies),
-        text: redact::text(first_screen),
+        text: clean_lines(&redact::text(first_screen)),
         withheld: 0,
     }
 }
 
 fn finding(found: &Finding, report: &Report) -> Message {
-    let culprit = text::culprit(&found.culprit).map(|who| redact::text(&who));
-    let statement = redact::text(&found.statement);
+    let culprit = text::culprit(&found.culprit).map(|who| said(&who));
+    let statement = said(&found.statement);
     Message {
         schema: SCHEMA.to_owned(),
         event: Event::Finding,
@@ -72,10 +72,15 @@ fn finding(found: &Finding, report: &Report) -> Message {
     }
 }
 
+/// One line without secrets: names of processes are whatever their users like.
+fn said(text: &str) -> String {
+    clean(&redact::text(text)).into_owned()
+}
+
 fn actions(remedies: &[Remedy]) -> Vec<String> {
     let one = |remedy: &Remedy| match remedy.command.lines().next() {
         Some(command) if !command.is_empty() => format!("{}: {command}", remedy.action),
         _ => remedy.action.clone(),
     };
-    remedies.iter().take(ACTIONS_MAX).map(|remedy| redact::text(&one(remedy))).collect()
+    remedies.iter().take(ACTIONS_MAX).map(|remedy| said(&one(remedy))).collect()
 }

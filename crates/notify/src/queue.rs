@@ -106,6 +106,16 @@ impl Queue {
         kept.missed += surplus;
     }
 
+    /// Tells again what goes on, unless something of it waits. Nobody reads it, so it does not count.
+    pub fn remind(&mut self, message: Message) {
+        let kept = &mut self.kept;
+        let is_of = |id: &String| *id == message.id;
+        if !kept.waiting.iter().any(|waiting| is_of(&waiting.id)) && !kept.unheard.iter().any(is_of) {
+            kept.waiting.push_back(message);
+            bound(&mut kept.waiting);
+        }
+    }
+
     /// The message that is next.
     #[must_use]
     pub fn next(&self) -> Option<Message> {
@@ -236,6 +246,23 @@ mod tests {
         assert_eq!(queue.next().unwrap().withheld, 0);
         queue.push(message("e", Event::Begun), HOUR_NS + 2);
         assert_eq!((queue.waiting(), queue.tally().withheld), (2, 2));
+    }
+
+    #[test]
+    fn reminders_do_not_count_and_say_nothing_of_what_was_withheld() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut queue, _) = Queue::open(dir.path(), "alertmanager", 1);
+        queue.push(message("a", Event::Begun), 1);
+        queue.push(message("b", Event::Begun), 1);
+        for _ in 0..60 {
+            queue.delivered(&queue.next().unwrap());
+            queue.remind(message("a", Event::Begun));
+            queue.remind(message("a", Event::Begun));
+            queue.remind(message("b", Event::Begun));
+            assert_eq!(waiting(&queue), [(Event::Begun, "a".to_owned())]);
+        }
+        queue.push(message("a", Event::Ended), 2);
+        assert_eq!(waiting(&queue), [(Event::Ended, "a".to_owned())]);
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
         if reminded.elapsed() >= REMIND_EVERY {
             reminded = Instant::now();
             for line in lines.iter().filter(|line| line.is_reminded) {
-                told.going_on().into_iter().for_each(|message| line.push(message));
+                told.going_on().into_iter().for_each(|message| line.remind(message));
             }
         }
         std::thread::sleep(LOOK_EVERY);
@@ -248,6 +248,11 @@ impl Line {
         let mut queue = self.lock();
         queue.push(message, now_ns());
         self.save(&queue);
+        self.wake.notify_all();
+    }
+
+    fn remind(&self, message: Message) {
+        self.lock().remind(message);
         self.wake.notify_all();
     }
 

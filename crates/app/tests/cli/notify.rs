@@ -279,3 +279,30 @@ fn a_desktop_shows_a_notice() {
     let shown = std::fs::read_to_string(&log).unwrap();
     assert!(shown.contains("Notify \"Mitra\"") && shown.contains("Mitra can reach you"), "{shown}");
 }
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn a_real_journald_has_the_fields() {
+    if !is_there("/lib/systemd/systemd-journald") || !is_there("/usr/bin/journalctl") {
+        return;
+    }
+    let place = Place::new("[[notify]]\nto = \"journal\"\n");
+    // A /run of its own, and namespaces that end with it.
+    let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd /run/log/journal && \
+                  { /lib/systemd/systemd-journald & } && for i in $(seq 100); do [ -S /run/systemd/journal/socket ] && break; sleep 0.1; done; \
+                  \"$0\" notify --test --config \"$1\" >&2; \
+                  for i in $(seq 50); do journalctl -D /run/log/journal MITRA_EVENT=test -o json --no-pager | grep . && break; sleep 0.1; done";
+    let output = Command::new("unshare")
+        .args(["--mount", "--pid", "--fork", "--kill-child", "/bin/bash", "-c", script, MITRA])
+        .arg(place.0.path().join("mitra.toml"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let entry: Value = serde_json::from_str(said.lines().next().unwrap_or_default())
+        .unwrap_or_else(|error| panic!("{error}: {said}{}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!((&entry["MITRA_CONDITION"], &entry["SYSLOG_IDENTIFIER"]), (&"test".into(), &"mitra".into()));
+    assert!(
+        entry["MESSAGE"].as_str().unwrap().contains("Mitra can reach you; nothing is wrong\nsince 2"),
+        "{entry}"
+    );
+}

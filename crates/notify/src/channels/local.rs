@@ -23,7 +23,7 @@ pub fn command(message: &Message, argv: &[String], trusted: super::Programs) -> 
         return Err(Failure::Never("no program".to_owned()));
     };
     let json = serde_json::to_vec(message).map_err(|error| Failure::Never(error.to_string()))?;
-    run(program, arguments, &json, trusted).map(drop)
+    run(program, arguments, &json, Stdio::null(), trusted).map(drop)
 }
 
 /// A notice, in place of the one before of the same incident.
@@ -46,7 +46,7 @@ pub fn desktop(
         cut(&message.line(), TITLE_MAX),
         cut(&escaped(&message.details()), BODY_MAX),
     ];
-    let said = run(NOTIFY_SEND, &arguments, &[], trusted)?;
+    let said = run(NOTIFY_SEND, &arguments, &[], Stdio::piped(), trusted)?;
     if let Ok(number) = said.trim().parse() {
         shown.retain(|(id, _)| *id != message.id);
         let surplus = (shown.len() + 1).saturating_sub(SHOWN_MAX);
@@ -61,11 +61,12 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// What it printed.
+/// What it printed, where that is wanted: it has to fit a pipe.
 fn run(
     program: &str,
     arguments: &[String],
     input: &[u8],
+    output: Stdio,
     trusted: super::Programs,
 ) -> Result<String, Failure> {
     if !Path::new(program).exists() {
@@ -82,7 +83,7 @@ fn run(
             command.env(name, value);
         }
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::piped()).stdout(output).stderr(Stdio::null());
     prepare(&mut command, &Child { privileges: Privileges::None, bounds: &[], group: None })
         .map_err(|error| later("cannot be prepared", error))?;
     let mut child = command.spawn().map_err(|error| later("cannot be started", error))?;
