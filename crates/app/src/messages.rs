@@ -1,6 +1,6 @@
 //! What is told of the incidents of a report, by `mitra notify` and over D-Bus.
 
-use mitra_model::report::{Finding, Incident, Remedy, Report};
+use mitra_model::report::{Culprit, Finding, Incident, Remedy, Report};
 use mitra_notify::{Event, Message, Now, SCHEMA, Told};
 
 use crate::diagnosis::title;
@@ -17,7 +17,8 @@ pub fn step(told: &mut Told, report: &Report, with_findings: bool) -> Vec<Messag
     let now = report.incidents.iter().map(|incident| Now {
         onset: incident.onset.0,
         end: incident.end.map(|end| end.0),
-        message: message(incident, report),
+        verdict: (&incident.root_cause.condition, culprit(&incident.root_cause.culprit)),
+        message: Box::new(|| message(incident, report)),
     });
     let findings = report.findings.iter().filter(|_| with_findings).map(|found| finding(found, report));
     told.step(now.collect(), findings.collect(), report.window.until.0, rfc3339)
@@ -41,7 +42,7 @@ fn message(incident: &Incident, report: &Report) -> Message {
         title: card::words(root, &title),
         unexplained: root.unexplained,
         confidence: root.confidence,
-        culprit: text::culprit(&root.culprit).map(|who| said(&who)),
+        culprit: culprit(&root.culprit),
         cost: card::cost(incident, until),
         actions: actions(&incident.remedies),
         text: clean_lines(&redact::text(first_screen)),
@@ -50,7 +51,7 @@ fn message(incident: &Incident, report: &Report) -> Message {
 }
 
 fn finding(found: &Finding, report: &Report) -> Message {
-    let culprit = text::culprit(&found.culprit).map(|who| said(&who));
+    let culprit = culprit(&found.culprit);
     let statement = said(&found.statement);
     Message {
         schema: SCHEMA.to_owned(),
@@ -70,6 +71,10 @@ fn finding(found: &Finding, report: &Report) -> Message {
         text: statement,
         withheld: 0,
     }
+}
+
+fn culprit(culprit: &Culprit) -> Option<String> {
+    text::culprit(culprit).map(|who| said(&who))
 }
 
 /// One line without secrets: names of processes are whatever their users like.

@@ -21,6 +21,20 @@ pub enum Event {
     Test,
 }
 
+impl Event {
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::Begun => "begun",
+            Event::Revised => "revised",
+            Event::Ended => "ended",
+            Event::Finding => "finding",
+            Event::Test => "test",
+        }
+    }
+}
+
 /// One message. The JSON of it is what a webhook and a command get.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {

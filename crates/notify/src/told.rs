@@ -15,14 +15,15 @@ const KEPT_NS: i64 = 24 * 3600 * SECOND;
 const KEPT_MAX: usize = 500;
 
 /// An incident as it is explained now.
-#[derive(Debug, Clone)]
-pub struct Now {
+pub struct Now<'a> {
     /// Nanoseconds.
     pub onset: i64,
     /// None while it goes on.
     pub end: Option<i64>,
-    /// What is to be said of it; `id` and `event` are set here.
-    pub message: Message,
+    /// The root cause and the culprit, by which another verdict is known.
+    pub verdict: (&'a str, Option<String>),
+    /// What is to be said of it, made when it is said; `id` and `event` are set here.
+    pub message: Box<dyn Fn() -> Message + 'a>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ impl Told {
     /// a time.
     pub fn step(
         &mut self,
-        current: Vec<Now>,
+        current: Vec<Now<'_>>,
         findings: Vec<Message>,
         until: i64,
         rfc3339: impl Fn(i64) -> String,
@@ -74,7 +75,7 @@ impl Told {
                 }
                 None if now.end.is_some_and(|end| end < since) => {}
                 None => {
-                    let mut message = now.message;
+                    let mut message = (now.message)();
                     message.event = if now.end.is_some() { Event::Ended } else { Event::Begun };
                     message.id = format!("{}-{}", message.host, rfc3339(now.onset));
                     said.push(message.clone());
@@ -121,10 +122,10 @@ impl Told {
 
 impl Known {
     /// What is new of an incident that is known.
-    fn look(&mut self, now: Now, until: i64) -> Option<Message> {
+    fn look(&mut self, now: Now<'_>, until: i64) -> Option<Message> {
         self.onset = self.onset.min(now.onset);
-        let has_changed = (&self.message.condition, &self.message.culprit)
-            != (&now.message.condition, &now.message.culprit);
+        let has_changed =
+            (self.message.condition.as_str(), &self.message.culprit) != (now.verdict.0, &now.verdict.1);
         let is_over = self.end.is_none() && now.end.is_some();
         let goes_on_again = self.end.is_some() && now.end.is_none();
         self.end = now.end;
@@ -138,14 +139,14 @@ impl Known {
             return None;
         };
         let (id, since) = (self.message.id.clone(), self.message.since.clone());
-        self.message = Message { id, since, event, ..now.message };
+        self.message = Message { id, since, event, ..(now.message)() };
         self.told = until;
         Some(self.message.clone())
     }
 }
 
 /// They overlap, or begin together.
-fn is_same(old: &Known, new: &Now, until: i64) -> bool {
+fn is_same(old: &Known, new: &Now<'_>, until: i64) -> bool {
     let overlap = old.onset < new.end.unwrap_or(until.max(new.onset))
         && new.onset < old.end.unwrap_or(until.max(old.onset));
     overlap || (old.onset - new.onset).abs() <= SAME_ONSET_NS
@@ -181,7 +182,8 @@ mod tests {
         let now = incidents.iter().map(|(onset, end, condition)| Now {
             onset: onset * SECOND,
             end: end.map(|end| end * SECOND),
-            message: message(condition),
+            verdict: (condition, None),
+            message: Box::new(|| message(condition)),
         });
         let said = told.step(now.collect(), Vec::new(), until * SECOND, |ns| (ns / SECOND).to_string());
         said.into_iter().map(|message| (message.event, message.id)).collect()

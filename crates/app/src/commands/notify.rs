@@ -47,11 +47,10 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
         return Ok(());
     }
     let folder = state_dir(args.state.as_deref())?;
-    let lines: Vec<Arc<Line>> = receivers
-        .into_iter()
-        .map(|receiver| Line::open(receiver, &folder).map(Arc::new))
-        .collect::<Result<_>>()?;
-    let workers: Vec<_> = lines.iter().map(Line::work).collect::<Result<_>>()?;
+    let opened: Vec<(Arc<Line>, Channel)> =
+        receivers.into_iter().map(|receiver| Line::open(receiver, &folder)).collect::<Result<_>>()?;
+    let lines: Vec<Arc<Line>> = opened.iter().map(|(line, _)| Arc::clone(line)).collect();
+    let workers: Vec<_> = opened.into_iter().map(|(line, way)| line.work(way)).collect::<Result<_>>()?;
     let names: Vec<&str> = lines.iter().map(|line| line.receiver.name.as_str()).collect();
     print(&format!("telling {} of incidents in {}\n", names.join(", "), dir.display()))?;
     let done = if args.once { once(&dir, &folder, &lines) } else { follow(&dir, &folder, &lines) };
@@ -222,22 +221,17 @@ struct Line {
     receiver: Receiver,
     is_reminded: bool,
     queue: Mutex<Queue>,
-    channel: Mutex<Option<Channel>>,
     wake: Condvar,
 }
 
 impl Line {
-    fn open(receiver: Receiver, folder: &Path) -> Result<Line> {
+    fn open(receiver: Receiver, folder: &Path) -> Result<(Arc<Line>, Channel)> {
         let channel = Channel::open(receiver.clone(), is_trusted_program).map_err(usage)?;
         let (queue, trouble) = Queue::open(folder, &receiver.name, receiver.per_hour);
         trouble.iter().for_each(|why| log(why));
-        Ok(Line {
-            is_reminded: channel.wants_reminders(),
-            receiver,
-            queue: Mutex::new(queue),
-            channel: Mutex::new(Some(channel)),
-            wake: Condvar::new(),
-        })
+        let is_reminded = channel.wants_reminders();
+        let line = Line { receiver, is_reminded, queue: Mutex::new(queue), wake: Condvar::new() };
+        Ok((Arc::new(line), channel))
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -262,14 +256,10 @@ impl Line {
         }
     }
 
-    fn work(self: &Arc<Self>) -> Result<std::thread::JoinHandle<()>> {
-        let line = Arc::clone(self);
-        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut channel = channel.context("a line has one thread")?;
-        let name = format!("notify {}", self.receiver.name);
+    fn work(self: Arc<Self>, mut channel: Channel) -> Result<std::thread::JoinHandle<()>> {
         std::thread::Builder::new()
-            .name(name)
-            .spawn(move || line.deliver(&mut channel))
+            .name(format!("notify {}", self.receiver.name))
+            .spawn(move || self.deliver(&mut channel))
             .context("cannot start a thread")
     }
 

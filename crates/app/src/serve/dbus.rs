@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use mitra_notify::{Event, Told};
+use mitra_model::report::Report;
+use mitra_notify::Told;
 use serde_json::{Map, Value};
 use zbus::Variant;
 use zbus::message::Header;
@@ -17,6 +18,7 @@ use super::api::{self, Server};
 use super::listen::Signals;
 use super::query::Query;
 use super::response::Failure;
+use super::stream::{EXPLAIN_EVERY, PAUSE_FACTOR};
 use super::{Options, guard, incidents, runtime};
 use crate::confined;
 use crate::log::log;
@@ -27,9 +29,6 @@ const PATH: &str = "/org/mitra/Mitra1";
 /// What polkit is asked.
 const READ: &str = "org.mitra.Mitra1.read";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The shortest time between two explanations; longer ones make longer pauses.
-const EXPLAIN_EVERY: Duration = Duration::from_secs(5);
-const PAUSE_FACTOR: u32 = 20;
 
 /// Answers until SIGTERM or SIGINT. `tell` gets the name as soon as it is taken.
 pub fn run(options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()> {
@@ -74,12 +73,8 @@ async fn watch(server: &Server, emitter: &SignalEmitter<'_>) {
             let start = Instant::now();
             if let Ok(report) = server.recent(None, Duration::ZERO).await {
                 for message in messages::step(&mut told, &report, false) {
-                    let event = match message.event {
-                        Event::Begun => "begun",
-                        Event::Revised => "revised",
-                        _ => "ended",
-                    };
-                    let (id, condition, title) = (&message.id, &message.condition, &message.title);
+                    let (event, id) = (message.event.name(), &message.id);
+                    let (condition, title) = (&message.condition, &message.title);
                     if let Err(error) = Mitra::incident(emitter, event, id, condition, title).await {
                         log(&format!("a signal was not sent: {error}"));
                     }
@@ -119,9 +114,7 @@ impl Mitra {
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> fdo::Result<String> {
-        self.allow(&header, connection).await?;
-        let report = self.server.report(&query(since, until), None).await.map_err(failed)?;
-        Ok(incidents::list(&report).to_string())
+        Ok(incidents::list(&*self.report(since, until, &header, connection).await?).to_string())
     }
 
     /// The whole report: `/api/v1/report`.
@@ -132,8 +125,7 @@ impl Mitra {
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> fdo::Result<String> {
-        self.allow(&header, connection).await?;
-        let report = self.server.report(&query(since, until), None).await.map_err(failed)?;
+        let report = self.report(since, until, &header, connection).await?;
         serde_json::to_string(&*report).map_err(|error| fdo::Error::Failed(error.to_string()))
     }
 
@@ -171,6 +163,17 @@ trait Authority {
 }
 
 impl Mitra {
+    async fn report(
+        &self,
+        since: &str,
+        until: &str,
+        header: &Header<'_>,
+        connection: &Connection,
+    ) -> fdo::Result<Arc<Report>> {
+        self.allow(header, connection).await?;
+        self.server.report(&query(since, until), None).await.map_err(failed)
+    }
+
     /// Whether who asks may read the archive.
     async fn allow(&self, header: &Header<'_>, connection: &Connection) -> fdo::Result<()> {
         const MAY_ASK_THE_USER: u32 = 1;

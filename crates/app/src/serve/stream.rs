@@ -22,8 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A line that says nothing, so that who has gone away is noticed.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// The shortest time between two explanations; longer ones make longer pauses.
-const EXPLAIN_EVERY: Duration = Duration::from_secs(5);
-const PAUSE_FACTOR: u32 = 20;
+pub const EXPLAIN_EVERY: Duration = Duration::from_secs(5);
+pub const PAUSE_FACTOR: u32 = 20;
 
 pub fn sample(view: &View) -> Bytes {
     format!("event: sample\ndata: {}\n\n", json!({ "until": rfc3339(view.span.until) })).into()

@@ -23,14 +23,13 @@ fn entry(message: &Message) -> Vec<u8> {
         Event::Ended => "5",
         Event::Finding | Event::Test => "6",
     };
-    let event = format!("{:?}", message.event).to_lowercase();
     let mut out = Vec::new();
     for (name, value) in [
         ("MESSAGE", format!("{}\n{}", message.line(), message.details()).as_str()),
         ("MESSAGE_ID", MESSAGE_ID),
         ("PRIORITY", priority),
         ("SYSLOG_IDENTIFIER", "mitra"),
-        ("MITRA_EVENT", event.as_str()),
+        ("MITRA_EVENT", message.event.name()),
         ("MITRA_INCIDENT", message.id.as_str()),
         ("MITRA_CONDITION", message.condition.as_str()),
         ("MITRA_CULPRIT", message.culprit.as_deref().unwrap_or_default()),
