@@ -237,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_of_the_package_are_right() {
+        let shipped = include_str!("../../../packaging/mitra.toml");
+        let (_, examples) = shipped.split_once("\n# [[notify]]\n").unwrap();
+        let examples = examples.split("\n\n").next().unwrap();
+        let lines = examples.lines().map(|line| line.trim_start_matches("# "));
+        let tables: Vec<&str> = lines.filter(|line| line.starts_with('[') || line.contains(" = ")).collect();
+        let config = Config::read("m.toml", &format!("[[notify]]\n{}", tables.join("\n"))).unwrap();
+        let kinds: Vec<Kind> = config.receivers.iter().map(|receiver| receiver.kind).collect();
+        let web = [Kind::Slack, Kind::Teams, Kind::Pagerduty, Kind::Alertmanager, Kind::Webhook];
+        assert_eq!(kinds, [&web[..], &[Kind::Journal, Kind::Command, Kind::Desktop]].concat());
+    }
+
+    #[test]
     fn the_other_tables_are_for_others() {
         let text = "[index]\nfiles = []\n[[notify]]\nto = \"alertmanager\"\nurl = \"http://[::1]:9093\"\n[[rule]]\nname = 1\n";
         let config = Config::read("m.toml", text).unwrap();

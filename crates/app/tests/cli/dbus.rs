@@ -72,7 +72,10 @@ const PATH: &str = "/org/mitra/Mitra1";
 fn busctl_gets_what_the_commands_say() {
     let Some(bus) = Bus::start() else { return };
     let recording = recording();
-    let _mitra = bus.mitra(&recording);
+    let mitra = bus.mitra(&recording);
+    let own = std::fs::read_to_string(format!("/proc/{}/status", mitra.pid())).unwrap();
+    let gone = ["CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"];
+    assert!(gone.iter().all(|line| own.contains(line)), "{own}");
     let status = bus.call(&["Status"]);
     assert_eq!(status["schema"], "mitra.recording/1");
     let told: Value =
