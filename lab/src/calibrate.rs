@@ -188,12 +188,19 @@ fn out_of_sample(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|s| read(&tables[fold(s) as usize], s.strength)).collect()
 }
 
-/// The check as text: of the recordings as they are, and of all.
-pub fn check(samples: &[Sample]) -> String {
-    let (unexplained, samples): (Vec<Sample>, Vec<Sample>) =
-        samples.iter().cloned().partition(|s| s.unexplained);
-    let samples = &samples;
-    let calibrated = out_of_sample(samples);
+/// The check as text: of the recordings as they are, and of all. Recordings for a test of their own have no part in the fit.
+pub fn check(fitted: &[Sample], test: Option<&[Sample]>) -> String {
+    let explained = |samples: &[Sample]| -> Vec<Sample> {
+        samples.iter().filter(|s| !s.unexplained).cloned().collect()
+    };
+    let fitted_on = explained(fitted);
+    let table = fit(&fitted_on.iter().map(|s| (s.strength, s.right)).collect::<Vec<_>>());
+    let samples = &test.map_or_else(|| fitted_on.clone(), explained);
+    let calibrated = match test {
+        Some(_) => samples.iter().map(|s| read(&table, s.strength)).collect(),
+        None => out_of_sample(samples),
+    };
+    let unexplained: Vec<&Sample> = test.unwrap_or(fitted).iter().filter(|s| s.unexplained).collect();
     let right = unexplained.iter().filter(|s| s.right).count();
     let mut text = format!("told without a cause: {} verdicts, {right} right\n", unexplained.len());
     let whole = format!("{:?}", Withheld::Nothing);
@@ -217,8 +224,8 @@ pub fn check(samples: &[Sample]) -> String {
             }
         }
     }
-    _ = writeln!(text, "strength and share of right ones, fitted on all");
-    for Knot { strength, right } in fit(&samples.iter().map(|s| (s.strength, s.right)).collect::<Vec<_>>()) {
+    _ = writeln!(text, "strength and share of right ones, fitted on {} verdicts", fitted_on.len());
+    for Knot { strength, right } in table {
         _ = writeln!(text, "  {strength:.2}   {:.0} %", 100.0 * right);
     }
     text

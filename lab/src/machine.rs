@@ -55,6 +55,14 @@ pub struct MachineLock {
     _line: Option<ChildStdin>,
 }
 
+/// A closed pipe ends the program silently, as in `mitra-lab list | head`.
+pub fn die_on_closed_pipe() {
+    // SAFETY: SIG_DFL is a valid disposition and no other thread runs yet.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
 impl MachineLock {
     /// Waits for the lock, cleans up after a killed run, and starts the keeper.
     pub fn take() -> anyhow::Result<Self> {

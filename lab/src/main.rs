@@ -17,7 +17,7 @@ use mitra_lab::record::{Kind, Record, Results, State, key};
 use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
 use mitra_lab::score::{self, Judged, Summary};
-use mitra_lab::{Form, bench, calibrate, controls, incidents, ordeals, plan, roles, ship, stored};
+use mitra_lab::{Form, bench, calibrate, controls, incidents, long, ordeals, plan, roles, ship, stored};
 
 /// Makes real incidents on this machine, has Mitra explain them, and scores what it said.
 #[derive(Parser)]
@@ -93,6 +93,9 @@ enum Command {
         /// How many pairs; half as many incidents in noise come on top
         #[arg(long, default_value_t = 16)]
         count: usize,
+        /// Each of their incidents alone too, which tells the larger one of a pair
+        #[arg(long)]
+        alone: bool,
         /// Where results are kept; without this, mitra-lab-results in $TMPDIR or /var/tmp
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
@@ -134,9 +137,30 @@ enum Command {
         /// Folders of results, or of recordings
         #[arg(required = true)]
         dirs: Vec<PathBuf>,
+        /// Tests what was fitted on these other ones, in place of ten folds; may be given more than once
+        #[arg(long, value_name = "DIR")]
+        test: Vec<PathBuf>,
         /// Writes each verdict here, as a line of JSON
         #[arg(long, value_name = "FILE")]
         verdicts: Option<PathBuf>,
+    },
+    /// Hours and months, put together from recordings of a healthy machine and of incidents, and what is told of them
+    Long {
+        /// Folders of results, or of recordings
+        #[arg(required = true)]
+        dirs: Vec<PathBuf>,
+        /// Draws what happens, and when
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many, of the four forms in turn
+        #[arg(long, default_value_t = 8)]
+        count: usize,
+        /// How long each is, in hours
+        #[arg(long, default_value_t = 6.0)]
+        hours: f64,
+        /// Keeps the archives and reports here
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
     },
     /// What the recorder itself has to live through: no sample may be missing
     Endure {
@@ -201,7 +225,12 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match command(Cli::parse()) {
+    let cli = Cli::parse();
+    // The others start programs, and write to some that may have gone.
+    if matches!(cli.command, Command::List | Command::Score { .. } | Command::Calibrate { .. }) {
+        machine::die_on_closed_pipe();
+    }
+    match command(cli) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
@@ -242,9 +271,10 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             let runs = plan::round(seed, control_seconds, &known_to(&mitra)?);
             return many(&runs, seed, &mitra, out, retry, "round");
         }
-        Command::Pairs { seed, count, out, retry } => {
+        Command::Pairs { seed, count, alone, out, retry } => {
             let mitra = mitra()?;
-            let runs = plan::pairs(seed, count, &known_to(&mitra)?);
+            let pairs = plan::pairs(seed, count, &known_to(&mitra)?);
+            let runs = if alone { plan::with_each_alone(pairs) } else { pairs };
             return many(&runs, seed, &mitra, out, retry, "pairs");
         }
         Command::Score { dirs, explain, html } => {
@@ -257,14 +287,22 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             show(&judged, page.as_deref())?;
         }
         Command::Bench(what) => bench(what, mitra)?,
-        Command::Calibrate { dirs, verdicts } => {
+        Command::Calibrate { dirs, test, verdicts } => {
             let samples = calibrate::samples(&stored::open_all(&dirs)?, &mitra()?)?;
-            print!("{}", calibrate::check(&samples));
+            let tested = match test.is_empty() {
+                true => None,
+                false => Some(calibrate::samples(&stored::open_all(&test)?, &mitra()?)?),
+            };
+            print!("{}", calibrate::check(&samples, tested.as_deref()));
             if let Some(path) = verdicts {
-                let lines: Result<Vec<String>, _> = samples.iter().map(serde_json::to_string).collect();
+                let all = samples.iter().chain(tested.iter().flatten());
+                let lines: Result<Vec<String>, _> = all.map(serde_json::to_string).collect();
                 std::fs::write(&path, lines?.join("\n") + "\n")
                     .with_context(|| path.display().to_string())?;
             }
+        }
+        Command::Long { dirs, seed, count, hours, keep } => {
+            return long::score(&stored::open_all(&dirs)?, (seed, count, hours), keep.as_deref(), &mitra()?);
         }
         Command::Ship { dir, to, explain, rename } => {
             let mitra = if explain { Some(mitra()?) } else { None };

@@ -67,6 +67,18 @@ pub fn pairs(seed: u64, count: usize, known: &[String]) -> Vec<Vec<Piece>> {
     runs
 }
 
+/// The pairs of `runs`, and each of their incidents alone.
+pub fn with_each_alone(mut runs: Vec<Vec<Piece>>) -> Vec<Vec<Piece>> {
+    let mut alone: Vec<Vec<Piece>> = Vec::new();
+    for piece in runs.iter().flatten().filter(|piece| matches!(piece, Piece::Incident(..))) {
+        if !alone.iter().any(|one| key(one, 0) == key(&[*piece], 0)) {
+            alone.push(vec![*piece]);
+        }
+    }
+    runs.extend(alone);
+    runs
+}
+
 fn guess_s(pieces: &[Piece]) -> f64 {
     match pieces {
         [Piece::Control(_, seconds)] => *seconds as f64 + CONTROL_EXTRA_S,

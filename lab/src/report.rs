@@ -32,7 +32,7 @@ pub fn incidents(report: &Value) -> &[Value] {
 }
 
 /// The incidents that overlap a time span, in seconds since the epoch.
-fn during(report: &Value, since_s: f64, until_s: f64) -> impl Iterator<Item = &Value> {
+pub fn during(report: &Value, since_s: f64, until_s: f64) -> impl Iterator<Item = &Value> {
     incidents(report).iter().filter(move |incident| {
         let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
         let end_s = time_of(incident, "end").unwrap_or(f64::MAX);

@@ -14,6 +14,8 @@ pub struct Stored {
     pub record: Record,
     /// Its archive.
     pub archive: PathBuf,
+    /// Of a shipped recording: why it is told wrongly, where that is known.
+    pub miss: Option<String>,
 }
 
 /// The runs of a directory of results, or of one whose folders have a `truth.json` each, sorted by
@@ -23,7 +25,7 @@ pub fn open(dir: &Path) -> anyhow::Result<Vec<Stored>> {
     let mut all: Vec<Stored> = results
         .records
         .iter()
-        .map(|record| Stored { archive: results.archive(record), record: record.clone() })
+        .map(|record| Stored { archive: results.archive(record), record: record.clone(), miss: None })
         .collect();
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let folder = entry?.path();
@@ -33,7 +35,7 @@ pub fn open(dir: &Path) -> anyhow::Result<Vec<Stored>> {
         }
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let shipped: Shipped = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-        all.push(Stored { record: shipped.run, archive: folder.join("archive") });
+        all.push(Stored { record: shipped.run, archive: folder.join("archive"), miss: shipped.miss });
     }
     all.retain(|s| s.record.state == State::Made && s.archive.is_dir());
     anyhow::ensure!(!all.is_empty(), "{}: no results, and no recordings", dir.display());

@@ -9,17 +9,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mitra_archive::{ActiveTasks, Query, Reader};
-use mitra_diagnose::Request;
 use mitra_lab::baselines::Answers;
 use mitra_lab::disguise::{Renames, disguise};
 use mitra_lab::record::Kind;
 use mitra_lab::score::{self, Judged, Summary};
 use mitra_lab::ship::{Shipped, miss};
 use mitra_model::time::SECOND;
-use mitra_model::{SeriesSet, Span};
+use mitra_model::Span;
 
-use support::{folders, shipped, with_each};
+use support::{explain, folders, shipped, with_each};
 
 /// Limit of the median onset error of the right answers.
 const ONSET_MEDIAN_MAX_S: f64 = 1.0;
@@ -34,23 +32,6 @@ const WRONG_CHAINS_MAX: usize = 4;
 /// The diagnosis recognizes a runtime by its process name, so this condition does not survive a
 /// renaming.
 const BY_NAME: &str = "allocator-carrier-misfit";
-
-/// The two reads of `mitra explain`; see `crates/app/src/commands/explain.rs`.
-fn explain(archive: &Path, window: Span) -> serde_json::Value {
-    let reader = Reader::open(archive).unwrap();
-    let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics())).unwrap();
-    let report = mitra_diagnose::explain(
-        &Request { window, baseline: None, history: mitra_diagnose::History::default() },
-        &scan,
-        &mut |span| detail(&reader, span),
-    );
-    serde_json::to_value(report).unwrap()
-}
-
-fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
-    let awake = ActiveTasks { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
-    reader.read_active_tasks(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
-}
 
 fn judged(folder: &Path) -> (Shipped, Judged) {
     let shipped = shipped(folder);

@@ -3,6 +3,7 @@
 //!
 //! `SPOIL_SECONDS=3600` goes on for so long, with other seeds each time; `SPOIL_SEED=7` is that one again.
 
+#[expect(dead_code, reason = "each test program uses its own part of the support")]
 mod support;
 
 use std::collections::BTreeMap;

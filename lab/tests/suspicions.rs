@@ -4,6 +4,7 @@
 //! Frames are evaluated in order, as a recorder and `mitra rules test` do. No root is needed: only
 //! archives are read.
 
+#[expect(dead_code, reason = "each test program uses its own part of the support")]
 mod support;
 
 use std::path::Path;

@@ -69,9 +69,22 @@ impl Full<'_> {
     }
 }
 
-/// The filesystems that ran out of room inside a span, by all that is known of the time before it; those that were full
-/// when it began are as they were, and so is one that was full for most of the last minutes.
+/// The filesystems that ran out of room inside a span, each when it had none for longest.
 pub fn filled(set: &SeriesSet, span: Span, room: Room) -> Vec<Full<'_>> {
+    let mut longest: Vec<Full<'_>> = Vec::new();
+    for full in each_time(set, span, room) {
+        match longest.iter_mut().find(|known| known.mount == full.mount) {
+            Some(known) if known.run.high_s > full.run.high_s => {}
+            Some(known) => *known = full,
+            None => longest.push(full),
+        }
+    }
+    longest
+}
+
+/// Each time that a filesystem ran out of room inside a span, by all that is known of the time before it; those that were full
+/// when it began are as they were, and so is one that was full for most of the last minutes.
+fn each_time(set: &SeriesSet, span: Span, room: Room) -> Vec<Full<'_>> {
     let [total_metric, left_metric] = room.metrics();
     let mut found = Vec::new();
     for (mount, series) in set.each(left_metric) {
@@ -88,18 +101,17 @@ pub fn filled(set: &SeriesSet, span: Span, room: Room) -> Vec<Full<'_>> {
         let left = Signal::of(series, Span { since, until: span.until });
         let none_left = left.clone().map(|left| if left <= nothing { 1.0 } else { 0.0 });
         let runs = none_left.runs(1.0).into_iter().filter(|run| run.onset >= span.since);
-        let new = runs.filter_map(|run| {
+        found.extend(runs.filter_map(|run| {
             let (had_at, had, left) = before(&left, &run, span.since, nothing)?;
             Some(Full { mount, run, total, had, had_at, left })
-        });
-        found.extend(new.max_by(|a, b| a.run.high_s.total_cmp(&b.run.high_s)));
+        }));
     }
     found
 }
 
 /// The stretches in which a filesystem ran out of room.
 pub fn stretches(set: &SeriesSet, window: Span, room: Room) -> Vec<Span> {
-    let full = filled(set, window, room).into_iter();
+    let full = each_time(set, window, room).into_iter();
     full.map(|full| Span { since: full.run.onset, until: full.run.end }).collect()
 }
 

@@ -92,7 +92,7 @@ fn a_lowered_limit_is_the_cause_where_it_is_what_is_reached() {
     let changes = [change(3 * 3600, "net.core.somaxconn", "4096", "16")];
     let report = with(&overflow(16.0), &changes);
     assert_eq!(ids(&report), ["config-drift"]);
-    assert!(report.incidents[0].root_cause.confidence >= 0.9);
+    assert!(report.incidents[0].root_cause.strength >= 0.9);
     // Clients come in waves, and no sample meets the queue at its fullest.
     let mut waves = overflow(16.0);
     waves.values("listener.queue", "10.9.0.2:8080", HEALTHY, vec![10.0; INCIDENT]);

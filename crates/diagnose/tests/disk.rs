@@ -268,7 +268,7 @@ fn a_group_that_stands_still_in_its_own_reclaim_is_held_at_its_limit() {
     let report = held(5.8e8);
     assert_eq!(ids(&report), ["cgroup-memory-limit"]);
     let root = &report.incidents[0].root_cause;
-    assert!(!root.unexplained && root.confidence > 0.5, "{root:#?}");
+    assert!(!root.unexplained && root.strength > 0.5, "{root:#?}");
     assert!(root.statement.starts_with("/batch is held at its memory limit of 600 MB"), "{}", root.statement);
     assert!(root.remarks.iter().any(|r| r.contains("being written back to a device")), "{root:#?}");
     // Both tasks, for as long as it lasts.

@@ -187,7 +187,7 @@ fn threads_that_wake_each_other_for_nothing_from_outside_race_for_a_lock() {
     m.row("softnet.processed", "0", 20_000.0, 20_000.0);
     let report = m.explain();
     assert_eq!(ids(&report), ["user-lock-contention"]);
-    assert!(report.incidents[0].root_cause.confidence <= 0.5);
+    assert!(report.incidents[0].root_cause.strength <= 0.5);
     assert!(racing(2, 18_000.0, 5.0).explain().incidents.is_empty(), "two hand over to each other");
     assert!(racing(12, 100.0, 5.0).explain().incidents.is_empty(), "little of it");
 }

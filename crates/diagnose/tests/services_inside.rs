@@ -229,7 +229,7 @@ fn a_limit_that_was_reached_before_the_recording_began_is_named_with_a_doubt() {
     let report = m.explain();
     let cause = &one(&report).root_cause;
     assert_eq!((&*cause.condition, cause.culprit.process.as_deref()), ("connection-limit", Some("postgres")));
-    assert!(cause.confidence < 0.8);
+    assert!(cause.strength < 0.8);
 }
 
 #[test]

@@ -304,9 +304,11 @@ impl Incident {
 pub struct Root {
     /// The id of the condition.
     pub condition: String,
-    /// From 0 to 1: the part of the evidence that the condition asks for which was there and agreed; where the cause was not found, how
-    /// often a symptom that stands alone is the cause.
+    /// From 0 to 1: how often verdicts of this strength were right; where the cause was not found, how often a symptom that stands alone is
+    /// the cause.
     pub confidence: f64,
+    /// From 0 to 1: the part of the evidence that the condition asks for which was there and agreed.
+    pub strength: f64,
     /// The cause was not found: this is the first that is seen of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unexplained: bool,

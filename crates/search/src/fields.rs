@@ -50,6 +50,11 @@ pub struct Field {
 /// Longer keywords are not indexed.
 pub const KEYWORD_MAX: usize = 8_191;
 
+/// Whether a keyword is short enough for the index. Like a cluster, counts UTF-16 units.
+pub(crate) fn is_short(word: &str) -> bool {
+    word.len() <= KEYWORD_MAX || (word.len() <= 4 * KEYWORD_MAX && word.encode_utf16().count() <= KEYWORD_MAX)
+}
+
 /// The field of a query term without a field.
 pub const DEFAULT: &str = "content";
 

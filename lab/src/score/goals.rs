@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Judged, Verdict};
+use super::{Judged, Verdict, composed};
 use crate::incident::Form;
 use crate::record::{Kind, State};
 use crate::{incidents, plan};
@@ -26,6 +26,8 @@ const CULPRIT_MIN: f64 = 0.90;
 const ONSET_MEDIAN_MAX_S: f64 = 1.0;
 const LIVE_MAX_S: f64 = 10.0;
 const PAIRS_MIN: f64 = 0.70;
+/// Of pairs whose incidents were run alone too, the one that takes more has to be told as the larger one in so many.
+const LARGER_MIN: f64 = 0.85;
 const ALL: f64 = 1.0;
 /// Time limit of a round, controls included.
 const ROUND_MAX_S: f64 = 6_000.0;
@@ -216,8 +218,16 @@ fn pair_goals(runs: &[Judged]) -> Vec<Goal> {
     let with = count(|r| !r.besides.is_empty());
     let noisy: Vec<&Verdict> = made(Kind::Noise).flat_map(|r| &r.verdicts).collect();
     let right = noisy.iter().filter(|v| v.root).count();
+    let sizes: Vec<(&Judged, usize)> =
+        made(Kind::Pair).filter_map(|r| Some((r, composed::larger(&r.record, runs)?))).collect();
+    let is_first = |(r, larger): &&(&Judged, usize)| {
+        let cost = |i: usize| r.verdicts.get(i).and_then(|v| v.told_cost_s);
+        cost(*larger).is_some_and(|cost_s| cost(1 - *larger).is_none_or(|other| cost_s >= other))
+    };
+    let first = sizes.iter().filter(is_first).count();
     vec![
         named,
+        Goal::rate("pairs whose larger incident is told as the larger one", "85 %", LARGER_MIN, first, sizes.len()),
         Goal::row("wrong roots named in pairs", format!("{wrong} in {with} of {pairs} pairs")),
         Goal::row("root in first place in the noise of a control", share(right, noisy.len())),
     ]

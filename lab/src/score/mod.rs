@@ -1,6 +1,7 @@
 //! Compares Mitra's answers with the truth.
 
 mod calibration;
+mod composed;
 mod goals;
 mod html;
 mod judge;
@@ -43,6 +44,8 @@ pub struct Verdict {
     pub root: bool,
     /// Whether any incident that overlaps the trouble has a true root.
     pub named: bool,
+    /// What the incident cost whose root in first place is true.
+    pub told_cost_s: Option<f64>,
     /// Whether the root is right and has the right culprit.
     pub culprit: bool,
     /// The errors in the culprit.
@@ -209,6 +212,7 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     let since_s = started_s(record);
     let mut verdict = Verdict {
         named: crate::report::roots_during(report, since_s, record.until_s).iter().any(|r| right(r)),
+        told_cost_s: told_cost_s(record, act, report),
         live_s: live_s(record, act),
         ..verdict_of(act)
     };
@@ -227,6 +231,17 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     verdict.culprit = verdict.root && verdict.culprit_wrong.is_empty();
     verdict.chain_wrong = wrong_chain(top, &declared_chain(act));
     verdict
+}
+
+/// What tasks and clients lost by the incident whose root in first place is true for an act. It may not be known: then nothing.
+fn told_cost_s(record: &Record, act: &ActRecord, report: &Value) -> Option<f64> {
+    let inside = crate::report::during(report, started_s(record), record.until_s);
+    let its = inside.filter(|i| crate::report::root(i).is_some_and(|root| is_true(act, &root)));
+    let cost = |i: &Value| {
+        let costs = ["lost_task_seconds", "client_wait_seconds"].map(|key| i[key].as_f64().unwrap_or(0.0));
+        costs[0].max(costs[1])
+    };
+    its.map(cost).reduce(f64::max)
 }
 
 /// Seconds from the onset until a live answer was right: in first place, for a pair anywhere. An

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use mitra_archive::{ActiveTasks, Query, Reader};
+use mitra_diagnose::Request;
 use mitra_lab::ship::Shipped;
+use mitra_model::{SeriesSet, Span};
 
 /// The truth of a recording.
 pub fn shipped(folder: &Path) -> Shipped {
@@ -36,4 +39,21 @@ pub fn with_each<T: Send>(folders: &[PathBuf], work: impl Fn(&Path) -> T + Sync)
         }
     });
     done.into_inner().unwrap()
+}
+
+/// The two reads of `mitra explain`; see `crates/app/src/commands/explain.rs`.
+pub fn explain(archive: &Path, window: Span) -> serde_json::Value {
+    let reader = Reader::open(archive).unwrap();
+    let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics())).unwrap();
+    let report = mitra_diagnose::explain(
+        &Request { window, baseline: None, history: mitra_diagnose::History::default() },
+        &scan,
+        &mut |span| detail(&reader, span),
+    );
+    serde_json::to_value(report).unwrap()
+}
+
+fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
+    let awake = ActiveTasks { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
+    reader.read_active_tasks(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
 }

@@ -37,7 +37,12 @@ fn kept(args: &CaptureArgs, which: &str) -> Result<(Captured, String)> {
         files.retain(|file| args.kind.as_ref().is_none_or(|kind| *kind == file.kind));
         let found = match which {
             "latest" => files.pop(),
-            name => files.into_iter().find(|file| file.name.starts_with(name)),
+            // A whole name is no beginning of another one.
+            name => {
+                let whole = files.iter().position(|file| file.name == name);
+                let found = whole.or_else(|| files.iter().position(|file| file.name.starts_with(name)));
+                found.map(|at| files.swap_remove(at))
+            }
         };
         let none = || {
             usage(format!("{}: no capture is called '{which}'; what there is: mitra status", dir.display()))

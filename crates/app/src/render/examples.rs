@@ -98,6 +98,7 @@ fn flood_incident() -> Incident {
         root_cause: Root {
             condition: "streaming-read-flood".into(),
             confidence: 0.94,
+            strength: 0.94,
             unexplained: false,
             share: Some(0.81),
             culprit: Culprit {
@@ -181,6 +182,7 @@ pub fn two() -> Report {
     second.root_cause = Root {
         condition: "cpu-quota-throttled".into(),
         confidence: 0.8,
+        strength: 0.8,
         share: None,
         culprit: Culprit { how: Some(How::Inferred), cgroup: Some("/web".into()), ..Culprit::default() },
         ..Root::default()

@@ -33,7 +33,7 @@ const UNNAMED_FRAMES: u32 = 3;
 /// each call takes 0.2 us. Beyond it they are called in a part of the time.
 const CALLS_PER_S_MAX: f64 = 10_000.0;
 /// That part at least: what is rarer is hardly seen.
-const SHARE_MIN: f64 = 0.03;
+const SHARE_MIN: f64 = 0.015;
 /// How often they are called is not told by less time: half of the least in a second. A frame may be late by some of it.
 const SEEN_NS_MIN: f64 = 15e6;
 /// What Unix sockets send is counted meanwhile, if not more than so many calls a second and CPU would see each request: half of them

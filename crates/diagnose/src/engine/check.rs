@@ -81,6 +81,7 @@ fn roots(incident: &Incident, found: &mut Found) {
         found.unless(known.insert(id), || format!("{id} is named twice"));
         let is_share = |v: f64| (0.0..=1.0).contains(&v);
         found.unless(is_share(root.confidence), || format!("{id} is {} sure", root.confidence));
+        found.unless(is_share(root.strength), || format!("{id} has a strength of {}", root.strength));
         let share = root.share;
         found.unless(share.is_none_or(is_share), || format!("{id} explains {}", share.unwrap_or_default()));
     }

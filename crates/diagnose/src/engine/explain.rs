@@ -1,6 +1,6 @@
 //! From a range of time to a report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use mitra_model::report::{
@@ -149,7 +149,10 @@ pub fn explain(
     let mut waited = ledger::Waited::default();
     let mut harmless: Vec<Finding> = Vec::new();
     let mut baseline_used = request.baseline;
-    for part in &chosen {
+    let cost = parts::Cost::of(scan, window);
+    let mut left: VecDeque<(Part, bool)> = chosen.iter().map(|part| (*part, false)).collect();
+    while let Some((part, is_rest)) = left.pop_front() {
+        let part = &part;
         let focus = with_lead(part.span);
         let loaded = if let Some(baseline) = request.baseline {
             let set = whole.clone().or_else(|| loader.load(focus));
@@ -172,7 +175,7 @@ pub fn explain(
         let mut observed = verdict::observe(&view);
         // What lasts to the end of a part of which the next one is not looked at ends with the episode.
         if focus.until < window.until && !chosen.iter().any(|next| part.goes_on_in(next)) {
-            observed.end_at(part.episode.until);
+            observed.end_at(if is_rest { part.span.until } else { part.episode.until });
         }
         if scan.span().is_some_and(|s| s.until > focus.until + LEAD_NS) {
             observed.end_at(focus.until);
@@ -182,6 +185,10 @@ pub fn explain(
         if !found.is_empty() && baseline_used.is_none() {
             baseline_used = loaded.baseline;
         }
+        // A condition is told once of each part: what happened besides, before or after it, is looked at by itself.
+        let usual = loaded.baseline.unwrap_or(Span { since: 0, until: 0 });
+        let besides = parts::besides(part, &found, |span| is_trouble(span) || cost.is_felt(span, usual));
+        besides.into_iter().rev().for_each(|rest| left.push_front((rest, true)));
         incidents.extend(found.into_iter().map(|incident| (*part, incident)));
         if whole.is_none() {
             waited.add(set, focus);

@@ -21,6 +21,11 @@ const READ_NS_MIN: i64 = 4 * 3600 * SECOND;
 /// What is found at the end of one part and within so much of it at the beginning of the next one goes on.
 const JOIN_NS: i64 = 10 * SECOND;
 
+/// So near to an incident it is the incident's own build-up, or what it left behind; and what is shorter holds no other one.
+const BESIDES_NS: i64 = 2 * JOIN_NS;
+/// Seconds of tasks or of clients.
+const FELT_S: f64 = 1.0;
+
 /// A stretch that is looked at closely: an episode, or a part of a long one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
@@ -83,18 +88,13 @@ pub(crate) fn worst(
     let most = ((window.until - window.since) / READ_SHARE).max(READ_NS_MIN);
     let mut left_out = None;
     if list.iter().map(Part::read_ns).sum::<i64>() > most {
-        let (lost, waits) = (ledger::lost(scan, window), clients::waits(scan, window));
-        let inside = |p: &Part, signal: &Signal| signal.within(p.span).total();
-        let lost_in = |p: &Part| lost.as_ref().map(|lost| inside(p, lost));
-        let weight = |p: &Part| {
-            let waited = waits.as_ref().map_or(0.0, |waits| inside(p, waits));
-            lost_in(p).unwrap_or_else(|| p.span.seconds()).max(waited)
-        };
+        let cost = Cost::of(scan, window);
         let (mut first, mut rest): (Vec<Part>, Vec<Part>) =
             list.into_iter().partition(|p| p.is_last() || is_trouble(p.span));
         first.sort_by_key(|p| (p.is_steady, -p.span.until));
         let (mut kept, others) = within(first, most / 2);
         rest.extend(others);
+        let weight = |p: &Part| cost.weight(p.span);
         rest.sort_by(|a, b| a.is_steady.cmp(&b.is_steady).then_with(|| weight(b).total_cmp(&weight(a))));
         let read: i64 = kept.iter().map(Part::read_ns).sum();
         let (also, others) = within(rest, most - read);
@@ -103,11 +103,67 @@ pub(crate) fn worst(
         left_out = Some(LeftOut {
             stretches: others.len(),
             seconds: others.iter().map(|p| p.span.seconds()).sum(),
-            lost_task_seconds: others.iter().map(lost_in).sum(),
+            lost_task_seconds: others.iter().map(|p| cost.lost(p.span)).sum(),
         });
     }
     list.sort_by_key(|p| (p.is_steady, p.span.since));
     (list, left_out)
+}
+
+/// What was lost in a stretch, by tasks and by clients.
+pub(crate) struct Cost {
+    lost: Option<Signal>,
+    waits: Option<Signal>,
+}
+
+impl Cost {
+    pub(crate) fn of(scan: &SeriesSet, window: Span) -> Cost {
+        Cost { lost: ledger::lost(scan, window), waits: clients::waits(scan, window) }
+    }
+
+    fn inside(signal: Option<&Signal>, span: Span) -> Option<f64> {
+        signal.map(|signal| signal.within(span).total())
+    }
+
+    /// Task-seconds.
+    fn lost(&self, span: Span) -> Option<f64> {
+        Self::inside(self.lost.as_ref(), span)
+    }
+
+    /// Whether more was lost than in as much usual time, by a second of tasks or of clients: what takes less is no incident.
+    pub(crate) fn is_felt(&self, span: Span, usual: Span) -> bool {
+        [&self.lost, &self.waits].into_iter().flatten().any(|signal| {
+            let before = signal.within(usual).mean().unwrap_or(0.0);
+            signal.within(span).total() - before * span.seconds() >= FELT_S
+        })
+    }
+
+    /// Task-seconds or client-seconds, whichever is more; where neither is known, how long it is.
+    fn weight(&self, span: Span) -> f64 {
+        let waited = Self::inside(self.waits.as_ref(), span).unwrap_or(0.0);
+        self.lost(span).unwrap_or_else(|| span.seconds()).max(waited)
+    }
+}
+
+/// The stretches of a part before, between and after the incidents that were found in it, where something is worth a look of its own.
+pub(crate) fn besides(part: &Part, found: &[Incident], is_worth: impl Fn(Span) -> bool) -> Vec<Part> {
+    let taken = found.iter().map(|i| {
+        let since = i.onset.0.saturating_sub(BESIDES_NS);
+        Span { since, until: i.end.map_or(i64::MAX, |end| end.0.saturating_add(BESIDES_NS)) }
+    });
+    let mut taken: Vec<Span> = taken.collect();
+    if taken.is_empty() {
+        return Vec::new();
+    }
+    taken.sort_unstable_by_key(|span| span.since);
+    taken.push(Span { since: part.span.until, until: part.span.until });
+    let mut since = part.span.since;
+    let free = taken.into_iter().filter_map(|span| {
+        let free = Span { since, until: span.since.min(part.span.until) };
+        since = since.max(span.until);
+        (free.until - free.since >= BESIDES_NS && is_worth(free)).then_some(Part { span: free, ..*part })
+    });
+    free.collect()
 }
 
 /// Those that may be read in such a time, in their order, and the others.

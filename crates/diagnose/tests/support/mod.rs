@@ -180,9 +180,24 @@ impl Machine {
 
     /// The same where it is known what was changed.
     pub fn explain_with(&self, history: History<'_>) -> Report {
+        let report = self.explain_since(START, history);
+        self.is_over_afterwards(&report, history);
+        report
+    }
+
+    fn explain_since(&self, since: i64, history: History<'_>) -> Report {
         let seconds = self.axis.len().max(1_000) as i64 + 1;
-        let window = Span { since: START, until: START + seconds * SECOND };
+        let window = Span { since, until: START + seconds * SECOND };
         explain(&Request { window, baseline: None, history }, &self.set, &mut |_| Ok(self.set.clone()))
+    }
+
+    /// Who asks about the time after an incident is not told that it goes on.
+    fn is_over_afterwards(&self, report: &Report, history: History<'_>) {
+        let ends: Option<Vec<i64>> = report.incidents.iter().map(|i| Some(i.end?.0)).collect();
+        let Some(last) = ends.and_then(|ends| ends.into_iter().max()) else { return };
+        let later = self.explain_since(last + 2 * SECOND, history);
+        let told = later.incidents.iter().find(|i| i.onset.0 < last);
+        assert!(told.is_none(), "told as going on after its end: {told:#?}");
     }
 }
 

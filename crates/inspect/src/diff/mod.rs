@@ -176,6 +176,13 @@ pub struct Diff {
 
 /// Rows that are kept. Unchanged ones are dropped before.
 const ROWS_MAX: usize = 2000;
+/// What is this near to each other says nothing of an hour: one allocation would be many gigabytes.
+const RATE_S_MIN: f64 = 60.0;
+
+/// How many bytes an hour that is.
+pub(crate) fn per_hour(bytes: f64, seconds: f64) -> Option<f64> {
+    (seconds >= RATE_S_MIN).then(|| bytes * 3600.0 / seconds)
+}
 
 impl Diff {
     /// The growth from one snapshot to another.
@@ -318,7 +325,7 @@ fn row(
         } else {
             ratio(from.bytes, to.bytes).or_else(|| ratio(from.count, to.count))
         },
-        bytes_per_hour: growth_bytes.zip(seconds).map(|(bytes, seconds)| bytes as f64 * 3600.0 / seconds),
+        bytes_per_hour: growth_bytes.zip(seconds).and_then(|(bytes, seconds)| per_hour(bytes as f64, seconds)),
         error_count: before.map_or(0, |l| l.error_count).saturating_add(after.map_or(0, |l| l.error_count)),
     }
 }

@@ -26,7 +26,7 @@ pub use trend::{RecordedSize, Trend};
 use mitra_model::growth::{LITTLE, MOST, NOISE_SHARE};
 use mitra_model::words::{self, percent};
 
-use crate::diff::{Diff, DiffRow, RowKind};
+use crate::diff::{Diff, DiffRow, RowKind, per_hour};
 use crate::malloc::fragmentation::{BYTES_ON_PURPOSE, SHARE_IN_BALANCE};
 use crate::snapshot::Snapshot;
 use totals::HeapTotals;
@@ -196,7 +196,7 @@ fn of_one_process(snapshots: &[Snapshot], recorded: &[RecordedSize], diff: &Diff
         return cannot_tell("how large its memory was both times is not known");
     };
     let growth = to as f64 - from as f64;
-    let per_hour = diff.seconds.map(|seconds| growth * 3600.0 / seconds);
+    let rate = diff.seconds.and_then(|seconds| per_hour(growth, seconds));
     let sizes = format!("{} to {}", bytes(from), bytes(to));
     let mut verdict = if growth < grown_from(from) {
         not_grown(&totals, &sizes, diff)
@@ -205,7 +205,7 @@ fn of_one_process(snapshots: &[Snapshot], recorded: &[RecordedSize], diff: &Diff
     } else {
         grown(snapshots, recorded, diff, &totals, growth, &sizes)
     };
-    verdict.bytes_per_hour = per_hour;
+    verdict.bytes_per_hour = rate;
     if verdict.evidence.is_empty() {
         verdict.evidence = evidence(diff, verdict.culprit.as_ref());
     }

@@ -15,7 +15,7 @@ use zstd::dict::DecoderDictionary;
 use zstd::zstd_safe::{self, DCtx, SafeResult};
 
 use crate::document::{Document, Facts, Flag, Value, Withheld};
-use crate::fields::KEYWORD_MAX;
+use crate::fields;
 
 /// Maximum size of a text in bytes. A longer one is cut and gets the flag `truncated`.
 pub(super) const TEXT_MAX: usize = 32 << 20;
@@ -214,7 +214,7 @@ impl About {
     /// Calls `take` for each row of the table `fact`. Duplicates are possible.
     pub(super) fn each_fact<E>(&self, mut take: impl FnMut(Fact<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut word = |name: &str, word: &str| {
-            if indexed(word) { take(Fact { name, value: FactValue::Word(word) }) } else { Ok(()) }
+            if fields::is_short(word) { take(Fact { name, value: FactValue::Word(word) }) } else { Ok(()) }
         };
         for flag in &self.flags {
             word("flags", flag)?;
@@ -230,7 +230,7 @@ impl About {
         for (name, values) in self.facts.iter().filter(|(name, _)| name.len() <= NAME_MAX) {
             for value in values {
                 let value = match value {
-                    Json::Text(text) if !indexed(text) => continue,
+                    Json::Text(text) if !fields::is_short(text) => continue,
                     Json::Text(text) => FactValue::Word(text),
                     Json::Number(number) => FactValue::Number(*number),
                     Json::Time { ns } => FactValue::Time(*ns),
@@ -240,11 +240,6 @@ impl About {
         }
         Ok(())
     }
-}
-
-/// Whether a keyword is short enough for the index. Like a cluster, counts UTF-16 units.
-fn indexed(word: &str) -> bool {
-    word.len() <= KEYWORD_MAX || (word.len() <= 4 * KEYWORD_MAX && word.encode_utf16().count() <= KEYWORD_MAX)
 }
 
 /// Size of a trained dictionary in bytes.

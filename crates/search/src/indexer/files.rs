@@ -379,18 +379,18 @@ pub fn tells_changes(fd: &OwnedFd) -> bool {
     !MADE_UP.contains(&kind) && !REMOTE.contains(&kind)
 }
 
-/// Expands `a{b,c}d` to `abd` and `acd`. Braces without a comma are literal. So are braces beyond
+/// Expands `a{b,c}d` to `abd` and `acd`, inner braces first. Braces without a comma are literal. So are braces beyond
 /// [`BRACES_MAX`] patterns.
 fn braces(text: &str) -> Vec<String> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];
     while let Some(text) = open.pop() {
-        let pair = text.find('{').and_then(|from| {
-            let to = from + text.get(from..)?.find('}')?;
+        let pairs = text.match_indices('}').filter_map(|(to, _)| {
+            let from = text.get(..to)?.rfind('{')?;
             Some((text.get(..from)?, text.get(from + 1..to)?, text.get(to + 1..)?))
         });
-        match pair {
-            Some((head, inner, tail)) if inner.contains(',') && open.len() + done.len() < BRACES_MAX => {
+        match pairs.into_iter().find(|(_, inner, _)| inner.contains(',') && !inner.contains('}')) {
+            Some((head, inner, tail)) if open.len() + done.len() < BRACES_MAX => {
                 open.extend(inner.split(',').rev().map(|one| format!("{head}{one}{tail}")));
             }
             _ => done.push(text),

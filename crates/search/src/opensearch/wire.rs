@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value as Json, json};
 
 use crate::day::Day;
 use crate::document::{Document, Facts, Kind, Stat, Value, Withheld, hex};
-use crate::fields::{self, KEYWORD_MAX, Type};
+use crate::fields::{self, Type};
 
 use super::time;
 
@@ -189,7 +189,7 @@ fn kind_of(name: &str) -> Option<Type> {
 /// The cluster's JSON for a value; `None` if the value does not fit the type.
 fn plain(kind: Type, value: &Value) -> Option<Json> {
     match (kind, value) {
-        (Type::Keyword, Value::Text(text)) if text.len() <= KEYWORD_MAX => Some(json!(text)),
+        (Type::Keyword, Value::Text(text)) if fields::is_short(text) => Some(json!(text)),
         (Type::Double, Value::Number(n)) => number(*n),
         (Type::Long, Value::Number(n)) if n.fract() == 0.0 && n.abs() < 9e18 && !is_minus_zero(*n) => {
             Some(json!(*n as i64))
@@ -407,7 +407,9 @@ mod tests {
         assert_eq!(number(1.844_674_407_370_955_2e19).map(|n| n.is_f64()), Some(true));
         assert_eq!(number(f64::INFINITY), None);
         assert_eq!(plain(Type::Long, &Value::Number(1.5)), None);
-        assert_eq!(plain(Type::Keyword, &Value::Text("x".repeat(KEYWORD_MAX + 1))), None);
+        assert_eq!(plain(Type::Keyword, &Value::Text("x".repeat(fields::KEYWORD_MAX + 1))), None);
+        let long = "\u{e9}".repeat(fields::KEYWORD_MAX);
+        assert_eq!(plain(Type::Keyword, &Value::Text(long.clone())), Some(json!(long)), "characters count, not bytes");
     }
 
     #[test]

@@ -134,13 +134,6 @@ fn to_the_end(line: &Line, key: usize, from: usize) -> Extent {
             end -= 1;
         }
     }
-    if end > from
-        && line.before(end) == b'>'
-        && line.rest(from).starts_with(b"<")
-        && !line.rest(from).starts_with(b"<withheld")
-    {
-        return Extent::plain(from, end);
-    }
     Extent::plain(from, end)
 }
 

@@ -75,6 +75,7 @@ fn incident() -> Incident {
         root_cause: Root {
             condition: "streaming-read-flood".into(),
             confidence: 0.7,
+            strength: 0.7,
             culprit: Culprit { device: Some("sdb".into()), ..Culprit::default() },
             statement: "sdb was read at 710 MB/s, far more than the page cache holds".into(),
             remarks: vec!["kswapd is busy because of it and is not the cause".into()],

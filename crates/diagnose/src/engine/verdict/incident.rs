@@ -7,7 +7,7 @@ use mitra_model::report::{Incident, Link, Moment, Root, RuledOut};
 use mitra_model::time::SECOND;
 
 use super::links::{Links, is_ordered};
-use super::{Active, Observed};
+use super::{Active, Observed, sure};
 use crate::condition::{Condition, Finding, Role};
 use crate::engine::{graph, ledger};
 use crate::view::View;
@@ -84,10 +84,12 @@ pub(super) fn incident(
         let known = known.filter(|_| a.condition.id != graph::CHANGE);
         a.finding.remarks.iter().cloned().chain(known).collect()
     };
+    let percent = |share: f64| (share * 100.0).round() / 100.0;
     let as_root = |a: &Active| Root {
         condition: a.condition.id.to_owned(),
-        confidence: (a.finding.confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0,
-        share: share(a).map(|s| (s * 100.0).round() / 100.0),
+        confidence: percent(sure::how_often_right(a.finding.confidence)),
+        strength: percent(a.finding.confidence.clamp(0.0, 1.0)),
+        share: share(a).map(percent),
         unexplained: false,
         culprit: a.finding.culprit.clone(),
         statement: a.finding.statement.clone(),

@@ -4,6 +4,7 @@
 mod apart;
 mod incident;
 mod links;
+mod sure;
 
 use std::collections::{BTreeMap, BTreeSet};
 

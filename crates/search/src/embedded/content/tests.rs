@@ -3,6 +3,7 @@ use rusqlite::types::Value as Column;
 
 use super::*;
 use crate::document::Kind;
+use crate::fields::KEYWORD_MAX;
 
 fn document(content: Option<String>, facts: Facts, flags: Vec<Flag>, withheld: Withheld) -> Document {
     Document {

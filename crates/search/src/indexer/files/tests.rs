@@ -49,6 +49,8 @@ fn paths_patterns_and_directories_are_found() {
 fn braces_are_several_patterns() {
     assert_eq!(braces("/a/{b,c}/{d,e}"), ["/a/b/d", "/a/b/e", "/a/c/d", "/a/c/e"]);
     assert_eq!(braces("/a/{b}/c}{"), ["/a/{b}/c}{"]);
+    assert_eq!(braces("/{a}/{b,c}"), ["/{a}/b", "/{a}/c"]);
+    assert_eq!(braces("/{a{b,c}d,e}"), ["/abd", "/e", "/acd"]);
     assert!(braces(&"{a,b}".repeat(40)).len() <= BRACES_MAX + 40);
     let a = asked(&["/etc/{hosts,app/*.conf}"], &["*.{bak,swp}"]);
     assert_eq!(a.how("/etc/hosts"), Some(How::Named));
