@@ -133,7 +133,7 @@ pub fn make(form: Form, hours: f64, draw: &mut Draw, recordings: &[Stored], to: 
         // From the beginning of one to that of the next, for what comes again.
         let pause_s = if period_s.is_some() { pause_s - piece.seconds() - 1.0 } else { *pause_s };
         stitcher.fill(&healthy, pause_s)?;
-        let ahead_s = stitcher.play(&piece)? as f64 / SECOND as f64;
+        let ahead_s = stitcher.play(&piece, matches!(form, Form::Apart | Form::Follows))? as f64 / SECOND as f64;
         for act in record.acts.iter().filter(|a| !a.noise) {
             long.happened.push(Happened {
                 act: act.clone(),

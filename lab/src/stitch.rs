@@ -86,11 +86,12 @@ impl Stitcher {
         Ok(())
     }
 
-    /// Plays a piece whole, with processes of its own. Returns what its clock has to be put on by.
-    pub fn play(&mut self, piece: &Piece) -> anyhow::Result<i64> {
+    /// Plays a piece whole, with processes of its own or those of [`Self::fill`]. Returns what its clock has to be put on by.
+    pub fn play(&mut self, piece: &Piece, has_own: bool) -> anyhow::Result<i64> {
         let Some(first) = piece.0.first() else { return Ok(0) };
         let ahead = self.now.real + SECOND - first.time.real;
-        let _ = self.run(piece, self.now.boot + SECOND, i64::MAX)?;
+        let boot_ns = if has_own { self.now.boot + SECOND } else { UP_NS };
+        let _ = self.run(piece, boot_ns, i64::MAX)?;
         Ok(ahead)
     }
 

@@ -47,7 +47,6 @@ const UNSEEN: &[(&str, Unseen)] = &[
     ("major-fault-rate", Unseen::Silent("the files there are read and not mapped, so that nothing faults")),
     ("memory-stall", Unseen::NotShipped),
     ("busy-in-the-kernel", Unseen::NotShipped),
-    ("clients-wait-beside-idle-cpus", Unseen::NotShipped),
     (
         "retransmissions",
         Unseen::Silent(

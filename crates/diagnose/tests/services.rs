@@ -41,7 +41,7 @@ fn a_service_that_is_slow_for_no_reason_that_is_known_is_an_incident() {
     let statement = &incident.root_cause.statement;
     assert!(statement.contains("python3 (port 8080) answered in 1.6 s instead of 2.0 ms"), "{statement}");
     assert!(statement.contains("the cause was not found"), "{statement}");
-    assert!(incident.root_cause.unexplained && incident.root_cause.confidence < 0.1, "nobody is sure of it");
+    assert!(incident.root_cause.unexplained && incident.root_cause.confidence < 0.5, "nobody is sure of it");
     assert!(!incident.ruled_out.is_empty() && !incident.next.is_empty());
     // Twenty-four clients wait for forty seconds, and no task of the machine does.
     let cost = incident.client_wait_seconds.unwrap();
