@@ -173,9 +173,16 @@ bench-services: build ## requests and response times as recorded, beside what lo
 	tools/bench/services.py --mitra $(MITRA)
 
 .PHONY: bench-ask
-bench-ask: build ## what a question costs over TCP, a Unix socket and D-Bus
-	@tools/install-deps.sh test
+bench-ask: build ## what a question costs over TCP, a Unix socket and D-Bus, and what the recorder notices of many: SECONDS=20 each
+	@tools/install-deps.sh test bench
 	tools/bench/ask.py --mitra $(MITRA) lab/recordings/cpu-quota.loud.101 --readme crates/app/src/commands/docs/http.md
+	tools/bench/ask_load.py --mitra $(MITRA) --seconds $(if $(filter file,$(origin SECONDS)),20,$(SECONDS))
+
+.PHONY: bench-month
+bench-month: build ## what mitra serve takes while its page is used on a month of 1,000 processes, which is simulated
+	cargo build --release --locked -p mitra-archive --example simulate
+	@mkdir -p $(CARGO_TARGET_DIR)/bench
+	TMPDIR=$(CARGO_TARGET_DIR)/bench tools/bench/month.py --mitra $(MITRA) --simulator $(CARGO_TARGET_DIR)/release/examples/simulate
 
 .PHONY: bench-files
 bench-files: build ## how fast other tools' output is explained, beside awk counting its lines
@@ -239,8 +246,9 @@ fuzz: ## feed garbage to everything that reads bytes: TIME=600 seconds per targe
 .PHONY: fuzz-short
 fuzz-short: ## the same without an engine, other garbage each time: TIME=20 seconds per target; `make test` has five of each
 	@tools/install-deps.sh build
-	FUZZ_SEED=$$RANDOM FUZZ_SECONDS=$(if $(filter file,$(origin TIME)),20,$(TIME)) \
-		cargo test --locked -p mitra-fuzz --lib $(TARGET) -- --nocapture
+	export FUZZ_SEED=$$RANDOM FUZZ_SECONDS=$(if $(filter file,$(origin TIME)),20,$(TIME)); \
+	if [[ "$(TARGET)" != serve_http ]]; then cargo test --locked -p mitra-fuzz --lib $(TARGET) -- --nocapture; fi; \
+	if [[ "$(or $(TARGET),serve_http)" = serve_http ]]; then cargo test --locked -p mitra-app --bin mitra serve_http -- --nocapture; fi
 
 .PHONY: fuzz-reports
 fuzz-reports: ## explain recordings whose numbers are spoiled, other ones each time; no report may contradict itself: TIME=600 seconds

@@ -167,6 +167,8 @@ need_bench() {
     need_command bpftrace bpftrace
     # Tells what programs in the kernel take.
     need_command bpftool bpftool
+    # Asks `mitra serve` as much as it can.
+    need_command wrk wrk
 }
 
 need_observer() {

@@ -70,18 +70,27 @@ impl Noise {
     }
 }
 
+/// Runs a target on its seeds for a moment.
+///
+/// # Panics
+///
+/// As [`run`].
+pub fn test(name: &str) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("a target");
+    SEEDS.call_once(make_seeds);
+    run(target, &corpus(name));
+}
+
 /// Runs a target for a moment.
 ///
 /// # Panics
 ///
 /// An input makes the target panic, or takes too long: it is then in `artifacts/`.
-pub fn test(name: &str) {
-    let target = TARGETS.iter().find(|target| target.name == name).expect("a target");
+pub fn run(target: &Target, inputs: &[Vec<u8>]) {
+    let name = target.name;
     let number = |name: &str| env::var(name).ok().and_then(|value| value.parse::<f64>().ok());
     let (seconds, tries) = number("FUZZ_SECONDS").map_or((SECONDS, TRIES), |seconds| (seconds, usize::MAX));
     let seed = number("FUZZ_SEED").unwrap_or(1.0);
-    SEEDS.call_once(make_seeds);
-    let inputs = corpus(name);
     assert!(!inputs.is_empty(), "nothing in corpus/{name}: tools/fuzz-seeds.sh makes seeds");
     let began = Instant::now();
     inputs.iter().for_each(|input| try_one(target, input));

@@ -81,14 +81,15 @@ fn spoil(one: &Recording, other: &Recording, seed: u64) -> SeriesSet {
         let turned = usize::from(is_spoiled && draw.number().is_multiple_of(5));
         let values_of = rows.values().cycle().skip(turned);
         for ((row, series), from) in rows.iter().zip(values_of) {
-            let mut values = if turned == 0 { series.values.clone() } else { from.values.clone() };
+            let mut values = if turned == 0 { series.values.to_vec() } else { from.values.to_vec() };
             if is_mixed && let Some(theirs) = others.get(name).and_then(|rows| rows.values().next()) {
                 values = theirs.values.iter().copied().cycle().take(values.len()).collect();
             } else if is_spoiled {
                 values = spoiled(&values, &mut draw);
             }
             values.resize(series.values.len(), f64::NAN);
-            let series = Series { axis: Arc::clone(&series.axis), start: series.start, values };
+            let series =
+                Series { axis: Arc::clone(&series.axis), start: series.start, values: values.into() };
             set.insert(metric, Arc::clone(row), series);
         }
     }

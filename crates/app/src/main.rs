@@ -7,6 +7,7 @@ mod diagnosis;
 mod errors;
 mod escalation;
 mod evidence;
+mod heap;
 mod import;
 mod live;
 mod log;

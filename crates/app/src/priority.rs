@@ -7,6 +7,8 @@ use std::{fs, io};
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::heap;
+
 /// More than the recorder has open on a machine with 10,000 processes (190).
 const DESCRIPTORS: u64 = 1024;
 /// Before nearly all other processes. The sampler needs a few milliseconds per second.
@@ -93,11 +95,7 @@ fn is_calm(pressure: &str) -> bool {
 fn drop_startup_pages() {
     // SAFETY: the function looks at the list of loaded objects during the call only.
     unsafe { libc::dl_iterate_phdr(Some(drop_pages_of), std::ptr::null_mut()) };
-    #[cfg(target_env = "gnu")]
-    // SAFETY: malloc_trim only returns free pages of the heap to the kernel.
-    unsafe {
-        libc::malloc_trim(0);
-    }
+    heap::trim();
 }
 
 /// Called for each loaded object; the first is the program, which has no name.

@@ -42,6 +42,8 @@ mod reports;
 mod rules;
 #[path = "cli/serve.rs"]
 mod serve;
+#[path = "cli/serve_memory.rs"]
+mod serve_memory;
 #[path = "cli/services.rs"]
 mod services;
 #[path = "cli/tls.rs"]

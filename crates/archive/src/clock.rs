@@ -130,6 +130,12 @@ impl Timeline {
         self.lead = Some(moment);
     }
 
+    /// Forgets all frames but the last one, which is then the one before, for whoever wants no positions. Returns the gaps.
+    pub(crate) fn start_over(&mut self) -> Vec<Gap> {
+        let lead = self.moments.pop().or(self.lead);
+        std::mem::replace(self, Timeline { lead, ..Timeline::default() }).gaps
+    }
+
     pub(crate) fn push(&mut self, moment: Moment) {
         let before = self.moments.last().or(self.lead.as_ref());
         let dt = before.map_or(f64::NAN, |before| moment.since(before));

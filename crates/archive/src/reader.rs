@@ -61,10 +61,10 @@ pub struct Reader {
     dir: PathBuf,
     /// Files that were written before that are left out.
     since: Option<SystemTime>,
-    segments: Vec<Segment>,
+    segments: Vec<Arc<Segment>>,
     placed: Vec<Placed>,
     host: HostInfo,
-    schemas: SchemaCache,
+    schemas: Arc<SchemaCache>,
     skipped: Mutex<Vec<Skipped>>,
     /// Events of captures that stand in no frame, by the names of their files.
     captures: Mutex<Vec<(String, Event)>>,
@@ -89,9 +89,26 @@ impl Reader {
             segments: Vec::new(),
             placed: Vec::new(),
             host: HostInfo::default(),
-            schemas: SchemaCache::default(),
+            schemas: Arc::default(),
             skipped: Mutex::default(),
             captures: Mutex::default(),
+        };
+        reader.refresh()?;
+        Ok(reader)
+    }
+
+    /// The archive as it is now, for whoever still reads it as it was. Both share what has not changed.
+    pub fn reopened(&self) -> Result<Reader, Error> {
+        let captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut reader = Reader {
+            dir: self.dir.clone(),
+            since: self.since,
+            segments: self.segments.clone(),
+            placed: Vec::new(),
+            host: HostInfo::default(),
+            schemas: Arc::clone(&self.schemas),
+            skipped: Mutex::default(),
+            captures: Mutex::new(captures),
         };
         reader.refresh()?;
         Ok(reader)
@@ -103,7 +120,7 @@ impl Reader {
         let mut listing = 1;
         self.segments = loop {
             skipped.clear();
-            match load(&self.dir, self.since, &mut skipped) {
+            match load(&self.dir, self.since, &self.segments, &mut skipped) {
                 Err(error) if error.is_missing() && self.dir.is_dir() && listing < LISTINGS_MAX => {
                     listing += 1
                 }
@@ -154,8 +171,10 @@ impl Reader {
     /// Stretches without frames.
     pub fn gaps(&self) -> Result<Vec<Gap>, Error> {
         let mut timeline = Timeline::default();
-        self.walk(Span::ALL, &mut timeline, &mut |_, _, _| {})?;
-        Ok(timeline.gaps)
+        let mut gaps = Vec::new();
+        // The moments of a month would take hundreds of megabytes.
+        self.walk(Span::ALL, &mut timeline, &mut |_, _, timeline| gaps.append(&mut timeline.start_over()))?;
+        Ok(gaps)
     }
 
     /// What the archive holds and what it takes.
@@ -186,8 +205,7 @@ impl Reader {
 
     fn read_frames(&self, query: &Query) -> Result<SeriesSet, Error> {
         let mut timeline = Timeline::default();
-        let frames_max = self.in_span(query.span).map(|i| self.segments[i].index.frames as usize).sum();
-        let mut builder = series::Builder::new(query, frames_max);
+        let mut builder = series::Builder::new(query);
         self.walk(query.span, &mut timeline, &mut |opened, part, timeline| {
             builder.segment(opened, &self.schemas, part, timeline);
         })?;
@@ -198,10 +216,11 @@ impl Reader {
     /// version's tables, times are whole microseconds, and rows may stand in another order.
     pub fn frames(&self, span: Span, each: &mut dyn FnMut(&Frame, &Strings)) -> Result<(), Error> {
         let mut timeline = Timeline::default();
-        self.walk(span, &mut timeline, &mut |opened, part, _| {
+        self.walk(span, &mut timeline, &mut |opened, part, timeline| {
             if part.from < part.until {
                 replay::replay(opened, &self.schemas, part, each);
             }
+            timeline.start_over();
         })
     }
 
@@ -222,7 +241,7 @@ impl Reader {
         &self,
         span: Span,
         timeline: &mut Timeline,
-        visit: &mut dyn FnMut(&mut Opened<'_>, &Part, &Timeline),
+        visit: &mut dyn FnMut(&mut Opened<'_>, &Part, &mut Timeline),
     ) -> Result<(), Error> {
         for i in self.in_span(span) {
             let (segment, placed) = (&self.segments[i], self.placed[i]);
@@ -291,25 +310,43 @@ pub(crate) struct Part {
     pub(crate) position: usize,
 }
 
-fn load(dir: &Path, since: Option<SystemTime>, skipped: &mut Vec<Skipped>) -> Result<Vec<Segment>, Error> {
-    let mut segments: Vec<Segment> = Vec::new();
+/// `known` are the segments that were there before, in the order of their numbers.
+fn load(
+    dir: &Path,
+    since: Option<SystemTime>,
+    known: &[Arc<Segment>],
+    skipped: &mut Vec<Skipped>,
+) -> Result<Vec<Arc<Segment>>, Error> {
+    let mut segments: Vec<Arc<Segment>> = Vec::new();
+    let mut known = known.iter().peekable();
     let mut sealed = None;
     for (number, role, path) in dir::list(dir)? {
-        let written = || fs::metadata(&path).and_then(|meta| meta.modified());
-        if since.is_some_and(|since| written().is_ok_and(|written| written < since)) {
+        let meta = fs::metadata(&path);
+        let written = || meta.as_ref().ok()?.modified().ok();
+        if since.is_some_and(|since| written().is_some_and(|written| written < since)) {
             continue;
         }
         match role {
             Role::Unfinished => {}
             Role::Sealed => {
                 sealed = Some(number);
-                segments.extend(passable(Segment::open(&path, skipped), &path, skipped)?.flatten());
+                while known.next_if(|one| one.path().is_none_or(|known| known < path)).is_some() {}
+                let same = known.peek().filter(|one| meta.as_ref().is_ok_and(|meta| one.is_of(&path, meta)));
+                if let Some(same) = same {
+                    segments.push(Arc::clone(same));
+                    continue;
+                }
+                let mut opened = passable(Segment::open(&path, skipped), &path, skipped)?.flatten();
+                if let (Some(opened), Some(last)) = (&mut opened, segments.last()) {
+                    opened.index.share(&last.index);
+                }
+                segments.extend(opened.map(Arc::new));
             }
             Role::Log if sealed == Some(number) => {}
             Role::Log => {
                 let bytes = passable(read_log(&path), &path, skipped)?;
                 if let Some(bytes) = bytes {
-                    segments.extend(log_image(dir, &path, &bytes, skipped)?);
+                    segments.extend(log_image(dir, &path, &bytes, skipped)?.map(Arc::new));
                 }
             }
         }

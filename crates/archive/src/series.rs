@@ -16,7 +16,7 @@ use crate::schema::{Schema, convert};
 use crate::segment::column;
 use crate::segment::decode::{Column, Columns, Rows, events, texts};
 use crate::segment::file::{Opened, SchemaCache};
-use crate::series_builder::{Cell, NEVER, NEW, Reading, SeriesBuilder, Values};
+use crate::series_builder::{Cell, Cells, NEVER, NEW, Reading, SeriesBuilder};
 
 /// What tells a row from others across segments.
 #[derive(PartialEq, Eq, Hash)]
@@ -50,15 +50,12 @@ pub(crate) struct Builder {
     /// their unit.
     plan: Option<(Arc<Schema>, Plan)>,
     values: Vec<i64>,
-    /// How many frames there will be, at most.
-    frames_max: usize,
 }
 
 type Plan = Vec<(u8, Entity, HashMap<u32, (usize, f64)>)>;
 
 impl Builder {
-    /// `frames_max`: how many frames there are in the segments that will be read.
-    pub(crate) fn new(query: &Query, frames_max: usize) -> Self {
+    pub(crate) fn new(query: &Query) -> Self {
         let metrics = query
             .metrics
             .clone()
@@ -85,7 +82,6 @@ impl Builder {
             host: None,
             plan: None,
             values: Vec::new(),
-            frames_max,
         }
     }
 
@@ -291,9 +287,6 @@ impl Builder {
             }
             let first = convert(column.firsts[row], factor);
             let builder = &mut wanted.builders[*number as usize];
-            if wanted.metric.entity == Entity::System && builder.values.is_empty() {
-                builder.values.reserve_exact(self.frames_max);
-            }
             let cell = Cell {
                 reading: wanted.reading,
                 scale: wanted.metric.unit.scale(),
@@ -307,8 +300,8 @@ impl Builder {
             for &(start, end) in rows.runs(row) {
                 let (start, end) = (start as usize, end as usize);
                 let values = match active {
-                    Some(_) => Values::Each(&self.values[sample..sample + end - start]),
-                    None => Values::Same(first, end - start),
+                    Some(_) => Cells::Each(&self.values[sample..sample + end - start]),
+                    None => Cells::Same(first, end - start),
                 };
                 sample += end - start;
                 if part.has_lead && (start..end).contains(&(part.from - 1)) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mitra_model::NA;
+use mitra_model::{NA, Values};
 
 use crate::clock::Timeline;
 use crate::log::decode::ns;
@@ -19,7 +19,7 @@ pub(crate) struct SeriesBuilder {
     pub(crate) still: bool,
     pub(crate) last_position: u32,
     pub(crate) last_raw: i64,
-    pub(crate) values: Vec<f64>,
+    pub(crate) values: Values,
     pub(crate) changes: Vec<(i64, Option<Arc<str>>)>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) const NEW: SeriesBuilder = SeriesBuilder {
     still: true,
     last_position: NEVER,
     last_raw: NA,
-    values: Vec::new(),
+    values: Values::new(),
     changes: Vec::new(),
 };
 
@@ -49,30 +49,30 @@ pub(crate) enum Reading {
 
 /// The cells of a row in one stretch of its presence.
 #[derive(Clone, Copy)]
-pub(crate) enum Values<'a> {
+pub(crate) enum Cells<'a> {
     Same(i64, usize),
     Each(&'a [i64]),
 }
 
-impl Values<'_> {
+impl Cells<'_> {
     pub(crate) fn len(self) -> usize {
         match self {
-            Values::Same(_, len) => len,
-            Values::Each(values) => values.len(),
+            Cells::Same(_, len) => len,
+            Cells::Each(values) => values.len(),
         }
     }
 
     pub(crate) fn at(self, sample: usize) -> i64 {
         match self {
-            Values::Same(value, _) => value,
-            Values::Each(values) => values[sample],
+            Cells::Same(value, _) => value,
+            Cells::Each(values) => values[sample],
         }
     }
 
     pub(crate) fn part(self, from: usize, until: usize) -> Self {
         match self {
-            Values::Same(value, _) => Values::Same(value, until - from),
-            Values::Each(values) => Values::Each(&values[from..until]),
+            Cells::Same(value, _) => Cells::Same(value, until - from),
+            Cells::Each(values) => Cells::Each(&values[from..until]),
         }
     }
 }
@@ -97,12 +97,12 @@ impl Cell<'_> {
     }
 
     /// Takes a stretch of cells: one by one until there is nothing special about them, the rest in one go.
-    pub(crate) fn run(&self, builder: &mut SeriesBuilder, position: usize, values: Values<'_>) {
+    pub(crate) fn run(&self, builder: &mut SeriesBuilder, position: usize, values: Cells<'_>) {
         let len = values.len();
         let is_text = self.reading == Reading::Text;
         let mut next = 0;
         while next < len {
-            if let Values::Same(raw, _) = values {
+            if let Cells::Same(raw, _) = values {
                 let stands = next > 0 && (is_text || raw == NA && builder.start == NEVER);
                 if stands || next > 1 && builder.still && builder.start != NEVER && self.moving_only {
                     // What does not change has been taken.
@@ -123,18 +123,18 @@ impl Cell<'_> {
         let per_second = self.timeline.per_seconds(position + next..position + len);
         match (values, self.reading) {
             (_, Reading::Text) => return,
-            (Values::Same(raw, _), Reading::Raw | Reading::Level) => {
+            (Cells::Same(raw, _), Reading::Raw | Reading::Level) => {
                 let value = self.level(raw);
-                builder.values.resize(builder.values.len() + len - next, value);
+                builder.values.push_same(value, len - next);
             }
-            (Values::Same(raw, _), _) => {
+            (Cells::Same(raw, _), _) => {
                 let still = if raw == NA { f64::NAN } else { 0.0 };
                 builder.values.extend(per_second.iter().map(|per_second| still * per_second));
             }
-            (Values::Each(cells), Reading::Raw | Reading::Level) => {
+            (Cells::Each(cells), Reading::Raw | Reading::Level) => {
                 builder.values.extend(cells[next..].iter().map(|raw| self.level(*raw)));
             }
-            (Values::Each(cells), _) => {
+            (Cells::Each(cells), _) => {
                 let pairs = cells[next - 1..].windows(2).zip(per_second);
                 builder.values.extend(pairs.map(|(pair, per_second)| {
                     let (before, now) = (pair[0], pair[1]);
@@ -192,9 +192,8 @@ impl Cell<'_> {
                 builder.values.extend(known.map(|known| if known { 0.0 } else { f64::NAN }));
             }
         }
-        if builder.values.len() < index - start {
-            builder.values.resize(index - start, f64::NAN);
-        }
+        let missing = (index - start).saturating_sub(builder.values.len());
+        builder.values.push_same(f64::NAN, missing);
         builder.values.push(value);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use mitra_model::Span;
 use mitra_model::series::Gap;
@@ -59,7 +60,7 @@ pub struct Status {
     pub sheds: u64,
 }
 
-pub(crate) fn of(dir: &Path, segments: &[Segment], schemas: &SchemaCache) -> Result<Status, Error> {
+pub(crate) fn of(dir: &Path, segments: &[Arc<Segment>], schemas: &SchemaCache) -> Result<Status, Error> {
     let mut status = Status { recording: lock::recording(dir), ..Status::default() };
     for (_, role, path) in dir::list(dir)? {
         let bytes = fs::metadata(&path).map_or(0, |meta| meta.len());

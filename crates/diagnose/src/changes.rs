@@ -263,7 +263,7 @@ mod tests {
         });
         let mut set = SeriesSet::default();
         for (metric, row, values) in values {
-            let series = Series { axis: Arc::clone(&axis), start: 0, values: values.to_vec() };
+            let series = Series { axis: Arc::clone(&axis), start: 0, values: (*values).into() };
             set.insert(lookup(metric).unwrap(), (*row).into(), series);
         }
         set

@@ -261,7 +261,7 @@ mod tests {
         let mut set = SeriesSet::default();
         let axis = Arc::new(Axis { t: vec![1], dt: vec![1.0], places: Vec::new() });
         for disk in ["sda", "sdb", "nvme0n1", "loop1", "loop2", "loop10", "md0", "dm-0"] {
-            let series = Series { axis: Arc::clone(&axis), start: 0, values: vec![0.0] };
+            let series = Series { axis: Arc::clone(&axis), start: 0, values: vec![0.0].into() };
             set.insert(lookup("disk.io_time").unwrap(), disk.into(), series);
         }
         let mut text = |metric: &str, row: &str, text: &str| {

@@ -198,7 +198,7 @@ pub(crate) mod tests {
 
     pub(crate) fn series(set: &mut SeriesSet, metric: &str, row: &str, values: Vec<f64>) {
         let axis = axis(values.len() as i64);
-        set.insert(lookup(metric).unwrap(), row.into(), Series { axis, start: 0, values });
+        set.insert(lookup(metric).unwrap(), row.into(), Series { axis, start: 0, values: values.into() });
     }
 
     pub(crate) fn text(set: &mut SeriesSet, metric: &str, row: &str, text: &str) {

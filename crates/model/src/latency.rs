@@ -397,7 +397,7 @@ mod tests {
         });
         let mut set = SeriesSet::default();
         let mut insert = |metric: &str, values: &[f64]| {
-            let series = Series { axis: Arc::clone(&axis), start: 0, values: values.to_vec() };
+            let series = Series { axis: Arc::clone(&axis), start: 0, values: values.into() };
             set.insert(lookup(metric).unwrap(), "0.0.0.0:80".into(), series);
         };
         insert(SERVICE.requests, &[f64::NAN, 10.0, 0.0, 30.0]);

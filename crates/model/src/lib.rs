@@ -21,6 +21,7 @@ pub mod series;
 pub mod strings;
 pub mod suspicion;
 pub mod time;
+pub mod values;
 pub mod words;
 
 pub use capture::{CaptureRow, Captured};
@@ -36,6 +37,7 @@ pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
 pub use suspicion::Suspicion;
 pub use time::{Era, Span, Stamp};
+pub use values::Values;
 
 /// The manual page of a condition or a kind of capture: the leading comment of its source file, without the marks.
 #[must_use]

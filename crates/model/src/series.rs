@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::frame::{Event, HostInfo, SourceLine};
 use crate::metric::{Entity, Metric, lookup};
 use crate::time::{SECOND, Span};
+use crate::values::Values;
 
 /// The sample times that several series share.
 ///
@@ -65,7 +66,7 @@ pub struct Series {
     /// The index on the axis of the first value; a task that started later has no values before.
     pub start: usize,
     /// One value for each index from `start` on; `NaN` is unavailable.
-    pub values: Vec<f64>,
+    pub values: Values,
 }
 
 impl Series {
@@ -320,7 +321,7 @@ mod tests {
         let t = (0..values.len() as i64).map(|i| i * SECOND).collect();
         let mut dt = vec![1.0; values.len()];
         dt[0] = f64::NAN;
-        Series { axis: Arc::new(Axis { t, dt, places: Vec::new() }), start: 0, values: values.to_vec() }
+        Series { axis: Arc::new(Axis { t, dt, places: Vec::new() }), start: 0, values: values.into() }
     }
 
     #[test]
@@ -336,7 +337,7 @@ mod tests {
     fn a_series_that_starts_late_has_nothing_before() {
         let mut s = series(&[1.0, 2.0, 3.0]);
         s.start = 2;
-        s.values = vec![9.0];
+        s.values = vec![9.0].into();
         assert!(s.at(0).is_nan());
         assert_eq!(s.at(2), 9.0);
         assert_eq!(s.values(Span::ALL), [9.0]);

@@ -461,7 +461,7 @@ fn series(step: i64, values: &[f64]) -> Series {
     let t: Vec<i64> = (0..values.len() as i64).map(|i| (1000 + i * step) * SECOND).collect();
     let mut dt = vec![step as f64; values.len()];
     dt[0] = f64::NAN;
-    Series { axis: Arc::new(Axis { t, dt, places: Vec::new() }), start: 0, values: values.to_vec() }
+    Series { axis: Arc::new(Axis { t, dt, places: Vec::new() }), start: 0, values: values.into() }
 }
 
 fn replay(rule: &str, set: &SeriesSet) -> mitra_rules::series::Replayed {

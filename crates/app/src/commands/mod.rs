@@ -25,7 +25,7 @@ mod replay;
 mod rules;
 mod select;
 mod serve;
-mod services;
+pub mod services;
 mod show;
 mod similar;
 mod state;

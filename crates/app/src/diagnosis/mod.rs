@@ -4,9 +4,10 @@ mod history;
 mod scheduled_jobs;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::Result;
-use mitra_archive::{ActiveTasks, Query, Reader};
+use mitra_archive::{ActiveTasks, Query, Reader, RowFilter};
 use mitra_diagnose::Request;
 use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::time::SECOND;
@@ -68,20 +69,24 @@ pub fn title(id: &str) -> Option<&'static str> {
     mitra_diagnose::conditions().iter().find(|c| c.id == id).map(|c| c.title)
 }
 
-/// The series that the page of a report draws: the metrics of the chains, around the incidents.
+/// The series that the page of a report draws: the evidence of the chains, around the incidents.
 pub fn drawn(reader: &Reader, report: &Report) -> Result<SeriesSet> {
     const BEFORE: i64 = 600 * SECOND;
-    let names: BTreeSet<&str> = report
-        .incidents
-        .iter()
-        .flat_map(|i| &i.chain)
-        .flat_map(|l| &l.evidence)
-        .map(|e| e.metric.as_str())
-        .chain(["task.comm"])
-        .collect();
+    let evidence = || report.incidents.iter().flat_map(|i| &i.chain).flat_map(|l| &l.evidence);
+    let names: BTreeSet<&str> = evidence().map(|e| e.metric.as_str()).chain(["task.comm"]).collect();
     let metrics: Vec<&'static Metric> = names.into_iter().filter_map(lookup).collect();
     let first = report.incidents.iter().map(|i| i.onset.0).min().unwrap_or(report.window.since.0);
     let since = first.min(report.window.since.0).saturating_sub(BEFORE);
     let span = Span { since, until: report.window.until.0.saturating_add(SECOND) };
-    Ok(reader.read(&Query { moving_only: true, ..Query::new(span, metrics) })?)
+    let things: BTreeSet<String> = evidence().map(|e| e.entity.clone()).collect();
+    // A task is told as `name (pid)`, or by its name, which several may have.
+    let pid = |thing: &str| Some(thing.strip_suffix(')')?.rsplit_once('(')?.1.to_owned());
+    let tasks: Vec<Option<String>> =
+        evidence().filter(|e| e.metric.starts_with("task.")).map(|e| pid(&e.entity)).collect();
+    let rows: RowFilter = Arc::new(move |entity, row| {
+        let is_task = |pid: &String| row.split_once('@').is_some_and(|(id, _)| id == pid);
+        things.contains(row)
+            || entity == Entity::Task && tasks.iter().any(|pid| pid.as_ref().is_none_or(is_task))
+    });
+    Ok(reader.read(&Query { moving_only: true, rows: Some(rows), ..Query::new(span, metrics) })?)
 }

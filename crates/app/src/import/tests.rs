@@ -14,7 +14,7 @@ const DAY: i64 = 1_795_219_200 * SECOND;
 fn put_series(set: &mut SeriesSet, metric: &str, row: &str, start: i64, step_s: i64, values: &[f64]) {
     let t = (1..=values.len() as i64).map(|i| start + i * step_s * SECOND).collect();
     let axis = Arc::new(Axis { t, dt: vec![step_s as f64; values.len()], places: Vec::new() });
-    set.insert(lookup(metric).unwrap(), row.into(), Series { axis, start: 0, values: values.to_vec() });
+    set.insert(lookup(metric).unwrap(), row.into(), Series { axis, start: 0, values: values.into() });
 }
 
 fn text(set: &mut SeriesSet, metric: &str, row: &str, text: &str) {
@@ -136,7 +136,7 @@ fn a_hole_is_a_hole_and_not_a_time_in_which_nothing_happened() {
     let t = vec![DAY, DAY + 10 * SECOND, DAY + 3600 * SECOND, DAY + 3610 * SECOND];
     let axis = Arc::new(Axis { t, dt: vec![10.0; 4], places: Vec::new() });
     // Zero before: the counter does not go back at the hole, so only the frame inside tells.
-    let values = vec![0.0, 0.0, 0.0, 7.0];
+    let values = vec![0.0, 0.0, 0.0, 7.0].into();
     set.insert(lookup("vm.pgmajfault").unwrap(), "".into(), Series { axis, start: 0, values });
     let (_dir, reader, _) = stored(&[&set]);
     let again = read(&reader, "vm.pgmajfault");

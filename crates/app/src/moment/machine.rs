@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use mitra_archive::{Query, Reader};
 use mitra_diagnose::{ledger, words};
-use mitra_model::{Axis, Series, SeriesSet, Span};
+use mitra_model::{Axis, Series, SeriesSet, Span, Values};
 
 use super::samples::axis_of;
 use super::value::Value;
@@ -105,7 +105,7 @@ impl At<'_> {
     }
 
     fn curve(&self, of: impl Fn(usize) -> f64) -> Option<Series> {
-        let values: Vec<f64> = (0..self.axis.len()).map(of).collect();
+        let values: Values = (0..self.axis.len()).map(of).collect();
         let axis = Arc::clone(self.axis);
         values.iter().any(|value| value.is_finite()).then_some(Series { axis, start: 0, values })
     }

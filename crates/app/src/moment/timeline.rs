@@ -37,7 +37,7 @@ impl Timeline {
                     values[i] = *value;
                 }
             }
-            let series = Series { axis: axis.clone(), start: 0, values };
+            let series = Series { axis: axis.clone(), start: 0, values: values.into() };
             // As many columns as lie in this part, so that each number has one weight.
             let column = |t: i64| (i128::from(t - span.since) * COLUMNS as i128 / length) as usize;
             let columns = (column(part.until) - column(part.since)).max(1);

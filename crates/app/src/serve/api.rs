@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::IF_NONE_MATCH;
 use hyper::{Method, Request, Response, StatusCode};
 use jiff::tz::TimeZone;
 use mitra_model::report::Report;
@@ -180,9 +179,8 @@ impl Server {
                 Ok(response::elsewhere("/", &self.guard.cookie(query.get("token").unwrap_or_default())?)?)
             }
             None => {
-                let known = request.headers().get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
                 let all = "there is nothing of that name; see /api/v1/openapi.json";
-                page::asset(path, known).ok_or_else(|| Failure::not_found("no_path", all))
+                page::asset(path, request.headers()).ok_or_else(|| Failure::not_found("no_path", all))
             }
             Some(Route::OpenApi) => Ok(of(JSON, OPENAPI)),
             Some(Route::Recording) => {

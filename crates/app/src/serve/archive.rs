@@ -89,7 +89,7 @@ impl Archive {
         if seen == known && old.reader.is_live() == old.is_live {
             return Ok(());
         }
-        let next = Arc::new(view(Reader::open(&self.dir)?, old.generation + 1)?);
+        let next = Arc::new(view(old.reader.reopened()?, old.generation + 1)?);
         let mut looked = self.looked();
         looked.fingerprint = seen;
         looked.view = next;

@@ -202,7 +202,8 @@ async fn accept(
     Ok(())
 }
 
-async fn connection(
+/// Answers what comes on a connection, one question after the other.
+pub async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: Client,
     server: Arc<Server>,

@@ -38,7 +38,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::cli::Listen;
-use crate::confined;
+use crate::{confined, heap};
 
 pub use api::OPENAPI;
 pub use dbus::run as run_on_dbus;
@@ -91,6 +91,7 @@ pub fn run(mut options: Options, listen: &Listen, tell: impl FnOnce(&str) -> Res
 }
 
 fn runtime() -> Result<Runtime> {
+    heap::bound();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // One more than works, for a fresh view of the archive.
@@ -99,3 +100,6 @@ fn runtime() -> Result<Runtime> {
         .build()
         .context("cannot start the event loop")
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::counter::{Client, Counter, Full, Place};
 use super::response::Failure;
+use crate::heap;
 
 /// Threads that work. The machine that is watched has other things to do.
 pub const AT_ONCE: usize = 2;
 /// Questions that work or wait, of all and of one address.
 const WAITING_MAX: usize = 48;
 const WAITING_OF_ONE_MAX: usize = 24;
+/// What takes so long has taken memory, which the server does not need until the next one comes.
+const LONG: Duration = Duration::from_millis(100);
 
 pub struct Pool {
     places: Arc<Semaphore>,
@@ -78,7 +82,12 @@ impl Pool {
         let cancel = on_drop.0.clone();
         let job = move || {
             let _held = (place, ticket);
-            work(&cancel)
+            let start = Instant::now();
+            let done = work(&cancel);
+            if start.elapsed() > LONG {
+                heap::trim();
+            }
+            done
         };
         // A bug in one answer must not end the server.
         tokio::task::spawn_blocking(job).await.unwrap_or_else(|_| Err(broken()))

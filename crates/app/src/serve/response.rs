@@ -1,5 +1,7 @@
 //! Answers, and the headers that each of them has.
 
+use std::borrow::Cow;
+
 use http_body_util::channel::Channel;
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
@@ -120,7 +122,18 @@ pub fn elsewhere(path: &'static str, cookie: &str) -> Result<Response<Body>, Fai
 /// JSON as the commands write it: a terminal executes nothing that stands in it.
 pub fn of_json(value: &impl Serialize) -> Response<Body> {
     match serde_json::to_string(value) {
-        Ok(text) => of(JSON, clean_json(&text).into_owned() + "\n"),
+        Ok(text) => of_json_text(text),
         Err(error) => Failure::unreadable(&error.into()).response(),
     }
+}
+
+/// The same of JSON that is written already.
+pub fn of_json_text(text: String) -> Response<Body> {
+    let cleaned = match clean_json(&text) {
+        Cow::Owned(cleaned) => Some(cleaned),
+        Cow::Borrowed(_) => None,
+    };
+    let mut text = cleaned.unwrap_or(text);
+    text.push('\n');
+    of(JSON, text)
 }

@@ -164,7 +164,7 @@ fn cell_line(
     let columns = (width / 4).clamp(8, 100);
     let values = moment::bars(curve, span, columns);
     let bars = sparkline(&values, scale(&values, 0.0));
-    let most = extremes(&curve.values).map_or_else(String::new, |[least, mean, most]| {
+    let most = extremes(&curve.values.to_vec()).map_or_else(String::new, |[least, mean, most]| {
         let [least, mean, most] = [least, mean, most].map(|value| number(value, column.unit));
         format!("{least} to {most}, mean {mean}")
     });

@@ -98,7 +98,7 @@ fn curves(
         let values = moment::bars(curve, detail.span, columns);
         let bars = sparkline(&values, scale(&values, 0.0));
         let now = curve.axis.t.binary_search(&moment.at).map_or(f64::NAN, |i| curve.at(i));
-        let range = extremes(&curve.values).map_or_else(String::new, |all| {
+        let range = extremes(&curve.values.to_vec()).map_or_else(String::new, |all| {
             let [least, mean, most] = all.map(|value| number(value, column.unit));
             format!(" {least} to {most}, mean {mean}")
         });

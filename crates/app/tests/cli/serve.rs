@@ -73,6 +73,10 @@ impl Server {
         Server::start(&["--archive", &recording()])
     }
 
+    pub fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
@@ -406,7 +410,7 @@ fn a_token_is_asked_for_and_a_port_of_the_network_is_not_opened() {
 fn the_process_has_nothing_that_it_does_not_need() {
     let server = Server::of_recording();
     assert_eq!(server.get("/api/v1/incidents").status, 200);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.running.pid())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     assert!(
         status.contains("CapEff:\t0000000000000000\n") && status.contains("NoNewPrivs:\t1\n"),
         "{status}"

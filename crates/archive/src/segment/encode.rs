@@ -29,12 +29,12 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn put(&mut self, kind: Kind, entity: u8, columns: Vec<u32>, payload: &[u8]) -> io::Result<()> {
+    fn put(&mut self, kind: Kind, entity: u8, columns: &[u32], payload: &[u8]) -> io::Result<()> {
         self.buffer.clear();
         let header = block::put(&mut self.buffer, kind, entity, payload, self.compressor.as_mut());
         (self.write)(&self.buffer)?;
         let bytes = header.total_bytes();
-        self.blocks.push(BlockRef { kind, entity, offset: self.offset, bytes, columns });
+        self.blocks.push(BlockRef { kind, entity, offset: self.offset, bytes, columns: columns.into() });
         self.offset += bytes;
         Ok(())
     }
@@ -65,22 +65,22 @@ pub(crate) fn write(
         }
     }
     for (kind, entity, payload) in &twice {
-        sink.put(*kind, *entity, Vec::new(), payload)?;
+        sink.put(*kind, *entity, &[], payload)?;
     }
-    sink.put(Kind::Schema, NO_ENTITY, Vec::new(), schema::current())?;
+    sink.put(Kind::Schema, NO_ENTITY, &[], schema::current())?;
     for (entity, table) in Entity::ALL.into_iter().zip(&segment.tables) {
         put_columns(&mut sink, segment, entity, table)?;
     }
     if !segment.events.is_empty() {
-        sink.put(Kind::Events, NO_ENTITY, Vec::new(), &segment.events)?;
+        sink.put(Kind::Events, NO_ENTITY, &[], &segment.events)?;
     }
     for (kind, entity, payload) in &twice {
-        sink.put(*kind, *entity, Vec::new(), payload)?;
+        sink.put(*kind, *entity, &[], payload)?;
     }
 
     let offset = sink.offset;
     let index = super::index::payload(&sink.blocks, &segment.times, &meta);
-    sink.put(Kind::Index, NO_ENTITY, Vec::new(), &index)?;
+    sink.put(Kind::Index, NO_ENTITY, &[], &index)?;
     (sink.write)(&trailer(offset, sink.offset - offset))?;
     Ok(sink.offset + TRAILER_BYTES as u64)
 }
@@ -206,7 +206,9 @@ fn put_block(
         put(&mut payload, length as u64);
     }
     payload.append(bodies);
-    sink.put(Kind::Columns, entity as u8, std::mem::take(members), &payload)
+    sink.put(Kind::Columns, entity as u8, members, &payload)?;
+    members.clear();
+    Ok(())
 }
 
 /// A growing list of column numbers.

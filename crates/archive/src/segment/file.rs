@@ -1,8 +1,8 @@
 //! One segment, on disk or in memory.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,11 +24,27 @@ enum Source {
     Memory(Vec<u8>),
 }
 
+/// What tells a file from another one that has its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Identity {
+    fn of(meta: &Metadata) -> Identity {
+        Identity { inode: meta.ino(), bytes: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) }
+    }
+}
+
 /// A segment whose index has been read.
 pub(crate) struct Segment {
     source: Source,
     pub(crate) index: Index,
     pub(crate) bytes: u64,
+    /// Of a file whose index was whole.
+    identity: Option<Identity>,
 }
 
 /// The schemas that were read before, by checksum: hardly ever more than one.
@@ -65,11 +81,14 @@ impl Segment {
     /// Reads the index of a file, or rebuilds it.
     pub(crate) fn open(path: &Path, skipped: &mut Vec<Skipped>) -> Result<Option<Segment>, Error> {
         let file = File::open(path).map_err(Error::io("open", path))?;
-        let bytes = file.metadata().map_err(Error::io("stat", path))?.len();
+        let identity = Identity::of(&file.metadata().map_err(Error::io("stat", path))?);
+        let bytes = identity.bytes;
+        let mut is_whole = true;
         let mut skip = |why: String| skipped.push(Skipped { file: path.to_path_buf(), offset: 0, why });
         let index = match indexed(&file, bytes).map_err(Error::io("read", path))? {
             Ok(index) => index,
             Err(Corrupt(wanted)) => {
+                is_whole = false;
                 if bytes > SEGMENT_BYTES_MAX {
                     skip(format!("the whole file: no {wanted}, and too large to search"));
                     return Ok(None);
@@ -93,7 +112,13 @@ impl Segment {
                 }
             }
         };
-        Ok(Some(Segment { source: Source::Disk(path.to_path_buf()), index, bytes }))
+        let identity = is_whole.then_some(identity);
+        Ok(Some(Segment { source: Source::Disk(path.to_path_buf()), index, bytes, identity }))
+    }
+
+    /// Whether it is of this file, which has not changed since. A sealed segment never does.
+    pub(crate) fn is_of(&self, path: &Path, meta: &Metadata) -> bool {
+        matches!(&self.source, Source::Disk(own) if own == path) && self.identity == Some(Identity::of(meta))
     }
 
     /// Reads the index of a segment in memory.
@@ -105,7 +130,15 @@ impl Segment {
             if header.kind == Kind::Index { Index::parse(&payload) } else { Err(Corrupt("an index")) }
         });
         let index = index.or_else(|_| Index::scan(&bytes))?;
-        Ok(Segment { bytes: bytes.len() as u64, source: Source::Memory(bytes), index })
+        Ok(Segment { bytes: bytes.len() as u64, source: Source::Memory(bytes), index, identity: None })
+    }
+
+    /// Of a file on disk.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Disk(path) => Some(path),
+            Source::Memory(_) => None,
+        }
     }
 
     /// Whether it is a log that was read into memory.

@@ -1,5 +1,7 @@
 //! The index of a segment, and how it is rebuilt when it is damaged.
 
+use std::sync::Arc;
+
 use super::encode::put_members;
 use crate::block::{self, Kind};
 use crate::open::{Meta, Times};
@@ -20,14 +22,14 @@ pub(crate) struct BlockRef {
     /// Header included.
     pub(crate) bytes: u64,
     /// The numbers of the columns in the schema of the file.
-    pub(crate) columns: Vec<u32>,
+    pub(crate) columns: Arc<[u32]>,
 }
 
 /// What is known of a segment without reading it.
 #[derive(Debug, Clone)]
 pub(crate) struct Index {
     pub(crate) blocks: Vec<BlockRef>,
-    pub(crate) meta: Meta,
+    pub(crate) meta: Arc<Meta>,
     pub(crate) frames: u32,
     pub(crate) first: Times,
     pub(crate) last: Times,
@@ -96,7 +98,7 @@ impl Index {
         let frames = input.u32()?;
         let first = Times::get(&mut input, Times::default())?;
         let last = Times::get(&mut input, first)?;
-        let meta = meta(input.bytes()?)?;
+        let meta = Arc::new(meta(input.bytes()?)?);
         let mut blocks = Vec::new();
         let mut end = 0_u64;
         for _ in 0..input.count(5)? {
@@ -106,7 +108,7 @@ impl Index {
             let offset = end.checked_add(input.varint()?).ok_or(Corrupt("an offset"))?;
             let bytes = input.varint()?;
             end = offset.checked_add(bytes).ok_or(Corrupt("an offset"))?;
-            let columns = members(&mut input)?;
+            let columns = members(&mut input)?.into();
             if let Some(kind) = Kind::from_byte(kind) {
                 blocks.push(BlockRef { kind, entity, offset, bytes, columns });
             }
@@ -128,14 +130,14 @@ impl Index {
             // search goes on right behind it.
             let Ok((_, payload)) = block::unpack(rest) else { continue };
             at = offset + header.total_bytes() as usize;
-            let mut columns = Vec::new();
+            let mut columns = Arc::default();
             match header.kind {
                 Kind::Meta => found_meta = found_meta.or_else(|| meta(&payload).ok()),
                 Kind::Times => found_times = found_times.or_else(|| parse_times(&payload).ok()),
                 Kind::Columns => {
                     let mut input = Input::new(&payload);
                     let Ok(members) = input.varint().and_then(|_| members(&mut input)) else { continue };
-                    columns = members;
+                    columns = members.into();
                 }
                 _ => {}
             }
@@ -147,12 +149,25 @@ impl Index {
                 columns,
             });
         }
-        let meta = found_meta.ok_or(Corrupt("undamaged description of the host"))?;
+        let meta = Arc::new(found_meta.ok_or(Corrupt("undamaged description of the host"))?);
         let times = found_times.ok_or(Corrupt("undamaged times"))?;
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return Err(Corrupt("at least one frame"));
         };
         Ok(Index { blocks, meta, frames: times.len() as u32, first: *first, last: *last })
+    }
+
+    /// Takes from another index what is the same there. A month has thousands of segments, which hardly differ in it.
+    pub(crate) fn share(&mut self, other: &Index) {
+        if self.meta == other.meta {
+            self.meta = Arc::clone(&other.meta);
+        }
+        for (own, theirs) in self.blocks.iter_mut().zip(&other.blocks) {
+            if own.columns == theirs.columns {
+                own.columns = Arc::clone(&theirs.columns);
+            }
+        }
+        self.blocks.shrink_to_fit();
     }
 }
 

@@ -488,3 +488,38 @@ fn the_end_of_a_recording_is_opened_by_itself() {
     assert_eq!(frames(&reader), 15);
     assert_eq!(frames(&Reader::open(dir.path()).unwrap()), 25);
 }
+
+#[test]
+fn a_view_stays_as_it_was_while_a_later_one_takes_what_has_not_changed() {
+    let dir = scratch();
+    let mut machine = Machine::new(5, 2, 1);
+    let options = Options { segment_frames: 10, ..Options::default() };
+    let mut writer = Writer::open(dir.path(), &Machine::host(), options).unwrap();
+    let mut record = |count: usize| {
+        for _ in 0..count {
+            machine.tick();
+            writer.append(machine.frame(), machine.strings()).unwrap();
+        }
+    };
+    let frames = |reader: &Reader| reader.status().unwrap().frames;
+    record(25);
+    let first = Reader::open(dir.path()).unwrap();
+    // The log is sealed, and two more segments and a log come.
+    record(30);
+    let second = first.reopened().unwrap();
+    assert_eq!((frames(&first), frames(&second)), (25, 55));
+    assert_eq!(second.span(), Reader::open(dir.path()).unwrap().span());
+    // Another file has the name of the second segment, and the first one was too old.
+    std::fs::copy(dir.path().join("0000000004.seg"), dir.path().join("other")).unwrap();
+    std::fs::rename(dir.path().join("other"), dir.path().join("0000000002.seg")).unwrap();
+    std::fs::remove_file(dir.path().join("0000000001.seg")).unwrap();
+    let third = second.reopened().unwrap();
+    let fresh = Reader::open(dir.path()).unwrap();
+    assert_eq!((frames(&third), third.span()), (45, fresh.span()));
+    let all = |reader: &Reader| {
+        let set = reader.read(&Query::new(Span::ALL, vec![lookup("sys.ctxt").unwrap()])).unwrap();
+        (values(&set, "sys.ctxt", "").len(), set.gaps)
+    };
+    assert_eq!(all(&third), all(&fresh));
+    assert_eq!(third.skipped(), []);
+}

@@ -211,7 +211,7 @@ fn collect_climbs(climb: &Climb, signal: &Signal, found: &mut Vec<Stretch>) {
 mod tests {
     use std::sync::Arc;
 
-    use mitra_model::{Axis, Series, lookup};
+    use mitra_model::{Axis, Series, Values, lookup};
 
     use super::*;
 
@@ -231,7 +231,7 @@ mod tests {
 
     fn level(metric: &str, values: impl Iterator<Item = f64>) -> SeriesSet {
         let mut set = SeriesSet::default();
-        let values: Vec<f64> = values.collect();
+        let values: Values = values.collect();
         let t = (1..=values.len() as i64).map(|i| i * SECOND).collect();
         let axis = Axis { t, dt: vec![1.0; values.len()], places: Vec::new() };
         set.insert(lookup(metric).unwrap(), "".into(), Series { axis: Arc::new(axis), start: 0, values });
@@ -318,7 +318,7 @@ mod tests {
         let t = (1..=60).map(|i| i * SECOND).collect();
         let axis = Arc::new(Axis { t, dt: vec![1.0; 60], places: Vec::new() });
         let now = (0..60).map(|i| if i < 40 { 30.0 } else { 100.0 }).collect();
-        for (metric, values) in [("cgroup.pids_current", now), ("cgroup.pids_max", vec![100.0; 60])] {
+        for (metric, values) in [("cgroup.pids_current", now), ("cgroup.pids_max", vec![100.0; 60].into())] {
             let series = Series { axis: Arc::clone(&axis), start: 0, values };
             set.insert(lookup(metric).unwrap(), "/app".into(), series);
         }

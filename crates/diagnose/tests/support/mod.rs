@@ -117,6 +117,7 @@ impl Machine {
 
     pub fn values(&mut self, metric: &str, row: &str, start: usize, values: Vec<f64>) -> &mut Self {
         let metric = lookup(metric).unwrap_or_else(|| panic!("{metric} is not in the table"));
+        let values = values.into();
         self.set.insert(metric, row.into(), Series { axis: Arc::clone(&self.axis), start, values });
         self
     }

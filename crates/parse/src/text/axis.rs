@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use mitra_model::report::FileRead;
 use mitra_model::time::SECOND;
-use mitra_model::{Axis, Entity, Era, Series, SeriesSet, SourceLine, Span, TextSeries, lookup};
+use mitra_model::{Axis, Entity, Era, Series, SeriesSet, SourceLine, Span, TextSeries, Values, lookup};
 
 use super::import::{DAY, Form, Import};
 use super::number::known;
@@ -199,7 +199,7 @@ impl Import {
         if columns[column].form == Form::Share {
             factor *= f64::from(self.host.cpus.max(1));
         }
-        let values: Vec<f64> =
+        let values: Values =
             track.values.chunks_exact(columns.len().max(1)).map(|row| known(row[column] * factor)).collect();
         values.iter().any(|v| v.is_finite()).then(|| Series { axis: axis.clone(), start: 0, values })
     }
@@ -262,7 +262,11 @@ fn rates(readings: &Series, metric: &mitra_model::Metric) -> Option<Series> {
             values[i] = known((now - before) / dt);
         }
     }
-    values.iter().any(|v| v.is_finite()).then(|| Series { axis: readings.axis.clone(), start: 0, values })
+    values.iter().any(|v| v.is_finite()).then(|| Series {
+        axis: readings.axis.clone(),
+        start: 0,
+        values: values.into(),
+    })
 }
 
 /// What the numbers say of the machine where no header did.

@@ -116,7 +116,7 @@ Linux 6.1.0 (host) \t11/21/26 \t_x86_64_\t(2 CPU)
         let mut import = Import::new(None);
         super::super::read(&mut TWO_TASKS.as_bytes(), "pidstat.txt", &mut import).unwrap();
         let set = import.finish().set;
-        let values = |metric: &str| set.get(metric, "").map(|s| s.values.clone()).unwrap_or_default();
+        let values = |metric: &str| set.get(metric, "").map(|s| s.values.to_vec()).unwrap_or_default();
         let near =
             |a: Vec<f64>, b: [f64; 2]| a.len() == 2 && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
         assert!(near(values("tasks.run_delay"), [0.5, 0.0]));

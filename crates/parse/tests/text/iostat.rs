@@ -36,7 +36,7 @@ fn the_good_side_has_a_disk_that_is_idle() {
     // One report of three has the disk: the others are intervals all the same.
     let writes = series(set, "disk.writes", "xvdb");
     assert_eq!(
-        (&writes.values[..], &writes.axis.dt[..], seconds_in(Era::Sequence, writes)),
+        (&writes.values.to_vec()[..], &writes.axis.dt[..], seconds_in(Era::Sequence, writes)),
         (&[2.0][..], &[1.0][..], vec![2])
     );
     check(set, "disk.write_bytes", "xvdb", &[19.5 * 1024.0]);

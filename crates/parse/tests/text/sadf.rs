@@ -11,22 +11,25 @@ fn one_recording_in_every_form() {
     let first = moment(2026, 11, 21, hms(13, 30, 15));
     let user = series(&all, "sys.cpu_user", "");
     assert_eq!((user.axis.t[0], user.axis.dt[0], user.values.len()), (first, 1.0, 14));
-    close(&user.values[..2], &[0.495 * 2.0, 0.5882 * 2.0]);
-    close(&series(&all, "vm.pgpgout", "").values[..1], &[131_072.0 * 1024.0]);
-    close(&series(&all, "disk.write_bytes", "vda").values[..1], &[131_072.0 * 1024.0]);
-    close(&series(&all, "disk.transfer_time", "vda").values[..1], &[36.0 * 13.36 / 1000.0]);
-    close(&series(&all, "fs.free_bytes", "/dev/vda").values[..1], &[236_476.0 * 1_048_576.0]);
-    close(&series(&all, "fs.total_bytes", "/dev/vda").values[..1], &[(236_476.0 + 21_544.0) * 1_048_576.0]);
-    close(&series(&all, "psi.cpu_some", "").values[..1], &[0.9497]);
-    close(&series(&all, "irq.count", "LOC").values[..1], &[542.0]);
-    close(&series(&all, "sys.intr", "").values[..1], &[594.0]);
-    close(&series(&all, "mem.available", "").values[..1], &[23_921_216.0 * 1024.0]);
-    close(&series(&all, "sys.procs_running", "").values[..2], &[8.0, 9.0]);
-    close(&series(&all, "sock.tcp_tw", "").values[..1], &[4.0]);
-    close(&series(&all, "softnet.processed", "0").values[..1], &[0.0]);
+    close(&user.values.to_vec()[..2], &[0.495 * 2.0, 0.5882 * 2.0]);
+    close(&series(&all, "vm.pgpgout", "").values.to_vec()[..1], &[131_072.0 * 1024.0]);
+    close(&series(&all, "disk.write_bytes", "vda").values.to_vec()[..1], &[131_072.0 * 1024.0]);
+    close(&series(&all, "disk.transfer_time", "vda").values.to_vec()[..1], &[36.0 * 13.36 / 1000.0]);
+    close(&series(&all, "fs.free_bytes", "/dev/vda").values.to_vec()[..1], &[236_476.0 * 1_048_576.0]);
+    close(
+        &series(&all, "fs.total_bytes", "/dev/vda").values.to_vec()[..1],
+        &[(236_476.0 + 21_544.0) * 1_048_576.0],
+    );
+    close(&series(&all, "psi.cpu_some", "").values.to_vec()[..1], &[0.9497]);
+    close(&series(&all, "irq.count", "LOC").values.to_vec()[..1], &[542.0]);
+    close(&series(&all, "sys.intr", "").values.to_vec()[..1], &[594.0]);
+    close(&series(&all, "mem.available", "").values.to_vec()[..1], &[23_921_216.0 * 1024.0]);
+    close(&series(&all, "sys.procs_running", "").values.to_vec()[..2], &[8.0, 9.0]);
+    close(&series(&all, "sock.tcp_tw", "").values.to_vec()[..1], &[4.0]);
+    close(&series(&all, "softnet.processed", "0").values.to_vec()[..1], &[0.0]);
     // Page cache and slab are not in what this version calls used.
     let total = (21_733_340.0 + 314_460.0 + 65_700.0 + 2_351_060.0 + 219_524.0) * 1024.0;
-    close(&series(&all, "mem.total", "").values[..1], &[total]);
+    close(&series(&all, "mem.total", "").values.to_vec()[..1], &[total]);
 
     for (name, wanted) in FORMS {
         let imported = whole(output(format!("sar/{name}")));
@@ -94,11 +97,11 @@ fn every_form_has_the_line_of_each_number() {
 fn sadf_of_an_old_version_with_a_restart() {
     let set = whole(output("sar/sadf-10.txt")).set;
     let user = series(&set, "sys.cpu_user", "");
-    close(&user.values, &[0.125, 0.135, 0.145]);
+    close(&user.values.to_vec(), &[0.125, 0.135, 0.145]);
     assert_eq!(user.axis.t[2], moment(2012, 5, 4, hms(22, 30, 0)));
     assert_eq!(user.axis.dt[0], 600.0);
     assert_eq!(set.host.hostname, "oldbox");
-    close(&series(&set, "disk.read_bytes", "dev8-0").values, &[160.0 * 512.0, 176.0 * 512.0]);
+    close(&series(&set, "disk.read_bytes", "dev8-0").values.to_vec(), &[160.0 * 512.0, 176.0 * 512.0]);
 }
 
 #[test]
@@ -140,10 +143,10 @@ fn json_that_another_tool_laid_out() {
         assert_eq!(imported.files[0].unread, 0);
         let set = imported.set;
         let pages = series(&set, "vm.pgpgin", "");
-        close(&pages.values, &[1536.0]);
+        close(&pages.values.to_vec(), &[1536.0]);
         assert_eq!((pages.axis.t[0], pages.axis.dt[0]), (moment(2026, 11, 21, hms(13, 30, 15)), 10.0));
         assert_eq!(lines(pages), [line]);
-        close(&series(&set, "sys.cpu_user", "").values, &[2.0]);
+        close(&series(&set, "sys.cpu_user", "").values.to_vec(), &[2.0]);
         assert_eq!(set.host.hostname, "a");
     }
 }

@@ -28,7 +28,7 @@ fn the_history_of_meminfo() {
     let read = import("meminfo-history.txt", bytes(case("page-cache-flood/meminfo-history.txt")));
     is_clean(&read);
     let active = series(&read.set, "mem.active_file", "");
-    assert_eq!(active.values.first(), Some(&(4_190_408.0 * 1024.0)));
+    assert_eq!(active.values.get(0), Some(&(4_190_408.0 * 1024.0)));
     assert_eq!(active.values[2], 4_964.0 * 1024.0);
     assert_eq!(active.values.len(), 4);
     assert_eq!(active.axis.places.iter().map(|p| p.line).collect::<Vec<_>>(), [10, 96, 53, 139]);

@@ -10,7 +10,7 @@ use crate::support::{bytes, case, damaged, import, import_file, output, survive,
 fn total(read: &Imported, metric: &str, row: &str) -> Option<f64> {
     let series = read.set.total(metric, row)?;
     assert_eq!(series.values.len(), 1);
-    series.values.first().copied()
+    series.values.get(0).copied()
 }
 
 fn total_line(read: &Imported, metric: &str, row: &str) -> Option<u32> {
@@ -18,7 +18,7 @@ fn total_line(read: &Imported, metric: &str, row: &str) -> Option<u32> {
 }
 
 fn level(read: &Imported, metric: &str, row: &str) -> Option<f64> {
-    read.set.get(metric, row)?.values.last().copied()
+    read.set.get(metric, row)?.values.iter().next_back().copied()
 }
 
 fn unread(read: &Imported) -> u64 {
@@ -88,7 +88,7 @@ fn cachestat_of_perf_tools() {
     assert_eq!((formats(&read), unread(&read)), (vec!["cachestat"], 0));
     let system = |metric| read.set.system(metric).unwrap();
     assert_eq!(system("cache.hits").values, [1811.0, 1630.0, 1634.0, 1851.0, 1941.0, 1733.0, 1195.0]);
-    assert_eq!(system("cache.misses").values[1..3], [15_132.0, 23_341.0]);
+    assert_eq!(system("cache.misses").values.to_vec()[1..3], [15_132.0, 23_341.0]);
     assert_eq!(system("cache.dirties").values[6], 31.0);
     for (ratio, printed) in
         system("cache.hit_ratio").values.iter().zip([74.1, 9.7, 6.5, 12.0, 34.5, 7.0, 11.1])

@@ -374,7 +374,7 @@ mod tests {
         let mut set = SeriesSet::default();
         let t = (0..5).map(|i| Era::Sequence.zero() + i * SECOND).collect();
         let axis = Arc::new(Axis { t, dt: vec![f64::NAN; 5], places: Vec::new() });
-        let values = vec![0.0, 1.0, 2.0, 4.0, 8.0];
+        let values = vec![0.0, 1.0, 2.0, 4.0, 8.0].into();
         set.insert(lookup("vm.pgscan_kswapd").unwrap(), "".into(), Series { axis, start: 0, values });
         let html = report(&examples::files(), &[&set], &Style::plain(80), &title);
         assert!(html.contains(">sample 5<") && !html.contains("class=\"onset\""));

@@ -9,6 +9,7 @@ use hyper::{Response, StatusCode, Uri};
 use mitra_ask::promql::{self, Answer, Error, Labels, Matcher, NAME, Steps};
 use mitra_model::Entity;
 use percent_encoding::percent_decode_str;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use self::source::{Samples, families};
@@ -18,7 +19,7 @@ use super::counter::Client;
 use super::guard::Asks;
 use super::pool::Cancel;
 use super::query::{self, Query};
-use super::response::{Body, Failure, of_json};
+use super::response::{Body, Failure, of_json, of_json_text};
 
 /// Where the values of a label are.
 pub const LABEL_VALUES: &str = "/prometheus/api/v1/label/{name}/values";
@@ -61,7 +62,7 @@ pub async fn answer(
     client: Client,
 ) -> Response<Body> {
     match found(server, asked, uri, form, client).await {
-        Ok(data) => of_json(&json!({ "status": "success", "data": data })),
+        Ok(data) => of_json_text(format!(r#"{{"status":"success","data":{data}}}"#)),
         Err(failure) => {
             let kind = match failure.status {
                 StatusCode::UNPROCESSABLE_ENTITY => "execution",
@@ -78,13 +79,14 @@ pub async fn answer(
     }
 }
 
+/// The answer as JSON.
 async fn found(
     server: &Server,
     asked: Asked,
     uri: &Uri,
     form: &Bytes,
     client: Client,
-) -> Result<Value, Failure> {
+) -> Result<String, Failure> {
     let form =
         std::str::from_utf8(form).map_err(|_| Failure::bad("bad_parameter", "the form is not UTF-8"))?;
     let text = format!("{}&{form}", uri.query().unwrap_or_default());
@@ -99,8 +101,8 @@ async fn found(
     let query = Query::parse(Some(&text), &known, &["match[]"])?;
     let view = server.archive.fresh().await;
     match asked {
-        Asked::BuildInfo => return Ok(build_info()),
-        Asked::Metadata => return metadata(&view, &query),
+        Asked::BuildInfo => return Ok(build_info().to_string()),
+        Asked::Metadata => return Ok(metadata(&view, &query)?.to_string()),
         _ => {}
     }
     let label = label(uri.path()).map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
@@ -116,12 +118,12 @@ async fn found(
                     query.number("limit", 0..=usize::MAX)?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
                 let names: BTreeSet<&String> = match (asked, &label) {
                     (Asked::Series, _) => {
-                        return Ok(series.iter().take(limit).map(|labels| json!(labels)).collect());
+                        return written(&series.iter().take(limit).collect::<Vec<_>>());
                     }
                     (_, Some(label)) => series.iter().filter_map(|labels| labels.get(label)).collect(),
                     _ => series.iter().flat_map(Labels::keys).collect(),
                 };
-                Ok(names.into_iter().take(limit).map(|name| json!(name)).collect())
+                written(&names.into_iter().take(limit).collect::<Vec<_>>())
             }
         }
     };
@@ -155,42 +157,71 @@ fn parsed(query: &Query) -> Result<promql::Query, Failure> {
     promql::Query::parse(text).map_err(failure)
 }
 
-fn instant(samples: &mut Samples<'_>, view: &View, query: &Query) -> Result<Value, Failure> {
+fn instant(samples: &mut Samples<'_>, view: &View, query: &Query) -> Result<String, Failure> {
     let promql = parsed(query)?;
     // The end of a recording is its present.
     let at = moment(query, "time")?.unwrap_or_else(|| view.span.until.div_euclid(1_000_000));
-    Ok(told(promql.instant(samples, at).map_err(failure)?, at))
+    told(&promql.instant(samples, at).map_err(failure)?, at)
 }
 
-fn range(samples: &mut Samples<'_>, query: &Query) -> Result<Value, Failure> {
+fn range(samples: &mut Samples<'_>, query: &Query) -> Result<String, Failure> {
     let promql = parsed(query)?;
     let step = query.get("step").and_then(promql::duration_ms);
     let step_ms =
         step.ok_or_else(|| Failure::bad("bad_number", "step: want seconds, or a duration as 15s"))?;
     let steps = Steps { start_ms: wanted(query, "start")?, end_ms: wanted(query, "end")?, step_ms };
     let answer = promql.range(samples, steps).map_err(failure)?;
-    Ok(told(answer, steps.start_ms))
+    told(&answer, steps.start_ms)
 }
 
-fn told(answer: Answer, at_ms: i64) -> Value {
-    let point = |t: i64, value: f64| json!([t as f64 / 1000.0, number(value)]);
+fn written(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::unreadable(&error.into()))
+}
+
+/// A moment and a value.
+type Point = (f64, String);
+
+fn point(t_ms: i64, value: f64) -> Point {
+    (t_ms as f64 / 1000.0, number(value))
+}
+
+/// Values over time, each of which is written when its turn comes: there may be millions.
+struct Points<'a>(&'a [(i64, f64)]);
+
+impl Serialize for Points<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|(t, value)| point(*t, *value)))
+    }
+}
+
+#[derive(Serialize)]
+struct At<'a> {
+    metric: &'a Labels,
+    value: Point,
+}
+
+#[derive(Serialize)]
+struct Over<'a> {
+    metric: &'a Labels,
+    values: Points<'a>,
+}
+
+fn told(answer: &Answer, at_ms: i64) -> Result<String, Failure> {
     let (kind, result) = match answer {
-        Answer::Scalar(value) => ("scalar", point(at_ms, value)),
-        Answer::Text(text) => ("string", json!([at_ms as f64 / 1000.0, text])),
+        Answer::Scalar(value) => ("scalar", written(&point(at_ms, *value))?),
+        Answer::Text(text) => ("string", written(&(at_ms as f64 / 1000.0, text))?),
         Answer::Vector(items) => {
-            let one =
-                |(labels, value): &(Labels, f64)| json!({ "metric": labels, "value": point(at_ms, *value) });
-            ("vector", items.iter().map(one).collect())
+            let items: Vec<At<'_>> =
+                items.iter().map(|(metric, value)| At { metric, value: point(at_ms, *value) }).collect();
+            ("vector", written(&items)?)
         }
         Answer::Matrix(rows) => {
-            let one = |(labels, row): &(Labels, Vec<(i64, f64)>)| {
-                let values: Vec<Value> = row.iter().map(|(t, value)| point(*t, *value)).collect();
-                json!({ "metric": labels, "values": values })
-            };
-            ("matrix", rows.iter().map(one).collect())
+            let rows: Vec<Over<'_>> =
+                rows.iter().map(|(metric, row)| Over { metric, values: Points(row) }).collect();
+            ("matrix", written(&rows)?)
         }
     };
-    json!({ "resultType": kind, "result": result })
+    Ok(format!(r#"{{"resultType":"{kind}","result":{result}}}"#))
 }
 
 /// As Prometheus writes it.

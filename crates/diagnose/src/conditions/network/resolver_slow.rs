@@ -431,7 +431,7 @@ mod tests {
         for (metric, value) in [("resolver.wait_time", 5.0), ("resolver.unanswered", 1.0)] {
             let mut values = vec![0.0; 8];
             values[6] = value;
-            let series = Series { axis: Arc::clone(&axis), start: 0, values };
+            let series = Series { axis: Arc::clone(&axis), start: 0, values: values.into() };
             set.insert(lookup(metric).unwrap(), "10.0.0.1:53".into(), series);
         }
         let waits = resolver_waits(&set, "10.0.0.1:53", Span::ALL).unwrap();

@@ -355,7 +355,7 @@ mod tests {
             places: vec![SourceLine { file, line }],
         });
         for (metric, value) in values {
-            let series = Series { axis: axis.clone(), start: 0, values: vec![*value] };
+            let series = Series { axis: axis.clone(), start: 0, values: vec![*value].into() };
             set.insert(lookup(metric).unwrap(), run.into(), series);
         }
     }

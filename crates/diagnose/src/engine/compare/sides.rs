@@ -343,7 +343,7 @@ mod tests {
     fn put(set: &mut SeriesSet, metric: &str, row: &str, values: Vec<f64>) {
         let t = (0..values.len() as i64).map(|i| i * SECOND).collect();
         let axis = Arc::new(Axis { t, dt: vec![1.0; values.len()], places: Vec::new() });
-        set.insert(lookup(metric).unwrap(), row.into(), Series { axis, start: 0, values });
+        set.insert(lookup(metric).unwrap(), row.into(), Series { axis, start: 0, values: values.into() });
     }
 
     fn comm(set: &mut SeriesSet, row: &str, name: &str) {
@@ -357,7 +357,7 @@ mod tests {
 
     fn run(set: &mut SeriesSet, row: &str, rate: f64) {
         let axis = Arc::new(Axis { t: vec![Era::Fact.zero()], dt: vec![f64::NAN], places: Vec::new() });
-        let series = Series { axis, start: 0, values: vec![rate] };
+        let series = Series { axis, start: 0, values: vec![rate].into() };
         set.insert(lookup("run.requests_per_s").unwrap(), row.into(), series);
         let changes = vec![(0, Some("wrk".into()))];
         set.insert_text(

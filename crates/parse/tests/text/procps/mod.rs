@@ -15,9 +15,9 @@ use processes::OLD_TOP;
 
 /// The values of a level or a rate; none where it was not read.
 #[track_caller]
-fn values<'a>(set: &'a SeriesSet, metric: &str, row: &str) -> &'a [f64] {
+fn values(set: &SeriesSet, metric: &str, row: &str) -> Vec<f64> {
     assert!(lookup(metric).is_some(), "{metric}");
-    set.get(metric, row).map_or(&[], |s| s.values.as_slice())
+    set.get(metric, row).map_or_else(Vec::new, |s| s.values.to_vec())
 }
 
 /// The only value of a level or a rate.

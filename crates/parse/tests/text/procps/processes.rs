@@ -122,7 +122,9 @@ fn ps_with_any_columns() {
     let out = whole(output("procps/ps-eLf.txt"));
     let leaders = out.set.get("task.threads", "1@0").unwrap();
     assert_eq!(leaders.values, [13.0]);
-    assert!(out.set.each("task.tgid").any(|(row, s)| row != "1@0" && s.values.last() == Some(&1.0)));
+    assert!(
+        out.set.each("task.tgid").any(|(row, s)| row != "1@0" && s.values.iter().next_back() == Some(&1.0))
+    );
     assert_eq!(whole(output("procps/ps-ef.txt")).files[0].formats, ["ps"]);
 }
 
