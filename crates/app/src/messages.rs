@@ -1,5 +1,8 @@
-//! What is told of the incidents of a report, by `mitra notify` and over D-Bus.
+//! What is told of the incidents of a report, by `mitra notify` and over D-Bus, and of devices.
 
+mod devices;
+
+use mitra_model::Event as Recorded;
 use mitra_model::report::{Culprit, Finding, Incident, Remedy, Report};
 use mitra_notify::{Event, Message, Now, SCHEMA, Told};
 
@@ -12,8 +15,8 @@ use crate::render::{card, text};
 const WIDTH: usize = 100;
 const ACTIONS_MAX: usize = 5;
 
-/// What is new.
-pub fn step(told: &mut Told, report: &Report, with_findings: bool) -> Vec<Message> {
+/// What is new. `events` are those of the time of the report: what became of devices is told by them.
+pub fn step(told: &mut Told, report: &Report, events: &[Recorded], with_findings: bool) -> Vec<Message> {
     let now = report.incidents.iter().map(|incident| Now {
         onset: incident.onset.0,
         end: incident.end.map(|end| end.0),
@@ -21,7 +24,8 @@ pub fn step(told: &mut Told, report: &Report, with_findings: bool) -> Vec<Messag
         message: Box::new(|| message(incident, report)),
     });
     let findings = report.findings.iter().filter(|_| with_findings).map(|found| finding(found, report));
-    told.step(now.collect(), findings.collect(), report.window.until.0, rfc3339)
+    let devices = devices::changes(&report.host, events);
+    told.step(now.collect(), findings.collect(), devices, report.window.until.0, rfc3339)
 }
 
 fn message(incident: &Incident, report: &Report) -> Message {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::message::{Event, Message};
+
 /// Receivers of one file.
 const RECEIVERS_MAX: usize = 50;
 const NAME_MAX: usize = 48;
@@ -63,12 +65,67 @@ pub struct Receiver {
     pub ca_file: Option<PathBuf>,
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// Whether incidents are told.
+    pub incidents: bool,
     /// Whether findings are told too.
     pub findings: bool,
+    /// Which disks and network interfaces are told of when they appear or go.
+    pub devices: Devices,
     /// Messages in an hour.
     pub per_hour: u32,
     /// Messages may go to another machine unencrypted.
     pub insecure: bool,
+}
+
+impl Receiver {
+    /// Whether it is to hear of this.
+    #[must_use]
+    pub fn wants(&self, message: &Message) -> bool {
+        match message.event {
+            Event::Begun | Event::Revised | Event::Ended => self.incidents,
+            Event::Finding => self.findings,
+            Event::Device => self.devices.has(message.culprit.as_deref().unwrap_or_default()),
+            Event::Test => true,
+        }
+    }
+}
+
+/// All or none of some devices, or those of these names, of which one may end in `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "wanted true, false or a list of names: [\"sd*\", \"eth0\"]")]
+pub enum Devices {
+    /// All or none.
+    All(bool),
+    /// By name.
+    Named(Vec<String>),
+}
+
+impl Devices {
+    /// Whether this device is among them.
+    #[must_use]
+    pub fn has(&self, device: &str) -> bool {
+        match self {
+            Devices::All(all) => *all,
+            Devices::Named(names) => names.iter().any(|name| match name.strip_suffix('*') {
+                Some(begin) => device.starts_with(begin),
+                None => device == name,
+            }),
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        matches!(self, Devices::All(false))
+    }
+
+    /// What is wrong with the names.
+    fn check(&self) -> Result<(), String> {
+        let Devices::Named(names) = self else { return Ok(()) };
+        match names.iter().find(|name| name.trim_end_matches('*').contains('*') || name.ends_with("**")) {
+            _ if names.is_empty() => Err("wanted names, or false".to_owned()),
+            Some(name) => Err(format!("{name}: a * can only stand at the end")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Who is told.
@@ -95,8 +152,10 @@ struct Table {
     ca_file: Option<PathBuf>,
     #[serde(default)]
     command: Vec<String>,
+    incidents: Option<bool>,
     #[serde(default)]
     findings: bool,
+    devices: Option<Spanned<Devices>>,
     per_hour: Option<Spanned<u32>>,
     #[serde(default)]
     insecure: bool,
@@ -167,6 +226,12 @@ fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
     if let Some(url) = &table.url {
         check_url(url.get_ref(), table.insecure).map_err(|message| (url.span().start, message))?;
     }
+    let devices = table.devices.unwrap_or_else(|| Spanned::new(0..0, Devices::All(false)));
+    devices.get_ref().check().map_err(|message| (devices.span().start, message))?;
+    let (incidents, devices) = (table.incidents.unwrap_or(true), devices.into_inner());
+    if !incidents && !table.findings && devices.is_none() {
+        return wrong("this is told of nothing: wanted incidents, findings or devices");
+    }
     let per_hour = match table.per_hour {
         Some(given) if (1..=PER_HOUR_MAX).contains(given.get_ref()) => *given.get_ref(),
         Some(given) => return Err((given.span().start, format!("wanted 1 to {PER_HOUR_MAX}"))),
@@ -180,7 +245,9 @@ fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
         key_file: table.key_file,
         ca_file: table.ca_file,
         command: table.command,
+        incidents,
         findings: table.findings,
+        devices,
         per_hour,
         insecure: table.insecure,
     })
@@ -226,6 +293,10 @@ mod tests {
             ("to = \"journal\"\nper-hour = 0", "m.toml:3:12: wanted 1 to"),
             ("to = \"journal\"\nname = \"../x\"", "m.toml:3:8: wanted a name"),
             ("to = \"journal\"\nperhour = 3", "unknown field `perhour`"),
+            ("to = \"journal\"\nincidents = false", "m.toml:2:6: this is told of nothing"),
+            ("to = \"journal\"\ndevices = 1", "m.toml:3:11: wanted true, false or a list of names"),
+            ("to = \"journal\"\ndevices = []", "m.toml:3:11: wanted names, or false"),
+            ("to = \"journal\"\ndevices = [\"s*a\"]", "m.toml:3:11: s*a: a * can only stand at the end"),
             (
                 "to = \"journal\"\n[[notify]]\nto = \"journal\"",
                 "m.toml:3:1: there is another receiver called journal",
@@ -247,6 +318,33 @@ mod tests {
         let kinds: Vec<Kind> = config.receivers.iter().map(|receiver| receiver.kind).collect();
         let web = [Kind::Slack, Kind::Teams, Kind::Pagerduty, Kind::Alertmanager, Kind::Webhook];
         assert_eq!(kinds, [&web[..], &[Kind::Journal, Kind::Command, Kind::Desktop]].concat());
+        let parts: Vec<&str> = include_str!("../../../docs/notify.md").split("```toml\n").skip(1).collect();
+        assert!(!parts.is_empty());
+        for part in parts {
+            assert!(!Config::read("m.toml", part.split("```").next().unwrap()).unwrap().receivers.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_receiver_hears_of_what_it_wants() {
+        let message = |event: Event, culprit: &str| {
+            let text = format!(
+                r#"{{"schema":"","event":"{}","id":"","host":"","since":"","headline":"","condition":"","title":"","unexplained":false,
+                "confidence":1.0,"culprit":"{culprit}","actions":[],"text":""}}"#,
+                event.name()
+            );
+            serde_json::from_str::<Message>(&text).unwrap()
+        };
+        let wants = |keys: &str, event: Event, culprit: &str| {
+            let config = Config::read("m.toml", &format!("[[notify]]\nto = \"journal\"\n{keys}\n")).unwrap();
+            config.receivers[0].wants(&message(event, culprit))
+        };
+        assert!(wants("", Event::Begun, "java") && wants("", Event::Test, ""));
+        assert!(!wants("", Event::Finding, "java") && !wants("", Event::Device, "sda"));
+        assert!(wants("devices = true", Event::Device, "sda"));
+        let disks = "incidents = false\ndevices = [\"sd*\", \"eth0\"]";
+        let has = ["sda", "eth0", "eth01", "dm-0"].map(|device| wants(disks, Event::Device, device));
+        assert_eq!((has, wants(disks, Event::Ended, "sda")), ([true, true, false, false], false));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum Event {
     Ended,
     /// Something that is no incident yet.
     Finding,
+    /// A disk or a network interface appeared, went away, or its link changed.
+    Device,
     /// Nothing: whether the message arrives.
     Test,
 }
@@ -30,6 +32,7 @@ impl Event {
             Event::Revised => "revised",
             Event::Ended => "ended",
             Event::Finding => "finding",
+            Event::Device => "device",
             Event::Test => "test",
         }
     }
@@ -90,6 +93,7 @@ impl Message {
             Event::Revised => "on a second look: ",
             Event::Ended => "over: ",
             Event::Finding => "finding: ",
+            Event::Device => "",
             Event::Test => "test: ",
         };
         format!("{}: {what}{}", self.host, self.headline)

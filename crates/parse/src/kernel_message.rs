@@ -48,6 +48,7 @@ pub fn meaning(text: &str) -> Option<EventKind> {
         .or_else(|| tcp_pressure(text))
         .or_else(|| allocation_failure(text))
         .or_else(|| device::device_error(text))
+        .or_else(|| device::link_up(text))
 }
 
 /// Whether the live recorder learns this from the kernel log alone. Kills for lack of memory come from a probe, with
@@ -59,6 +60,7 @@ pub fn is_only_in_the_log(kind: &EventKind) -> bool {
         EventKind::Crash { .. }
             | EventKind::Stuck { .. }
             | EventKind::DeviceError { .. }
+            | EventKind::Device { .. }
             | EventKind::TcpPressure { .. }
             | EventKind::AllocationFailure { .. }
     )

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use mitra_inspect::is_trusted_program;
+use mitra_model::Event as Recorded;
 use mitra_model::report::Report;
 use mitra_notify::{Channel, Config, Event, Failure, Message, Queue, Receiver, SCHEMA, Told, replace};
 
@@ -38,10 +39,9 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
     let dir = recording::readable_dir(&args.archive.chosen())?;
     if args.dry_run {
         let state = live::explained_once(&dir)?;
-        let report = live::lock(&state).report.clone();
-        let report = report.context("nothing was recorded")?;
+        let seen = seen(&state).context("nothing was recorded")?;
         let mut told = Told::since(i64::MIN);
-        for message in step(&mut told, &report, true) {
+        for message in step(&mut told, &seen.0, &seen.1, true) {
             print(&format!("{}\n", clean(&serde_json::to_string(&message)?)))?;
         }
         return Ok(());
@@ -131,12 +131,20 @@ fn test(receivers: Vec<Receiver>) -> Result<()> {
     Ok(())
 }
 
+/// A report, and the events of its time.
+type Seen = (Arc<Report>, Arc<Vec<Recorded>>);
+
+fn seen(state: &Shared) -> Option<Seen> {
+    let state = live::lock(state);
+    Some((state.report.clone()?, Arc::clone(&state.events)))
+}
+
 /// Tells what there is now, and waits until it is delivered.
 fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let state = live::explained_once(dir)?;
     let mut told = read_told(folder).unwrap_or_else(|| Told::since(i64::MIN));
-    if let Some(report) = live::lock(&state).report.clone() {
-        tell(&mut told, &report, folder, lines)?;
+    if let Some(seen) = seen(&state) {
+        tell(&mut told, &seen, folder, lines)?;
     }
     let end = Instant::now() + ONCE_WITHIN;
     while lines.iter().any(|line| line.lock().waiting() > 0) {
@@ -152,29 +160,27 @@ fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
 /// Tells what is new until a signal comes.
 fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let state: Shared = Shared::default();
+    live::lock(&state).wants_events = true;
     let watcher = live::watch(dir, &state)?;
     let mut told = read_told(folder).unwrap_or_default();
     let (mut last, mut trouble, mut reminded) = (None, None, Instant::now());
     while !STOP.load(Ordering::Relaxed) {
-        let (report, why) = {
-            let state = live::lock(&state);
-            (state.report.clone(), state.trouble.clone())
-        };
+        let (seen, why) = (seen(&state), live::lock(&state).trouble.clone());
         if why != trouble {
             why.iter().for_each(|why| log(why));
             trouble = why;
         }
-        if let Some(report) = report.filter(|report| last != Some(report.window.until.0)) {
-            last = Some(report.window.until.0);
+        if let Some(seen) = seen.filter(|(report, _)| last != Some(report.window.until.0)) {
+            last = Some(seen.0.window.until.0);
             // A full disk is no reason to tell nobody.
-            if let Err(error) = tell(&mut told, &report, folder, lines) {
+            if let Err(error) = tell(&mut told, &seen, folder, lines) {
                 log(&format!("{error:#}"));
             }
         }
         if reminded.elapsed() >= REMIND_EVERY {
             reminded = Instant::now();
             for line in lines.iter().filter(|line| line.is_reminded) {
-                told.going_on().into_iter().for_each(|message| line.remind(message));
+                told.going_on().into_iter().filter(|message| line.receiver.wants(message)).for_each(|message| line.remind(message));
             }
         }
         std::thread::sleep(LOOK_EVERY);
@@ -199,15 +205,15 @@ fn read_told(folder: &Path) -> Option<Told> {
 }
 
 /// First the queues, then what was told: whoever ends in between tells it twice, and not never.
-fn tell(told: &mut Told, report: &Report, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
+fn tell(told: &mut Told, (report, events): &Seen, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let wants_findings = lines.iter().any(|line| line.receiver.findings);
-    let messages = step(told, report, wants_findings);
+    let messages = step(told, report, events, wants_findings);
     if messages.is_empty() {
         return Ok(());
     }
     for line in lines {
         for message in &messages {
-            if message.event != Event::Finding || line.receiver.findings {
+            if line.receiver.wants(message) {
                 line.push(message.clone());
             }
         }

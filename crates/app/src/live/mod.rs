@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use mitra_archive::Reader;
-use mitra_model::Span;
+use mitra_model::{Event, Span};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 
@@ -41,6 +41,10 @@ pub struct State {
     pub timeline: Option<Arc<Timeline>>,
     /// The latest.
     pub report: Option<Arc<Report>>,
+    /// Whether `events` are read.
+    pub wants_events: bool,
+    /// All events in the time of the report.
+    pub events: Arc<Vec<Event>>,
     /// What does not work.
     pub trouble: Option<String>,
     /// Not printed yet.
@@ -90,6 +94,7 @@ pub fn look_back(reader: Reader, span: Span, state: &Shared) -> Result<()> {
 /// What [`watch`] finds the first time.
 pub fn explained_once(dir: &Path) -> Result<Shared> {
     let state = Shared::default();
+    lock(&state).wants_events = true;
     explain(&Reader::open(dir)?, &state)?;
     Ok(state)
 }
@@ -99,7 +104,10 @@ fn explain(reader: &Reader, state: &Shared) -> Result<()> {
     let window = Span { since: known.since.max(known.until - WINDOW_NS), until: known.until };
     let report = Arc::new(diagnosis::explain(reader, window, None)?);
     let timeline = Arc::new(Timeline::read(reader, window)?);
+    let wants_events = lock(state).wants_events;
+    let events = if wants_events { reader.events(window)? } else { Vec::new() };
     let mut state = lock(state);
+    state.events = Arc::new(events);
     let changes = state.tracker.update(&report);
     state.changes.extend(changes);
     state.timeline = Some(timeline);

@@ -14,12 +14,13 @@ pub fn body(message: &Message) -> Value {
         "labels": {
             "alertname": match message.event {
                 Event::Finding => "MitraFinding",
+                Event::Device => "MitraDevice",
                 Event::Test => "MitraTest",
                 _ => "MitraIncident",
             },
             "instance": message.host,
             "incident": message.id,
-            "severity": if message.event == Event::Finding { "info" } else { "warning" },
+            "severity": if matches!(message.event, Event::Finding | Event::Device) { "info" } else { "warning" },
         },
         "annotations": {
             "summary": message.line(),

@@ -20,7 +20,7 @@ fn entry(message: &Message) -> Vec<u8> {
     // Of syslog: warning, notice, info.
     let priority = match message.event {
         Event::Begun | Event::Revised => "4",
-        Event::Ended => "5",
+        Event::Ended | Event::Device => "5",
         Event::Finding | Event::Test => "6",
     };
     let mut out = Vec::new();

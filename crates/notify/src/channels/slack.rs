@@ -12,7 +12,7 @@ pub fn body(message: &Message) -> Value {
     let mark = match message.event {
         Event::Begun | Event::Revised => ":red_circle:",
         Event::Ended => ":large_green_circle:",
-        Event::Finding | Event::Test => ":large_blue_circle:",
+        Event::Finding | Event::Device | Event::Test => ":large_blue_circle:",
     };
     let line = escaped(&message.line());
     let details = escaped(&message.details());

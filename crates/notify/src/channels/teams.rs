@@ -13,7 +13,7 @@ pub fn body(message: &Message) -> Value {
     let colour = match message.event {
         Event::Begun | Event::Revised => "attention",
         Event::Ended => "good",
-        Event::Finding | Event::Test => "accent",
+        Event::Finding | Event::Device | Event::Test => "accent",
     };
     let block =
         |text: &str| json!({"type": "TextBlock", "wrap": true, "text": cut(&escaped(text), BLOCK_MAX)});
