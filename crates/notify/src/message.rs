@@ -72,6 +72,9 @@ pub struct Message {
     pub cost: Option<String>,
     /// What to do, the safest first.
     pub actions: Vec<String>,
+    /// What quoted lines of logs mean, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meanings: Vec<String>,
     /// The first screen of the report.
     pub text: String,
     /// How many messages this receiver did not get, because it gets only so many in an hour or could not be reached.
@@ -108,6 +111,9 @@ impl Message {
         };
         if let Some(cost) = &self.cost {
             text.push_str(&format!("\n{cost}"));
+        }
+        for meaning in self.meanings.iter().filter(|_| self.event != Event::Ended) {
+            text.push_str(&format!("\n{meaning}"));
         }
         if let Some(action) = self.actions.first().filter(|_| self.event != Event::Ended) {
             text.push_str(&format!("\n{action}"));

@@ -202,6 +202,7 @@ mod tests {
             culprit: None,
             cost: None,
             actions: Vec::new(),
+            meanings: Vec::new(),
             text: String::new(),
             withheld: 0,
         }

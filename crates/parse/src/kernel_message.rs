@@ -14,9 +14,11 @@
 
 mod crash;
 mod device;
+mod sentence;
 
 use mitra_model::EventKind;
 
+pub use self::sentence::{explained, sentence};
 use crate::find::Pieces;
 
 /// Longer lines are cut where an event keeps them.

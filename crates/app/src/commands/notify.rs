@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use mitra_inspect::is_trusted_program;
-use mitra_model::Event as Recorded;
 use mitra_model::report::Report;
+use mitra_model::{SeriesSet, lookup};
 use mitra_notify::{Channel, Config, Event, Failure, Message, Queue, Receiver, SCHEMA, Told, replace};
 
 use crate::cli::NotifyArgs;
@@ -19,7 +19,7 @@ use crate::errors::usage;
 use crate::escalation::settings;
 use crate::live::{self, Shared};
 use crate::log::log;
-use crate::messages::step;
+use crate::messages::{METRICS, step};
 use crate::recording;
 use crate::render::style::{clean, rfc3339};
 use crate::signals::{self, Hangup, STOP};
@@ -38,7 +38,8 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
     }
     let dir = recording::readable_dir(&args.archive.chosen())?;
     if args.dry_run {
-        let state = live::explained_once(&dir)?;
+        let state = state();
+        live::explained_once(&dir, &state)?;
         let seen = seen(&state).context("nothing was recorded")?;
         let mut told = Told::since(i64::MIN);
         for message in step(&mut told, &seen.0, &seen.1, true) {
@@ -106,6 +107,7 @@ fn test(receivers: Vec<Receiver>) -> Result<()> {
         culprit: None,
         cost: None,
         actions: Vec::new(),
+        meanings: Vec::new(),
         text: "This is what mitra notify --test sends.".to_owned(),
         withheld: 0,
         host,
@@ -131,17 +133,24 @@ fn test(receivers: Vec<Receiver>) -> Result<()> {
     Ok(())
 }
 
-/// A report, and the events of its time.
-type Seen = (Arc<Report>, Arc<Vec<Recorded>>);
+/// A report, and what messages tell beside it.
+type Seen = (Arc<Report>, Arc<SeriesSet>);
+
+fn state() -> Shared {
+    let state = Shared::default();
+    live::lock(&state).metrics = Some(METRICS.iter().filter_map(|name| lookup(name)).collect());
+    state
+}
 
 fn seen(state: &Shared) -> Option<Seen> {
     let state = live::lock(state);
-    Some((state.report.clone()?, Arc::clone(&state.events)))
+    Some((state.report.clone()?, Arc::clone(&state.recorded)))
 }
 
 /// Tells what there is now, and waits until it is delivered.
 fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
-    let state = live::explained_once(dir)?;
+    let state = state();
+    live::explained_once(dir, &state)?;
     let mut told = read_told(folder).unwrap_or_else(|| Told::since(i64::MIN));
     if let Some(seen) = seen(&state) {
         tell(&mut told, &seen, folder, lines)?;
@@ -159,8 +168,7 @@ fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
 
 /// Tells what is new until a signal comes.
 fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
-    let state: Shared = Shared::default();
-    live::lock(&state).wants_events = true;
+    let state = state();
     let watcher = live::watch(dir, &state)?;
     let mut told = read_told(folder).unwrap_or_default();
     let (mut last, mut trouble, mut reminded) = (None, None, Instant::now());
@@ -205,9 +213,9 @@ fn read_told(folder: &Path) -> Option<Told> {
 }
 
 /// First the queues, then what was told: whoever ends in between tells it twice, and not never.
-fn tell(told: &mut Told, (report, events): &Seen, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
+fn tell(told: &mut Told, (report, recorded): &Seen, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let wants_findings = lines.iter().any(|line| line.receiver.findings);
-    let messages = step(told, report, events, wants_findings);
+    let messages = step(told, report, recorded, wants_findings);
     if messages.is_empty() {
         return Ok(());
     }

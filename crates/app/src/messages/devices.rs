@@ -3,8 +3,9 @@
 use mitra_model::time::SECOND;
 use mitra_model::{Event as Recorded, EventKind};
 use mitra_notify::{Event, Message, SCHEMA};
+use mitra_parse::kernel_message::explained;
 
-use super::said;
+use super::{meanings, said};
 use crate::render::style::rfc3339;
 use crate::render::units;
 
@@ -113,6 +114,7 @@ fn message(host: &str, change: &Change<'_>, before: &[Change<'_>], events: &[Rec
     let is_lost = matches!(change.state, State::Gone | State::Lost | State::LinkDown);
     let look = "check its cable, slot and power, and what the kernel said: dmesg -T | tail -50".to_owned();
     let lines = kernel_lines(change, events);
+    let explained = lines.iter().filter_map(|line| explained(line));
     Message {
         schema: SCHEMA.to_owned(),
         event: Event::Device,
@@ -127,7 +129,11 @@ fn message(host: &str, change: &Change<'_>, before: &[Change<'_>], events: &[Rec
         culprit: Some(device),
         cost: None,
         actions: if is_lost { vec![look] } else { Vec::new() },
-        text: std::iter::once(headline.clone()).chain(lines).collect::<Vec<_>>().join("\n"),
+        meanings: meanings::first(explained.map(str::to_owned)),
+        text: std::iter::once(headline.as_str())
+            .chain(lines.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join("\n"),
         headline,
         withheld: 0,
     }
@@ -135,9 +141,9 @@ fn message(host: &str, change: &Change<'_>, before: &[Change<'_>], events: &[Rec
 
 /// What the kernel said of the device at that time.
 fn kernel_lines(change: &Change<'_>, events: &[Recorded]) -> Vec<String> {
-    let near = events.iter().filter(|event| {
-        event.real >= change.at - BEFORE_NS && event.real <= change.at + AFTER_NS
-    });
+    let near = events
+        .iter()
+        .filter(|event| event.real >= change.at - BEFORE_NS && event.real <= change.at + AFTER_NS);
     let lines = near.filter_map(|event| match &event.kind {
         EventKind::KernelLog { text, .. } => names(text, change.device).then(|| said(text)),
         _ => None,
@@ -195,21 +201,30 @@ mod tests {
         ];
         let all = changes("web1", &events);
         let headlines: Vec<&str> = all.iter().map(|(_, message)| message.headline.as_str()).collect();
-        assert_eq!(headlines, [
-            "the disk sdb is gone",
-            "the link of eth1 is down",
-            "the link of eth1 is up again, after 4 s",
-            "the network interface veth7 is gone",
-            "the network interface veth7 is there again, after 2 s",
-        ]);
+        assert_eq!(
+            headlines,
+            [
+                "the disk sdb is gone",
+                "the link of eth1 is down",
+                "the link of eth1 is up again, after 4 s",
+                "the network interface veth7 is gone",
+                "the network interface veth7 is there again, after 2 s",
+            ]
+        );
         let (at, gone) = &all[0];
-        assert_eq!((*at, gone.condition.as_str(), gone.culprit.as_deref()), (18 * SECOND, "device-gone", Some("sdb")));
+        assert_eq!(
+            (*at, gone.condition.as_str(), gone.culprit.as_deref()),
+            (18 * SECOND, "device-gone", Some("sdb"))
+        );
         assert_eq!(
             gone.text,
             "the disk sdb is gone\nsd 2:0:0:0: [sdb] Synchronizing SCSI cache\nBuffer I/O error on dev sdb1, logical block 0"
         );
-        assert_eq!(gone.id, "web1-device-gone-sdb-1970-01-01T00:00:18Z");
+        assert_eq!(gone.id, "web1-device-gone-sdb-1970-01-01T00:00:18.000Z");
         assert!(gone.actions[0].contains("dmesg") && all[2].1.actions.is_empty());
+        let meaning = &gone.meanings[0];
+        assert!(gone.meanings.len() == 1 && meaning.starts_with("The device failed a request"), "{meaning}");
+        assert!(all[1].1.meanings[0].starts_with("The interface has no link"));
         assert_eq!(all[1].1.text, format!("the link of eth1 is down\n{down}"));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 use mitra_notify::Told;
 use serde_json::{Map, Value};
@@ -72,7 +73,7 @@ async fn watch(server: &Server, emitter: &SignalEmitter<'_>) {
             generation = Some(view.generation);
             let start = Instant::now();
             if let Ok(report) = server.recent(None, Duration::ZERO).await {
-                for message in messages::step(&mut told, &report, &[], false) {
+                for message in messages::step(&mut told, &report, &SeriesSet::default(), false) {
                     let (event, id) = (message.event.name(), &message.id);
                     let (condition, title) = (&message.condition, &message.title);
                     if let Err(error) = Mitra::incident(emitter, event, id, condition, title).await {
