@@ -2,6 +2,9 @@
 
 mod devices;
 mod meanings;
+mod recorder;
+
+pub use self::recorder::Watch;
 
 use mitra_model::SeriesSet;
 use mitra_model::report::{Culprit, Finding, Incident, Remedy, Report};
@@ -17,7 +20,7 @@ const WIDTH: usize = 100;
 const ACTIONS_MAX: usize = 5;
 
 /// What of the recording is read beside the report.
-pub const METRICS: &[&str] = &[meanings::LINES];
+pub const METRICS: &[&str] = &[meanings::LINES, recorder::EACH_FRAME];
 
 /// What is new. `recorded` are the events and [`METRICS`] of the time of the report: what became of devices, and what log lines mean.
 pub fn step(told: &mut Told, report: &Report, recorded: &SeriesSet, with_findings: bool) -> Vec<Message> {

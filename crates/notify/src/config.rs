@@ -71,6 +71,8 @@ pub struct Receiver {
     pub findings: bool,
     /// Which disks and network interfaces are told of when they appear or go.
     pub devices: Devices,
+    /// Whether it is told when nothing is recorded any more.
+    pub recorder: bool,
     /// Messages in an hour.
     pub per_hour: u32,
     /// Messages may go to another machine unencrypted.
@@ -85,6 +87,7 @@ impl Receiver {
             Event::Begun | Event::Revised | Event::Ended => self.incidents,
             Event::Finding => self.findings,
             Event::Device => self.devices.has(message.culprit.as_deref().unwrap_or_default()),
+            Event::RecorderStopped | Event::RecorderBack => self.recorder,
             Event::Test => true,
         }
     }
@@ -156,6 +159,7 @@ struct Table {
     #[serde(default)]
     findings: bool,
     devices: Option<Spanned<Devices>>,
+    recorder: Option<bool>,
     per_hour: Option<Spanned<u32>>,
     #[serde(default)]
     insecure: bool,
@@ -228,9 +232,10 @@ fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
     }
     let devices = table.devices.unwrap_or_else(|| Spanned::new(0..0, Devices::All(false)));
     devices.get_ref().check().map_err(|message| (devices.span().start, message))?;
-    let (incidents, devices) = (table.incidents.unwrap_or(true), devices.into_inner());
-    if !incidents && !table.findings && devices.is_none() {
-        return wrong("this is told of nothing: wanted incidents, findings or devices");
+    let (incidents, recorder) = (table.incidents.unwrap_or(true), table.recorder.unwrap_or(true));
+    let devices = devices.into_inner();
+    if !incidents && !table.findings && devices.is_none() && !recorder {
+        return wrong("this is told of nothing: wanted incidents, findings, devices or recorder");
     }
     let per_hour = match table.per_hour {
         Some(given) if (1..=PER_HOUR_MAX).contains(given.get_ref()) => *given.get_ref(),
@@ -248,6 +253,7 @@ fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
         incidents,
         findings: table.findings,
         devices,
+        recorder,
         per_hour,
         insecure: table.insecure,
     })
@@ -293,7 +299,7 @@ mod tests {
             ("to = \"journal\"\nper-hour = 0", "m.toml:3:12: wanted 1 to"),
             ("to = \"journal\"\nname = \"../x\"", "m.toml:3:8: wanted a name"),
             ("to = \"journal\"\nperhour = 3", "unknown field `perhour`"),
-            ("to = \"journal\"\nincidents = false", "m.toml:2:6: this is told of nothing"),
+            ("to = \"journal\"\nincidents = false\nrecorder = false", "m.toml:2:6: this is told of nothing"),
             ("to = \"journal\"\ndevices = 1", "m.toml:3:11: wanted true, false or a list of names"),
             ("to = \"journal\"\ndevices = []", "m.toml:3:11: wanted names, or false"),
             ("to = \"journal\"\ndevices = [\"s*a\"]", "m.toml:3:11: s*a: a * can only stand at the end"),
@@ -342,6 +348,8 @@ mod tests {
         assert!(wants("", Event::Begun, "java") && wants("", Event::Test, ""));
         assert!(!wants("", Event::Finding, "java") && !wants("", Event::Device, "sda"));
         assert!(wants("devices = true", Event::Device, "sda"));
+        assert!(wants("incidents = false", Event::RecorderStopped, ""));
+        assert!(!wants("recorder = false", Event::RecorderBack, ""));
         let disks = "incidents = false\ndevices = [\"sd*\", \"eth0\"]";
         let has = ["sda", "eth0", "eth01", "dm-0"].map(|device| wants(disks, Event::Device, device));
         assert_eq!((has, wants(disks, Event::Ended, "sda")), ([true, true, false, false], false));

@@ -45,6 +45,9 @@ pub struct Told {
     /// By name, the state of which was told or would have been, and when it was seen last.
     #[serde(default)]
     devices: Vec<(String, String, i64)>,
+    /// Since when nothing is recorded, and the message.
+    #[serde(default)]
+    stopped: Option<(i64, Message)>,
     /// What devices did before is told.
     #[serde(default)]
     devices_until: Option<i64>,
@@ -116,7 +119,7 @@ impl Told {
         let told = self.devices_until.replace(until).unwrap_or(since).min(until);
         said.extend(devices.into_iter().filter(|(at, _)| *at >= told).filter_map(|(at, message)| {
             let is_news = self.is_news_of_device(at, &message);
-            is_news.then(|| Message { event: Event::Device, ..message })
+            is_news.then_some(Message { event: Event::Device, ..message })
         }));
         self.forget(until);
         said
@@ -133,7 +136,28 @@ impl Told {
     /// What goes on, for receivers that forget what they do not hear of again.
     #[must_use]
     pub fn going_on(&self) -> Vec<Message> {
-        self.incidents.iter().filter(|known| known.end.is_none()).map(|known| known.message.clone()).collect()
+        let incidents = self.incidents.iter().filter(|known| known.end.is_none()).map(|known| &known.message);
+        incidents.chain(self.stopped.as_ref().map(|(_, message)| message)).cloned().collect()
+    }
+
+    /// Since when nothing is recorded, if that was told.
+    #[must_use]
+    pub fn stopped_at(&self) -> Option<i64> {
+        self.stopped.as_ref().map(|(at, _)| *at)
+    }
+
+    /// Nothing is recorded any more.
+    pub fn stopped(&mut self, at: i64, message: Message) -> Message {
+        let message = Message { event: Event::RecorderStopped, ..message };
+        self.stopped = Some((at, message.clone()));
+        message
+    }
+
+    /// It is recorded again: this message is of the same thing as the one that it had stopped.
+    pub fn recorded_again(&mut self, message: Message) -> Message {
+        let stopped = self.stopped.take().map(|(_, message)| (message.id, message.since));
+        let (id, since) = stopped.unwrap_or_else(|| (message.id.clone(), message.since.clone()));
+        Message { event: Event::RecorderBack, id, since, ..message }
     }
 
     fn forget(&mut self, until: i64) {
@@ -282,7 +306,8 @@ mod tests {
             let devices = devices.iter().map(|(at, name, state)| {
                 (at * SECOND, Message { culprit: Some((*name).to_owned()), ..message(state) })
             });
-            let said = told.step(Vec::new(), Vec::new(), devices.collect(), until * SECOND, |_| String::new());
+            let said =
+                told.step(Vec::new(), Vec::new(), devices.collect(), until * SECOND, |_| String::new());
             // As a process that was started anew.
             told = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
             let said = said.into_iter().map(|m| (m.event, m.culprit.unwrap(), m.condition));

@@ -19,7 +19,7 @@ use crate::errors::usage;
 use crate::escalation::settings;
 use crate::live::{self, Shared};
 use crate::log::log;
-use crate::messages::{METRICS, step};
+use crate::messages::{METRICS, Watch, step};
 use crate::recording;
 use crate::render::style::{clean, rfc3339};
 use crate::signals::{self, Hangup, STOP};
@@ -172,18 +172,25 @@ fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let watcher = live::watch(dir, &state)?;
     let mut told = read_told(folder).unwrap_or_default();
     let (mut last, mut trouble, mut reminded) = (None, None, Instant::now());
+    let mut watch = Watch::default();
     while !STOP.load(Ordering::Relaxed) {
         let (seen, why) = (seen(&state), live::lock(&state).trouble.clone());
         if why != trouble {
             why.iter().for_each(|why| log(why));
             trouble = why;
         }
-        if let Some(seen) = seen.filter(|(report, _)| last != Some(report.window.until.0)) {
+        if let Some(seen) = seen.as_ref().filter(|(report, _)| last != Some(report.window.until.0)) {
             last = Some(seen.0.window.until.0);
             // A full disk is no reason to tell nobody.
-            if let Err(error) = tell(&mut told, &seen, folder, lines) {
+            if let Err(error) = tell(&mut told, seen, folder, lines) {
                 log(&format!("{error:#}"));
             }
+        }
+        let recording = mitra_archive::recording(dir);
+        if let Some(message) = watch.step(&mut told, Instant::now(), recording.as_ref(), seen.as_ref())
+            && let Err(error) = deliver(&[message], &told, folder, lines)
+        {
+            log(&format!("{error:#}"));
         }
         if reminded.elapsed() >= REMIND_EVERY {
             reminded = Instant::now();
@@ -212,15 +219,16 @@ fn read_told(folder: &Path) -> Option<Told> {
     told.ok()
 }
 
-/// First the queues, then what was told: whoever ends in between tells it twice, and not never.
 fn tell(told: &mut Told, (report, recorded): &Seen, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let wants_findings = lines.iter().any(|line| line.receiver.findings);
     let messages = step(told, report, recorded, wants_findings);
-    if messages.is_empty() {
-        return Ok(());
-    }
+    if messages.is_empty() { Ok(()) } else { deliver(&messages, told, folder, lines) }
+}
+
+/// First the queues, then what was told: whoever ends in between tells it twice, and not never.
+fn deliver(messages: &[Message], told: &Told, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     for line in lines {
-        for message in &messages {
+        for message in messages {
             if line.receiver.wants(message) {
                 line.push(message.clone());
             }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -282,17 +283,25 @@ fn a_desktop_shows_a_notice() {
     assert!(shown.contains("Notify \"Mitra\"") && shown.contains("Mitra can reach you"), "{shown}");
 }
 
+fn record(archive: &str) -> Running {
+    let mut recorder =
+        Running::start(&mut command(&["record", "--no-bpf", "--interval", "200ms", "--archive", archive]));
+    recorder.line();
+    recorder
+}
+
 /// A recorder of this machine, and `mitra notify` that follows it and tells also what was before.
 fn follow(place: &Place) -> (Running, Running) {
     let path = |name: &str| place.0.path().join(name).to_str().unwrap().to_owned();
     let (archive, state, config) = (path("archive"), path("state"), path("mitra.toml"));
-    let mut recorder =
-        Running::start(&mut command(&["record", "--no-bpf", "--interval", "200ms", "--archive", &archive]));
-    recorder.line();
+    let recorder = record(&archive);
     wait_until("frames are there", || run(&["status", "--archive", &archive]).code == 0);
     std::fs::create_dir(&state).unwrap();
-    std::fs::write(Path::new(&state).join("told.incidents.json"), r#"{"incidents":[],"findings":[],"since":0}"#)
-        .unwrap();
+    std::fs::write(
+        Path::new(&state).join("told.incidents.json"),
+        r#"{"incidents":[],"findings":[],"since":0}"#,
+    )
+    .unwrap();
     let args = ["notify", "--archive", &archive, "--config", &config, "--state", &state];
     let mut notify = Running::start(&mut command(&args));
     assert!(notify.line().starts_with("telling "));
@@ -303,6 +312,33 @@ fn told(got: &Got, condition: &str, device: &str) -> Vec<Value> {
     let got = got.lock().unwrap();
     let all = got.iter().map(|(_, message)| message);
     all.filter(|m| m["condition"] == condition && m["culprit"] == device).cloned().collect()
+}
+
+#[test]
+fn a_recorder_that_is_killed_is_missed_once_and_welcomed_once() {
+    let (url, got) = receiver(&[200]);
+    let place = Place::new(&format!("[[notify]]\nto = \"webhook\"\nurl = \"{url}\"\nincidents = false\n"));
+    let (recorder, notify) = follow(&place);
+    // Whoever has not seen a recorder misses none.
+    std::thread::sleep(Duration::from_secs(8));
+    recorder.end(Signal::KILL);
+    let events = || -> Vec<String> {
+        let got = got.lock().unwrap();
+        got.iter().map(|(_, message)| message["event"].as_str().unwrap().to_owned()).collect()
+    };
+    wait_until("it is missed", || !events().is_empty());
+    let recorder = record(place.0.path().join("archive").to_str().unwrap());
+    wait_until("it is welcomed", || events().len() > 1);
+    // More looks say nothing more.
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(events(), ["recorder_stopped", "recorder_back"]);
+    let all: Vec<Value> = got.lock().unwrap().iter().map(|(_, message)| message.clone()).collect();
+    let headline = |i: usize| all[i]["headline"].as_str().unwrap();
+    assert!(headline(0).starts_with("the recorder has stopped: nothing is recorded since 2"), "{all:?}");
+    assert!(headline(1).starts_with("the recorder records again; nothing was recorded for "), "{all:?}");
+    assert_eq!((&all[0]["id"], &all[0]["since"]), (&all[1]["id"], &all[1]["since"]));
+    notify.end(Signal::TERM);
+    recorder.end(Signal::TERM);
 }
 
 /// A command that has to succeed, and what it printed.

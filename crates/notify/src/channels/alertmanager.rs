@@ -15,6 +15,7 @@ pub fn body(message: &Message) -> Value {
             "alertname": match message.event {
                 Event::Finding => "MitraFinding",
                 Event::Device => "MitraDevice",
+                Event::RecorderStopped | Event::RecorderBack => "MitraRecorder",
                 Event::Test => "MitraTest",
                 _ => "MitraIncident",
             },
@@ -30,7 +31,7 @@ pub fn body(message: &Message) -> Value {
         },
         "startsAt": message.since,
     });
-    if let (Event::Ended, Some(until)) = (message.event, &message.until) {
+    if let (true, Some(until)) = (message.event.is_end(), &message.until) {
         alert["endsAt"] = json!(until);
     }
     json!([alert])

@@ -11,8 +11,8 @@ const BLOCK_MAX: usize = 4000;
 
 pub fn body(message: &Message) -> Value {
     let colour = match message.event {
-        Event::Begun | Event::Revised => "attention",
-        Event::Ended => "good",
+        Event::Begun | Event::Revised | Event::RecorderStopped => "attention",
+        Event::Ended | Event::RecorderBack => "good",
         Event::Finding | Event::Device | Event::Test => "accent",
     };
     let block =
