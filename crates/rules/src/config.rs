@@ -91,6 +91,24 @@ pub struct ConfigError {
     pub excerpt: String,
 }
 
+impl ConfigError {
+    /// A mistake at these bytes of a file's text.
+    #[must_use]
+    pub fn at(file: &str, text: &str, at: Range<usize>, message: impl Into<String>) -> Self {
+        let start = at.start.min(text.len());
+        let mistake = Mistake::new(at, message);
+        let head = text.get(..start).unwrap_or(text);
+        let line_start = head.rfind('\n').map_or(0, |i| i + 1);
+        ConfigError {
+            file: file.to_owned(),
+            line: head.matches('\n').count() + 1,
+            column: head.get(line_start..).map_or(0, |part| part.chars().count()) + 1,
+            excerpt: mistake.caret(text),
+            message: mistake.message,
+        }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
@@ -179,17 +197,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn error(&self, at: Range<usize>, message: impl Into<String>) -> ConfigError {
-        let start = at.start.min(self.text.len());
-        let mistake = Mistake::new(at, message);
-        let head = self.text.get(..start).unwrap_or(self.text);
-        let line_start = head.rfind('\n').map_or(0, |i| i + 1);
-        ConfigError {
-            file: self.file.to_owned(),
-            line: head.matches('\n').count() + 1,
-            column: head.get(line_start..).map_or(0, |part| part.chars().count()) + 1,
-            excerpt: mistake.caret(self.text),
-            message: mistake.message,
-        }
+        ConfigError::at(self.file, self.text, at, message)
     }
 
     /// A mistake inside a string of the file. Where the string stands there as it is, its place is exact.

@@ -12,6 +12,7 @@ use mitra_inspect::is_trusted_program;
 use mitra_model::report::Report;
 use mitra_model::{SeriesSet, lookup};
 use mitra_notify::{Channel, Config, Event, Failure, Message, Queue, Receiver, SCHEMA, Told, replace};
+use mitra_rules::ConfigError;
 
 use crate::cli::NotifyArgs;
 use crate::commands::print;
@@ -63,16 +64,51 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
 
 fn receivers(named: Option<&Path>) -> Result<Vec<Receiver>> {
     let path = named.unwrap_or(Path::new(settings::FILE));
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let config = Config::read(&path.display().to_string(), &text).map_err(usage)?;
-    if config.receivers.is_empty() {
+    let receivers = read(path)?;
+    if receivers.is_empty() {
         return Err(usage(format!("{}: no table [[notify]] says who is told", path.display())));
     }
-    let runs = config.receivers.iter().any(|receiver| !receiver.command.is_empty());
-    if runs && let Some(why) = settings::untrusted_file(path)? {
-        return Err(usage(format!("{}: {why}, and its commands would run as this user", path.display())));
+    match untrusted(path, &receivers)? {
+        Some(why) => Err(usage(why)),
+        None => Ok(receivers),
     }
+}
+
+/// The tables `[[notify]]` of a file.
+pub fn read(path: &Path) -> Result<Vec<Receiver>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let config = Config::read(&text).map_err(|mistake| {
+        let file = path.display().to_string();
+        usage(ConfigError::at(&file, &text, mistake.at, mistake.message).to_string())
+    })?;
     Ok(config.receivers)
+}
+
+/// Why the commands of a file would not be run.
+fn untrusted(path: &Path, receivers: &[Receiver]) -> Result<Option<String>> {
+    if receivers.iter().all(|receiver| receiver.command.is_empty()) {
+        return Ok(None);
+    }
+    let why = settings::untrusted_file(path)?;
+    Ok(why.map(|why| format!("{}: {why}, and its commands would run as this user", path.display())))
+}
+
+/// What of receivers would not work here and now: files that they name, and programs.
+pub fn doubts(path: &Path, receivers: &[Receiver]) -> Result<Vec<String>> {
+    let opened =
+        receivers.iter().filter_map(|receiver| Channel::open(receiver.clone(), is_trusted_program).err());
+    let programs = receivers.iter().filter_map(|receiver| {
+        let program = receiver.command.first()?;
+        let why = if !Path::new(program).exists() {
+            "is not there"
+        } else if !is_trusted_program(Path::new(program)) {
+            "is not run: others than root can change it"
+        } else {
+            return None;
+        };
+        Some(format!("notify {}: {program} {why}", receiver.name))
+    });
+    Ok(untrusted(path, receivers)?.into_iter().chain(opened).chain(programs).collect())
 }
 
 fn state_dir(named: Option<&Path>) -> Result<PathBuf> {
@@ -195,7 +231,10 @@ fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
         if reminded.elapsed() >= REMIND_EVERY {
             reminded = Instant::now();
             for line in lines.iter().filter(|line| line.is_reminded) {
-                told.going_on().into_iter().filter(|message| line.receiver.wants(message)).for_each(|message| line.remind(message));
+                told.going_on()
+                    .into_iter()
+                    .filter(|message| line.receiver.wants(message))
+                    .for_each(|message| line.remind(message));
             }
         }
         std::thread::sleep(LOOK_EVERY);
