@@ -56,11 +56,19 @@ pub struct Config {
     pub arm: bool,
     /// Whether databases that keep clients waiting are asked about themselves.
     pub ask_databases: bool,
+    /// Whether `mitra serve`, started by the recorder, may ask for probes.
+    pub ask_captures: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { rules: Vec::new(), budget_s: policy::BUDGET_S, arm: true, ask_databases: true }
+        Config {
+            rules: Vec::new(),
+            budget_s: policy::BUDGET_S,
+            arm: true,
+            ask_databases: true,
+            ask_captures: false,
+        }
     }
 }
 
@@ -129,6 +137,8 @@ struct File {
     #[serde(default)]
     databases: Databases,
     #[serde(default)]
+    captures: Captures,
+    #[serde(default)]
     rule: Vec<Spanned<Table>>,
     /// What `mitra notify` reads of the same file.
     #[serde(default, rename = "notify")]
@@ -142,6 +152,12 @@ struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Databases {
     ask: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Captures {
+    ask: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -256,7 +272,8 @@ impl Reader<'_> {
         }
         rules.extend(builtin);
         let arm = file.escalation.arm.unwrap_or(true);
-        Ok(Config { rules, budget_s, arm, ask_databases: file.databases.ask.unwrap_or(true) })
+        let ask_databases = file.databases.ask.unwrap_or(true);
+        Ok(Config { rules, budget_s, arm, ask_databases, ask_captures: file.captures.ask })
     }
 
     fn budget(&self, escalation: &Escalation) -> Result<f64, ConfigError> {

@@ -42,7 +42,7 @@ pub fn run(options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()
         let connection =
             connection::Builder::system().build().await.context("cannot reach the system bus")?;
         confined::to_serve(&dir, true);
-        let server = Server::open(options, None)?;
+        let server = Server::open(options, None, None)?;
         let mitra =
             Mitra { server: Arc::clone(&server), is_public: guard::is_public(&dir), owner: meta.uid() };
         connection.object_server().at(PATH, mitra).await.context("cannot answer on the system bus")?;
