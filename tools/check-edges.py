@@ -95,6 +95,7 @@ MAY_TOUCH_FILES = {"mitra-confine", "mitra-http", "mitra-notify", "mitra-collect
 
 # What each top module of `app` may use of the others, from the lowest to the highest. Test code is free.
 APP_MAY_USE = {
+    "asked": set(),
     "errors": set(),
     "heap": set(),
     "import": set(),
@@ -113,14 +114,14 @@ APP_MAY_USE = {
     "confined": {"evidence", "log", "pager"},
     "diagnosis": {"import", "recording", "values"},
     "services": {"recording"},
-    "escalation": {"errors", "log", "redact", "signals", "values"},
-    "recorder": {"cli", "errors", "escalation", "log", "render"},
+    "escalation": {"asked", "errors", "log", "redact", "signals", "values"},
+    "recorder": {"asked", "cli", "errors", "escalation", "log", "render"},
     "service_manager": {"recorder"},
     "messages": {"diagnosis", "redact", "render"},
     "moment": {"recording", "services"},
     "live": {"cli", "diagnosis", "moment", "render", "signals"},
-    "served": {"cli"},
-    "serve": {"cli", "confined", "diagnosis", "heap", "log", "messages", "recording", "redact", "render", "values"},
+    "served": {"asked", "cli"},
+    "serve": {"asked", "cli", "confined", "diagnosis", "heap", "log", "messages", "recording", "redact", "render", "values"},
     "tui": {"diagnosis", "live", "moment", "render", "signals", "values"},
 }
 # Each command may use all of them; nothing uses a command but `main`.

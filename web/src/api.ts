@@ -177,6 +177,11 @@ async function get(url: string, signal?: AbortSignal): Promise<Response> {
     await new Promise((done) => window.setTimeout(done, BUSY_WAIT_MS));
     response = await fetch(url, { signal: signal ?? null });
   }
+  return checked(response);
+}
+
+/** What was not answered as it was asked is an error with the server's own words. */
+async function checked(response: Response): Promise<Response> {
   if (response.ok) return response;
   if (response.status === 401) throw new ApiError(401, "This browser does not have the token of the server. Open the address that mitra serve printed when it started.");
   const text = await response.text();
@@ -191,6 +196,11 @@ async function get(url: string, signal?: AbortSignal): Promise<Response> {
 
 export async function json<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
   return (await get(address(path, query), signal)).json() as Promise<T>;
+}
+
+/** Asks for something to be done. It is not tried again. */
+export async function post(path: string, body: unknown): Promise<void> {
+  await checked(await fetch(address(path), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
 /** A time as the server wants it: seconds with milliseconds. */

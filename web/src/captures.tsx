@@ -1,6 +1,6 @@
 // What probes captured: a list, one of them with its stacks and tables, and two against each other.
 import { useMemo, useState } from "preact/hooks";
-import { type Range, stamp } from "./api";
+import { post, type Range, stamp } from "./api";
 import { type Folded, tree } from "./stacks";
 import { Flame } from "./flame";
 import { clock, moment, parseTime, quantity, seconds } from "./format";
@@ -25,6 +25,8 @@ interface Head {
 interface List {
   captures: Head[];
   left_out: number;
+  /** What the recorder arms when it is asked; absent where it may not be asked. */
+  may_be_armed?: string[];
 }
 
 interface Profile {
@@ -60,13 +62,24 @@ interface Capture extends Head {
 
 /** Units of captures as those of metrics. */
 const UNITS: Record<string, string> = { s: "s", B: "bytes", "1": "" };
-const RATES: Record<string, string> = { s: "s/s", B: "bytes/s", "1": "1/s" };
+const RATES: Record<string, string> = { s: "s/s", B: "bytes/s" };
 const FIRST_ROWS = 10;
+
+/** Of what is counted, its name. */
+const unitOf = (profile: Profile): string => (profile.unit === "1" ? profile.weight : (UNITS[profile.unit] ?? ""));
+const rateOf = (profile: Profile): string => (profile.unit === "1" ? `${profile.weight}/s` : (RATES[profile.unit] ?? ""));
 
 const filterText = (filter: Record<string, string>): string =>
   Object.entries(filter)
     .map(([name, value]) => `${name} ${value}`)
     .join(", ");
+
+/** What it is of, and who armed it: `rule NAME`, `by hand`, `asked for by ADDRESS`. */
+function whence({ filter, why }: Head): string {
+  const by = why.startsWith("rule ") ? `armed by ${why}` : why.startsWith("asked ") ? why : `armed ${why || "by hand"}`;
+  const of = filterText(filter);
+  return of ? `Of ${of}; ${by}` : by.charAt(0).toUpperCase() + by.slice(1);
+}
 
 export function Captures({ shown }: { shown: Shown }) {
   const { answer, error } = useJson<List>("captures", { limit: 500 });
@@ -82,6 +95,7 @@ export function Captures({ shown }: { shown: Shown }) {
           {error}
         </p>
       )}
+      {answer?.may_be_armed && <Arm kinds={answer.may_be_armed} />}
       {answer?.captures.length === 0 && (
         <p class="note">
           None is kept beside this recording. The recorder arms probes when one of its rules holds; by hand: <code>mitra capture offcpu</code>
@@ -123,7 +137,7 @@ export function Captures({ shown }: { shown: Shown }) {
                       <td class="long">{one.why}</td>
                       <td class="num">{seconds(one.seconds)}</td>
                       <td class="num">{quantity(one.events, "")}</td>
-                      <td>{one.weight ? `stacks by ${one.weight}` : "a table"}</td>
+                      <td>{one.weight ? `stacks: ${one.weight}` : "a table"}</td>
                       <td>
                         <a href={link("time", "", { ...rangeQuery(around(one)), t: round(parseTime(one.since)) })} aria-label={`Time line at ${clock(parseTime(one.since))}`}>
                           time line
@@ -139,6 +153,47 @@ export function Captures({ shown }: { shown: Shown }) {
       )}
       {!!answer?.left_out && <p class="note">{answer.left_out} older ones are not listed.</p>}
     </>
+  );
+}
+
+/** Asks the recorder for a probe. */
+function Arm({ kinds }: { kinds: string[] }) {
+  const [kind, setKind] = useState(kinds.includes("offcpu") ? "offcpu" : kinds[0]!);
+  const [pid, setPid] = useState("");
+  const [length, setLength] = useState("5");
+  const [said, say] = useState("");
+  const [isWaiting, setWaiting] = useState(false);
+  const ask = (event: Event) => {
+    event.preventDefault();
+    setWaiting(true);
+    post("captures", { kind, seconds: Number(length), ...(pid ? { pid: Number(pid) } : {}) })
+      .then(
+        () => say(`${kind} runs for ${seconds(Number(length))}; its capture is in the list when it is over.`),
+        (error: Error) => say(error.message),
+      )
+      .finally(() => setWaiting(false));
+  };
+  return (
+    <form class="bar" onSubmit={ask}>
+      <label>
+        Capture{" "}
+        <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
+          {kinds.map((one) => (
+            <option key={one}>{one}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        of process <input type="number" min="1" placeholder="all" value={pid} onInput={(event) => setPid(event.currentTarget.value)} />
+      </label>
+      <label>
+        for <input type="number" min="1" max="30" required value={length} onInput={(event) => setLength(event.currentTarget.value)} /> s
+      </label>
+      <button type="submit" disabled={isWaiting}>
+        Arm
+      </button>
+      <output class="range">{said}</output>
+    </form>
   );
 }
 
@@ -182,7 +237,7 @@ function About({ of }: { of: Capture }) {
   return (
     <>
       <p class="note">
-        {filterText(of.filter) ? `Of ${filterText(of.filter)}; a` : "A"}rmed by {of.why || "hand"}; {quantity(of.events, "")} events; {of.ended}. {of.cost}
+        {whence(of)}; {quantity(of.events, "")} events; {of.ended}. {of.cost}
       </p>
       {of.notes.length > 0 && (
         <details class="notes">
@@ -242,20 +297,26 @@ function Stacks(props: StacksProps) {
 }
 
 function Single({ profile, search, zoom, onSearch, onZoom }: StacksProps & { profile: Profile }) {
-  const [isSecond, setSecond] = useState(false);
+  // All that came may be gone again.
+  const [isSecond, setSecond] = useState(profile.total === 0 && profile.beside !== "");
+  const choose = (second: boolean) => {
+    setSecond(second);
+    // The places of frames are those of the other weight.
+    onZoom("");
+  };
   const root = useMemo(() => tree({ stacks: profile.stacks, second: isSecond }), [profile, isSecond]);
   return (
     <section aria-label="Flame graph">
       {profile.beside && (
         <span class="buttons" role="group" aria-label="Weight">
           {[profile.weight, profile.beside].map((name, index) => (
-            <button type="button" key={name} aria-pressed={isSecond === (index === 1)} onClick={() => setSecond(index === 1)}>
+            <button type="button" key={name} aria-pressed={isSecond === (index === 1)} onClick={() => choose(index === 1)}>
               {name}
             </button>
           ))}
         </span>
       )}
-      <Flame {...{ root, search, zoom, onSearch, onZoom }} unit={UNITS[profile.unit] ?? ""} weight={isSecond ? profile.beside : profile.weight} />
+      <Flame {...{ root, search, zoom, onSearch, onZoom }} unit={unitOf(profile)} weight={isSecond ? profile.beside : profile.weight} />
       <Cut profile={profile} />
     </section>
   );
@@ -278,7 +339,7 @@ function Differential({ capture, profile, other, search, zoom, onSearch, onZoom 
   if (!root || !answer) return <p class="note">reading …</p>;
   return (
     <section aria-label="Differential flame graph">
-      <Flame {...{ root, search, zoom, onSearch, onZoom }} isDifferential unit={RATES[profile.unit] ?? ""} weight={`${profile.weight} per second`} />
+      <Flame {...{ root, search, zoom, onSearch, onZoom }} isDifferential unit={rateOf(profile)} weight={`${profile.weight} per second`} />
       <Cut profile={profile} />
       {answer.profile && <Cut profile={answer.profile} />}
     </section>
@@ -290,7 +351,7 @@ function Cut({ profile }: { profile: Profile }) {
   if (stacks === 0) return null;
   return (
     <p class="note">
-      The {stacks} lightest stacks are left out; they weigh {quantity(weight, UNITS[profile.unit] ?? "")} of {quantity(profile.total, UNITS[profile.unit] ?? "")}.
+      The {stacks} lightest stacks are left out; they weigh {quantity(weight, unitOf(profile))} of {quantity(profile.total, unitOf(profile))} ({profile.weight}).
     </p>
   );
 }
@@ -422,8 +483,8 @@ function Open({ id }: { id: string }) {
   return (
     <>
       <p class="note">
-        {answer.profile && `The width is ${answer.profile.weight}. `}
-        {filterText(answer.filter) ? `Of ${filterText(answer.filter)}; a` : "A"}rmed by {answer.why || "hand"}, for {seconds(answer.seconds)}. <a href={link("capture", id, { q: search, zoom })}>Alone, with its tables and to compare</a>
+        {answer.profile && `The width of a box is its weight: ${answer.profile.weight}. `}
+        {whence(answer)}, for {seconds(answer.seconds)}. <a href={link("capture", id, { q: search, zoom })}>Alone, with its tables and to compare</a>
       </p>
       {answer.profile ? <Stacks capture={answer} other="" search={search} zoom={zoom} onSearch={setSearch} onZoom={setZoom} /> : <Tables of={answer} />}
     </>

@@ -144,7 +144,7 @@ export function Flame({ root, unit, weight, isDifferential = false, search, zoom
         </button>
         <output class="range">{pattern && `${quantity(sum, unit)}, ${share(sum, root.weight)} of all`}</output>
       </div>
-      <div class="boxes" ref={attach} role="tree" aria-label={`Stacks by ${weight}`} style={{ height: `${rows * ROW_PX}px` }} onKeyDown={pressed} onMouseLeave={() => tell(undefined)}>
+      <div class="boxes" ref={attach} role="tree" aria-label={`Stacks, weight: ${weight}`} style={{ height: `${rows * ROW_PX}px` }} onKeyDown={pressed} onMouseLeave={() => tell(undefined)}>
         {items}
       </div>
       <p class="told">{words(shown)}</p>

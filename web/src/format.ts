@@ -32,7 +32,10 @@ export function seconds(value: number): string {
   return `${digits(value / 86400)} d`;
 }
 
-/** A value in one of the units of the metrics, or a dash where nothing was measured. */
+/** `pages`, `faults/s`. */
+const COUNTED = /^[a-z]{4,}(\/s)?$/;
+
+/** A value in one of the units of the metrics, or in what is counted; a dash where nothing was measured. */
 export function quantity(value: number | null | undefined, unit: string): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   switch (unit) {
@@ -40,10 +43,6 @@ export function quantity(value: number | null | undefined, unit: string): string
       return scaled(value, "B");
     case "bytes/s":
       return scaled(value, "B/s");
-    case "pages":
-      return `${scaled(value, "")} pages`;
-    case "pages/s":
-      return `${scaled(value, "")} pages/s`;
     case "1/s":
       return scaled(value, "/s");
     case "s":
@@ -53,7 +52,8 @@ export function quantity(value: number | null | undefined, unit: string): string
     case "share":
       return `${digits(value * 100)} %`;
     default:
-      return scaled(value, unit);
+      // What is counted has no prefix: 1.2k faults.
+      return COUNTED.test(unit) ? `${scaled(value, "")} ${unit}` : scaled(value, unit);
   }
 }
 

@@ -1,5 +1,6 @@
 //! The one binary: `mitra`.
 
+mod asked;
 mod cli;
 mod commands;
 mod confined;

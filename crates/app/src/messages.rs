@@ -1,5 +1,12 @@
-//! What is told of the incidents of a report, by `mitra notify` and over D-Bus.
+//! What is told of the incidents of a report, by `mitra notify` and over D-Bus, and of devices.
 
+mod devices;
+mod meanings;
+mod recorder;
+
+pub use self::recorder::Watch;
+
+use mitra_model::SeriesSet;
 use mitra_model::report::{Culprit, Finding, Incident, Remedy, Report};
 use mitra_notify::{Event, Message, Now, SCHEMA, Told};
 
@@ -12,19 +19,23 @@ use crate::render::{card, text};
 const WIDTH: usize = 100;
 const ACTIONS_MAX: usize = 5;
 
-/// What is new.
-pub fn step(told: &mut Told, report: &Report, with_findings: bool) -> Vec<Message> {
+/// What of the recording is read beside the report.
+pub const METRICS: &[&str] = &[meanings::LINES, recorder::EACH_FRAME];
+
+/// What is new. `recorded` are the events and [`METRICS`] of the time of the report: what became of devices, and what log lines mean.
+pub fn step(told: &mut Told, report: &Report, recorded: &SeriesSet, with_findings: bool) -> Vec<Message> {
     let now = report.incidents.iter().map(|incident| Now {
         onset: incident.onset.0,
         end: incident.end.map(|end| end.0),
         verdict: (&incident.root_cause.condition, culprit(&incident.root_cause.culprit)),
-        message: Box::new(|| message(incident, report)),
+        message: Box::new(|| message(incident, report, recorded)),
     });
     let findings = report.findings.iter().filter(|_| with_findings).map(|found| finding(found, report));
-    told.step(now.collect(), findings.collect(), report.window.until.0, rfc3339)
+    let devices = devices::changes(&report.host, &recorded.events);
+    told.step(now.collect(), findings.collect(), devices, report.window.until.0, rfc3339)
 }
 
-fn message(incident: &Incident, report: &Report) -> Message {
+fn message(incident: &Incident, report: &Report, recorded: &SeriesSet) -> Message {
     let root = &incident.root_cause;
     let until = report.window.until;
     let one = Report { incidents: vec![incident.clone()], repeats: Vec::new(), ..report.clone() };
@@ -45,6 +56,7 @@ fn message(incident: &Incident, report: &Report) -> Message {
         culprit: culprit(&root.culprit),
         cost: card::cost(incident, until),
         actions: actions(&incident.remedies),
+        meanings: meanings::of_incident(incident, until.0, recorded),
         text: clean_lines(&redact::text(first_screen)),
         withheld: 0,
     }
@@ -68,6 +80,7 @@ fn finding(found: &Finding, report: &Report) -> Message {
         culprit,
         cost: None,
         actions: actions(&found.remedies),
+        meanings: Vec::new(),
         text: statement,
         withheld: 0,
     }

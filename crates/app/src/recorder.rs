@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -57,6 +57,8 @@ pub struct Recorder {
     /// Samples since the start that are not in the archive.
     lost: u64,
     escalation: Escalation,
+    /// Whether `mitra serve` may ask for probes.
+    is_asked: bool,
     /// Samples left whose missing sources are printed.
     naming: u8,
 }
@@ -111,10 +113,12 @@ impl Recorder {
         let (alone, other) = another();
         news.extend(other.clone());
         news.truncate(NEWS_MAX);
+        let is_asked = rules.ask_captures;
         let mut escalation = Escalation::new(rules, sampler.host(), dir, !args.no_arm, !args.no_bpf);
         escalation.remember(clock.now());
         Ok(Recorder {
             escalation,
+            is_asked,
             dir: dir.to_path_buf(),
             interval: args.interval,
             sampler,
@@ -147,6 +151,16 @@ impl Recorder {
             self.dir.display(),
             self.other.as_ref().map_or_else(String::new, |other| format!("; {other}"))
         )
+    }
+
+    /// The probes that `mitra serve` may ask for; none unless the configuration lets it.
+    pub fn may_be_asked(&self) -> Vec<&'static str> {
+        if self.is_asked { self.escalation.may_be_asked() } else { Vec::new() }
+    }
+
+    /// Answers what is asked over this socket, see [`crate::asked`].
+    pub fn listen(&mut self, socket: UnixStream) -> std::io::Result<()> {
+        self.escalation.listen(socket)
     }
 
     /// Records until `stop` is set, then closes the archive. `each` gets the state after each

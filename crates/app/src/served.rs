@@ -1,6 +1,8 @@
 //! `mitra serve` beside a recorder: a process of its own, with no privilege, whose cost is not the recorder's.
 
 use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -35,16 +37,25 @@ pub enum News {
 
 impl Served {
     /// Starts it. It waits for the first sample. The recorder's priority must not be raised yet.
-    pub fn start(dir: &Path, listen: &Listen) -> Result<Served> {
+    ///
+    /// It may ask over a socket for these probes, see [`crate::asked`].
+    pub fn start(dir: &Path, listen: &Listen, asks: Option<(UnixStream, &[&str])>) -> Result<Served> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("mitra")
             .args(["serve", "--wait", "--listen", &listen.to_string(), "--archive"])
             .arg(dir)
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // Ctrl-C is for the recorder, which then ends it.
             .process_group(0);
+        match asks {
+            Some((socket, kinds)) => {
+                command.arg(format!("--may-ask={}", kinds.join(","))).stdin(OwnedFd::from(socket));
+            }
+            None => {
+                command.stdin(Stdio::null());
+            }
+        }
         // SAFETY: between fork and exec only one system call is made, which allocates nothing.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));

@@ -4,6 +4,8 @@
 mod answers;
 #[path = "cli/archive.rs"]
 mod archive;
+#[path = "cli/asked.rs"]
+mod asked;
 #[path = "cli/browser.rs"]
 mod browser;
 #[path = "cli/dbus.rs"]

@@ -42,6 +42,7 @@ pub use captures::{
     CaptureFile, capture_path, captures, read_capture, read_capture_head, replace_capture, store_capture,
 };
 pub use error::{Error, Skipped};
+pub use lock::recording;
 pub use reader::{Query, Reader, RowFilter};
 pub use status::{Part, Recording, Status};
 pub use writer::{Options, Writer};

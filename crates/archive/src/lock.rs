@@ -107,7 +107,8 @@ pub(crate) fn is_held(dir: &Path) -> bool {
 }
 
 /// The writer of this archive and what it says, if there is one.
-pub(crate) fn recording(dir: &Path) -> Option<Recording> {
+#[must_use]
+pub fn recording(dir: &Path) -> Option<Recording> {
     is_held(dir).then(|| said(dir))
 }
 

@@ -1,6 +1,7 @@
 //! What a disk is: whether it turns, who orders its requests, the file behind a loop device, and the mirror that it
 //! is a member of. Read on slow ticks.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;
 
 use mitra_model::{Entity, Frame, Key};
@@ -20,6 +21,7 @@ pub struct DiskFacts {
     scheduler: usize,
     backing: usize,
     mirror: usize,
+    present: Option<BTreeSet<String>>,
 }
 
 impl DiskFacts {
@@ -29,14 +31,25 @@ impl DiskFacts {
             scheduler: col("disk.queue_scheduler"),
             backing: col("disk.backing"),
             mirror: col("disk.mirror"),
+            present: None,
         }
     }
 
+    /// The disks that there were when it was read last, and of loop devices those with a file. `None` where they could not be
+    /// listed, or not all of them.
+    pub fn present(&self) -> Option<&BTreeSet<String>> {
+        self.present.as_ref()
+    }
+
     /// Fills a row for each disk of `/sys/block`. In names sysfs writes a slash as an exclamation mark.
-    pub fn read(&self, io: &mut Io, frame: &mut Frame) {
-        let names = entries(io, "sys/block");
+    pub fn read(&mut self, io: &mut Io, frame: &mut Frame) {
+        let listed = entries(io, "sys/block");
+        let is_whole = listed.as_ref().is_some_and(|names| names.len() < DISKS_MAX);
+        let names = listed.unwrap_or_default();
+        let mut present = BTreeSet::new();
         for name in &names {
-            let key = Key::named(io.strings.intern(&name.replace('!', "/")));
+            let device = name.replace('!', "/");
+            let key = Key::named(io.strings.intern(&device));
             let row = row(frame.table_mut(Entity::Disk), key);
             if let Ok(bytes) = io.root.read(&format!("sys/block/{name}/queue/rotational"), &mut io.buffer)
                 && let Some(value) = number(bytes)
@@ -49,12 +62,15 @@ impl DiskFacts {
                     set(row, self.scheduler, i64::from(io.strings.intern(text)));
                 }
             }
-            if name.starts_with("loop")
-                && let Some(file) = io.root.text(&format!("sys/block/{name}/loop/backing_file"))
-            {
+            if name.starts_with("loop") {
+                let Some(file) = io.root.text(&format!("sys/block/{name}/loop/backing_file")) else {
+                    continue;
+                };
                 set(row, self.backing, i64::from(io.strings.intern(&file)));
             }
+            present.insert(device);
         }
+        self.present = is_whole.then_some(present);
         for (member, mirror) in mirrors(io, &names) {
             let key = Key::named(io.strings.intern(&member.replace('!', "/")));
             let mirror = i64::from(io.strings.intern(&mirror));
@@ -71,17 +87,15 @@ pub fn disk_of(root: &Root, (major, minor): (u32, u32)) -> Option<String> {
     Some(link.to_str().ok()?.rsplit('/').next()?.replace('!', "/"))
 }
 
-/// The entries of a directory in order; none if it cannot be listed.
-fn entries(io: &Io, below: &str) -> Vec<String> {
+/// The entries of a directory in order.
+fn entries(io: &Io, below: &str) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
-    if let Ok(dir) = io.root.open_file(below) {
-        // What cannot be listed has nothing to read.
-        let _listed = each_entry(dir.as_fd(), |name| {
-            names.extend(name.to_str().ok().filter(|_| names.len() < DISKS_MAX).map(str::to_owned));
-        });
-    }
+    let dir = io.root.open_file(below).ok()?;
+    let listed = each_entry(dir.as_fd(), |name| {
+        names.extend(name.to_str().ok().filter(|_| names.len() < DISKS_MAX).map(str::to_owned));
+    });
     names.sort_unstable();
-    names
+    listed.ok().map(|()| names)
 }
 
 /// Members of mirrors, devices or partitions, and the mirrors: md devices that keep each block more than once, and
@@ -91,14 +105,14 @@ fn mirrors(io: &Io, disks: &[String]) -> Vec<(String, String)> {
     for disk in disks.iter().filter(|name| name.starts_with("md")) {
         let level = io.root.text(&format!("sys/block/{disk}/md/level")).unwrap_or_default();
         if matches!(level.as_str(), "raid1" | "raid10") {
-            let members = entries(io, &format!("sys/block/{disk}/slaves"));
+            let members = entries(io, &format!("sys/block/{disk}/slaves")).unwrap_or_default();
             found.extend(members.into_iter().map(|member| (member, disk.clone())));
         }
     }
-    for id in entries(io, "sys/fs/btrfs").iter().filter(|name| name.contains('-')) {
-        let profiles = entries(io, &format!("sys/fs/btrfs/{id}/allocation/data"));
+    for id in entries(io, "sys/fs/btrfs").unwrap_or_default().iter().filter(|name| name.contains('-')) {
+        let profiles = entries(io, &format!("sys/fs/btrfs/{id}/allocation/data")).unwrap_or_default();
         if profiles.iter().any(|profile| profile.starts_with("raid1")) {
-            let members = entries(io, &format!("sys/fs/btrfs/{id}/devices"));
+            let members = entries(io, &format!("sys/fs/btrfs/{id}/devices")).unwrap_or_default();
             found.extend(members.into_iter().map(|member| (member, format!("btrfs:{id}"))));
         }
     }
@@ -133,7 +147,10 @@ mod tests {
         file(&format!("sys/fs/btrfs/{other}/devices/sdc/x"), "");
         let mut io = Io::new(Root::open(dir.path()).unwrap());
         let mut frame = Frame::new();
-        DiskFacts::new().read(&mut io, &mut frame);
+        let mut facts = DiskFacts::new();
+        facts.read(&mut io, &mut frame);
+        let present: Vec<&str> = facts.present().unwrap().iter().map(String::as_str).collect();
+        assert_eq!(present, ["loop0", "md0", "md1"], "a loop device without a file is no disk");
         let text = |name: &str, metric: &str| {
             let table = frame.table(Entity::Disk);
             let at = table

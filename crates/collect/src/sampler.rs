@@ -8,6 +8,7 @@ use mitra_model::{Entity, Event, EventKind, Frame, HostInfo, Stamp, Strings, Tab
 use crate::budget::{Budget, Governor, Shed};
 use crate::cgroup::Cgroups;
 use crate::clock::{Clock, process_cpu_ns};
+use crate::devices::Devices;
 use crate::disks::DiskFacts;
 use crate::error::Error;
 use crate::file::Root;
@@ -92,6 +93,7 @@ pub struct Sampler {
     settings: Settings,
     nodes: Nodes,
     disk_facts: DiskFacts,
+    devices: Devices,
     filesystems: Filesystems,
     mounts: Vec<Mount>,
     cgroups: Cgroups,
@@ -149,6 +151,7 @@ impl Sampler {
             settings: Settings::new(),
             nodes: Nodes::find(&io),
             disk_facts: DiskFacts::new(),
+            devices: Devices::new(),
             bad_lines: 0,
             filesystems,
             mounts,
@@ -237,6 +240,9 @@ impl Sampler {
         self.bad_lines += i64::from(self.settings.read(&mut self.io, self.sources.slow_frame()));
         self.sources.repeat_slow(frame);
         self.sources.read_fast(is_retry, &mut self.io, frame);
+        // The interfaces of other network namespaces come into the table later.
+        let disks = self.disk_facts.present().filter(|_| is_slow);
+        self.devices.look(now, disks, &self.io.strings, frame);
         give_way();
         self.filesystems.read_fast(&mut self.io, frame);
         if self.nodes.is_fast() {

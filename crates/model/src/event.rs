@@ -118,6 +118,15 @@ pub enum EventKind {
         /// The line.
         text: String,
     },
+    /// A block device or a network interface appeared or went away, or its link changed.
+    Device {
+        /// `disk` or `interface`.
+        what: String,
+        /// Its name.
+        device: String,
+        /// `appeared`, `gone`, `up` (its link; that it went down is an error of a device).
+        state: String,
+    },
     /// TCP of the kernel hit a limit.
     TcpPressure {
         /// `orphans` (too many sockets without a process), `memory` (`tcp_mem` exceeded), `unnamed` (old kernels say

@@ -21,6 +21,7 @@ pub struct LimitText {
     pub setting: &'static str,
     /// A line that says so, and one that looks like it and does not.
     pub examples: [&'static str; 2],
+    meaning: Option<&'static str>,
     pieces: Vec<&'static str>,
     begins: bool,
     ends: bool,
@@ -44,6 +45,18 @@ pub fn texts_of(comm: &str) -> impl Iterator<Item = &'static LimitText> {
     TEXTS.iter().filter(move |text| text.is_of(comm))
 }
 
+/// What a line of a program's log means, if it is in the table.
+#[must_use]
+pub fn explained(comm: &str, line: &str) -> Option<String> {
+    texts_of(comm).find(|text| text.is_in(line.as_bytes())).map(|text| text.sentence(comm))
+}
+
+/// What a line of the kernel's log means, if it is in the table: of those that are events of their own it has none.
+#[must_use]
+pub fn explained_by_kernel(line: &str) -> Option<&'static str> {
+    texts_of("kernel").find(|text| text.is_in(line.as_bytes()))?.meaning
+}
+
 /// The first text of a program about a limit.
 #[must_use]
 pub fn text_of(comm: &str, kind: &str) -> Option<&'static LimitText> {
@@ -56,8 +69,14 @@ impl LimitText {
             return None;
         }
         let cells: Vec<&str> = line.split('\t').collect();
-        let [programs, kind, flags, pattern, words, setting, example, unlike] = cells[..] else {
+        let [programs, kind, flags, pattern, words, setting, example, unlike, ref rest @ ..] = cells[..]
+        else {
             return None;
+        };
+        let meaning = match *rest {
+            [] => None,
+            [meaning] => Some(meaning),
+            _ => return None,
         };
         let has = |flag: &str| flags.split(' ').any(|word| word == flag);
         let (begins, pattern) = pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
@@ -71,11 +90,21 @@ impl LimitText {
             words,
             setting,
             examples: [example, unlike],
+            meaning,
             pieces: pattern.split('*').collect(),
             begins,
             ends,
             has_severity: has("severity"),
         })
+    }
+
+    /// What it means that a program says so, in one sentence.
+    #[must_use]
+    pub fn sentence(&self, comm: &str) -> String {
+        self.meaning.map_or_else(
+            || format!("{comm} has reached a limit of its own: {}, set by {}.", self.words, self.setting),
+            str::to_owned,
+        )
     }
 
     fn is_of(&self, comm: &str) -> bool {
@@ -152,6 +181,8 @@ mod tests {
             assert!(!text.words.is_empty() && !text.setting.is_empty(), "{text:?}");
             assert!(text.pieces.iter().any(|piece| piece.len() >= 8), "{text:?}: no text of its own");
             assert!(text.is_of_connections || !text.is_said_once, "{text:?}");
+            let sentence = text.sentence("it");
+            assert!(sentence.ends_with('.') && !sentence.contains(". "), "one sentence: {sentence}");
         }
     }
 
@@ -161,6 +192,37 @@ mod tests {
         assert!(texts_of("nginxd").next().is_none() && texts_of("cat").next().is_none());
         assert!(text_of("postgres", "max_connections").is_some_and(|text| text.is_answered));
         assert!(text_of("postgres", "worker_connections").is_none());
+    }
+
+    #[test]
+    fn a_line_is_explained_in_one_sentence_and_an_unknown_one_is_not() {
+        for (comm, line, part) in [
+            (
+                "java",
+                "Exception in thread \"main\" java.lang.OutOfMemoryError: GC overhead limit exceeded",
+                "98 %",
+            ),
+            ("java", "[0.8s][warning][gc] GC locker is held; pre-dump GC was skipped", "JNI critical"),
+            (
+                "java",
+                "[1.2s][warning][gc,alloc] main: Retried waiting for GCLocker too often allocating 524290 words",
+                "does not mean that the heap is full",
+            ),
+            ("java", "java.net.SocketException: Too many open files", "as many files and sockets"),
+            ("java", "java.lang.OutOfMemoryError: Java heap space", "-Xmx"),
+            ("java", "java.lang.OutOfMemoryError: unable to create new native thread", "limit of threads"),
+            ("java", "java.lang.OutOfMemoryError: Direct buffer memory", "MaxDirectMemorySize"),
+            (
+                "nginx",
+                "2026/11/24 15:02:11 [alert] 812#812: 128 worker_connections are not enough",
+                "nginx has reached a limit of its own: connections of a worker, set by worker_connections",
+            ),
+        ] {
+            let sentence = explained(comm, line).unwrap_or_else(|| panic!("{line}"));
+            assert!(sentence.contains(part), "{line}: {sentence}");
+        }
+        assert_eq!(explained("java", "INFO: started"), None);
+        assert_eq!(explained("cat", "java.lang.OutOfMemoryError: Java heap space"), None);
     }
 
     #[test]

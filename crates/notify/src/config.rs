@@ -1,9 +1,12 @@
 //! The tables `[[notify]]` of `/etc/mitra/mitra.toml`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use toml::Spanned;
+
+use crate::message::{Event, Message};
 
 /// Receivers of one file.
 const RECEIVERS_MAX: usize = 50;
@@ -63,12 +66,70 @@ pub struct Receiver {
     pub ca_file: Option<PathBuf>,
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// Whether incidents are told.
+    pub incidents: bool,
     /// Whether findings are told too.
     pub findings: bool,
+    /// Which disks and network interfaces are told of when they appear or go.
+    pub devices: Devices,
+    /// Whether it is told when nothing is recorded any more.
+    pub recorder: bool,
     /// Messages in an hour.
     pub per_hour: u32,
     /// Messages may go to another machine unencrypted.
     pub insecure: bool,
+}
+
+impl Receiver {
+    /// Whether it is to hear of this.
+    #[must_use]
+    pub fn wants(&self, message: &Message) -> bool {
+        match message.event {
+            Event::Begun | Event::Revised | Event::Ended => self.incidents,
+            Event::Finding => self.findings,
+            Event::Device => self.devices.has(message.culprit.as_deref().unwrap_or_default()),
+            Event::RecorderStopped | Event::RecorderBack => self.recorder,
+            Event::Test => true,
+        }
+    }
+}
+
+/// All or none of some devices, or those of these names, of which one may end in `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "wanted true, false or a list of names: [\"sd*\", \"eth0\"]")]
+pub enum Devices {
+    /// All or none.
+    All(bool),
+    /// By name.
+    Named(Vec<String>),
+}
+
+impl Devices {
+    /// Whether this device is among them.
+    #[must_use]
+    pub fn has(&self, device: &str) -> bool {
+        match self {
+            Devices::All(all) => *all,
+            Devices::Named(names) => names.iter().any(|name| match name.strip_suffix('*') {
+                Some(begin) => device.starts_with(begin),
+                None => device == name,
+            }),
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        matches!(self, Devices::All(false))
+    }
+
+    /// What is wrong with the names.
+    fn check(&self) -> Result<(), String> {
+        let Devices::Named(names) = self else { return Ok(()) };
+        match names.iter().find(|name| name.trim_end_matches('*').contains('*') || name.ends_with("**")) {
+            _ if names.is_empty() => Err("wanted names, or false".to_owned()),
+            Some(name) => Err(format!("{name}: a * can only stand at the end")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Who is told.
@@ -95,40 +156,46 @@ struct Table {
     ca_file: Option<PathBuf>,
     #[serde(default)]
     command: Vec<String>,
+    incidents: Option<bool>,
     #[serde(default)]
     findings: bool,
+    devices: Option<Spanned<Devices>>,
+    recorder: Option<bool>,
     per_hour: Option<Spanned<u32>>,
     #[serde(default)]
     insecure: bool,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The bytes of the text that it is about.
+    pub at: Range<usize>,
+    /// What is wrong and what was wanted.
+    pub message: String,
 }
 
 impl Config {
     /// Reads the text of a file, the other tables of which are for others.
     ///
     /// # Errors
-    /// With the line and the column of what is wrong.
-    pub fn read(file: &str, text: &str) -> Result<Config, String> {
-        let at = |start: usize, message: &str| {
-            let head = text.get(..start).unwrap_or_default();
-            let line = head.matches('\n').count() + 1;
-            let column = head.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-            format!("{file}:{line}:{column}: {message}")
-        };
+    /// The first mistake.
+    pub fn read(text: &str) -> Result<Config, Mistake> {
         let parsed: File = toml::from_str(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(" ");
-            at(error.span().map_or(0, |span| span.start), &message)
+            Mistake { at: error.span().unwrap_or_default(), message }
         })?;
         if let Some(one) = parsed.notify.get(RECEIVERS_MAX) {
-            return Err(at(one.span().start, &format!("more than {RECEIVERS_MAX} tables [[notify]]")));
+            let message = format!("more than {RECEIVERS_MAX} tables [[notify]]");
+            return Err(Mistake { at: one.span(), message });
         }
         let mut receivers: Vec<Receiver> = Vec::new();
         for table in parsed.notify {
-            let start = table.span().start;
-            let receiver =
-                receiver(table.into_inner(), start).map_err(|(place, message)| at(place, &message))?;
+            let at = table.span();
+            let receiver = receiver(table.into_inner(), at.clone())?;
             if receivers.iter().any(|other| other.name == receiver.name) {
                 let message = format!("there is another receiver called {}: give it a name", receiver.name);
-                return Err(at(start, &message));
+                return Err(Mistake { at, message });
             }
             receivers.push(receiver);
         }
@@ -136,17 +203,16 @@ impl Config {
     }
 }
 
-/// A receiver, or where the mistake is.
-fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
-    let (kind, kind_at) = (*table.to.get_ref(), table.to.span().start);
-    let wrong = |message: &str| Err((kind_at, message.to_owned()));
+/// A receiver, of a table that stands there.
+fn receiver(table: Table, at: Range<usize>) -> Result<Receiver, Mistake> {
+    let (kind, kind_at) = (*table.to.get_ref(), table.to.span());
+    let wrong = |message: &str| Err(Mistake { at: kind_at.clone(), message: message.to_owned() });
     let usual = format!("{kind:?}").to_lowercase();
-    let (name, name_at) =
-        table.name.map_or((usual, start), |name| (name.get_ref().clone(), name.span().start));
+    let (name, name_at) = table.name.map_or((usual, at), |name| (name.get_ref().clone(), name.span()));
     let is_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(is_name) {
         let message = format!("wanted a name of up to {NAME_MAX} letters a to z, digits and dashes");
-        return Err((name_at, message));
+        return Err(Mistake { at: name_at, message });
     }
     if kind.wants_url() && table.url.is_some() == table.url_file.is_some() {
         return wrong(
@@ -165,11 +231,20 @@ fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
         );
     }
     if let Some(url) = &table.url {
-        check_url(url.get_ref(), table.insecure).map_err(|message| (url.span().start, message))?;
+        check_url(url.get_ref(), table.insecure).map_err(|message| Mistake { at: url.span(), message })?;
+    }
+    let devices = table.devices.unwrap_or_else(|| Spanned::new(0..0, Devices::All(false)));
+    devices.get_ref().check().map_err(|message| Mistake { at: devices.span(), message })?;
+    let (incidents, recorder) = (table.incidents.unwrap_or(true), table.recorder.unwrap_or(true));
+    let devices = devices.into_inner();
+    if !incidents && !table.findings && devices.is_none() && !recorder {
+        return wrong("this is told of nothing: wanted incidents, findings, devices or recorder");
     }
     let per_hour = match table.per_hour {
         Some(given) if (1..=PER_HOUR_MAX).contains(given.get_ref()) => *given.get_ref(),
-        Some(given) => return Err((given.span().start, format!("wanted 1 to {PER_HOUR_MAX}"))),
+        Some(given) => {
+            return Err(Mistake { at: given.span(), message: format!("wanted 1 to {PER_HOUR_MAX}") });
+        }
         None => PER_HOUR,
     };
     Ok(Receiver {
@@ -180,7 +255,10 @@ fn receiver(table: Table, start: usize) -> Result<Receiver, (usize, String)> {
         key_file: table.key_file,
         ca_file: table.ca_file,
         command: table.command,
+        incidents,
         findings: table.findings,
+        devices,
+        recorder,
         per_hour,
         insecure: table.insecure,
     })
@@ -213,26 +291,45 @@ mod tests {
 
     #[test]
     fn a_mistake_is_told_with_its_place() {
-        for (text, says) in [
-            ("to = \"pigeon\"", "m.toml:2:6: unknown variant `pigeon`"),
-            ("to = \"slack\"", "m.toml:2:6: wanted either url or url-file"),
-            ("to = \"slack\"\nurl = \"https://a\"\nurl-file = \"/x\"", "wanted either url or url-file"),
-            ("to = \"webhook\"\nurl = \"http://10.0.0.1/x\"", "m.toml:3:7: others could read along"),
-            ("to = \"webhook\"\nurl = \"ftp://a\"", "wanted an address"),
-            ("to = \"webhook\"\nurl = \"http://127.0.0.1.evil.example/\"", "others could read along"),
-            ("to = \"pagerduty\"", "wanted key-file"),
-            ("to = \"journal\"\nurl = \"https://a\"", "no address"),
-            ("to = \"command\"\ncommand = [\"mail\"]", "the whole path"),
-            ("to = \"journal\"\nper-hour = 0", "m.toml:3:12: wanted 1 to"),
-            ("to = \"journal\"\nname = \"../x\"", "m.toml:3:8: wanted a name"),
-            ("to = \"journal\"\nperhour = 3", "unknown field `perhour`"),
+        for (text, at, says) in [
+            ("to = \"pigeon\"", "\"pigeon\"", "unknown variant `pigeon`"),
+            ("to = \"slack\"", "\"slack\"", "wanted either url or url-file"),
+            (
+                "to = \"slack\"\nurl = \"https://a\"\nurl-file = \"/x\"",
+                "\"slack\"",
+                "wanted either url or url-file",
+            ),
+            ("to = \"webhook\"\nurl = \"http://10.0.0.1/x\"", "\"http", "others could read along"),
+            ("to = \"webhook\"\nurl = \"ftp://a\"", "\"ftp", "wanted an address"),
+            (
+                "to = \"webhook\"\nurl = \"http://127.0.0.1.evil.example/\"",
+                "\"http",
+                "others could read along",
+            ),
+            ("to = \"pagerduty\"", "\"pagerduty\"", "wanted key-file"),
+            ("to = \"journal\"\nurl = \"https://a\"", "\"journal\"", "no address"),
+            ("to = \"command\"\ncommand = [\"mail\"]", "\"command\"", "the whole path"),
+            ("to = \"journal\"\nper-hour = 0", "0", "wanted 1 to"),
+            ("to = \"journal\"\nname = \"../x\"", "\"../x\"", "wanted a name"),
+            ("to = \"journal\"\nperhour = 3", "perhour", "unknown field `perhour`"),
+            (
+                "to = \"journal\"\nincidents = false\nrecorder = false",
+                "\"journal\"",
+                "this is told of nothing",
+            ),
+            ("to = \"journal\"\ndevices = 1", "1", "wanted true, false or a list of names"),
+            ("to = \"journal\"\ndevices = []", "[]", "wanted names, or false"),
+            ("to = \"journal\"\ndevices = [\"s*a\"]", "[\"s*a", "s*a: a * can only stand at the end"),
             (
                 "to = \"journal\"\n[[notify]]\nto = \"journal\"",
-                "m.toml:3:1: there is another receiver called journal",
+                "[[notify]]",
+                "there is another receiver called journal",
             ),
         ] {
-            let error = Config::read("m.toml", &format!("[[notify]]\n{text}\n")).unwrap_err();
-            assert!(error.contains(says), "{text}: {error}");
+            let text = format!("[[notify]]\n{text}\n");
+            let mistake = Config::read(&text).unwrap_err();
+            assert!(mistake.message.contains(says), "{text}: {mistake:?}");
+            assert!(text[mistake.at.clone()].starts_with(at), "{text}: {mistake:?}");
         }
     }
 
@@ -243,20 +340,49 @@ mod tests {
         let examples = examples.split("\n\n").next().unwrap();
         let lines = examples.lines().map(|line| line.trim_start_matches("# "));
         let tables: Vec<&str> = lines.filter(|line| line.starts_with('[') || line.contains(" = ")).collect();
-        let config = Config::read("m.toml", &format!("[[notify]]\n{}", tables.join("\n"))).unwrap();
+        let config = Config::read(&format!("[[notify]]\n{}", tables.join("\n"))).unwrap();
         let kinds: Vec<Kind> = config.receivers.iter().map(|receiver| receiver.kind).collect();
         let web = [Kind::Slack, Kind::Teams, Kind::Pagerduty, Kind::Alertmanager, Kind::Webhook];
         assert_eq!(kinds, [&web[..], &[Kind::Journal, Kind::Command, Kind::Desktop]].concat());
+        let parts: Vec<&str> = include_str!("../../../docs/notify.md").split("```toml\n").skip(1).collect();
+        assert!(!parts.is_empty());
+        for part in parts {
+            assert!(!Config::read(part.split("```").next().unwrap()).unwrap().receivers.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_receiver_hears_of_what_it_wants() {
+        let message = |event: Event, culprit: &str| {
+            let text = format!(
+                r#"{{"schema":"","event":"{}","id":"","host":"","since":"","headline":"","condition":"","title":"","unexplained":false,
+                "confidence":1.0,"culprit":"{culprit}","actions":[],"text":""}}"#,
+                event.name()
+            );
+            serde_json::from_str::<Message>(&text).unwrap()
+        };
+        let wants = |keys: &str, event: Event, culprit: &str| {
+            let config = Config::read(&format!("[[notify]]\nto = \"journal\"\n{keys}\n")).unwrap();
+            config.receivers[0].wants(&message(event, culprit))
+        };
+        assert!(wants("", Event::Begun, "java") && wants("", Event::Test, ""));
+        assert!(!wants("", Event::Finding, "java") && !wants("", Event::Device, "sda"));
+        assert!(wants("devices = true", Event::Device, "sda"));
+        assert!(wants("incidents = false", Event::RecorderStopped, ""));
+        assert!(!wants("recorder = false", Event::RecorderBack, ""));
+        let disks = "incidents = false\ndevices = [\"sd*\", \"eth0\"]";
+        let has = ["sda", "eth0", "eth01", "dm-0"].map(|device| wants(disks, Event::Device, device));
+        assert_eq!((has, wants(disks, Event::Ended, "sda")), ([true, true, false, false], false));
     }
 
     #[test]
     fn the_other_tables_are_for_others() {
         let text = "[index]\nfiles = []\n[[notify]]\nto = \"alertmanager\"\nurl = \"http://[::1]:9093\"\n[[rule]]\nname = 1\n";
-        let config = Config::read("m.toml", text).unwrap();
+        let config = Config::read(text).unwrap();
         assert_eq!(
             (config.receivers[0].name.as_str(), config.receivers[0].per_hour),
             ("alertmanager", PER_HOUR)
         );
-        assert_eq!(Config::read("m.toml", "").unwrap(), Config::default());
+        assert_eq!(Config::read("").unwrap(), Config::default());
     }
 }

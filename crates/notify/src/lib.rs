@@ -16,7 +16,7 @@ mod queue;
 mod told;
 
 pub use channels::{Channel, Failure, Programs};
-pub use config::{Config, Kind, Receiver};
+pub use config::{Config, Devices, Kind, Mistake, Receiver};
 pub use message::{Event, Message, SCHEMA};
 pub use queue::{Queue, Tally, replace};
 pub use told::{Now, Told};

@@ -17,11 +17,23 @@ pub enum Event {
     Ended,
     /// Something that is no incident yet.
     Finding,
+    /// Nothing is recorded any more.
+    RecorderStopped,
+    /// It is recorded again.
+    RecorderBack,
+    /// A disk or a network interface appeared, went away, or its link changed.
+    Device,
     /// Nothing: whether the message arrives.
     Test,
 }
 
 impl Event {
+    /// Whether it is the end of something that was told.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        matches!(self, Event::Ended | Event::RecorderBack)
+    }
+
     /// As in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -30,6 +42,9 @@ impl Event {
             Event::Revised => "revised",
             Event::Ended => "ended",
             Event::Finding => "finding",
+            Event::RecorderStopped => "recorder_stopped",
+            Event::RecorderBack => "recorder_back",
+            Event::Device => "device",
             Event::Test => "test",
         }
     }
@@ -69,6 +84,9 @@ pub struct Message {
     pub cost: Option<String>,
     /// What to do, the safest first.
     pub actions: Vec<String>,
+    /// What quoted lines of logs mean, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meanings: Vec<String>,
     /// The first screen of the report.
     pub text: String,
     /// How many messages this receiver did not get, because it gets only so many in an hour or could not be reached.
@@ -90,6 +108,7 @@ impl Message {
             Event::Revised => "on a second look: ",
             Event::Ended => "over: ",
             Event::Finding => "finding: ",
+            Event::Device | Event::RecorderStopped | Event::RecorderBack => "",
             Event::Test => "test: ",
         };
         format!("{}: {what}{}", self.host, self.headline)
@@ -98,14 +117,17 @@ impl Message {
     /// What stands below the line.
     #[must_use]
     pub fn details(&self) -> String {
-        let mut text = match (self.event, &self.until) {
-            (Event::Ended, Some(until)) => format!("from {} to {until}", self.since),
+        let mut text = match (self.event.is_end(), &self.until) {
+            (true, Some(until)) => format!("from {} to {until}", self.since),
             _ => format!("since {}", self.since),
         };
         if let Some(cost) = &self.cost {
             text.push_str(&format!("\n{cost}"));
         }
-        if let Some(action) = self.actions.first().filter(|_| self.event != Event::Ended) {
+        for meaning in self.meanings.iter().filter(|_| !self.event.is_end()) {
+            text.push_str(&format!("\n{meaning}"));
+        }
+        if let Some(action) = self.actions.first().filter(|_| !self.event.is_end()) {
             text.push_str(&format!("\n{action}"));
         }
         if self.withheld > 0 {
@@ -117,6 +139,6 @@ impl Message {
     /// Whether somebody should look now.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
-        matches!(self.event, Event::Begun | Event::Revised)
+        matches!(self.event, Event::Begun | Event::Revised | Event::RecorderStopped)
     }
 }

@@ -81,7 +81,7 @@ impl Queue {
             *waiting = message;
             return;
         }
-        if message.event == Event::Ended
+        if message.event.is_end()
             && let Some(i) = kept.unheard.iter().position(|id| *id == message.id)
         {
             kept.unheard.remove(i);
@@ -89,7 +89,7 @@ impl Queue {
         }
         kept.recent.retain(|at| (0..HOUR_NS).contains(&(now_ns - at)));
         // The end of what was told belongs to it.
-        let is_free = message.event == Event::Ended || message.event == Event::Test;
+        let is_free = message.event.is_end() || message.event == Event::Test;
         if !is_free && kept.recent.len() >= self.per_hour as usize {
             kept.tally.withheld += 1;
             kept.missed += 1;

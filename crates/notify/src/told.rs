@@ -11,6 +11,8 @@ const SAME_ONSET_NS: i64 = 5 * SECOND;
 const REVISED_AFTER_NS: i64 = 30 * SECOND;
 /// Nobody waits any longer for the end of one that is over so long; a finding is told again.
 const KEPT_NS: i64 = 24 * 3600 * SECOND;
+/// A device that is said to be in the same state again within this time is no news: a driver has several lines for it.
+const SAME_STATE_NS: i64 = 3600 * SECOND;
 /// So many are remembered, of which the oldest go first.
 const KEPT_MAX: usize = 500;
 
@@ -40,6 +42,15 @@ pub struct Told {
     incidents: Vec<Known>,
     /// By id, when.
     findings: Vec<(String, i64)>,
+    /// By name, the state of which was told or would have been, and when it was seen last.
+    #[serde(default)]
+    devices: Vec<(String, String, i64)>,
+    /// Since when nothing is recorded, and the message.
+    #[serde(default)]
+    stopped: Option<(i64, Message)>,
+    /// What devices did before is told.
+    #[serde(default)]
+    devices_until: Option<i64>,
     /// What ended before is no news to anybody.
     since: Option<i64>,
 }
@@ -53,10 +64,14 @@ impl Told {
 
     /// What there is to tell, where these are all incidents of the stretch of time that ends `until`, in nanoseconds. `rfc3339` writes
     /// a time.
+    ///
+    /// `devices` are what became of devices in that time, in order: when, and a message with the device as culprit and its state as
+    /// condition.
     pub fn step(
         &mut self,
         current: Vec<Now<'_>>,
         findings: Vec<Message>,
+        devices: Vec<(i64, Message)>,
         until: i64,
         rfc3339: impl Fn(i64) -> String,
     ) -> Vec<Message> {
@@ -100,14 +115,49 @@ impl Told {
                 said.push(finding);
             }
         }
+        // A clock that was set back tells the same times anew.
+        let told = self.devices_until.replace(until).unwrap_or(since).min(until);
+        said.extend(devices.into_iter().filter(|(at, _)| *at >= told).filter_map(|(at, message)| {
+            let is_news = self.is_news_of_device(at, &message);
+            is_news.then_some(Message { event: Event::Device, ..message })
+        }));
         self.forget(until);
         said
+    }
+
+    fn is_news_of_device(&mut self, at: i64, message: &Message) -> bool {
+        let name = message.culprit.as_deref().unwrap_or_default();
+        let known = self.devices.iter().position(|(known, ..)| known == name);
+        let (_, state, seen) = known.map(|i| self.devices.remove(i)).unwrap_or_default();
+        self.devices.push((name.to_owned(), message.condition.clone(), at));
+        known.is_none() || state != message.condition || at - seen > SAME_STATE_NS
     }
 
     /// What goes on, for receivers that forget what they do not hear of again.
     #[must_use]
     pub fn going_on(&self) -> Vec<Message> {
-        self.incidents.iter().filter(|known| known.end.is_none()).map(|known| known.message.clone()).collect()
+        let incidents = self.incidents.iter().filter(|known| known.end.is_none()).map(|known| &known.message);
+        incidents.chain(self.stopped.as_ref().map(|(_, message)| message)).cloned().collect()
+    }
+
+    /// Since when nothing is recorded, if that was told.
+    #[must_use]
+    pub fn stopped_at(&self) -> Option<i64> {
+        self.stopped.as_ref().map(|(at, _)| *at)
+    }
+
+    /// Nothing is recorded any more.
+    pub fn stopped(&mut self, at: i64, message: Message) -> Message {
+        let message = Message { event: Event::RecorderStopped, ..message };
+        self.stopped = Some((at, message.clone()));
+        message
+    }
+
+    /// It is recorded again: this message is of the same thing as the one that it had stopped.
+    pub fn recorded_again(&mut self, message: Message) -> Message {
+        let stopped = self.stopped.take().map(|(_, message)| (message.id, message.since));
+        let (id, since) = stopped.unwrap_or_else(|| (message.id.clone(), message.since.clone()));
+        Message { event: Event::RecorderBack, id, since, ..message }
     }
 
     fn forget(&mut self, until: i64) {
@@ -117,6 +167,9 @@ impl Told {
         self.incidents.drain(..surplus);
         let surplus = self.findings.len().saturating_sub(KEPT_MAX);
         self.findings.drain(..surplus);
+        self.devices.retain(|(.., seen)| *seen > until - KEPT_NS);
+        let surplus = self.devices.len().saturating_sub(KEPT_MAX);
+        self.devices.drain(..surplus);
     }
 }
 
@@ -173,6 +226,7 @@ mod tests {
             culprit: None,
             cost: None,
             actions: Vec::new(),
+            meanings: Vec::new(),
             text: String::new(),
             withheld: 0,
         }
@@ -185,7 +239,8 @@ mod tests {
             verdict: (condition, None),
             message: Box::new(|| message(condition)),
         });
-        let said = told.step(now.collect(), Vec::new(), until * SECOND, |ns| (ns / SECOND).to_string());
+        let said =
+            told.step(now.collect(), Vec::new(), Vec::new(), until * SECOND, |ns| (ns / SECOND).to_string());
         said.into_iter().map(|message| (message.event, message.id)).collect()
     }
 
@@ -234,12 +289,46 @@ mod tests {
         let mut told = Told::default();
         let finding = |id: &str| Message { id: id.to_owned(), ..message("fd-growth") };
         let step = |told: &mut Told, until: i64| {
-            told.step(Vec::new(), vec![finding("a")], until * SECOND, |_| String::new()).len()
+            told.step(Vec::new(), vec![finding("a")], Vec::new(), until * SECOND, |_| String::new()).len()
         };
         assert_eq!((step(&mut told, 100), step(&mut told, 200), step(&mut told, 100 + 90_000)), (1, 0, 1));
         for i in 0..2000 {
-            told.step(Vec::new(), vec![finding(&i.to_string())], (100_000 + i) * SECOND, |_| String::new());
+            let until = (100_000 + i) * SECOND;
+            told.step(Vec::new(), vec![finding(&i.to_string())], Vec::new(), until, |_| String::new());
         }
         assert_eq!(told.findings.len(), KEPT_MAX);
+    }
+
+    #[test]
+    fn each_change_of_a_device_is_told_once_and_what_was_before_is_not() {
+        let mut told = Told::default();
+        let mut look = |until: i64, devices: &[(i64, &str, &str)]| {
+            let devices = devices.iter().map(|(at, name, state)| {
+                (at * SECOND, Message { culprit: Some((*name).to_owned()), ..message(state) })
+            });
+            let said =
+                told.step(Vec::new(), Vec::new(), devices.collect(), until * SECOND, |_| String::new());
+            // As a process that was started anew.
+            told = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+            let said = said.into_iter().map(|m| (m.event, m.culprit.unwrap(), m.condition));
+            said.map(|(event, name, state)| format!("{} {name} {state}", event.name())).collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(look(100, &[(90, "sda", "gone")]), none, "before anybody listened");
+        let both = [(101, "sdb", "gone"), (103, "sdb", "appeared")];
+        assert_eq!(look(105, &both), ["device sdb gone", "device sdb appeared"]);
+        assert_eq!(look(110, &both), none, "told");
+        // Two lines of one driver, and a device that says so each second.
+        let again = [(111, "eth0", "down"), (112, "eth0", "down"), (112, "sdb", "gone")];
+        assert_eq!(look(115, &again), ["device eth0 down", "device sdb gone"]);
+        assert_eq!(look(4000, &[(3000, "eth0", "down")]), none);
+        assert_eq!(look(9000, &[(8000, "eth0", "down")]), ["device eth0 down"]);
+        // A clock that was set back.
+        assert_eq!(look(500, &[]), none);
+        assert_eq!(look(510, &[(505, "sdc", "gone")]), ["device sdc gone"]);
+        look(520, &(0..2000).map(|_| (515, "x", "gone")).collect::<Vec<_>>());
+        let names: Vec<String> = (0..2000).map(|i| format!("veth{i}")).collect();
+        look(530, &names.iter().map(|name| (525, name.as_str(), "gone")).collect::<Vec<_>>());
+        assert_eq!(told.devices.len(), KEPT_MAX);
     }
 }

@@ -14,9 +14,11 @@
 
 mod crash;
 mod device;
+mod sentence;
 
 use mitra_model::EventKind;
 
+pub use self::sentence::{explained, sentence};
 use crate::find::Pieces;
 
 /// Longer lines are cut where an event keeps them.
@@ -48,6 +50,7 @@ pub fn meaning(text: &str) -> Option<EventKind> {
         .or_else(|| tcp_pressure(text))
         .or_else(|| allocation_failure(text))
         .or_else(|| device::device_error(text))
+        .or_else(|| device::link_up(text))
 }
 
 /// Whether the live recorder learns this from the kernel log alone. Kills for lack of memory come from a probe, with
@@ -59,6 +62,7 @@ pub fn is_only_in_the_log(kind: &EventKind) -> bool {
         EventKind::Crash { .. }
             | EventKind::Stuck { .. }
             | EventKind::DeviceError { .. }
+            | EventKind::Device { .. }
             | EventKind::TcpPressure { .. }
             | EventKind::AllocationFailure { .. }
     )

@@ -56,11 +56,19 @@ pub struct Config {
     pub arm: bool,
     /// Whether databases that keep clients waiting are asked about themselves.
     pub ask_databases: bool,
+    /// Whether `mitra serve`, started by the recorder, may ask for probes.
+    pub ask_captures: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { rules: Vec::new(), budget_s: policy::BUDGET_S, arm: true, ask_databases: true }
+        Config {
+            rules: Vec::new(),
+            budget_s: policy::BUDGET_S,
+            arm: true,
+            ask_databases: true,
+            ask_captures: false,
+        }
     }
 }
 
@@ -91,6 +99,24 @@ pub struct ConfigError {
     pub excerpt: String,
 }
 
+impl ConfigError {
+    /// A mistake at these bytes of a file's text.
+    #[must_use]
+    pub fn at(file: &str, text: &str, at: Range<usize>, message: impl Into<String>) -> Self {
+        let start = at.start.min(text.len());
+        let mistake = Mistake::new(at, message);
+        let head = text.get(..start).unwrap_or(text);
+        let line_start = head.rfind('\n').map_or(0, |i| i + 1);
+        ConfigError {
+            file: file.to_owned(),
+            line: head.matches('\n').count() + 1,
+            column: head.get(line_start..).map_or(0, |part| part.chars().count()) + 1,
+            excerpt: mistake.caret(text),
+            message: mistake.message,
+        }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
@@ -111,6 +137,8 @@ struct File {
     #[serde(default)]
     databases: Databases,
     #[serde(default)]
+    captures: Captures,
+    #[serde(default)]
     rule: Vec<Spanned<Table>>,
     /// What `mitra notify` reads of the same file.
     #[serde(default, rename = "notify")]
@@ -124,6 +152,12 @@ struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Databases {
     ask: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Captures {
+    ask: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -179,17 +213,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn error(&self, at: Range<usize>, message: impl Into<String>) -> ConfigError {
-        let start = at.start.min(self.text.len());
-        let mistake = Mistake::new(at, message);
-        let head = self.text.get(..start).unwrap_or(self.text);
-        let line_start = head.rfind('\n').map_or(0, |i| i + 1);
-        ConfigError {
-            file: self.file.to_owned(),
-            line: head.matches('\n').count() + 1,
-            column: head.get(line_start..).map_or(0, |part| part.chars().count()) + 1,
-            excerpt: mistake.caret(self.text),
-            message: mistake.message,
-        }
+        ConfigError::at(self.file, self.text, at, message)
     }
 
     /// A mistake inside a string of the file. Where the string stands there as it is, its place is exact.
@@ -248,7 +272,8 @@ impl Reader<'_> {
         }
         rules.extend(builtin);
         let arm = file.escalation.arm.unwrap_or(true);
-        Ok(Config { rules, budget_s, arm, ask_databases: file.databases.ask.unwrap_or(true) })
+        let ask_databases = file.databases.ask.unwrap_or(true);
+        Ok(Config { rules, budget_s, arm, ask_databases, ask_captures: file.captures.ask })
     }
 
     fn budget(&self, escalation: &Escalation) -> Result<f64, ConfigError> {

@@ -208,13 +208,37 @@ impl Policy {
         wants
     }
 
-    /// Whether the parts of a rule may act. The answer is remembered.
-    pub fn decide(&mut self, rule: usize, now_s: f64, wish: Wish, busy: Busy) -> Decision {
+    /// Whether there is time left in this hour.
+    fn has_budget(&mut self, now_s: f64, seconds: f64) -> bool {
         while self.spent.front().is_some_and(|(at, _)| now_s - at >= HOUR_S) {
             self.spent.pop_front();
         }
         let spent: f64 = self.spent.iter().map(|(_, seconds)| seconds).sum();
-        let has_budget = spent + wish.seconds <= self.budget_s && self.spent.len() < SPENT_MAX;
+        spent + seconds <= self.budget_s && self.spent.len() < SPENT_MAX
+    }
+
+    /// Whether probes may be armed that somebody asks for: the time of an hour is that of the rules. The answer is remembered.
+    pub fn ask(&mut self, now_s: f64, seconds: f64, is_busy: bool) -> Verdict {
+        if is_busy {
+            return Verdict::Busy;
+        }
+        if !self.has_budget(now_s, seconds) {
+            return Verdict::OverBudget;
+        }
+        self.spent.push_back((now_s, seconds));
+        Verdict::Go
+    }
+
+    /// Counts probes that were asked for within the hour before `now_s`, see [`Policy::remember`].
+    pub fn remember_asked(&mut self, at_s: f64, now_s: f64, seconds: f64) {
+        if (0.0..HOUR_S).contains(&(now_s - at_s)) && self.spent.len() < SPENT_MAX {
+            self.spent.push_back((at_s, seconds));
+        }
+    }
+
+    /// Whether the parts of a rule may act. The answer is remembered.
+    pub fn decide(&mut self, rule: usize, now_s: f64, wish: Wish, busy: Busy) -> Decision {
+        let has_budget = self.has_budget(now_s, wish.seconds);
         let Some(State { limits, probes, command, .. }) = self.states.get_mut(rule) else {
             return Decision::default();
         };
@@ -248,6 +272,25 @@ mod tests {
 
     fn probes(seconds: f64) -> Wish {
         Wish { seconds, has_command: false }
+    }
+
+    #[test]
+    fn who_asks_shares_the_time_of_the_rules() {
+        let mut policy = Policy::new(std::iter::once((60.0, 6)), 20.0);
+        assert_eq!(policy.decide(0, 0.0, probes(5.0), FREE).probes, Some(Verdict::Go));
+        assert_eq!(policy.ask(1.0, 10.0, true), Verdict::Busy);
+        assert_eq!(policy.ask(2.0, 10.0, false), Verdict::Go);
+        assert_eq!(policy.ask(3.0, 10.0, false), Verdict::OverBudget);
+        assert_eq!(policy.ask(4.0, 5.0, false), Verdict::Go);
+        assert_eq!(policy.decide(0, 100.0, probes(5.0), FREE).probes, Some(Verdict::OverBudget));
+        assert_eq!(policy.ask(3601.0, 5.0, false), Verdict::Go, "the first one is an hour ago");
+        let mut anew = Policy::new(std::iter::once((60.0, 6)), 20.0);
+        anew.remember_asked(10.0, 20.0, 18.0);
+        anew.remember_asked(-4000.0, 20.0, 18.0);
+        assert_eq!(
+            (anew.ask(21.0, 5.0, false), anew.ask(21.0, 2.0, false)),
+            (Verdict::OverBudget, Verdict::Go)
+        );
     }
 
     fn acts(policy: &mut Policy, rule: usize, from: u32, until: u32, seconds: f64) -> Vec<u32> {

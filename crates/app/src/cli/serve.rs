@@ -33,6 +33,9 @@ pub struct ServeArgs {
     /// Wait for the first sample of a recorder that has just started
     #[arg(long, hide = true)]
     pub wait: bool,
+    /// Ask the recorder at the other end of standard input for these probes
+    #[arg(long, hide = true, value_delimiter = ',', value_name = "KIND")]
+    pub may_ask: Vec<String>,
     /// Encrypt, with this certificate (PEM, its chain behind it)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,

@@ -39,7 +39,7 @@ pub fn run(args: &LiveArgs, color: ColorChoice) -> Result<()> {
         Start::Refused(why) => bail!("{why}"),
     };
     let start = |listen: &Listen| {
-        let mut served = Served::start(&dir, listen)?;
+        let mut served = Served::start(&dir, listen, None)?;
         let address = served.address()?;
         Ok::<_, anyhow::Error>((served, address))
     };

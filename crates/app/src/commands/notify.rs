@@ -10,7 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use mitra_inspect::is_trusted_program;
 use mitra_model::report::Report;
+use mitra_model::{SeriesSet, lookup};
 use mitra_notify::{Channel, Config, Event, Failure, Message, Queue, Receiver, SCHEMA, Told, replace};
+use mitra_rules::ConfigError;
 
 use crate::cli::NotifyArgs;
 use crate::commands::print;
@@ -18,7 +20,7 @@ use crate::errors::usage;
 use crate::escalation::settings;
 use crate::live::{self, Shared};
 use crate::log::log;
-use crate::messages::step;
+use crate::messages::{METRICS, Watch, step};
 use crate::recording;
 use crate::render::style::{clean, rfc3339};
 use crate::signals::{self, Hangup, STOP};
@@ -37,11 +39,11 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
     }
     let dir = recording::readable_dir(&args.archive.chosen())?;
     if args.dry_run {
-        let state = live::explained_once(&dir)?;
-        let report = live::lock(&state).report.clone();
-        let report = report.context("nothing was recorded")?;
+        let state = state();
+        live::explained_once(&dir, &state)?;
+        let seen = seen(&state).context("nothing was recorded")?;
         let mut told = Told::since(i64::MIN);
-        for message in step(&mut told, &report, true) {
+        for message in step(&mut told, &seen.0, &seen.1, true) {
             print(&format!("{}\n", clean(&serde_json::to_string(&message)?)))?;
         }
         return Ok(());
@@ -62,16 +64,51 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
 
 fn receivers(named: Option<&Path>) -> Result<Vec<Receiver>> {
     let path = named.unwrap_or(Path::new(settings::FILE));
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let config = Config::read(&path.display().to_string(), &text).map_err(usage)?;
-    if config.receivers.is_empty() {
+    let receivers = read(path)?;
+    if receivers.is_empty() {
         return Err(usage(format!("{}: no table [[notify]] says who is told", path.display())));
     }
-    let runs = config.receivers.iter().any(|receiver| !receiver.command.is_empty());
-    if runs && let Some(why) = settings::untrusted_file(path)? {
-        return Err(usage(format!("{}: {why}, and its commands would run as this user", path.display())));
+    match untrusted(path, &receivers)? {
+        Some(why) => Err(usage(why)),
+        None => Ok(receivers),
     }
+}
+
+/// The tables `[[notify]]` of a file.
+pub fn read(path: &Path) -> Result<Vec<Receiver>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let config = Config::read(&text).map_err(|mistake| {
+        let file = path.display().to_string();
+        usage(ConfigError::at(&file, &text, mistake.at, mistake.message).to_string())
+    })?;
     Ok(config.receivers)
+}
+
+/// Why the commands of a file would not be run.
+fn untrusted(path: &Path, receivers: &[Receiver]) -> Result<Option<String>> {
+    if receivers.iter().all(|receiver| receiver.command.is_empty()) {
+        return Ok(None);
+    }
+    let why = settings::untrusted_file(path)?;
+    Ok(why.map(|why| format!("{}: {why}, and its commands would run as this user", path.display())))
+}
+
+/// What of receivers would not work here and now: files that they name, and programs.
+pub fn doubts(path: &Path, receivers: &[Receiver]) -> Result<Vec<String>> {
+    let opened =
+        receivers.iter().filter_map(|receiver| Channel::open(receiver.clone(), is_trusted_program).err());
+    let programs = receivers.iter().filter_map(|receiver| {
+        let program = receiver.command.first()?;
+        let why = if !Path::new(program).exists() {
+            "is not there"
+        } else if !is_trusted_program(Path::new(program)) {
+            "is not run: others than root can change it"
+        } else {
+            return None;
+        };
+        Some(format!("notify {}: {program} {why}", receiver.name))
+    });
+    Ok(untrusted(path, receivers)?.into_iter().chain(opened).chain(programs).collect())
 }
 
 fn state_dir(named: Option<&Path>) -> Result<PathBuf> {
@@ -106,6 +143,7 @@ fn test(receivers: Vec<Receiver>) -> Result<()> {
         culprit: None,
         cost: None,
         actions: Vec::new(),
+        meanings: Vec::new(),
         text: "This is what mitra notify --test sends.".to_owned(),
         withheld: 0,
         host,
@@ -131,12 +169,27 @@ fn test(receivers: Vec<Receiver>) -> Result<()> {
     Ok(())
 }
 
+/// A report, and what messages tell beside it.
+type Seen = (Arc<Report>, Arc<SeriesSet>);
+
+fn state() -> Shared {
+    let state = Shared::default();
+    live::lock(&state).metrics = Some(METRICS.iter().filter_map(|name| lookup(name)).collect());
+    state
+}
+
+fn seen(state: &Shared) -> Option<Seen> {
+    let state = live::lock(state);
+    Some((state.report.clone()?, Arc::clone(&state.recorded)))
+}
+
 /// Tells what there is now, and waits until it is delivered.
 fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
-    let state = live::explained_once(dir)?;
+    let state = state();
+    live::explained_once(dir, &state)?;
     let mut told = read_told(folder).unwrap_or_else(|| Told::since(i64::MIN));
-    if let Some(report) = live::lock(&state).report.clone() {
-        tell(&mut told, &report, folder, lines)?;
+    if let Some(seen) = seen(&state) {
+        tell(&mut told, &seen, folder, lines)?;
     }
     let end = Instant::now() + ONCE_WITHIN;
     while lines.iter().any(|line| line.lock().waiting() > 0) {
@@ -151,30 +204,37 @@ fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
 
 /// Tells what is new until a signal comes.
 fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
-    let state: Shared = Shared::default();
+    let state = state();
     let watcher = live::watch(dir, &state)?;
     let mut told = read_told(folder).unwrap_or_default();
     let (mut last, mut trouble, mut reminded) = (None, None, Instant::now());
+    let mut watch = Watch::default();
     while !STOP.load(Ordering::Relaxed) {
-        let (report, why) = {
-            let state = live::lock(&state);
-            (state.report.clone(), state.trouble.clone())
-        };
+        let (seen, why) = (seen(&state), live::lock(&state).trouble.clone());
         if why != trouble {
             why.iter().for_each(|why| log(why));
             trouble = why;
         }
-        if let Some(report) = report.filter(|report| last != Some(report.window.until.0)) {
-            last = Some(report.window.until.0);
+        if let Some(seen) = seen.as_ref().filter(|(report, _)| last != Some(report.window.until.0)) {
+            last = Some(seen.0.window.until.0);
             // A full disk is no reason to tell nobody.
-            if let Err(error) = tell(&mut told, &report, folder, lines) {
+            if let Err(error) = tell(&mut told, seen, folder, lines) {
                 log(&format!("{error:#}"));
             }
+        }
+        let recording = mitra_archive::recording(dir);
+        if let Some(message) = watch.step(&mut told, Instant::now(), recording.as_ref(), seen.as_ref())
+            && let Err(error) = deliver(&[message], &told, folder, lines)
+        {
+            log(&format!("{error:#}"));
         }
         if reminded.elapsed() >= REMIND_EVERY {
             reminded = Instant::now();
             for line in lines.iter().filter(|line| line.is_reminded) {
-                told.going_on().into_iter().for_each(|message| line.remind(message));
+                told.going_on()
+                    .into_iter()
+                    .filter(|message| line.receiver.wants(message))
+                    .for_each(|message| line.remind(message));
             }
         }
         std::thread::sleep(LOOK_EVERY);
@@ -198,16 +258,17 @@ fn read_told(folder: &Path) -> Option<Told> {
     told.ok()
 }
 
-/// First the queues, then what was told: whoever ends in between tells it twice, and not never.
-fn tell(told: &mut Told, report: &Report, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
+fn tell(told: &mut Told, (report, recorded): &Seen, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let wants_findings = lines.iter().any(|line| line.receiver.findings);
-    let messages = step(told, report, wants_findings);
-    if messages.is_empty() {
-        return Ok(());
-    }
+    let messages = step(told, report, recorded, wants_findings);
+    if messages.is_empty() { Ok(()) } else { deliver(&messages, told, folder, lines) }
+}
+
+/// First the queues, then what was told: whoever ends in between tells it twice, and not never.
+fn deliver(messages: &[Message], told: &Told, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     for line in lines {
-        for message in &messages {
-            if message.event != Event::Finding || line.receiver.findings {
+        for message in messages {
+            if line.receiver.wants(message) {
                 line.push(message.clone());
             }
         }

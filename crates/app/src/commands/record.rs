@@ -1,10 +1,12 @@
 //! `mitra record`: the daemon, in the foreground.
 
 use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::cli::RecordArgs;
+use crate::cli::{Listen, RecordArgs};
 use crate::log::log;
 use crate::recorder::Recorder;
 use crate::served::{News, Served};
@@ -17,6 +19,17 @@ const FIRST_SAMPLES: u32 = 3;
 /// A segment has as many samples. It is sealed within the first samples of the next one.
 const SEGMENT_SAMPLES: u32 = 600;
 
+/// Starts `mitra serve`, which may ask for probes where the configuration lets it.
+fn serve(dir: &Path, listen: &Listen, recorder: &mut Recorder) -> Result<Served> {
+    let kinds = recorder.may_be_asked();
+    if kinds.is_empty() {
+        return Served::start(dir, listen, None);
+    }
+    let (ours, theirs) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    recorder.listen(ours)?;
+    Served::start(dir, listen, Some((theirs, &kinds)))
+}
+
 /// Records until SIGINT or SIGTERM.
 pub fn run(args: &RecordArgs) -> Result<()> {
     signals::catch_stop(Hangup::Ignore).context("cannot set signal handlers")?;
@@ -27,11 +40,11 @@ pub fn run(args: &RecordArgs) -> Result<()> {
         if mitra_confine::has_seccomp() { Ok(()) } else { mitra_confine::refuse_to_change_the_machine() };
     let dir = recording::archive_dir(&args.archive)?;
     priority::make_room_for_descriptors();
-    let recorder = Recorder::open(&dir, &args.sampling)?;
+    let mut recorder = Recorder::open(&dir, &args.sampling)?;
     let mut line = recorder.describe();
     // Who cannot look at it records all the same.
     let mut served = args.serve.serve.as_ref().and_then(|listen| {
-        Served::start(&dir, listen).map_err(|error| log(&format!("not served: {error:#}"))).ok()
+        serve(&dir, listen, &mut recorder).map_err(|error| log(&format!("not served: {error:#}"))).ok()
     });
     let refused = priority::raise();
     if !refused.is_empty() {

@@ -31,7 +31,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     if args.wait {
         wait_for_a_sample(&args.archive.chosen())?;
     }
-    let options = Options { tls, ..options(&args.archive.chosen(), token)? };
+    let options = Options { tls, may_ask: args.may_ask.clone(), ..options(&args.archive.chosen(), token)? };
     serve::run(options, &args.listen, |address| print(&format!("{address}\n")))
 }
 
@@ -54,5 +54,5 @@ pub fn run_dbus(args: &DbusArgs) -> Result<()> {
 
 fn options(archive: &ArchiveArgs, token: Option<Token>) -> Result<Options> {
     let commands = Commands { services: services::document, restrict: services::one::restrict };
-    Ok(Options { dir: recording::readable_dir(archive)?, token, tls: None, commands })
+    Ok(Options { dir: recording::readable_dir(archive)?, token, tls: None, may_ask: Vec::new(), commands })
 }

@@ -5,6 +5,7 @@
 //! parsing BTF and reading symbols takes memory and time that a recorder must not take. It stores
 //! the captures in the archive and prints one event for each, which becomes part of the next frame.
 
+mod asks;
 #[cfg(feature = "bpf")]
 pub mod heap;
 mod job;
@@ -25,8 +26,10 @@ use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, S
 use mitra_model::{Event, EventKind, Frame, HostInfo, Span, Stamp, Strings};
 use mitra_rules::{Busy, Config, Decision, Details, News, Policy, Rule, Verdict, Watcher, Wish, in_words};
 
+use crate::asked::WHY;
 use crate::log::log;
 use crate::redact;
+use asks::Asks;
 use job::{End, Job, JobCgroups, Outcome};
 pub use plan::Plan;
 
@@ -59,6 +62,7 @@ pub struct Escalation {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
     news: Vec<(usize, News)>,
+    asks: Option<Asks>,
 }
 
 impl Escalation {
@@ -88,6 +92,7 @@ impl Escalation {
             sender,
             receiver,
             news: Vec::new(),
+            asks: None,
         }
     }
 
@@ -98,6 +103,13 @@ impl Escalation {
         // A log that cannot be read was reported when the archive was opened.
         let read = Reader::open_since(&self.dir, since).and_then(|reader| reader.events(span));
         for event in read.unwrap_or_default() {
+            let now_s = now.mono as f64 * 1e-9;
+            let at_s = now_s - now.real.saturating_sub(event.real) as f64 * 1e-9;
+            if let EventKind::Capture { why, seconds, .. } = &event.kind
+                && why.starts_with(WHY)
+            {
+                self.policy.remember_asked(at_s, now_s, *seconds);
+            }
             let EventKind::Suspicion { rule, armed, .. } = &event.kind else { continue };
             let found =
                 self.rules.iter().enumerate().find(|(_, known)| known.name == *rule && !armed.is_empty());
@@ -108,8 +120,6 @@ impl Escalation {
                 seconds: if armed.iter().any(is_probe) { rule.seconds } else { 0.0 },
                 has_command: !armed.iter().all(is_probe),
             };
-            let now_s = now.mono as f64 * 1e-9;
-            let at_s = now_s - now.real.saturating_sub(event.real) as f64 * 1e-9;
             self.policy.remember(number, at_s, now_s, started);
         }
     }
@@ -120,6 +130,7 @@ impl Escalation {
         self.probes.retain(|thread| !thread.is_finished());
         self.commands.retain(|thread| !thread.is_finished());
         let now_s = frame.time.mono as f64 * 1e-9;
+        self.answer(frame, now_s);
         let (policy, news) = (&mut self.policy, &mut self.news);
         self.watcher.observe(frame, strings, &mut |rule| policy.wants(rule, now_s), &mut |rule, one| {
             news.push((rule, one))
@@ -180,28 +191,37 @@ impl Escalation {
     }
 
     fn arm(&self, rule: &Rule, probes: &[String], details: &Details) -> Result<JoinHandle<()>, String> {
+        let pid = match rule.is_of_pid {
+            true => Some((details.pid.ok_or("the process that is meant is not known")?, details.pid_born)),
+            false => None,
+        };
+        self.start_probes(&format!("rule {}", rule.name), rule.seconds, pid, probes)
+    }
+
+    /// Starts `mitra armed`, of one process that was born then, or of all.
+    fn start_probes(
+        &self,
+        why: &str,
+        seconds: f64,
+        pid: Option<(u32, Option<u64>)>,
+        probes: &[String],
+    ) -> Result<JoinHandle<()>, String> {
         let dir = self.dir.to_str().ok_or("the archive's path is no text")?;
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         // This binary, even if its file was replaced.
         let mut argv = words(&["/proc/self/exe", "armed", "--archive", dir]);
-        argv.extend(words(&[
-            "--why",
-            &format!("rule {}", rule.name),
-            "--seconds",
-            &rule.seconds.to_string(),
-        ]));
-        if rule.is_of_pid {
-            let pid = details.pid.ok_or("the process that is meant is not known")?;
+        argv.extend(words(&["--why", why, "--seconds", &seconds.to_string()]));
+        if let Some((pid, born)) = pid {
             argv.extend(words(&["--pid", &pid.to_string()]));
-            if let Some(born) = details.pid_born {
+            if let Some(born) = born {
                 argv.extend(words(&["--pid-began", &ticks(born).to_string()]));
             }
         }
         argv.push("--".to_owned());
         argv.extend(probes.iter().cloned());
-        let timeout = Duration::from_secs_f64(rule.seconds) + BEYOND;
+        let timeout = Duration::from_secs_f64(seconds) + BEYOND;
         let sender = self.sender.clone();
-        let (why, kinds) = (format!("rule {}", rule.name), probes.join(", "));
+        let (why, kinds) = (why.to_owned(), probes.join(", "));
         let done = move |outcome: Outcome| {
             for event in events_of(&outcome, &kinds, &why) {
                 // If the recorder has ended, the capture's file still has it.

@@ -13,10 +13,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use mitra_archive::Reader;
-use mitra_model::Span;
+use mitra_archive::{Query, Reader};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
+use mitra_model::{Metric, SeriesSet, Span};
 
 use crate::diagnosis;
 use crate::moment::Timeline;
@@ -41,6 +41,10 @@ pub struct State {
     pub timeline: Option<Arc<Timeline>>,
     /// The latest.
     pub report: Option<Arc<Report>>,
+    /// Of which `recorded` is read.
+    pub metrics: Option<Vec<&'static Metric>>,
+    /// All events and these metrics in the time of the report.
+    pub recorded: Arc<SeriesSet>,
     /// What does not work.
     pub trouble: Option<String>,
     /// Not printed yet.
@@ -88,10 +92,8 @@ pub fn look_back(reader: Reader, span: Span, state: &Shared) -> Result<()> {
 }
 
 /// What [`watch`] finds the first time.
-pub fn explained_once(dir: &Path) -> Result<Shared> {
-    let state = Shared::default();
-    explain(&Reader::open(dir)?, &state)?;
-    Ok(state)
+pub fn explained_once(dir: &Path, state: &Shared) -> Result<()> {
+    explain(&Reader::open(dir)?, state)
 }
 
 fn explain(reader: &Reader, state: &Shared) -> Result<()> {
@@ -99,7 +101,10 @@ fn explain(reader: &Reader, state: &Shared) -> Result<()> {
     let window = Span { since: known.since.max(known.until - WINDOW_NS), until: known.until };
     let report = Arc::new(diagnosis::explain(reader, window, None)?);
     let timeline = Arc::new(Timeline::read(reader, window)?);
+    let metrics = lock(state).metrics.clone();
+    let recorded = metrics.map(|metrics| reader.read(&Query::new(window, metrics))).transpose()?;
     let mut state = lock(state);
+    state.recorded = Arc::new(recorded.unwrap_or_default());
     let changes = state.tracker.update(&report);
     state.changes.extend(changes);
     state.timeline = Some(timeline);

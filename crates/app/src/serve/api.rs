@@ -64,6 +64,7 @@ enum Route {
     Processes,
     Services,
     Captures,
+    Arm,
     Capture,
     Compare,
     Search,
@@ -79,7 +80,7 @@ enum Route {
 impl Route {
     fn asks(self) -> Asks {
         match self {
-            Route::Mcp => Asks::Post,
+            Route::Mcp | Route::Arm => Asks::Post,
             Route::Prometheus(asked) => asked.asks(),
             _ => Asks::Get,
         }
@@ -123,6 +124,8 @@ pub struct Server {
     pub events: broadcast::Sender<Bytes>,
     pub pool: Pool,
     pub columns: Arc<Columns>,
+    /// The way to the recorder that started this, where it may be asked for probes.
+    pub asks: Option<super::asks::Asks>,
     guard: Guard,
     reports: Arc<Cache<ReportKey, Report>>,
     recent: Mutex<Option<(Instant, Arc<Report>)>>,
@@ -130,9 +133,10 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn open(options: Options, port: Option<u16>) -> Result<Arc<Self>> {
+    pub fn open(options: Options, port: Option<u16>, asks: Option<super::asks::Asks>) -> Result<Arc<Self>> {
         Ok(Arc::new(Server {
             archive: Arc::new(Archive::open(options.dir)?),
+            asks,
             events: broadcast::Sender::new(stream::LATE_MAX),
             guard: Guard::new(options.token, port, options.tls.is_some()),
             pool: Pool::new(),
@@ -168,6 +172,10 @@ impl Server {
             _ => known == path,
         };
         let route = ROUTES.iter().find(|(known, _)| is_asked(known)).map(|(_, route)| *route);
+        let route = match route {
+            Some(Route::Captures) if request.method() == Method::POST => Some(Route::Arm),
+            other => other,
+        };
         let asks = route.map_or(Asks::Get, Route::asks);
         self.guard.check(request, asks, route.is_some_and(|route| route != Route::OpenApi))?;
         let text = request.uri().query();
@@ -217,6 +225,12 @@ impl Server {
             Some(Route::Captures) => {
                 let query = query(&["since", "until", "kind", "limit"], &[])?;
                 Ok(of_json(&captures::list(self, &query, client).await?))
+            }
+            Some(Route::Arm) => {
+                query(&[], &[])?;
+                // Without a token everybody on this machine could ask.
+                self.guard.has_token()?;
+                captures::arm(self, request.headers(), &whole(body).await?, client).await
             }
             Some(Route::Capture) => {
                 query(&[], &[])?;

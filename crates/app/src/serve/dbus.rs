@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 use mitra_notify::Told;
 use serde_json::{Map, Value};
@@ -41,7 +42,7 @@ pub fn run(options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()
         let connection =
             connection::Builder::system().build().await.context("cannot reach the system bus")?;
         confined::to_serve(&dir, true);
-        let server = Server::open(options, None)?;
+        let server = Server::open(options, None, None)?;
         let mitra =
             Mitra { server: Arc::clone(&server), is_public: guard::is_public(&dir), owner: meta.uid() };
         connection.object_server().at(PATH, mitra).await.context("cannot answer on the system bus")?;
@@ -72,7 +73,7 @@ async fn watch(server: &Server, emitter: &SignalEmitter<'_>) {
             generation = Some(view.generation);
             let start = Instant::now();
             if let Ok(report) = server.recent(None, Duration::ZERO).await {
-                for message in messages::step(&mut told, &report, false) {
+                for message in messages::step(&mut told, &report, &SeriesSet::default(), false) {
                     let (event, id) = (message.event.name(), &message.id);
                     let (condition, title) = (&message.condition, &message.title);
                     if let Err(error) = Mitra::incident(emitter, event, id, condition, title).await {

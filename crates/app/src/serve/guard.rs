@@ -112,6 +112,13 @@ impl Guard {
         }
     }
 
+    /// Refuses what is only for those who know a token, where there is none.
+    pub fn has_token(&self) -> Result<(), Failure> {
+        let why = "this wants a token, and the server has none: start it by mitra record --serve";
+        let none = || Failure::new(StatusCode::FORBIDDEN, "no_token", why);
+        self.token.as_ref().map(drop).ok_or_else(none)
+    }
+
     /// Refuses what does not come from this server's own page or from a program.
     pub fn check<B>(&self, request: &Request<B>, asks: Asks, is_secret: bool) -> Result<(), Failure> {
         let headers = request.headers();

@@ -6,6 +6,7 @@
 mod answers;
 mod api;
 mod archive;
+mod asks;
 mod cache;
 mod counter;
 mod dbus;
@@ -40,6 +41,8 @@ use tokio::runtime::Runtime;
 use crate::cli::Listen;
 use crate::{confined, heap};
 
+use self::asks::Asks;
+
 pub use api::OPENAPI;
 pub use dbus::run as run_on_dbus;
 pub use guard::Token;
@@ -52,6 +55,8 @@ pub struct Options {
     pub token: Option<Token>,
     /// The certificate, where it is encrypted.
     pub tls: Option<Arc<ServerConfig>>,
+    /// The probes that the recorder at standard input arms when it is asked.
+    pub may_ask: Vec<String>,
     pub commands: Commands,
 }
 
@@ -67,10 +72,11 @@ pub struct Commands {
 /// Serves until SIGTERM or SIGINT. `tell` gets the address as soon as connections are accepted.
 ///
 /// A port is open to every user of the machine. Where they may not read the recording, they have to know a token, which is part
-/// of the address that is told.
+/// of the address that is told. Who may ask for probes always has to know one.
 pub fn run(mut options: Options, listen: &Listen, tell: impl FnOnce(&str) -> Result<()>) -> Result<()> {
     let mut shown = String::new();
-    if matches!(listen, Listen::Tcp(_)) && options.token.is_none() && !guard::is_public(&options.dir) {
+    let is_open = !matches!(listen, Listen::Tcp(_)) || guard::is_public(&options.dir);
+    if options.token.is_none() && !(is_open && options.may_ask.is_empty()) {
         let token = Token::random()?;
         shown = format!("?token={}", token.text());
         options.token = Some(token);
@@ -80,8 +86,9 @@ pub fn run(mut options: Options, listen: &Listen, tell: impl FnOnce(&str) -> Res
     let done = runtime.block_on(async {
         let signals = listen::Signals::catch()?;
         let socket = socket.watched(options.tls.clone())?;
+        let asks = Asks::open(&options.may_ask)?;
         confined::to_serve(&options.dir, false);
-        let server = api::Server::open(options, socket.port())?;
+        let server = api::Server::open(options, socket.port(), asks)?;
         tell(&format!("{}{shown}", socket.told()))?;
         listen::serve(socket, server, signals).await
     });

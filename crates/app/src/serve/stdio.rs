@@ -26,7 +26,7 @@ pub fn run(options: Options) -> Result<()> {
     let runtime = runtime()?;
     let done = runtime.block_on(async {
         confined::to_serve(&options.dir, false);
-        let server = Server::open(options, None)?;
+        let server = Server::open(options, None, None)?;
         let (send, lines) = mpsc::channel(1);
         // Nothing interrupts a read of standard input; the thread ends with the process.
         std::thread::Builder::new()

@@ -6,10 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{MITRA, Output, run, wait_until};
+use rustix::process::Signal;
+
+use crate::harness::{MITRA, Output, Running, command, run, wait_until};
 use crate::serve::recording;
 
 /// What a receiver got: the headers in lower case, and the body.
@@ -278,6 +281,103 @@ fn a_desktop_shows_a_notice() {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let shown = std::fs::read_to_string(&log).unwrap();
     assert!(shown.contains("Notify \"Mitra\"") && shown.contains("Mitra can reach you"), "{shown}");
+}
+
+fn record(archive: &str) -> Running {
+    let mut recorder =
+        Running::start(&mut command(&["record", "--no-bpf", "--interval", "200ms", "--archive", archive]));
+    recorder.line();
+    recorder
+}
+
+/// A recorder of this machine, and `mitra notify` that follows it and tells also what was before.
+fn follow(place: &Place) -> (Running, Running) {
+    let path = |name: &str| place.0.path().join(name).to_str().unwrap().to_owned();
+    let (archive, state, config) = (path("archive"), path("state"), path("mitra.toml"));
+    let recorder = record(&archive);
+    wait_until("frames are there", || run(&["status", "--archive", &archive]).code == 0);
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(
+        Path::new(&state).join("told.incidents.json"),
+        r#"{"incidents":[],"findings":[],"since":0}"#,
+    )
+    .unwrap();
+    let args = ["notify", "--archive", &archive, "--config", &config, "--state", &state];
+    let mut notify = Running::start(&mut command(&args));
+    assert!(notify.line().starts_with("telling "));
+    (recorder, notify)
+}
+
+fn told(got: &Got, condition: &str, device: &str) -> Vec<Value> {
+    let got = got.lock().unwrap();
+    let all = got.iter().map(|(_, message)| message);
+    all.filter(|m| m["condition"] == condition && m["culprit"] == device).cloned().collect()
+}
+
+#[test]
+fn a_recorder_that_is_killed_is_missed_once_and_welcomed_once() {
+    let (url, got) = receiver(&[200]);
+    let place = Place::new(&format!("[[notify]]\nto = \"webhook\"\nurl = \"{url}\"\nincidents = false\n"));
+    let (recorder, notify) = follow(&place);
+    // Whoever has not seen a recorder misses none.
+    std::thread::sleep(Duration::from_secs(8));
+    recorder.end(Signal::KILL);
+    let events = || -> Vec<String> {
+        let got = got.lock().unwrap();
+        got.iter().map(|(_, message)| message["event"].as_str().unwrap().to_owned()).collect()
+    };
+    wait_until("it is missed", || !events().is_empty());
+    let recorder = record(place.0.path().join("archive").to_str().unwrap());
+    wait_until("it is welcomed", || events().len() > 1);
+    // More looks say nothing more.
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(events(), ["recorder_stopped", "recorder_back"]);
+    let all: Vec<Value> = got.lock().unwrap().iter().map(|(_, message)| message.clone()).collect();
+    let headline = |i: usize| all[i]["headline"].as_str().unwrap();
+    assert!(headline(0).starts_with("the recorder has stopped: nothing is recorded since 2"), "{all:?}");
+    assert!(headline(1).starts_with("the recorder records again; nothing was recorded for "), "{all:?}");
+    assert_eq!((&all[0]["id"], &all[0]["since"]), (&all[1]["id"], &all[1]["since"]));
+    notify.end(Signal::TERM);
+    recorder.end(Signal::TERM);
+}
+
+/// A command that has to succeed, and what it printed.
+fn done(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn a_disk_and_an_interface_that_come_and_go_are_told() {
+    let (losetup, ip) = ("/usr/sbin/losetup", "/usr/sbin/ip");
+    if !is_there(losetup) || !is_there(ip) {
+        return;
+    }
+    let (url, got) = receiver(&[200]);
+    let place = Place::new(&format!(
+        "[[notify]]\nto = \"webhook\"\nurl = \"{url}\"\nincidents = false\ndevices = true\nper-hour = 3600\n"
+    ));
+    let (recorder, notify) = follow(&place);
+    let image = place.file("image", "");
+    std::fs::File::options().write(true).open(&image).unwrap().set_len(1 << 20).unwrap();
+    let disk = done(losetup, &["--find", "--show", image.to_str().unwrap()]);
+    let (link, peer) = (format!("mt{}", std::process::id()), format!("mp{}", std::process::id()));
+    done(ip, &["link", "add", &link, "type", "veth", "peer", "name", &peer]);
+    let disk_name = disk.strip_prefix("/dev/").unwrap();
+    let count = |condition: &str| [disk_name, &link, &peer].map(|device| told(&got, condition, device).len());
+    wait_until("they are told", || count("device-appeared") == [1, 1, 1]);
+    done(losetup, &["--detach", &disk]);
+    done(ip, &["link", "del", &link]);
+    wait_until("their end is told", || count("device-gone") == [1, 1, 1]);
+    assert_eq!(count("device-appeared"), [1, 1, 1]);
+    let message = told(&got, "device-gone", &link).remove(0);
+    assert_eq!(message["event"], "device");
+    assert_eq!(message["headline"], format!("the network interface {link} is gone"));
+    notify.end(Signal::TERM);
+    recorder.end(Signal::TERM);
+    assert!(got.lock().unwrap().iter().all(|(_, message)| message["event"] == "device"));
 }
 
 #[test]

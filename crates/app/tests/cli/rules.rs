@@ -138,6 +138,32 @@ fn what_the_file_forbids_would_not_have_been_done() {
     assert!(said.err.contains("mitra.toml:7:11: its probes are armed for 3 s"), "{}", said.err);
 }
 
+#[test]
+fn receivers_of_messages_are_checked_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "[escalation]\narm = true\n[[notify]]\nto = \"journal\"\nper-hour = 0\n");
+    let said = run(&["rules", "check", &file]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(
+        said.err.contains("mitra.toml:5:12: wanted 1 to 3600\n  per-hour = 0\n             ^"),
+        "{}",
+        said.err
+    );
+    let file = write(dir.path(), "[[notify]]\nto = \"journal\"\nperhour = 3\n");
+    let said = run(&["rules", "check", &file]);
+    assert!(
+        said.code == 2 && said.err.contains("mitra.toml:3:1: unknown field `perhour`, expected one of"),
+        "{}",
+        said.err
+    );
+    // What does not work here may work where the file is for.
+    let text =
+        "[[notify]]\nto = \"journal\"\n[[notify]]\nto = \"command\"\ncommand = [\"/nonexistent/page\"]\n";
+    let said = run(&["rules", "check", &write(dir.path(), text)]);
+    assert!(said.code == 0 && said.out.ends_with("; 2 receivers of messages\n"), "{}{}", said.out, said.err);
+    assert!(said.err.contains("notify command: /nonexistent/page is not there"), "{}", said.err);
+}
+
 /// A process may call itself anything.
 #[test]
 fn names_of_processes_do_not_reach_a_terminal_raw() {

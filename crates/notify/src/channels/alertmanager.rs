@@ -14,12 +14,14 @@ pub fn body(message: &Message) -> Value {
         "labels": {
             "alertname": match message.event {
                 Event::Finding => "MitraFinding",
+                Event::Device => "MitraDevice",
+                Event::RecorderStopped | Event::RecorderBack => "MitraRecorder",
                 Event::Test => "MitraTest",
                 _ => "MitraIncident",
             },
             "instance": message.host,
             "incident": message.id,
-            "severity": if message.event == Event::Finding { "info" } else { "warning" },
+            "severity": if matches!(message.event, Event::Finding | Event::Device) { "info" } else { "warning" },
         },
         "annotations": {
             "summary": message.line(),
@@ -29,7 +31,7 @@ pub fn body(message: &Message) -> Value {
         },
         "startsAt": message.since,
     });
-    if let (Event::Ended, Some(until)) = (message.event, &message.until) {
+    if let (true, Some(until)) = (message.event.is_end(), &message.until) {
         alert["endsAt"] = json!(until);
     }
     json!([alert])

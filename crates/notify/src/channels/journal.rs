@@ -19,8 +19,8 @@ pub fn send(message: &Message) -> Result<(), Failure> {
 fn entry(message: &Message) -> Vec<u8> {
     // Of syslog: warning, notice, info.
     let priority = match message.event {
-        Event::Begun | Event::Revised => "4",
-        Event::Ended => "5",
+        Event::Begun | Event::Revised | Event::RecorderStopped => "4",
+        Event::Ended | Event::Device | Event::RecorderBack => "5",
         Event::Finding | Event::Test => "6",
     };
     let mut out = Vec::new();

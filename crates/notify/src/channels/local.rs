@@ -8,7 +8,7 @@ use std::time::Duration;
 use mitra_confine::{Child, Privileges, prepare, reap};
 
 use super::{Failure, cut};
-use crate::message::{Event, Message};
+use crate::message::Message;
 
 const NOTIFY_SEND: &str = "/usr/bin/notify-send";
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
@@ -36,10 +36,7 @@ pub fn desktop(
     let arguments = [
         "--app-name=Mitra".to_owned(),
         format!("--urgency={}", if message.is_urgent() { "critical" } else { "normal" }),
-        format!(
-            "--icon={}",
-            if message.event == Event::Ended { "dialog-information" } else { "dialog-warning" }
-        ),
+        format!("--icon={}", if message.event.is_end() { "dialog-information" } else { "dialog-warning" }),
         "--print-id".to_owned(),
         format!("--replace-id={before}"),
         "--".to_owned(),

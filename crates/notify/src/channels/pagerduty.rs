@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cut;
-use crate::message::{Event, Message};
+use crate::message::Message;
 
 pub const URL: &str = "https://events.pagerduty.com/v2/enqueue";
 const SUMMARY_MAX: usize = 1024;
@@ -11,7 +11,7 @@ const KEY_MAX: usize = 255;
 
 pub fn body(message: &Message, routing_key: &str) -> Value {
     let dedup_key = cut(&message.id, KEY_MAX);
-    if message.event == Event::Ended {
+    if message.event.is_end() {
         return json!({"routing_key": routing_key, "event_action": "resolve", "dedup_key": dedup_key});
     }
     json!({

@@ -10,9 +10,9 @@ const SECTION_MAX: usize = 2900;
 
 pub fn body(message: &Message) -> Value {
     let mark = match message.event {
-        Event::Begun | Event::Revised => ":red_circle:",
-        Event::Ended => ":large_green_circle:",
-        Event::Finding | Event::Test => ":large_blue_circle:",
+        Event::Begun | Event::Revised | Event::RecorderStopped => ":red_circle:",
+        Event::Ended | Event::RecorderBack => ":large_green_circle:",
+        Event::Finding | Event::Device | Event::Test => ":large_blue_circle:",
     };
     let line = escaped(&message.line());
     let details = escaped(&message.details());

@@ -11,9 +11,9 @@ const BLOCK_MAX: usize = 4000;
 
 pub fn body(message: &Message) -> Value {
     let colour = match message.event {
-        Event::Begun | Event::Revised => "attention",
-        Event::Ended => "good",
-        Event::Finding | Event::Test => "accent",
+        Event::Begun | Event::Revised | Event::RecorderStopped => "attention",
+        Event::Ended | Event::RecorderBack => "good",
+        Event::Finding | Event::Device | Event::Test => "accent",
     };
     let block =
         |text: &str| json!({"type": "TextBlock", "wrap": true, "text": cut(&escaped(text), BLOCK_MAX)});

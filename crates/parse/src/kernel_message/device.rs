@@ -1,4 +1,4 @@
-//! Errors of devices, of file systems and of memory, and devices and links that went away.
+//! Errors of devices, of file systems and of memory, devices and links that went away, and links that came back.
 //!
 //! ```text
 //! blk_update_request: I/O error, dev sdb, sector 1953 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0
@@ -172,8 +172,27 @@ fn link(text: &str) -> KindAndDevice<'_> {
     if contains(text, "pciehp: ") && contains(text, ": Link Down") {
         return Some((DEVICE_LOST, name_of_function(text)));
     }
+    Some((LINK_DOWN, interface_before(text, &["link is down", "link down"])?))
+}
+
+/// `e1000e: eth0 NIC Link is Up 1000 Mbps Full Duplex`, `IPv6: ADDRCONF(NETDEV_CHANGE): eth0: link becomes ready`,
+/// `bond0: (slave eth0): link status definitely up, 1000 Mbps full duplex`.
+pub(super) fn link_up(text: &str) -> Option<EventKind> {
+    if ["SATA", "PCI", "pcie"].iter().any(|bus| contains(text, bus)) {
+        return None;
+    }
+    let device = match after(text, "link status definitely up") {
+        Some(rest) => name(after(text, "(slave ").or_else(|| after(rest, "for interface "))?),
+        None => interface_before(text, &["link is up", "link up", "link becomes ready"])?,
+    };
+    let [what, device, state] = ["interface", device, "up"].map(str::to_owned);
+    Some(EventKind::Device { what, device, state })
+}
+
+/// The name of the network interface before some words in lower case.
+fn interface_before<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
     let lower = text.to_ascii_lowercase();
-    let at = ["link is down", "link down"].iter().find_map(|words| lower.find(words))?;
+    let at = words.iter().find_map(|words| lower.find(words))?;
     let before = text.get(..at)?.trim_end();
     let is_medium =
         |word: &&str| matches!(*word, "NIC" | "Copper" | "Fibre" | "SerDes" | "Remote" | "port" | "the");
@@ -183,7 +202,7 @@ fn link(text: &str) -> KindAndDevice<'_> {
     let is_name = (1..=15).contains(&device.len())
         && device.starts_with(|c: char| c.is_ascii_alphabetic())
         && device.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'@'));
-    is_name.then_some((LINK_DOWN, device))
+    is_name.then_some(device)
 }
 
 /// `0000:01:00.0`, the second word of lines about PCI.

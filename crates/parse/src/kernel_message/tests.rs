@@ -260,12 +260,28 @@ fn errors_of_devices() {
 }
 
 #[test]
+fn links_that_are_up() {
+    for (line, device) in [
+        ("e1000e: eth0 NIC Link is Up 1000 Mbps Full Duplex, Flow Control: Rx/Tx", "eth0"),
+        ("igb 0000:01:00.0 enp1s0: igb: enp1s0 NIC Link is Up 1000 Mbps Full Duplex", "enp1s0"),
+        ("r8169 0000:02:00.0 enp2s0: Link is Up - 1Gbps/Full - flow control off", "enp2s0"),
+        ("mlx5_core 0000:3b:00.0 eth2: Link up", "eth2"),
+        ("IPv6: ADDRCONF(NETDEV_CHANGE): veth0: link becomes ready", "veth0"),
+        ("bond0: (slave eth1): link status definitely up, 1000 Mbps full duplex", "eth1"),
+    ] {
+        let [what, device, state] = ["interface", device, "up"].map(str::to_owned);
+        assert_eq!(meaning(line), Some(EventKind::Device { what, device, state }), "{line}");
+    }
+}
+
+#[test]
 fn what_is_ordinary_means_nothing() {
     for line in [
         "",
         "ata3: SATA link down (SStatus 0 SControl 300)",
         "ata1: SATA link up 6.0 Gbps (SStatus 133 SControl 300)",
-        "e1000e: eth0 NIC Link is Up 1000 Mbps Full Duplex, Flow Control: Rx/Tx",
+        "pcieport 0000:00:1c.0: pciehp: Slot(3): Link Up",
+        "dwc-pcie: PCIe Gen.2 x1 link up",
         "EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: errors=remount-ro",
         "XFS (dm-0): Mounting V5 Filesystem",
         "XFS (dm-0): Unmounting Filesystem",

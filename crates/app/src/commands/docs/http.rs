@@ -10,7 +10,16 @@ pub fn page() -> String {
     let paths = document["paths"].as_object().into_iter().flatten();
     let asked =
         |of: &Value| ["get", "post"].into_iter().find_map(|how| of.get(how)).cloned().unwrap_or_default();
-    let sections: String = paths.map(|(path, of)| section(path, &asked(of), &document)).collect();
+    // A form of the same question has no section of its own.
+    let done = |of: &Value| {
+        let (get, post) = (of.get("get")?, of.get("post")?);
+        (get["summary"] != post["summary"]).then(|| post.clone())
+    };
+    let both = |(path, of): (&String, &Value)| {
+        let more = done(of).map(|post| section(&format!("POST {path}"), &post, &document));
+        section(path, &asked(of), &document) + &more.unwrap_or_default()
+    };
+    let sections: String = paths.map(both).collect();
     let tools: Value = serde_json::from_str(TOOLS).unwrap_or_default();
     let tools: String = tools.as_array().into_iter().flatten().map(tool).collect();
     filled(include_str!("http.md"), &[("paths", &sections), ("tools", &tools)])
@@ -35,7 +44,9 @@ fn section(path: &str, of: &Value, document: &Value) -> String {
         "" => String::new(),
         rows => format!("\n| parameter | what it means |\n|---|---|\n{rows}"),
     };
-    let (summary, answer) = (word(&of["summary"]), word(&of["responses"]["200"]["description"]));
+    let good = of["responses"].get("200").or_else(|| of["responses"].get("202"));
+    let (summary, answer) =
+        (word(&of["summary"]), good.map(|of| word(&of["description"])).unwrap_or_default());
     let more = of["description"].as_str().map(|more| format!(" {more}")).unwrap_or_default();
     format!("\n## {path}\n\n{summary}. {answer}{more}\n{parameters}")
 }

@@ -10,7 +10,7 @@ use mitra_rules::{Config, Rule};
 use serde_json::{Value, json};
 
 use crate::cli::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs};
-use crate::commands::{print, print_json, similar};
+use crate::commands::{notify, print, print_json, similar};
 use crate::errors::usage;
 use crate::escalation::settings;
 use crate::log::log;
@@ -39,8 +39,16 @@ fn check(args: &RulesCheckArgs) -> Result<()> {
     if let Some(names) = beyond_budget(&config) {
         log(&format!("seconds-per-hour is less than these take: {names} can never arm their probes"));
     }
+    let receivers = notify::read(path)?;
+    notify::doubts(path, &receivers)?.iter().for_each(|why| log(why));
     let own = config.rules.iter().filter(|rule| !rule.is_builtin).count();
-    print(&format!("{}: {own} rules of its own, {} built-in\n", path.display(), config.rules.len() - own))
+    let built_in = config.rules.len() - own;
+    let told = match receivers.len() {
+        0 => String::new(),
+        1 => "; 1 receiver of messages".to_owned(),
+        n => format!("; {n} receivers of messages"),
+    };
+    print(&format!("{}: {own} rules of its own, {built_in} built-in{told}\n", path.display()))
 }
 
 /// Built-in rules that the budget of the file never allows. Own rules would be errors; 0 is meant.

@@ -1,9 +1,11 @@
 //! What probes captured: a list, and the stacks and tables of one.
 
-use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::{Response, StatusCode};
 use mitra_archive::{CaptureFile, captures, read_capture, read_capture_head};
 use mitra_model::Captured;
 use mitra_model::capture::{CaptureTable, Profile};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::render::capture::{cost, merged};
@@ -13,7 +15,7 @@ use crate::serve::archive::View;
 use crate::serve::counter::Client;
 use crate::serve::pool::Cancel;
 use crate::serve::query::Query;
-use crate::serve::response::Failure;
+use crate::serve::response::{Body, Failure, of_json};
 
 /// The path of one; see [`id`].
 pub const ONE: &str = "/api/v1/captures/{id}";
@@ -69,7 +71,47 @@ pub async fn list(server: &Server, query: &Query, client: Client) -> Result<Valu
         }
         Ok(json!({ "captures": told, "left_out": files.len() - told.len() }))
     };
-    server.pool.run(ticket, work).await
+    let mut list = server.pool.run(ticket, work).await?;
+    if let Some(asks) = &server.asks {
+        list["may_be_armed"] = asks.kinds.as_slice().into();
+    }
+    Ok(list)
+}
+
+/// What is armed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    kind: String,
+    pid: Option<u32>,
+    seconds: f64,
+}
+
+/// Has the recorder arm a probe.
+pub async fn arm(
+    server: &Server,
+    headers: &HeaderMap,
+    body: &[u8],
+    client: Client,
+) -> Result<Response<Body>, Failure> {
+    // A form of another page cannot say so.
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.split(';').next().map(str::trim) != Some("application/json") {
+        let why = "want Content-Type: application/json";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_type", why));
+    }
+    let wanted: Wanted = serde_json::from_slice(body)
+        .map_err(|error| Failure::bad("bad_body", format!("want kind, seconds and perhaps pid: {error}")))?;
+    let Some(asks) = &server.asks else {
+        let why = "this server asks no recorder for probes: want mitra record --serve, and ask = true in the table [captures]; \
+                   or, as root: mitra capture KIND --seconds 5 --pid PID";
+        return Err(Failure::new(StatusCode::CONFLICT, "no_recorder", why));
+    };
+    asks.arm(&wanted.kind, wanted.pid, wanted.seconds, client).await?;
+    let told = json!({ "kind": wanted.kind, "pid": wanted.pid, "seconds": wanted.seconds });
+    let mut response = of_json(&told);
+    *response.status_mut() = StatusCode::ACCEPTED;
+    Ok(response)
 }
 
 /// One capture: its stacks as flame graphs want them, and its tables.
