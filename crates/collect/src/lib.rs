@@ -14,6 +14,7 @@ mod budget;
 mod cells;
 mod cgroup;
 mod clock;
+mod containers;
 mod disks;
 mod doctor;
 mod error;
