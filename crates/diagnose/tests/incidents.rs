@@ -390,9 +390,8 @@ fn the_parent_of_a_fork_storm_is_named() {
     m.sys("sys.forks", 1.0, 2200.0).sys("tasks.exited", 1.0, 2200.0).sys("tasks.exited_cpu_time", 0.0, 0.9);
     m.sys("sys.cpu_idle", 1.96, 0.1).sys("tasks.run_delay", 0.01, 1.1).sys("psi.cpu_some", 0.0, 0.6);
     m.row("exited.count", "120:true", 0.0, 2200.0).row("exited.lifetime", "120:true", 0.0, 2200.0 * 0.001);
-    let parent =
-        mitra_model::TextSeries { changes: vec![(support::START, Some("bash".into()))], place: None };
-    m.set.insert_text(mitra_model::lookup("exited.parent_comm").unwrap(), "120:true".into(), parent);
+    let parent = TextSeries { changes: vec![(START, Some("bash".into()))], place: None };
+    m.set.insert_text(lookup("exited.parent_comm").unwrap(), "120:true".into(), parent);
     assert_eq!(root(&m.explain()), ("fork-storm", Some("bash"), Some(120)));
 }
 
@@ -406,9 +405,8 @@ fn threads_are_cheaper_than_processes_and_who_had_no_room_is_nobody() {
         m.row("exited.count", "120:true", 0.0, 200.0).row("exited.lifetime", "120:true", 0.0, 0.2);
         m.row("exited.count", "0:other", 0.0, others).row("exited.lifetime", "0:other", 0.0, others * 0.001);
         for (row, parent) in [("120:true", "bash"), ("0:other", "")] {
-            let text =
-                mitra_model::TextSeries { changes: vec![(support::START, Some(parent.into()))], place: None };
-            m.set.insert_text(mitra_model::lookup("exited.parent_comm").unwrap(), row.into(), text);
+            let text = TextSeries { changes: vec![(START, Some(parent.into()))], place: None };
+            m.set.insert_text(lookup("exited.parent_comm").unwrap(), row.into(), text);
         }
         m.explain().incidents
     };

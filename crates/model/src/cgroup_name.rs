@@ -466,8 +466,7 @@ mod tests {
         let app = path("/kubepods/burstable/pod{U}/{A}");
         let pod = Names { pod: Some("shop/orders-7d9f"), ..Names::default() };
         let of_app = Names { container: Some("app"), ..pod };
-        let said =
-            |of: Names<'static>| name(&app, |group| if group == app { of } else { Names::default() });
+        let said = |of: Names<'static>| name(&app, |group| if group == app { of } else { Names::default() });
         assert_eq!(said(of_app).as_deref(), Some("pod shop/orders-7d9f container app"));
         assert_eq!(said(pod).as_deref(), Some("pod shop/orders-7d9f infrastructure container"));
         let group = path("/kubepods/burstable/pod{U}");

@@ -84,7 +84,12 @@ impl Change {
     /// One line for people: `vm.swappiness 60 → 100`.
     #[must_use]
     pub fn words(&self) -> String {
-        let of = self.cgroup_name.as_ref().or(self.cgroup.as_ref()).map(|c| format!(" of {c}")).unwrap_or_default();
+        let of = self
+            .cgroup_name
+            .as_ref()
+            .or(self.cgroup.as_ref())
+            .map(|c| format!(" of {c}"))
+            .unwrap_or_default();
         let name = &self.name;
         match (&self.from, &self.to) {
             (Some(from), Some(to)) => format!("{name}{of} {from} → {to}"),

@@ -35,6 +35,8 @@ fn killed_in_a_container(runtime: &str) -> Result<(), String> {
     let name = format!("mitra-hungry-{}", std::process::id());
     let podman = |args: &[&str]| {
         let mut command = Command::new("podman");
+        // conmon leaves a file where it runs, if the container is out of memory.
+        command.current_dir(dir.path());
         for (flag, folder) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
             command.arg(flag).arg(path(folder));
         }

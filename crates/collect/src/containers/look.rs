@@ -37,10 +37,13 @@ pub fn look(root: &Root, question: &Question) -> Option<State> {
     let machine = Folder::of_machine(root).ok();
     let pod = || of_pod(machine.as_ref()?, &found.pod.as_ref()?.uid);
     // The cgroup of a pod has no state of its own.
-    if found.pod.as_ref().is_some_and(|pod| pod.path == question.path) && container.is_none_or(|c| c.path != question.path) {
+    if found.pod.as_ref().is_some_and(|pod| pod.path == question.path)
+        && container.is_none_or(|c| c.path != question.path)
+    {
         return pod().map(|pod| State { pod: Some(pod), ..State::default() });
     }
-    let id = container.map_or_else(|| question.path.rsplit('/').next().unwrap_or_default(), |c| c.id.as_ref());
+    let id =
+        container.map_or_else(|| question.path.rsplit('/').next().unwrap_or_default(), |c| c.id.as_ref());
     let usual = container.and_then(|container| usual(machine.as_ref()?, &container.id));
     let mut state = usual.or_else(|| by_watcher(root, &question.dir, id));
     if let Some(state) = state.as_mut().filter(|state| state.pod.is_none()) {
@@ -85,7 +88,8 @@ fn watcher(root: &Root, first: u32) -> Option<Watcher> {
 fn first_process(root: &Root, dir: &str, depth: usize) -> Option<u32> {
     let mut buffer = Buffer::default();
     let list = root.read(&format!("{dir}/cgroup.procs"), &mut buffer).ok()?;
-    let pids = std::str::from_utf8(list).ok()?.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0);
+    let pids =
+        std::str::from_utf8(list).ok()?.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0);
     pids.min().or_else(|| {
         if depth >= DEPTH_MAX {
             return None;
@@ -134,7 +138,9 @@ fn by_conmon(root: &Root, conmon: u32, id: &str) -> Option<State> {
         let store = bundle?.strip_suffix("/userdata")?.strip_suffix(id)?;
         of_store(&Folder::of_process(root, conmon, "root").ok()?, store.trim_end_matches('/'), id)
     };
-    let named = || Some(State { container: Some(name.filter(|name| !name.is_empty())?.to_owned()), ..State::default() });
+    let named = || {
+        Some(State { container: Some(name.filter(|name| !name.is_empty())?.to_owned()), ..State::default() })
+    };
     stored().or_else(named)
 }
 
@@ -190,14 +196,19 @@ mod tests {
     const APP: [&str; 3] = ["app", "quay.io/shop/orders:2", "shop/orders-7d9f"];
 
     fn listed(id: &str, name: &str) -> String {
-        format!(r#"[{{"id":"{id}","names":["{name}"],"metadata":"{{\"image-name\":\"localhost/{name}:1\"}}"}}]"#)
+        format!(
+            r#"[{{"id":"{id}","names":["{name}"],"metadata":"{{\"image-name\":\"localhost/{name}:1\"}}"}}]"#
+        )
     }
 
     #[test]
     fn usual_folders_of_each_runtime() {
         let tree = Tree::new();
         assert_eq!(tree.look(&format!("/docker/{A}")), [""; 3]);
-        tree.put(&format!("var/lib/docker/containers/{A}/config.v2.json"), r#"{"Name":"/web","Config":{"Image":"nginx:1.25"}}"#);
+        tree.put(
+            &format!("var/lib/docker/containers/{A}/config.v2.json"),
+            r#"{"Name":"/web","Config":{"Image":"nginx:1.25"}}"#,
+        );
         assert_eq!(tree.look(&format!("/docker/{A}")), ["web", "nginx:1.25", ""]);
         assert_eq!(tree.look(&format!("/system.slice/docker-{A}.scope")), ["web", "nginx:1.25", ""]);
 
@@ -232,13 +243,18 @@ mod tests {
     fn pods_have_a_folder_of_logs() {
         let tree = Tree::new();
         for i in 0..3_000 {
-            std::fs::create_dir_all(tree.0.path().join(format!("var/log/pods/old_dead-{i}_{i:032}"))).unwrap();
+            std::fs::create_dir_all(tree.0.path().join(format!("var/log/pods/old_dead-{i}_{i:032}")))
+                .unwrap();
         }
         let pod = format!("/kubepods/pod{UID}");
         assert_eq!(tree.look(&pod), [""; 3]);
         tree.put(&format!("var/log/pods/shop_orders-7d9f_{UID}/app/0.log"), "");
         assert_eq!(tree.look(&pod), ["", "", "shop/orders-7d9f"]);
-        assert_eq!(tree.look(&format!("{pod}/{A}")), ["", "", "shop/orders-7d9f"], "the runtime says nothing");
+        assert_eq!(
+            tree.look(&format!("{pod}/{A}")),
+            ["", "", "shop/orders-7d9f"],
+            "the runtime says nothing"
+        );
     }
 
     #[test]
@@ -246,7 +262,11 @@ mod tests {
         let tree = Tree::new();
         tree.put("cg/default/web/cgroup.procs", "31\n30\n");
         tree.process(30, "app", 20).process(31, "child", 30).process(20, "containerd-shim", 1);
-        tree.put("state/tasks/default/pause/config.json", "{}").link(20, "cwd", Path::new("state/tasks/default/pause"));
+        tree.put("state/tasks/default/pause/config.json", "{}").link(
+            20,
+            "cwd",
+            Path::new("state/tasks/default/pause"),
+        );
         assert_eq!(tree.look("/default/web"), [""; 3], "no bundle of that name");
         tree.put("state/tasks/default/web/config.json", "{}");
         assert_eq!(tree.look("/default/web"), ["web", "", ""]);
@@ -257,10 +277,19 @@ mod tests {
         tree.put(&format!("cg/docker/{A}/docker/{B}/cgroup.procs"), "");
         tree.put(&format!("cg/docker/{A}/docker/{B}/init/cgroup.procs"), "50\n");
         tree.process(50, "a) S 1 (b", 40).process(40, "containerd-shim", 30);
-        let hostname = format!(r#"{{"mounts":[{{"destination":"/etc/hostname","source":"/inner/containers/{B}/hostname"}}]}}"#);
+        let hostname = format!(
+            r#"{{"mounts":[{{"destination":"/etc/hostname","source":"/inner/containers/{B}/hostname"}}]}}"#
+        );
         tree.put(&format!("rootfs/run/tasks/moby/{B}/config.json"), &hostname);
-        tree.link(40, "cwd", Path::new(&format!("rootfs/run/tasks/moby/{B}"))).link(40, "root", Path::new("rootfs"));
-        tree.put(&format!("rootfs/inner/containers/{B}/config.v2.json"), r#"{"Name":"/nested","Config":{"Image":"a:1"}}"#);
+        tree.link(40, "cwd", Path::new(&format!("rootfs/run/tasks/moby/{B}"))).link(
+            40,
+            "root",
+            Path::new("rootfs"),
+        );
+        tree.put(
+            &format!("rootfs/inner/containers/{B}/config.v2.json"),
+            r#"{"Name":"/nested","Config":{"Image":"a:1"}}"#,
+        );
         assert_eq!(tree.look(&format!("/docker/{A}/docker/{B}")), ["nested", "a:1", ""]);
     }
 
@@ -268,9 +297,14 @@ mod tests {
     fn conmon_is_told_the_bundle() {
         let tree = Tree::new();
         let group = format!("/user.slice/libpod-{A}.scope");
-        tree.put(&format!("cg{group}/cgroup.procs"), "").put(&format!("cg{group}/container/cgroup.procs"), "60\n");
+        tree.put(&format!("cg{group}/cgroup.procs"), "")
+            .put(&format!("cg{group}/container/cgroup.procs"), "60\n");
         tree.process(60, "sleep", 55).process(55, "conmon", 1);
-        let command = |id: &str| format!("conmon\0--api-version\01\0-c\0{id}\0-b\0/home/me/store/overlay-containers/{id}/userdata\0-n\0given\0");
+        let command = |id: &str| {
+            format!(
+                "conmon\0--api-version\01\0-c\0{id}\0-b\0/home/me/store/overlay-containers/{id}/userdata\0-n\0given\0"
+            )
+        };
         tree.put("proc/55/cmdline", &command(B));
         assert_eq!(tree.look(&group), [""; 3], "of another container");
         tree.put("proc/55/cmdline", &command(A)).link(55, "root", Path::new(""));

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mitra_model::{Change, Span};
 use mitra_model::report::{Incident, Link, Moment, Root, RuledOut};
 use mitra_model::time::SECOND;
+use mitra_model::{Change, Span};
 
 use super::links::{Links, is_ordered};
 use super::{Active, Observed};
