@@ -80,6 +80,13 @@ need_kernel() {
     need_command less less
     # Disks that fill up.
     need_command mkfs.ext4 e2fsprogs
+    # Containers, with a root file system of one static program.
+    need_command podman podman
+    need_command crun crun
+    need_command containerd containerd
+    need_command runc runc
+    need_command dockerd docker.io
+    [[ -x /bin/busybox ]] || packages+=(busybox-static)
 }
 
 # Services that tests ask, and look into while they are asked.

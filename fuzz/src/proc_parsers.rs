@@ -1,8 +1,9 @@
 //! Every parser of a kernel file, with any bytes: none panics, and what it has learned of a file changes nothing in
 //! what it says of the same file the next time.
 
-use mitra_model::{Entity, Frame, Key, NA, Strings, columns};
+use mitra_model::{Entity, Frame, Key, NA, Strings, cgroup_name, columns};
 use mitra_parse::cgroup::{Cgroup, FILES};
+use mitra_parse::container_state;
 use mitra_parse::node::Node;
 use mitra_parse::task::task_stat;
 use mitra_parse::task_status::TaskFiles;
@@ -47,6 +48,7 @@ const TARGETS: &[&str] = &[
     "proc/net/stat/nf_conntrack",
     "netlink",
     "journal",
+    "container-state",
 ];
 
 type Cells = Vec<(Key, Vec<i64>)>;
@@ -97,10 +99,30 @@ pub fn run(data: &[u8]) {
             assert!(count <= input.len());
         }
         "journal" => journal(input),
+        "container-state" => containers(input),
         "mounts" => assert!(mounts::mounts(input).0.len() <= input.len()),
         "kmsg" => assert!(kmsg::record(input).is_none_or(|record| record.priority < 8)),
         _ => task(target, input),
     }
+}
+
+/// What runtimes write of containers, and paths of cgroups.
+fn containers(input: &[u8]) {
+    let docker = container_state::docker(input);
+    let bundle = container_state::bundle(input).unwrap_or_default();
+    let listed = container_state::storage(input, "x");
+    let bounds = [docker, bundle.state, listed].into_iter().flatten();
+    assert!(
+        bounds
+            .flat_map(|state| [state.container, state.image, state.pod])
+            .flatten()
+            .all(|name| name.len() <= input.len())
+    );
+    let Ok(path) = std::str::from_utf8(input) else { return };
+    let _pod = container_state::pod_folder(path, "x");
+    let read = cgroup_name::read(path);
+    assert!(read.containers.iter().all(|container| path.starts_with(container.path)));
+    let _name = cgroup_name::name(path, |_| cgroup_name::Names::default());
 }
 
 /// Reads what may be a file of journald, from its beginning and once more.

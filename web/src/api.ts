@@ -104,6 +104,7 @@ export interface Process {
   comm: string;
   cmdline?: string | null;
   cgroup?: string | null;
+  cgroup_name?: string | null;
   state?: string | number | null;
   row?: string;
   [column: string]: string | number | null | undefined;

@@ -113,10 +113,12 @@ export function length(range: number): string {
 
 export function culpritText(culprit: Record<string, string | number | undefined> | null | undefined): string {
   if (!culprit) return "";
-  const { process, pid, how, ...others } = culprit;
+  const { process, pid, how, cgroup, cgroup_name: group, ...others } = culprit;
   const text: string[] = [];
   if (process !== undefined) text.push(pid === undefined ? String(process) : `${process} (pid ${pid})`);
   else if (pid !== undefined) text.push(`pid ${pid}`);
+  if (group !== undefined) text.push(String(group));
+  else if (cgroup !== undefined) text.push(`cgroup ${cgroup}`);
   for (const [key, value] of Object.entries(others)) if (value !== undefined && value !== null) text.push(`${key} ${value}`);
   const names = text.join(", ");
   return names && how ? `${names} (${how === "near" ? "only near" : how})` : names;

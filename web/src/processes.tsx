@@ -82,7 +82,7 @@ export function Processes({ route, shown }: { route: Route; shown: Shown }) {
   const [isWhole, setWhole] = useState(false);
   const placed = useMemo(() => {
     const needle = filter.toLowerCase();
-    const matches = (one: Process) => [one.pid, one.comm, one.cmdline, one.cgroup].some((text) => String(text ?? "").toLowerCase().includes(needle));
+    const matches = (one: Process) => [one.pid, one.comm, one.cmdline, one.cgroup, one.cgroup_name].some((text) => String(text ?? "").toLowerCase().includes(needle));
     const sorted = (answer?.processes ?? []).filter(matches).sort((a, b) => compare(a, b, sortKey, isDescending));
     return isTree ? asTree(sorted) : sorted.map((process) => ({ process, depth: 0 }));
   }, [answer, filter, sortKey, isDescending, isTree]);
@@ -162,7 +162,7 @@ function Cell({ column, process, depth, at, shown }: { column: Column; process: 
     );
   }
   if (column.key === "state") return <td>{state(process.state)}</td>;
-  if (column.key === "cgroup") return <td class="long">{process.cgroup ?? ""}</td>;
+  if (column.key === "cgroup") return <td class="long" title={process.cgroup ?? ""}>{process.cgroup_name ?? process.cgroup ?? ""}</td>;
   if (column.key === "pid") return <td class="num">{process.pid}</td>;
   const isIdle = !value;
   return <td class={`num ${isIdle ? "idle" : ""}`}>{quantity(value as number | null | undefined, column.unit ?? "")}</td>;

@@ -14,6 +14,7 @@ mod budget;
 mod cells;
 mod cgroup;
 mod clock;
+mod containers;
 mod devices;
 mod disks;
 mod doctor;

@@ -201,6 +201,40 @@ fn version_1_and_2_groups_of_one_path_share_a_row() {
 }
 
 #[test]
+fn containers_have_names_and_get_others() {
+    const ID: &str = "4f0c1e7d9b2a5c8e3f6a1b4d7e0c9f2a5b8d1e4c7f0a3b6d9e2c5f8a1b4d7e0c";
+    let tree = Tree::new();
+    tree.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+    tree.put("sys/fs/cgroup/cpu.stat", "usage_usec 1\n");
+    tree.put(&format!("sys/fs/cgroup/docker/{ID}/cpu.stat"), "usage_usec 42\n");
+    let group = format!("/docker/{ID}");
+    let state = format!("var/lib/docker/containers/{ID}/config.v2.json");
+    let mut sampler = tree.sampler();
+    let mut frame = Frame::new();
+    // A thread reads; it has its answer in some of the samples that follow.
+    let mut wait_for = |wanted: [Option<&str>; 2]| {
+        for _ in 0..1_000 {
+            tree.clock.advance(SECOND);
+            sampler.sample(&mut frame).expect("a sample");
+            let names = ["cgroup.container", "cgroup.image"].map(|metric| {
+                let cell = named(&frame, sampler.strings(), Entity::Cgroup, &group, metric).expect("a row");
+                sampler.strings().cell(cell).map(str::to_owned)
+            });
+            if names.each_ref().map(Option::as_deref) == wanted {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("not {wanted:?}");
+    };
+    wait_for([None, None]);
+    tree.put(&state, r#"{"Name":"/web","Config":{"Image":"nginx:1.25"}}"#);
+    wait_for([Some("web"), Some("nginx:1.25")]);
+    tree.put(&state, r#"{"Name":"/shop","Config":{"Image":"nginx:1.25"}}"#);
+    wait_for([Some("shop"), Some("nginx:1.25")]);
+}
+
+#[test]
 fn every_kernel_of_the_fixtures_is_sampled() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../parse/fixtures");
     let mut roots: Vec<PathBuf> = std::fs::read_dir(&fixtures)

@@ -37,7 +37,8 @@ pub const fn measure(what: &'static str, command: &'static str) -> Measure {
 
 /// A command with the names of the culprit in it, each of them a word of the shell.
 fn fill_command(text: &str, culprit: &Culprit) -> String {
-    let mut quoted = culprit.clone();
+    // Commands want the path.
+    let mut quoted = Culprit { cgroup_name: None, ..culprit.clone() };
     let names = [
         &mut quoted.address,
         &mut quoted.cgroup,
@@ -81,6 +82,7 @@ fn named<'a>(name: &'a str, culprit: &'a Culprit) -> Option<Cow<'a, str>> {
     };
     let known = match field {
         "address" => &culprit.address,
+        "cgroup" if culprit.cgroup_name.is_some() => &culprit.cgroup_name,
         "cgroup" => &culprit.cgroup,
         "device" => &culprit.device,
         "library" => &culprit.library,

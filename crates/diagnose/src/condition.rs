@@ -246,6 +246,15 @@ impl Observation {
     pub fn suspected(words: impl Into<Cow<'static, str>>) -> Observation {
         Observation::Suspected(Missing::new(words))
     }
+
+    /// With the name of the culprit's cgroup.
+    #[must_use]
+    pub fn named(mut self, view: &View<'_>) -> Observation {
+        if let Observation::Active(finding) = &mut self {
+            finding.culprit = view.named(std::mem::take(&mut finding.culprit));
+        }
+        self
+    }
 }
 
 /// What it would take to tell.

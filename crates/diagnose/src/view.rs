@@ -2,9 +2,9 @@
 
 use std::cell::OnceCell;
 
-use mitra_model::report::{Evidence, Quote};
+use mitra_model::report::{Culprit, Evidence, Quote};
 use mitra_model::time::SECOND;
-use mitra_model::{Event, Series, SeriesSet, Span, lookup};
+use mitra_model::{Event, Series, SeriesSet, Span, cgroup_name, lookup};
 
 use crate::changes::History;
 use crate::condition::{Finding, Observation};
@@ -235,6 +235,25 @@ impl<'a> View<'a> {
         let run = signal.run(threshold, need_s)?;
         let inside = signal.within(run.span());
         Some(High { run, before, during: inside.mean()?, peak: inside.max()? })
+    }
+
+    /// What a cgroup is called: its unit, slice, container or pod.
+    #[must_use]
+    pub fn cgroup_name(&self, path: &str) -> Option<String> {
+        cgroup_name::recorded(self.set, path)
+    }
+
+    /// A cgroup in a sentence: what it is called, or its path.
+    #[must_use]
+    pub fn group(&self, path: &str) -> String {
+        self.cgroup_name(path).unwrap_or_else(|| path.to_owned())
+    }
+
+    /// A culprit with the name of its cgroup.
+    #[must_use]
+    pub fn named(&self, mut culprit: Culprit) -> Culprit {
+        culprit.cgroup_name = culprit.cgroup.as_deref().and_then(|path| self.cgroup_name(path));
+        culprit
     }
 
     /// The processes of the window.

@@ -20,6 +20,7 @@ fn change(seconds_before: i64, name: &str, from: &str, to: &str) -> Change {
         kind: ChangeKind::Sysctl,
         name: name.to_owned(),
         cgroup: None,
+        cgroup_name: None,
         from: Some(from.to_owned()),
         to: Some(to.to_owned()),
         diff: None,

@@ -5,8 +5,11 @@
 #[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
-use mitra_model::EventKind;
-use support::{HEALTHY, INCIDENT, Machine, each, ids, is_on, root, row};
+use std::sync::Arc;
+
+use mitra_model::time::SECOND;
+use mitra_model::{EventKind, TextSeries, lookup};
+use support::{HEALTHY, INCIDENT, Machine, START, each, ids, is_on, root, row};
 
 #[test]
 fn an_idle_machine_has_no_incident() {
@@ -321,6 +324,46 @@ fn a_moderate_server_is_no_bottleneck() {
 }
 
 #[test]
+fn a_culprit_in_a_container_has_its_name() {
+    const ID: &str = "4f0c1e7d9b2a5c8e3f6a1b4d7e0c9f2a5b8d1e4c7f0a3b6d9e2c5f8a1b4d7e0c";
+    let group = format!("/docker/{ID}");
+    let throttled = |names: &[(&str, &str)]| {
+        let mut m = Machine::idle();
+        m.task(110, "nginx", 0).task_rate(110, "task.run_delay", 0.01, 0.75).cgroup(110, &group);
+        m.row("cgroup.throttled_time", &group, 0.0, 0.75).row("cgroup.nr_throttled", &group, 0.0, 9.4);
+        m.row("cgroup.nr_periods", &group, 0.0, 9.8).row("cgroup.cpu_quota", &group, 0.02, 0.02);
+        m.row("cgroup.cpu_period", &group, 0.1, 0.1);
+        m.sys("tasks.run_delay", 0.01, 0.76).sys("psi.cpu_some", 0.0, 0.75);
+        for (metric, name) in names {
+            // Found out some seconds after the cgroup was made, and gone with it.
+            let until = START + (HEALTHY + INCIDENT) as i64 * SECOND;
+            let changes = vec![(START + 3 * SECOND, Some(Arc::from(*name))), (until, None)];
+            m.set.insert_text(
+                lookup(metric).unwrap(),
+                group.as_str().into(),
+                TextSeries { changes, place: None },
+            );
+        }
+        let report = m.explain();
+        assert_eq!(root(&report), ("cpu-quota-throttled", Some("nginx"), Some(110)));
+        report.incidents[0].clone()
+    };
+    let named = throttled(&[("cgroup.container", "web"), ("cgroup.image", "docker.io/library/nginx:1.25")]);
+    let root = &named.root_cause;
+    assert_eq!(root.culprit.cgroup_name.as_deref(), Some("container web (nginx:1.25)"));
+    assert_eq!(root.culprit.cgroup.as_deref(), Some(group.as_str()));
+    assert!(
+        root.statement.starts_with("container web (nginx:1.25) may use 20 % of a CPU"),
+        "{}",
+        root.statement
+    );
+    let remedy = &named.remedies[0];
+    assert!(remedy.action.contains("container web") && remedy.command.contains(&group), "{remedy:?}");
+    let unnamed = throttled(&[]);
+    assert_eq!(unnamed.root_cause.culprit.cgroup_name.as_deref(), Some("docker container 4f0c1e7d9b2a"));
+}
+
+#[test]
 fn quota_is_told_from_saturation() {
     let mut m = Machine::idle();
     m.task(110, "nginx", 0).task_rate(110, "task.run_delay", 0.01, 0.75).cgroup(110, "/app");
@@ -347,9 +390,8 @@ fn the_parent_of_a_fork_storm_is_named() {
     m.sys("sys.forks", 1.0, 2200.0).sys("tasks.exited", 1.0, 2200.0).sys("tasks.exited_cpu_time", 0.0, 0.9);
     m.sys("sys.cpu_idle", 1.96, 0.1).sys("tasks.run_delay", 0.01, 1.1).sys("psi.cpu_some", 0.0, 0.6);
     m.row("exited.count", "120:true", 0.0, 2200.0).row("exited.lifetime", "120:true", 0.0, 2200.0 * 0.001);
-    let parent =
-        mitra_model::TextSeries { changes: vec![(support::START, Some("bash".into()))], place: None };
-    m.set.insert_text(mitra_model::lookup("exited.parent_comm").unwrap(), "120:true".into(), parent);
+    let parent = TextSeries { changes: vec![(START, Some("bash".into()))], place: None };
+    m.set.insert_text(lookup("exited.parent_comm").unwrap(), "120:true".into(), parent);
     assert_eq!(root(&m.explain()), ("fork-storm", Some("bash"), Some(120)));
 }
 
@@ -363,9 +405,8 @@ fn threads_are_cheaper_than_processes_and_who_had_no_room_is_nobody() {
         m.row("exited.count", "120:true", 0.0, 200.0).row("exited.lifetime", "120:true", 0.0, 0.2);
         m.row("exited.count", "0:other", 0.0, others).row("exited.lifetime", "0:other", 0.0, others * 0.001);
         for (row, parent) in [("120:true", "bash"), ("0:other", "")] {
-            let text =
-                mitra_model::TextSeries { changes: vec![(support::START, Some(parent.into()))], place: None };
-            m.set.insert_text(mitra_model::lookup("exited.parent_comm").unwrap(), row.into(), text);
+            let text = TextSeries { changes: vec![(START, Some(parent.into()))], place: None };
+            m.set.insert_text(lookup("exited.parent_comm").unwrap(), row.into(), text);
         }
         m.explain().incidents
     };

@@ -64,6 +64,9 @@ pub struct Change {
     /// The control group, for a limit of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
+    /// What people call it: its unit, slice, container or pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_name: Option<String>,
     /// The old value; absent for a new object, or if there was no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
@@ -81,7 +84,12 @@ impl Change {
     /// One line for people: `vm.swappiness 60 → 100`.
     #[must_use]
     pub fn words(&self) -> String {
-        let of = self.cgroup.as_ref().map(|c| format!(" of {c}")).unwrap_or_default();
+        let of = self
+            .cgroup_name
+            .as_ref()
+            .or(self.cgroup.as_ref())
+            .map(|c| format!(" of {c}"))
+            .unwrap_or_default();
         let name = &self.name;
         match (&self.from, &self.to) {
             (Some(from), Some(to)) => format!("{name}{of} {from} → {to}"),

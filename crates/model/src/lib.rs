@@ -4,6 +4,7 @@
 //! [`SeriesSet`], so that the diagnosis does not depend on the source.
 
 pub mod capture;
+pub mod cgroup_name;
 pub mod change;
 pub mod compare;
 pub mod escape;

@@ -351,6 +351,9 @@ pub struct Culprit {
     /// Control group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
+    /// What people call the control group: its unit, slice, container or pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_name: Option<String>,
     /// Block device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
@@ -381,6 +384,12 @@ pub struct Culprit {
 }
 
 impl Culprit {
+    /// Its cgroup in a sentence: what it is called, or its path.
+    #[must_use]
+    pub fn group(&self) -> Option<&str> {
+        self.cgroup_name.as_deref().or(self.cgroup.as_deref())
+    }
+
     /// With how it is known: what a condition says nothing else of it has measured itself.
     #[must_use]
     pub fn known(mut self) -> Self {

@@ -20,6 +20,7 @@ mod cgroup_io;
 pub mod cgroup_limits;
 mod cgroup_memory;
 pub mod conntrack;
+pub mod container_state;
 pub mod diskstats;
 pub mod fields;
 pub mod fs_state;

@@ -11,6 +11,7 @@ pub mod cache;
 pub mod calendar;
 pub mod cgroups;
 pub mod cmdline;
+mod containers;
 pub mod cpu;
 pub mod cron;
 pub mod disks;
@@ -76,7 +77,7 @@ pub const COLLECTORS: &[Collector] = &[
     row("users", "users and groups, without anything secret", users::collect),
     row("cpu", "model, flags, mitigations and frequency of the processor", cpu::collect),
     row("numa", "memory nodes", numa::collect),
-    row("cgroups", "limits of cgroups", cgroups::collect),
+    row("cgroups", "limits of cgroups, names of containers and pods", cgroups::collect),
     row("mounts", "mounted file systems with their geometry", mounts::collect),
     row("disks", "block devices with scheduler and queue", disks::collect),
     row("nics", "network interfaces with driver, offloads and rings", nics::collect),

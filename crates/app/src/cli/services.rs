@@ -12,7 +12,7 @@ use super::{ArchiveArgs, RangeArgs, examples};
                         connections. REQ/S are answers; P50, P99 and MAX are response times; ERR/S are requests without an \
                         answer and resets; OPEN are requests without an answer at the end; WAITING is how many requests \
                         waited at a time, on average.\n\n\
-                        Keys of --json are in base units, rates per second: address, name, pid, pids, cgroup, requests, \
+                        Keys of --json are in base units, rates per second: address, name, pid, pids, cgroup, cgroup_name (unit, container or pod), requests, \
                         latency_mean, latency_p50, latency_p99, latency_max, waiting, open, unanswered, abandoned, resets, \
                         sent_bytes, received_bytes, watched (the part of the time in which requests were looked at, which stand for all); of services also connections, slower (since, and the medians before and now) and \
                         calls (keys of dependencies); of dependencies also key, service (whom it calls), of (whose process \

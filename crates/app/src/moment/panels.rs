@@ -1,6 +1,6 @@
 //! The tables, and how their columns are worked out.
 
-use mitra_model::Entity;
+use mitra_model::{Entity, cgroup_name};
 
 use super::value::Value;
 
@@ -180,7 +180,11 @@ impl Panel {
                 "task.kstack",
                 "exited.count",
                 "exited.last_pid",
+                "cgroup.container",
+                "cgroup.image",
+                "cgroup.pod",
             ],
+            Panel::Cgroups => &cgroup_name::METRICS,
             Panel::Services => &["service.comm"],
             _ => &[],
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use mitra_archive::{Query, Reader};
 use mitra_diagnose::process::{self, Process};
-use mitra_model::{Axis, SeriesSet, Span};
+use mitra_model::{Axis, SeriesSet, Span, cgroup_name};
 
 use super::samples::{Place, axis_of};
 use super::{Panel, metrics};
@@ -90,9 +90,18 @@ fn others(panel: Panel, entity: mitra_model::Entity, set: &SeriesSet, axis: &Axi
     let row = |key: &str| {
         let comm = set.text("service.comm", key).and_then(|text| text.at(t)).unwrap_or_default();
         let name = if panel == Panel::Services { format!("{comm} {key}") } else { key.to_owned() };
+        let called = Some(key).filter(|_| panel == Panel::Cgroups).and_then(|key| container(set, key));
         let above = key.rsplit_once('/').filter(|_| panel == Panel::Cgroups && key != "/");
         let parent = above.map(|(above, _)| if above.is_empty() { "/" } else { above }.to_owned());
-        Row { key: key.to_owned(), parent, name, cells: cells(panel, set, &[key], axis, i), ..Row::default() }
+        Row {
+            key: key.to_owned(),
+            parent,
+            // The path stays: a filter finds it.
+            cgroup: called.as_ref().map(|_| key.to_owned()),
+            name: called.unwrap_or(name),
+            cells: cells(panel, set, &[key], axis, i),
+            ..Row::default()
+        }
     };
     names.into_iter().map(row).collect()
 }
@@ -128,10 +137,22 @@ fn named(p: &Process<'_>, set: &SeriesSet, key_of: &dyn Fn(u32) -> Option<String
         name: if p.kthread { format!("[{}]", p.comm) } else { p.comm.to_owned() },
         pid: Some(p.pid),
         ppid,
-        cgroup: p.cgroup.map(str::to_owned),
+        cgroup: p.cgroup.map(|path| match container(set, path) {
+            Some(name) => format!("{name}  {path}"),
+            None => path.to_owned(),
+        }),
         count: 1.0,
         ..Row::default()
     }
+}
+
+/// What a cgroup is called, if it is in a container or a pod. Units have their name in the path.
+fn container(set: &SeriesSet, path: &str) -> Option<String> {
+    let read = cgroup_name::read(path);
+    let is_one = !read.containers.is_empty()
+        || read.pod.is_some()
+        || cgroup_name::METRICS.iter().any(|metric| set.text(metric, path).is_some());
+    cgroup_name::recorded(set, path).filter(|_| is_one)
 }
 
 fn living(

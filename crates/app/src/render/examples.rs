@@ -81,6 +81,7 @@ fn changed(
         kind,
         name: name.into(),
         cgroup: (kind == ChangeKind::Cgroup).then(|| "/backup".into()),
+        cgroup_name: None,
         from: from.map(Into::into),
         to: to.map(Into::into),
         diff: diff.map(Into::into),

@@ -351,9 +351,8 @@ pub fn who(culprit: &Culprit) -> Option<String> {
     if let Some(process) = &culprit.process {
         return Some(culprit.pid.map_or_else(|| process.clone(), |pid| format!("{process} ({pid})")));
     }
-    let names =
-        [&culprit.cgroup, &culprit.device, &culprit.nic, &culprit.slab, &culprit.path, &culprit.sysctl];
-    names.into_iter().flatten().next().cloned()
+    let names = [&culprit.device, &culprit.nic, &culprit.slab, &culprit.path, &culprit.sysctl];
+    culprit.group().or_else(|| names.into_iter().flatten().next().map(String::as_str)).map(str::to_owned)
 }
 
 /// Everything that is known of the culprit.
@@ -368,8 +367,12 @@ pub fn parts(culprit: &Culprit) -> Vec<String> {
     if let Some(process) = &culprit.process {
         parts.push(culprit.pid.map_or_else(|| process.clone(), |pid| format!("{process} (pid {pid})")));
     }
+    match (&culprit.cgroup_name, &culprit.cgroup) {
+        (Some(name), _) => parts.push(name.clone()),
+        (None, Some(path)) => parts.push(format!("cgroup {path}")),
+        (None, None) => {}
+    }
     let named = [
-        ("cgroup", &culprit.cgroup),
         ("device", &culprit.device),
         ("network device", &culprit.nic),
         ("file", &culprit.path),

@@ -3,7 +3,7 @@
 use mitra_archive::Query;
 use mitra_diagnose::{ledger, process};
 use mitra_model::time::SECOND;
-use mitra_model::{Metric, Span, lookup};
+use mitra_model::{Metric, Span, cgroup_name, lookup};
 use serde_json::{Value, json};
 
 use super::archive::View;
@@ -21,6 +21,9 @@ const METRICS: &[&str] = &[
     "task.kthread",
     "task.state",
     "task.cgroup",
+    "cgroup.container",
+    "cgroup.image",
+    "cgroup.pod",
     "task.nice",
     "task.threads",
     "task.cpu_time",
@@ -77,6 +80,7 @@ pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
             "ppid": process.ppid,
             "comm": process.comm,
             "cgroup": process.cgroup,
+            "cgroup_name": process.cgroup.and_then(|path| cgroup_name::recorded(&set, path)),
             "kthread": process.kthread,
             "state": state,
             "nice": leader("task.nice"),

@@ -56,6 +56,7 @@ pub struct Service {
     /// All that answered at the end of a sample.
     pub pids: BTreeSet<u32>,
     pub cgroup: Option<String>,
+    pub cgroup_name: Option<String>,
     pub traffic: Traffic,
     /// Connections that were opened to it, per second.
     pub connections: Option<f64>,
@@ -75,6 +76,7 @@ pub struct Dependency {
     /// The name of the process.
     pub name: String,
     pub cgroup: Option<String>,
+    pub cgroup_name: Option<String>,
     /// As in the row.
     pub called: String,
     pub address: Address,

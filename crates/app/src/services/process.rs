@@ -4,19 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mitra_archive::{Query, Reader};
-use mitra_model::{Entity, SeriesSet, Span};
+use mitra_model::{Entity, SeriesSet, Span, cgroup_name};
 
 use super::metrics;
 use crate::recording::chunks;
 
 /// Read at a time.
 const CHUNK_NS: i64 = 600 * mitra_model::time::SECOND;
-const METRICS: &[&str] = &["task.comm", "task.cgroup", "task.ppid"];
+const METRICS: &[&str] =
+    &["task.comm", "task.cgroup", "task.ppid", "cgroup.container", "cgroup.image", "cgroup.pod"];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
     pub name: Option<String>,
     pub cgroup: Option<String>,
+    /// Its unit, container or pod.
+    pub cgroup_name: Option<String>,
     pub parent: Option<u32>,
 }
 
@@ -36,8 +39,10 @@ impl Processes {
         let pids = Arc::new(pids);
         for part in chunks(span, CHUNK_NS) {
             let wanted = Arc::clone(&pids);
-            let is_wanted =
-                move |entity: Entity, row: &str| entity == Entity::Task && wanted.contains(&leader(row));
+            let is_wanted = move |entity: Entity, row: &str| match entity {
+                Entity::Task => wanted.contains(&leader(row)),
+                _ => entity == Entity::Cgroup,
+            };
             let query = Query { rows: Some(Arc::new(is_wanted)), ..Query::new(part, metrics(METRICS)) };
             processes.add(&reader.read(&query)?);
         }
@@ -50,7 +55,9 @@ impl Processes {
             self.of(row).name = comm.last().map(str::to_owned);
         }
         for (row, cgroup) in set.each_text("task.cgroup") {
-            self.of(row).cgroup = cgroup.last().map(str::to_owned);
+            let process = self.of(row);
+            process.cgroup = cgroup.last().map(str::to_owned);
+            process.cgroup_name = cgroup.last().and_then(|path| cgroup_name::recorded(set, path));
         }
         for (row, parent) in set.each("task.ppid") {
             self.of(row).parent = parent.last(Span::ALL).map(|pid| pid as u32);
@@ -89,7 +96,7 @@ fn leader(row: &str) -> u32 {
 impl Processes {
     pub fn with(mut self, pid: u32, name: &str, cgroup: &str, parent: u32) -> Self {
         let (name, cgroup) = (Some(name.to_owned()), Some(cgroup.to_owned()));
-        self.processes.insert(pid, Process { name, cgroup, parent: Some(parent) });
+        self.processes.insert(pid, Process { name, cgroup, cgroup_name: None, parent: Some(parent) });
         self
     }
 }

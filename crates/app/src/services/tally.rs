@@ -280,6 +280,7 @@ impl Row {
             names,
             pid: self.pid,
             cgroup: process.and_then(|p| p.cgroup.clone()),
+            cgroup_name: process.and_then(|p| p.cgroup_name.clone()),
             connections: self.connections.map(|total| total / seconds).filter(|rate| rate.is_finite()),
             pids: self.pids,
             traffic,
@@ -301,6 +302,7 @@ impl Row {
             // The row of young processes has their name.
             name: name.filter(|_| pid.is_some()).unwrap_or_else(|| caller.to_owned()),
             cgroup: process.and_then(|p| p.cgroup.clone()),
+            cgroup_name: process.and_then(|p| p.cgroup_name.clone()),
             called: called.to_owned(),
             address: Address::parse(called),
             traffic: self.traffic(seconds),

@@ -12,6 +12,7 @@ use mitra_parse::cgroup::{Cgroup, FILES, File};
 use mitra_parse::cgroup_limits::LimitedDevices;
 
 use super::files::{Pace, SignsOfLife};
+use crate::containers::Label;
 use crate::file::{Buffer, KeptFile, Root};
 use crate::mounts::Hierarchy;
 
@@ -43,6 +44,8 @@ pub struct Group {
     limits_age: u32,
     /// Whether `limited` is another than the text of the row says.
     pub has_new_devices: bool,
+    /// Its name, if it is a container or a pod.
+    pub label: Option<Box<Label>>,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,7 @@ impl Group {
             limits_at: [NA; 2],
             limits_age: LIMITS_EVERY,
             has_new_devices: false,
+            label: Label::of(path),
         }
     }
 

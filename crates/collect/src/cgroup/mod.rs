@@ -15,6 +15,7 @@ pub use self::paths::CgroupPaths;
 use self::walk::{FoundGroup, Watcher};
 use crate::cells::set;
 use crate::clock::Clock;
+use crate::containers::{Labelled, Namer};
 use crate::disks::disk_of;
 use crate::file::Root;
 use crate::io::Io;
@@ -40,6 +41,7 @@ pub struct Cgroups {
     paths: CgroupPaths,
     watcher: Option<Watcher>,
     reader: Reader,
+    namer: Namer,
     fds_max: usize,
     is_dirty: bool,
     was_cut: bool,
@@ -61,6 +63,7 @@ impl Cgroups {
             by_path: HashMap::new(),
             watcher,
             reader: Reader::new(),
+            namer: Namer::new(),
             fds_max: fds_max.min(KEPT_FDS_MAX),
             is_dirty: true,
             was_cut: false,
@@ -110,6 +113,9 @@ impl Cgroups {
             for group in &mut self.groups {
                 group.name = io.strings.intern(&group.path);
                 group.has_new_devices = true;
+                if let Some(label) = &mut group.label {
+                    label.forget_texts();
+                }
             }
             self.paths.rename(self.groups.iter().map(|group| (group.name, group.inodes.as_slice())));
         }
@@ -162,6 +168,7 @@ impl Cgroups {
     /// Reads the groups and fills their rows. `is_slow` on the ticks that read limits, and everything of groups
     /// in which nothing seems to happen.
     pub fn sample(&mut self, io: &mut Io, frame: &mut Frame, is_slow: bool) {
+        self.name(io, frame.time.mono);
         let Io { root, buffer, strings, .. } = io;
         self.reader.fds_left = self.fds_max.saturating_sub(self.groups.iter().map(Group::open_files).sum());
         let table = frame.table_mut(Entity::Cgroup);
@@ -172,11 +179,32 @@ impl Cgroups {
                     let cell = text.map_or(NA, |text| i64::from(strings.intern(&text)));
                     set(&mut group.cells, self.reader.signs.limit_device, cell);
                 }
+                if let Some(label) = &mut group.label {
+                    label.fill(strings, &self.namer.columns, &mut group.cells);
+                }
                 table.push(Key::named(group.name)).copy_from_slice(&group.cells);
             } else {
                 self.is_dirty = true;
             }
         }
+    }
+}
+
+impl Cgroups {
+    /// Has containers and pods named.
+    fn name(&mut self, io: &mut Io, now_ns: i64) {
+        let (groups, hierarchies) = (&mut self.groups, &self.hierarchies);
+        self.namer.turn(&io.root, &mut io.missing, now_ns, |f| {
+            for group in groups.iter_mut() {
+                let (path, inodes) = (group.path.as_str(), &group.inodes);
+                let Some(label) = group.label.as_deref_mut() else { continue };
+                let dir = || {
+                    let (hierarchy, _) = hierarchies.iter().zip(inodes).find(|(_, inode)| inode.is_some())?;
+                    Some(format!("{}{path}", hierarchy.mount))
+                };
+                f(Labelled { path, label, dir: &dir });
+            }
+        });
     }
 }
 

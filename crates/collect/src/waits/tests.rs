@@ -66,10 +66,10 @@ fn only_a_service_that_answers_less_than_waits_is_looked_at() {
         set(row, waits.service_pid, 42);
         waits.kept_waiting(&frame, &strings)
     };
-    assert_eq!(wanted(100, 5), [], "nothing is known of before");
-    assert_eq!(wanted(150, 5), [], "fifty were answered");
+    assert_eq!(wanted(100, 5), [0; 0], "nothing is known of before");
+    assert_eq!(wanted(150, 5), [0; 0], "fifty were answered");
     assert_eq!(wanted(152, 5), [42]);
-    assert_eq!(wanted(152, 1), [], "one may wait for long");
+    assert_eq!(wanted(152, 1), [0; 0], "one may wait for long");
     assert_eq!(wanted(152, 2), [42]);
 }
 
@@ -91,11 +91,11 @@ fn a_service_that_answers_much_later_than_usual_is_looked_at_until_it_is_usual()
             .for_each(|(column, value)| set(row, column, value));
         waits.kept_waiting(&frame, &strings)
     };
-    (0..5).for_each(|_| assert_eq!(wanted(50, 10), []));
+    (0..5).for_each(|_| assert_eq!(wanted(50, 10), [0; 0]));
     assert_eq!(wanted(50, 40), [42], "two clients wait");
-    assert_eq!(wanted(50, 25), [], "somewhat later");
-    assert_eq!(wanted(10, 60), [], "most of the time nobody waits");
-    assert_eq!(wanted(800, 12), [], "many wait, and each as long as usual");
+    assert_eq!(wanted(50, 25), [0; 0], "somewhat later");
+    assert_eq!(wanted(10, 60), [0; 0], "most of the time nobody waits");
+    assert_eq!(wanted(800, 12), [0; 0], "many wait, and each as long as usual");
     let late = (0..3_600).take_while(|_| !wanted(50, 40).is_empty()).count();
     assert!((100..1_200).contains(&late), "{late} s");
 }

@@ -108,7 +108,7 @@ fn everything<'a>(view: &View<'a>) -> Vec<Filling<'a>> {
     }));
     all.extend(pairs(view, "cgroup.pids_current", "cgroup.pids_max").map(|(group, used, limit)| Filling {
         becomes: "thread-explosion",
-        what: format!("the number of tasks of the cgroup {group}"),
+        what: format!("the number of tasks of {}", of_group(view, group)),
         used,
         limit,
         is_bytes: false,
@@ -159,7 +159,7 @@ fn groups<'a>(view: &View<'a>) -> impl Iterator<Item = Filling<'a>> {
             let shmem = set.get("cgroup.shmem", group).map(|s| Signal::of(s, window));
             Filling {
                 becomes: "oom-kill",
-                what: format!("memory of the cgroup {group}"),
+                what: format!("memory of {}", of_group(view, group)),
                 used: shmem.map_or_else(|| anon.clone(), |shmem| anon.zip(&shmem, |a, b| a + b)),
                 limit,
                 is_bytes: true,
@@ -168,6 +168,10 @@ fn groups<'a>(view: &View<'a>) -> impl Iterator<Item = Filling<'a>> {
             }
         },
     )
+}
+
+fn of_group(view: &View<'_>, group: &str) -> String {
+    view.cgroup_name(group).unwrap_or_else(|| format!("the cgroup {group}"))
 }
 
 fn filesystems<'a>(view: &View<'a>) -> Vec<Filling<'a>> {
@@ -293,7 +297,7 @@ impl Climb {
         let remedies = |condition: &Condition| condition.remedies(&finding);
         Finding {
             condition: filling.becomes.to_owned(),
-            culprit: filling.culprit.known(),
+            culprit: view.named(filling.culprit.known()),
             statement,
             remarks: vec![grew],
             evidence,

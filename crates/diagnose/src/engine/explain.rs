@@ -7,7 +7,7 @@ use mitra_model::report::{
     Finding, GapEntry, Incident, Moment, RecorderState, Report, SCHEMA, UnavailableSource, Window,
 };
 use mitra_model::time::SECOND;
-use mitra_model::{EventKind, Metric, SeriesSet, Span, lookup};
+use mitra_model::{EventKind, Metric, SeriesSet, Span, cgroup_name, lookup};
 
 use crate::changes::History;
 use crate::condition::Condition;
@@ -57,6 +57,7 @@ pub fn detail_metrics() -> Vec<&'static Metric> {
         needs
             .chain(settings)
             .chain(IDENTITY.iter().copied())
+            .chain(cgroup_name::METRICS)
             .chain(ledger::TASK_METRICS.iter().copied())
             .chain(ahead::SCANNED.iter().chain(ahead::DETAILED).copied())
             .chain(ledger::METRICS.iter().copied()),

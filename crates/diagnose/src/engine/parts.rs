@@ -249,7 +249,7 @@ pub fn repeats(incidents: &[Incident]) -> Vec<Repeat> {
 fn is_alike(a: &Incident, b: &Incident) -> bool {
     let who = |culprit: &Culprit| {
         let cgroup = culprit.cgroup.clone().filter(|_| culprit.process.is_none());
-        Culprit { pid: None, cgroup, ..culprit.clone() }
+        Culprit { pid: None, cgroup, cgroup_name: None, ..culprit.clone() }
     };
     let (a, b) = (&a.root_cause, &b.root_cause);
     a.condition == b.condition && who(&a.culprit) == who(&b.culprit)

@@ -50,6 +50,7 @@ fn change(changed: &Changed, kind: ChangeKind, name: &str) -> Change {
         kind,
         name: name.to_owned(),
         cgroup: None,
+        cgroup_name: None,
         from: None,
         to: None,
         diff: None,

@@ -8,13 +8,19 @@
 //! ```
 //!
 //! Cgroups that come and go by themselves (sessions, containers) are in `@cgroups/transient`, which
-//! has the flag `volatile`.
+//! has the flag `volatile`. It also names containers and pods, with and without a limit:
+//!
+//! ```text
+//! /docker/4f0c1e7d… is container web (nginx:1.25)
+//! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::fs::FileType;
 
-use super::{Source, word};
+use mitra_parse::container_state::State;
+
+use super::{Source, containers, word};
 use crate::document::{Document, Facts, Flag, Kind};
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -57,18 +63,25 @@ const SPLIT: &[(&str, &[&str])] = &[
 /// Two documents: the limits of permanent cgroups, and those of transient ones.
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let mut limits = BTreeSet::new();
+    let mut names = BTreeMap::new();
     let mut hierarchies = 0;
     for unified in [ROOT.to_owned(), format!("{ROOT}/unified")] {
         if source.stat(&format!("{unified}/cgroup.controllers")).is_some() {
             hierarchies += 1;
-            walk(source, &unified, |group| limits_of(source, &unified, group, UNIFIED, &mut limits));
+            walk(source, &unified, |group| {
+                limits_of(source, &unified, group, UNIFIED, &mut limits);
+                names.entry(group.to_owned()).or_insert_with(|| containers::of_group(source, group));
+            });
         }
     }
     for (name, files) in SPLIT {
         let hierarchy = format!("{ROOT}/{name}");
         if source.stat(&format!("{hierarchy}/cgroup.procs")).is_some() {
             hierarchies += 1;
-            walk(source, &hierarchy, |group| limits_of(source, &hierarchy, group, files, &mut limits));
+            walk(source, &hierarchy, |group| {
+                limits_of(source, &hierarchy, group, files, &mut limits);
+                names.entry(group.to_owned()).or_insert_with(|| containers::of_group(source, group));
+            });
         }
     }
     if hierarchies == 0 {
@@ -76,9 +89,11 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     }
     let (transient, lasting): (Vec<_>, Vec<_>) =
         limits.into_iter().partition(|limit| is_transient(&limit.group));
-    let mut documents = vec![document(source, "@cgroups", &lasting)];
-    if !transient.is_empty() {
-        let mut document = document(source, "@cgroups/transient", &transient);
+    let names: BTreeMap<String, State> =
+        names.into_iter().filter_map(|(group, state)| Some((group, state?))).collect();
+    let mut documents = vec![document(source, "@cgroups", &lasting, &BTreeMap::new())];
+    if !transient.is_empty() || !names.is_empty() {
+        let mut document = document(source, "@cgroups/transient", &transient, &names);
         document.flag(Flag::Volatile);
         documents.push(document);
     }
@@ -92,9 +107,18 @@ struct Limit {
     value: String,
 }
 
-fn document(source: &Source<'_>, filename: &str, limits: &[Limit]) -> Document {
-    let content = limits.iter().map(|l| format!("{} {} = {}\n", l.group, l.file, l.value)).collect();
+fn document(
+    source: &Source<'_>,
+    filename: &str,
+    limits: &[Limit],
+    names: &BTreeMap<String, State>,
+) -> Document {
+    let mut content: String =
+        limits.iter().map(|l| format!("{} {} = {}\n", l.group, l.file, l.value)).collect();
     let mut facts = Facts::new();
+    for (group, state) in names {
+        content.push_str(&containers::add(&mut facts, group, state));
+    }
     let groups: BTreeSet<&str> = limits.iter().map(|l| l.group.as_str()).collect();
     groups.into_iter().for_each(|group| word(&mut facts, "cgroup.limited", group));
     source.document(filename, Kind::Cgroup, content, facts)
@@ -220,6 +244,38 @@ mod tests {
         let transient = "/system.slice/docker-0a1b.scope pids.max = 100\n";
         let wanted = [("@cgroups", lasting), ("@cgroups/transient", transient)];
         assert_eq!(contents(&root), wanted.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn containers_and_pods_are_named() {
+        const ID: &str = "4f0c1e7d9b2a5c8e3f6a1b4d7e0c9f2a5b8d1e4c7f0a3b6d9e2c5f8a1b4d7e0c";
+        const POD: &str = "kubepods/pod0d4f1a2b-3c4d-5e6f-7a8b-9c0d1e2f3a4b";
+        let docker = format!("docker/{ID}");
+        let root = tree(&[
+            ("cgroup.controllers", "memory\n"),
+            (&format!("{docker}/memory.max"), "1073741824\n"),
+            (&format!("{POD}/memory.max"), "max\n"),
+            ("docker/unknown/memory.max", "max\n"),
+        ]);
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let config = r#"{"Name":"/web","Config":{"Image":"nginx:1.25"}}"#;
+        put(&format!("var/lib/docker/{}/config.v2.json", docker.replace("docker", "containers")), config);
+        put("var/log/pods/shop_orders-7d9f_0d4f1a2b-3c4d-5e6f-7a8b-9c0d1e2f3a4b/app/0.log", "");
+        let wanted = format!(
+            "/{docker} memory.max = 1073741824\n/{docker} is container web (nginx:1.25)\n/{POD} is pod shop/orders-7d9f\n"
+        );
+        assert_eq!(contents(&root)[1], ("@cgroups/transient".to_owned(), wanted));
+        let cache = Cache::default();
+        let source = Source { root: root.path(), now_ns: 0, cache: &cache };
+        let facts = collect(&source).unwrap().pop().unwrap().facts;
+        let texts = |field: &str| format!("{:?}", facts.get(field));
+        assert!(
+            texts("cgroup.container").contains("web") && texts("cgroup.pod").contains("shop/orders-7d9f")
+        );
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub struct ServiceJson<'a> {
     pids: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup_name: Option<&'a str>,
     #[serde(flatten)]
     traffic: TrafficJson,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +93,8 @@ struct DependencyJson<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup_name: Option<&'a str>,
     address: &'a str,
     /// The service that it calls, if that is of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -184,6 +188,7 @@ pub fn service<'a>(service: &'a Service, services: &'a Services) -> ServiceJson<
         pid: service.pid,
         pids: service.pids.iter().copied().collect(),
         cgroup: service.cgroup.as_deref(),
+        cgroup_name: service.cgroup_name.as_deref(),
         traffic: traffic(&service.traffic),
         connections: service.connections,
         slower: service.slower.map(|slower| SlowerJson {
@@ -205,6 +210,7 @@ fn dependency<'a>(dependency: &'a Dependency, services: &'a Services) -> Depende
         pid: dependency.pid,
         name: &dependency.name,
         cgroup: dependency.cgroup.as_deref(),
+        cgroup_name: dependency.cgroup_name.as_deref(),
         address: &dependency.called,
         service: dependency.to.and_then(|to| key(services, to)),
         of: dependency.of.iter().filter_map(|of| key(services, *of)).collect(),

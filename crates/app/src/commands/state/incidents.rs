@@ -103,7 +103,7 @@ fn facts(incident: &Incident) -> Facts {
     conditions.dedup();
     word("condition", conditions);
     word("process", culprit.process.iter().cloned().collect());
-    word("cgroup", culprit.cgroup.iter().cloned().collect());
+    word("cgroup", culprit.cgroup.iter().chain(&culprit.cgroup_name).cloned().collect());
     word("device", culprit.device.iter().chain(&culprit.nic).cloned().collect());
     word("path", culprit.path.iter().cloned().collect());
     word("sysctl", culprit.sysctl.iter().cloned().collect());

@@ -94,7 +94,8 @@ fn observe(view: &View<'_>) -> Observation {
         finding.evidence.push(view.task_evidence("task.run_delay", &top.lead, None, top.rate, span));
     }
     finding.statement = format!(
-        "{name} may use {} and was throttled in {} of its periods: its tasks stood still for {} s each second ({} before)",
+        "{} may use {} and was throttled in {} of its periods: its tasks stood still for {} s each second ({} before)",
+        view.group(name),
         quota.map_or_else(|| "a quota of CPU".to_owned(), |q| format!("{} of a CPU", words::percent(q))),
         periods.map_or_else(|| "some".to_owned(), words::percent),
         format_args!("{:.2}", high.during),

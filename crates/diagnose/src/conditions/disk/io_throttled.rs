@@ -324,7 +324,7 @@ fn finding(view: &View<'_>, held: &ThrottledGroup<'_>) -> Finding {
     let busy = device.and_then(|d| device::cost(view.set, d, span).map(|cost| (d, cost)));
     finding.statement = format!(
         "{} may do {} {}{} and did {}: its tasks waited for I/O {} of the time ({} before){}",
-        held.group,
+        view.group(held.group),
         say(held.limit),
         held.what,
         device.map(|d| format!(" on {d}")).unwrap_or_default(),
@@ -369,7 +369,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         .map_or("io.max", |m| m.source);
     vec![Remedy {
         action: format!(
-            "raise or remove the I/O limit of {group}; a weight limits it only when others want the device"
+            "raise or remove the I/O limit of {}; a weight limits it only when others want the device",
+            finding.culprit.group().unwrap_or("the cgroup")
         ),
         command: format!(
             "echo 'MAJ:MIN rbps=max wbps=max riops=max wiops=max' > {}   ({file}: echo 'MAJ:MIN 0')",

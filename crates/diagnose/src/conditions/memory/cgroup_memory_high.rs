@@ -87,7 +87,8 @@ fn observe(view: &View<'_>) -> Observation {
     let mut finding = view.finding(&high.run);
     finding.culprit.cgroup = Some((*group).to_owned());
     finding.statement = format!(
-        "{group} was above its memory.high of {} {} times a second; its tasks waited for memory for {} of the time",
+        "{} was above its memory.high of {} {} times a second; its tasks waited for memory for {} of the time",
+        view.group(group),
         words::bytes(*level),
         words::count(high.during),
         words::percent(*waited)

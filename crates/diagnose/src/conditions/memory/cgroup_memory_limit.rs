@@ -95,8 +95,11 @@ fn observe(view: &View<'_>) -> Observation {
     } else {
         format!("is held at its memory limit{of_limit}")
     };
-    finding.statement =
-        format!("{name} {what}; its tasks waited for memory for {} of the time", words::percent(pressure));
+    finding.statement = format!(
+        "{} {what}; its tasks waited for memory for {} of the time",
+        view.group(name),
+        words::percent(pressure)
+    );
     finding.prove(view, &EVIDENCE, name, span);
     let writeback = view.set.get("cgroup.writeback", name).and_then(|s| s.mean(span)).unwrap_or(0.0);
     if limit.is_some_and(|limit| writeback >= WRITEBACK * limit) {

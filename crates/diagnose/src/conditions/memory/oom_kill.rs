@@ -92,7 +92,7 @@ fn observe(view: &View<'_>) -> Observation {
     let grew = if same { grown(view, first, group.as_deref()) } else { None };
     let span = Span { since: first.at - SECOND, until: last.at + 2 * SECOND };
     let limit = group.as_ref().and_then(|g| view.limit_at("cgroup.memory_max", g, last.at));
-    let place = match (&group, limit) {
+    let place = match (group.as_ref().map(|group| view.group(group)), limit) {
         (Some(group), Some(limit)) => format!(" in {group}, whose limit is {}", words::bytes(limit)),
         (Some(group), None) => format!(" in {group}"),
         _ if named.len() > 1 => format!(" in {} cgroups", named.len()),
@@ -262,7 +262,7 @@ fn unnamed(view: &View<'_>, n: f64) -> Observation {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let name = finding.culprit.process.as_deref().unwrap_or("the process");
-    let action = match &finding.culprit.cgroup {
+    let action = match finding.culprit.group() {
         Some(group) => format!("raise the memory limit of {group}, or limit the memory of {name}"),
         None => format!("limit the memory of {name}, or add memory"),
     };

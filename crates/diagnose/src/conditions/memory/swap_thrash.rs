@@ -113,8 +113,9 @@ fn observe(view: &View<'_>) -> Observation {
         .as_ref()
         .and_then(|g| {
             Some(format!(
-                " under the {} of {g}",
-                words::bytes(view.set.get("cgroup.memory_max", g)?.last(span)?)
+                " under the {} of {}",
+                words::bytes(view.set.get("cgroup.memory_max", g)?.last(span)?),
+                view.group(g)
             ))
         })
         .unwrap_or_default();
@@ -189,7 +190,7 @@ fn group(view: &View<'_>, span: Span, pages_in: f64) -> Option<String> {
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let what = finding.culprit.cgroup.as_ref().map_or_else(
+    let what = finding.culprit.group().map_or_else(
         || "add memory, or run less on the machine".to_owned(),
         |group| format!("raise the memory limit of {group}, or make its program use less"),
     );

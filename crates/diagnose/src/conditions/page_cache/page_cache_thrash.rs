@@ -126,8 +126,10 @@ fn observe(view: &View<'_>) -> Observation {
     finding.culprit.cgroup.clone_from(&group.as_ref().map(|(name, _)| name.clone()));
     let who = reader.map_or_else(|| "no single program".to_owned(), Top::words);
     let place = match &group {
-        Some((name, Some(limit))) => format!("under the {} that {name} may have", words::bytes(*limit)),
-        Some((name, None)) => format!("in {name}"),
+        Some((name, Some(limit))) => {
+            format!("under the {} that {} may have", words::bytes(*limit), view.group(name))
+        }
+        Some((name, None)) => format!("in {}", view.group(name)),
         None => "in memory".to_owned(),
     };
     finding.statement = format!(

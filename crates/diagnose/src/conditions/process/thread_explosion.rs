@@ -193,7 +193,7 @@ fn limit(view: &View<'_>, cgroup: Option<&str>, threads: f64) -> Option<Limit> {
         let max = last("cgroup.pids_max", group).filter(|max| *max > 0.0);
         let now = largest("cgroup.pids_current", group).unwrap_or(threads);
         if let Some(max) = max.filter(|max| now >= AT_LIMIT * max) {
-            return Some(Limit { max, words: format!("pids.max {max:.0} of {group}") });
+            return Some(Limit { max, words: format!("pids.max {max:.0} of {}", view.group(group)) });
         }
         match group.rsplit_once('/') {
             None | Some(("", "")) => break,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mitra_model::Span;
 use mitra_model::report::{Incident, Link, Moment, Root, RuledOut};
 use mitra_model::time::SECOND;
+use mitra_model::{Change, Span};
 
 use super::links::{Links, is_ordered};
 use super::{Active, Observed, sure};
@@ -165,6 +165,17 @@ pub(super) fn incident(
             unknown.len()
         ));
     }
+    let is_of_these = |change: &Change| {
+        active.values().any(|a| {
+            changes::is_fed_by(a.condition, change)
+                || changes::is_reached(change, a.condition, a.finding.culprit.cgroup.as_deref())
+        })
+    };
+    let (onset, step_s) = (first.finding.onset, first.finding.step_s);
+    let mut changes = changes::before(view.history.changes, onset, step_s, is_of_these);
+    for change in &mut changes {
+        change.cgroup_name = change.cgroup.as_deref().and_then(|path| view.cgroup_name(path));
+    }
     Incident {
         // That of the root that is named: another one beside it may have begun earlier.
         onset: Moment(earliest),
@@ -176,12 +187,7 @@ pub(super) fn incident(
         other_roots: ranked[1..].iter().map(|a| as_root(a)).collect(),
         chain,
         ruled_out,
-        changes: changes::before(view.history.changes, first.finding.onset, first.finding.step_s, |change| {
-            active.values().any(|a| {
-                changes::is_fed_by(a.condition, change)
-                    || changes::is_reached(change, a.condition, a.finding.culprit.cgroup.as_deref())
-            })
-        }),
+        changes,
         unknown,
         remedies: ranked.iter().flat_map(|a| a.condition.remedies(&a.finding)).collect(),
         next: ranked.iter().flat_map(|a| a.condition.next(&a.finding)).collect(),

@@ -37,7 +37,8 @@ pub(crate) struct Observed {
 /// Looks at every condition; at those that follow from others after these.
 pub(crate) fn observe(view: &View<'_>) -> Observed {
     let all = conditions();
-    let mut said: Vec<Observation> = all.iter().map(|condition| (condition.observe)(view)).collect();
+    let mut said: Vec<Observation> =
+        all.iter().map(|condition| (condition.observe)(view).named(view)).collect();
     for (i, condition) in all.iter().enumerate() {
         let Some(observe_after) = condition.observe_after else { continue };
         let active = all.iter().zip(&said).filter_map(|(other, said)| match said {
@@ -45,7 +46,7 @@ pub(crate) fn observe(view: &View<'_>) -> Observed {
             _ => None,
         });
         let others = Others { feeds: graph::feeds(), active: &active.collect() };
-        said[i] = observe_after(view, &others);
+        said[i] = observe_after(view, &others).named(view);
     }
     let mut observed = Observed {
         active: BTreeMap::new(),
@@ -209,12 +210,14 @@ fn is_free(active: &Active, links: &Links) -> bool {
 /// Whether an incident tells of a condition as the doing of the same.
 pub(crate) fn is_told(condition: &str, culprit: &Culprit, incidents: &[Incident]) -> bool {
     let mut roots = incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
-    roots.any(|root| root.condition == condition && root.culprit == *culprit)
+    // A container may get its name between two looks.
+    let unnamed = |culprit: &Culprit| Culprit { cgroup_name: None, ..culprit.clone() };
+    roots.any(|root| root.condition == condition && unnamed(&root.culprit) == unnamed(culprit))
 }
 
 /// What nobody suffers from, but for what the incidents tell.
 pub(crate) fn findings(view: &View<'_>, incidents: &[Incident]) -> Vec<report::Finding> {
-    let of = |condition: &Condition| match (condition.observe)(view) {
+    let of = |condition: &Condition| match (condition.observe)(view).named(view) {
         Observation::Active(finding)
             if (condition.role == Role::Finding || finding.is_harmless)
                 && !is_told(condition.id, &finding.culprit, incidents) =>

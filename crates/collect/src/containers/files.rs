@@ -1,0 +1,110 @@
+//! Files of container runtimes, read below a folder that no link leads out of.
+//!
+//! A runtime's state may lie in a container (Docker in Docker), and its names are chosen by whoever starts a container. So only regular
+//! files are read, to a bound, and opening one never waits for a writer.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use mitra_parse::container_state::Files;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+
+use crate::file::{Root, each_entry};
+use crate::mounts::machines_tree;
+
+/// A larger file is not read: the list of some thousand containers of Podman.
+const BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// As many names of a folder are looked at: pods whose logs are kept.
+const NAMES_MAX: usize = 20_000;
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A folder that is the root of what is read below it.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+impl Folder {
+    /// The root of the machine, which may be another one than this process sees.
+    pub fn of_machine(root: &Root) -> io::Result<Folder> {
+        let path = machines_tree(root).map_or(".", |path| path.trim_start_matches('/'));
+        Ok(Folder(openat(root.fd(), path, FOLDER, Mode::empty())?))
+    }
+
+    /// What a link of `/proc/PID` leads to: `root`, `cwd`.
+    pub fn of_process(root: &Root, pid: u32, link: &str) -> io::Result<Folder> {
+        Ok(Folder(openat(root.fd(), format!("proc/{pid}/{link}"), FOLDER, Mode::empty())?))
+    }
+
+    /// The folder that this one is in.
+    pub fn above(&self) -> io::Result<Folder> {
+        Ok(Folder(openat(&self.0, "..", FOLDER, Mode::empty())?))
+    }
+
+    fn open(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        // Links stay below, as the runtime of a container means them: k3s and Docker may have their state elsewhere by a link.
+        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        Ok(openat2(&self.0, path.trim_start_matches('/'), flags, Mode::empty(), inside)?)
+    }
+}
+
+impl Files for Folder {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let file = self.open(path, OFlags::RDONLY).ok()?;
+        let stat = fstat(&file).ok()?;
+        let size = u64::try_from(stat.st_size).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > BYTES_MAX {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(size).ok()?);
+        std::fs::File::from(file).take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        if let Ok(dir) = self.open(folder, OFlags::RDONLY | OFlags::DIRECTORY) {
+            // A folder that goes meanwhile has had the names that it gave.
+            let _gone = each_entry(dir.as_fd(), |name| {
+                if names.len() < NAMES_MAX {
+                    names.extend(name.to_str().map(str::to_owned));
+                }
+            });
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_leads_out_and_nothing_is_waited_for() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "x").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        put("real", "y");
+        symlink("/real", dir.path().join("absolute")).unwrap();
+        symlink("../../../../../real", dir.path().join("upwards")).unwrap();
+        symlink(outside.path().join("secret"), dir.path().join("out")).unwrap();
+        symlink("/proc/self/root/etc/hostname", dir.path().join("magic")).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(dir.path().join("fifo")).status().unwrap();
+        assert!(fifo.success());
+        let huge = std::fs::File::create(dir.path().join("huge")).unwrap();
+        huge.set_len(BYTES_MAX + 1).unwrap();
+        let folder = Folder::of_machine(&Root::open(dir.path()).unwrap()).unwrap();
+        let read = |path: &str| folder.read(path);
+        assert_eq!(read("/real").as_deref(), Some(b"y".as_slice()));
+        assert_eq!(read("absolute"), read("real"));
+        assert_eq!(read("upwards"), read("real"));
+        for path in ["out", "magic", "fifo", "huge", ".", "none", "../../../../../etc/hostname"] {
+            assert_eq!(read(path), None, "{path}");
+        }
+        assert!(folder.names(".").contains(&"fifo".to_owned()));
+        assert!(folder.names("none").is_empty());
+    }
+}
