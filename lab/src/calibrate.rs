@@ -190,9 +190,8 @@ fn out_of_sample(samples: &[Sample]) -> Vec<f64> {
 
 /// The check as text: of the recordings as they are, and of all. Recordings for a test of their own have no part in the fit.
 pub fn check(fitted: &[Sample], test: Option<&[Sample]>) -> String {
-    let explained = |samples: &[Sample]| -> Vec<Sample> {
-        samples.iter().filter(|s| !s.unexplained).cloned().collect()
-    };
+    let explained =
+        |samples: &[Sample]| -> Vec<Sample> { samples.iter().filter(|s| !s.unexplained).cloned().collect() };
     let fitted_on = explained(fitted);
     let table = fit(&fitted_on.iter().map(|s| (s.strength, s.right)).collect::<Vec<_>>());
     let samples = &test.map_or_else(|| fitted_on.clone(), explained);

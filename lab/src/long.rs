@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use std::{fmt, fs};
 
 use mitra_archive::Reader;
-use mitra_model::{Entity, NA, Span, columns};
 use mitra_model::time::SECOND;
+use mitra_model::{Entity, NA, Span, columns};
 use serde_json::Value;
 
 use crate::draw::Draw;
@@ -82,7 +82,13 @@ impl fmt::Display for Long {
 }
 
 /// Puts one together in `to`. What happens when is drawn; it lasts about so many hours.
-pub fn make(form: Form, hours: f64, draw: &mut Draw, recordings: &[Stored], to: &Path) -> anyhow::Result<Long> {
+pub fn make(
+    form: Form,
+    hours: f64,
+    draw: &mut Draw,
+    recordings: &[Stored],
+    to: &Path,
+) -> anyhow::Result<Long> {
     let is_idle = |s: &&Stored| s.record.kind == Kind::Control && s.record.key.starts_with(HEALTHY);
     let idle = recordings.iter().find(is_idle).ok_or_else(|| anyhow::anyhow!("no recording of {HEALTHY}"))?;
     // What is told wrongly by itself says nothing about hours.
@@ -133,7 +139,8 @@ pub fn make(form: Form, hours: f64, draw: &mut Draw, recordings: &[Stored], to: 
         // From the beginning of one to that of the next, for what comes again.
         let pause_s = if period_s.is_some() { pause_s - piece.seconds() - 1.0 } else { *pause_s };
         stitcher.fill(&healthy, pause_s)?;
-        let ahead_s = stitcher.play(&piece, matches!(form, Form::Apart | Form::Follows))? as f64 / SECOND as f64;
+        let ahead_s =
+            stitcher.play(&piece, matches!(form, Form::Apart | Form::Follows))? as f64 / SECOND as f64;
         for act in record.acts.iter().filter(|a| !a.noise) {
             long.happened.push(Happened {
                 act: act.clone(),
@@ -251,7 +258,8 @@ pub fn judge(long: &Long, report: &Value) -> Vec<String> {
     wrong.extend(told.iter().map(|(_, i)| format!("nothing of that happened: {}", describe(i))));
     if let Some(period_s) = long.period_s.filter(|_| wrong.is_empty()) {
         let repeats = report["repeats"].as_array().map_or(&[][..], Vec::as_slice);
-        let of_all = repeats.iter().find(|r| r["incidents"].as_array().is_some_and(|i| i.len() == places.len()));
+        let of_all =
+            repeats.iter().find(|r| r["incidents"].as_array().is_some_and(|i| i.len() == places.len()));
         match of_all.map(|r| r["period_seconds"].as_f64()) {
             None => wrong.push(format!("{} times the same, and not told as that", places.len())),
             Some(said) if said.is_some_and(|s| (s - period_s).abs() <= OFF_S) => {}

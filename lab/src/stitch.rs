@@ -54,7 +54,8 @@ pub struct Stitcher {
 impl Stitcher {
     /// An empty recording that begins at `real_ns`.
     pub fn new(to: &Path, host: &HostInfo, real_ns: i64) -> anyhow::Result<Self> {
-        let options = Options { max_age: Duration::MAX, max_bytes: u64::MAX, behind_bytes: 0, ..Options::default() };
+        let options =
+            Options { max_age: Duration::MAX, max_bytes: u64::MAX, behind_bytes: 0, ..Options::default() };
         Ok(Self {
             writer: Writer::open(to, host, options)?,
             strings: Strings::new(),

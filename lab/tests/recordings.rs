@@ -14,8 +14,8 @@ use mitra_lab::disguise::{Renames, disguise};
 use mitra_lab::record::Kind;
 use mitra_lab::score::{self, Judged, Summary};
 use mitra_lab::ship::{Shipped, miss};
-use mitra_model::time::SECOND;
 use mitra_model::Span;
+use mitra_model::time::SECOND;
 
 use support::{explain, folders, shipped, with_each};
 

@@ -227,7 +227,13 @@ fn pair_goals(runs: &[Judged]) -> Vec<Goal> {
     let first = sizes.iter().filter(is_first).count();
     vec![
         named,
-        Goal::rate("pairs whose larger incident is told as the larger one", "85 %", LARGER_MIN, first, sizes.len()),
+        Goal::rate(
+            "pairs whose larger incident is told as the larger one",
+            "85 %",
+            LARGER_MIN,
+            first,
+            sizes.len(),
+        ),
         Goal::row("wrong roots named in pairs", format!("{wrong} in {with} of {pairs} pairs")),
         Goal::row("root in first place in the noise of a control", share(right, noisy.len())),
     ]

@@ -108,7 +108,7 @@ mod tests {
             ("nginx:worker_connections", [1.0, 1.0]),
             ("java:heap", [0.0, 0.0]),
         ] {
-            let series = Series { axis: Arc::clone(&axis), start: 0, values: values.to_vec() };
+            let series = Series { axis: Arc::clone(&axis), start: 0, values: values.to_vec().into() };
             set.insert(lookup(LINES).unwrap(), row.into(), series);
         }
         set

@@ -175,7 +175,7 @@ mod tests {
             report.recorder.gaps = gaps.iter().map(gap).collect();
             let axis = Arc::new(Axis { t: vec![0, SECOND], dt: vec![f64::NAN, 1.0], ..Axis::default() });
             let mut set = SeriesSet::default();
-            let series = Series { axis, start: 0, values: vec![0.0; 2] };
+            let series = Series { axis, start: 0, values: vec![0.0; 2].into() };
             set.insert(lookup(EACH_FRAME).unwrap(), "".into(), series);
             self.seen = Some((Arc::new(report), Arc::new(set)));
         }

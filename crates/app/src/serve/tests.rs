@@ -40,7 +40,12 @@ fn server(dir: &std::path::Path) -> Arc<Server> {
     }
     writer.finish().unwrap();
     let commands = Commands { services: services::document, restrict: services::one::restrict };
-    Server::open(Options { dir: dir.to_owned(), token: None, tls: None, commands }, None).unwrap()
+    Server::open(
+        Options { dir: dir.to_owned(), token: None, tls: None, commands, may_ask: Vec::new() },
+        None,
+        None,
+    )
+    .unwrap()
 }
 
 /// Sends the bytes and looks at what comes back: no failure of the server, whole answers, and JSON where that is said.

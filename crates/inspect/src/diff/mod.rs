@@ -325,7 +325,9 @@ fn row(
         } else {
             ratio(from.bytes, to.bytes).or_else(|| ratio(from.count, to.count))
         },
-        bytes_per_hour: growth_bytes.zip(seconds).and_then(|(bytes, seconds)| per_hour(bytes as f64, seconds)),
+        bytes_per_hour: growth_bytes
+            .zip(seconds)
+            .and_then(|(bytes, seconds)| per_hour(bytes as f64, seconds)),
         error_count: before.map_or(0, |l| l.error_count).saturating_add(after.map_or(0, |l| l.error_count)),
     }
 }

@@ -409,7 +409,11 @@ mod tests {
         assert_eq!(plain(Type::Long, &Value::Number(1.5)), None);
         assert_eq!(plain(Type::Keyword, &Value::Text("x".repeat(fields::KEYWORD_MAX + 1))), None);
         let long = "\u{e9}".repeat(fields::KEYWORD_MAX);
-        assert_eq!(plain(Type::Keyword, &Value::Text(long.clone())), Some(json!(long)), "characters count, not bytes");
+        assert_eq!(
+            plain(Type::Keyword, &Value::Text(long.clone())),
+            Some(json!(long)),
+            "characters count, not bytes"
+        );
     }
 
     #[test]
