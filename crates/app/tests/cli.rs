@@ -6,8 +6,6 @@ mod answers;
 mod archive;
 #[path = "cli/browser.rs"]
 mod browser;
-#[path = "cli/containers.rs"]
-mod containers;
 #[path = "cli/dbus.rs"]
 mod dbus;
 #[path = "cli/demo.rs"]
