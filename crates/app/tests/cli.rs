@@ -8,8 +8,6 @@ mod archive;
 mod asked;
 #[path = "cli/browser.rs"]
 mod browser;
-#[path = "cli/containers.rs"]
-mod containers;
 #[path = "cli/dbus.rs"]
 mod dbus;
 #[path = "cli/demo.rs"]
