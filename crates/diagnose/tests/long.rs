@@ -63,6 +63,19 @@ fn what_goes_on_from_part_to_part_is_one_incident() {
 }
 
 #[test]
+fn what_happens_twice_in_one_busy_stretch_is_told_twice() {
+    // The clients' connections are turned away for half a minute, twice, on a machine that is above some floor all the time between.
+    let seconds = 600;
+    let mut m = Machine::lasting(seconds);
+    each(&mut m, "disk.io_time", "vda", seconds, |i| if i < 100 { 0.1 } else { 0.95 });
+    let on = |i: usize| (200..230).contains(&i) || (400..430).contains(&i);
+    each(&mut m, "tcpext.ListenOverflows", "", seconds, |i| if on(i) { 40.0 } else { 0.0 });
+    each(&mut m, "tasks.run_delay", "", seconds, |i| if on(i) { 3.0 } else { 0.01 });
+    let told: Vec<i64> = m.explain().incidents.iter().map(|i| (i.onset.0 - START) / SECOND).collect();
+    assert_eq!(told, [200, 400]);
+}
+
+#[test]
 fn a_trouble_as_old_as_the_recording_is_still_looked_at() {
     let mut m = Machine::lasting(900);
     overflow(&mut m, 900, 0, 900);

@@ -366,6 +366,21 @@ fn a_service_that_is_asked_more_at_the_same_cost_is_under_load() {
 }
 
 #[test]
+fn what_a_thread_does_besides_is_no_cost_of_its_requests() {
+    // Hardly asked, a server with one thread takes twice the CPU for its housekeeping that its requests take: 200 us for each of them,
+    // which are answered in 60. Then 8,000 a second take 120 us each.
+    let asked = |took_s: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "cached"), during(Asked::each(100.0, took_s), Asked::each(8000.0, 0.03)));
+        m.task(50, "cached", 0).task_rate(50, "task.cpu_time", 0.02, 0.98);
+        m.sys("sys.cpu_idle", 1.97, 1.0);
+        m.explain()
+    };
+    assert_eq!(root(&asked(60e-6)).0, "single-thread-bottleneck");
+    assert_eq!(root(&asked(180e-6)).0, "load-increase");
+}
+
+#[test]
 fn load_that_rises_and_falls_and_is_answered_as_fast_is_no_incident() {
     let mut m = Machine::idle();
     service(&mut m, APP, (50, "java"), |i| {
