@@ -6,8 +6,8 @@
 //!
 //! The strengths are put in order, and neighbours are pooled until the share of right ones never
 //! falls (isotonic regression). Each pool has one verdict that is right and one that is wrong added to it
-//! (Laplace), so that no strength is certain. The check is out of sample: what is said of an incident comes from a
-//! fit on other incidents, all seeds, forms and weakened recordings of it left out.
+//! (Laplace), so that no strength is certain. The check is out of sample: without recordings for a test, what is said of an incident comes from
+//! a fit on other incidents, all seeds, forms and weakened recordings of it left out.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -126,6 +126,11 @@ pub fn make(
         (Form::Over, [one, ..]) => (vec![*one], vec![draw.real(0.2, 0.8) * length_s]),
         (_, []) => anyhow::bail!("no incidents among the recordings"),
     };
+    let least = if form == Form::Apart { 3 } else { 2 };
+    anyhow::ensure!(
+        !matches!(form, Form::Apart | Form::Follows) || wanted.len() >= least,
+        "{form:?} needs recordings of {least} areas that begin with the settings of {HEALTHY}"
+    );
     let host = Reader::open(&idle.archive)?.host().clone();
     let mut stitcher = Stitcher::new(to, &host, BEGIN_NS)?;
     let healthy = match (form, wanted.as_slice()) {
@@ -243,6 +248,8 @@ pub fn judge(long: &Long, report: &Value) -> Vec<String> {
             None if mine.is_empty() => wrong.push(format!("{what} was not told")),
             None => wrong.push(format!("{what} was told as {}", describe(mine[0].1))),
             Some((place, incident)) => {
+                let besides = mine.iter().filter(|(other, _)| other != place);
+                wrong.extend(besides.map(|(_, other)| format!("{what}: told besides: {}", describe(other))));
                 places.push(*place);
                 let late_s = time_of(incident, "onset").map_or(f64::MAX, |s| s - happened.onset_s);
                 if late_s > OFF_S {

@@ -226,8 +226,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let cli = Cli::parse();
-    // The others start programs, and write to some that may have gone.
-    if matches!(cli.command, Command::List | Command::Score { .. } | Command::Calibrate { .. }) {
+    // The others start programs, and clean up behind them.
+    if matches!(cli.command, Command::List) {
         machine::die_on_closed_pipe();
     }
     match command(cli) {

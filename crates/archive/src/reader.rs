@@ -215,10 +215,11 @@ impl Reader {
     /// Hands every frame in the span to `each`, with all cells as they were recorded: the columns are those of this
     /// version's tables, times are whole microseconds, and rows may stand in another order.
     pub fn frames(&self, span: Span, each: &mut dyn FnMut(&Frame, &Strings)) -> Result<(), Error> {
-        let mut timeline = Timeline::default();
+        let (mut timeline, mut segments) = (Timeline::default(), 0);
         self.walk(span, &mut timeline, &mut |opened, part, timeline| {
+            segments += 1;
             if part.from < part.until {
-                replay::replay(opened, &self.schemas, part, each);
+                replay::replay(opened, &self.schemas, part, segments, each);
             }
             timeline.start_over();
         })

@@ -35,18 +35,19 @@ struct Table {
     sample: Vec<usize>,
 }
 
-/// Hands the frames of a part of a segment to `each`.
+/// Hands the frames of a part of a segment to `each`. `generation` is that of its texts, another one than those of the parts before.
 pub(crate) fn replay(
     opened: &mut Opened<'_>,
     schemas: &SchemaCache,
     part: &Part,
+    generation: u32,
     each: &mut dyn FnMut(&Frame, &Strings),
 ) {
     let times = opened.either(Kind::Times, NO_ENTITY, |payload| parse_times(&payload));
     let Some(times) = times else { return };
     let words = opened.either(Kind::Texts, NO_ENTITY, |payload| texts(&payload)).unwrap_or_default();
     // Each part has a table of texts of its own; whoever keeps ids from one frame to the next has to know.
-    let mut strings = Strings::of_generation(part.position as u32);
+    let mut strings = Strings::of_generation(generation);
     let ids: Vec<StrId> = words.iter().map(|word| strings.intern(word)).collect();
     let mut tables = read_tables(opened, schemas, part);
     let frame_events = read_events(opened);

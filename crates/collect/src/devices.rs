@@ -11,6 +11,8 @@ use crate::rate::RateLimit;
 /// Events at once, and per second: containers make and remove interfaces as fast as they start.
 const EVENT_BURST: i64 = 64;
 const EVENTS_PER_SECOND: i64 = 1;
+/// Until then after the boot what appears was there before: drivers, networks of containers and disks come late.
+const BOOTED_NS: i64 = 120_000_000_000;
 
 /// What there was at the last look; `None` before the first one.
 pub struct Devices {
@@ -64,6 +66,9 @@ impl Devices {
                 (self.rows, self.generation) = (rows, generation);
                 note("interface", &mut self.interfaces, &names, &mut events);
             }
+        }
+        if now.boot < BOOTED_NS {
+            events.clear();
         }
         for kind in events {
             if self.limit.pass() {
@@ -123,7 +128,7 @@ mod tests {
             let stale = Key::named(self.strings.intern("stale"));
             frame.table_mut(Entity::Nic).push(stale);
             let disks = disks.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-            let now = Stamp { mono: self.mono, ..Stamp::default() };
+            let now = Stamp { mono: self.mono, boot: self.mono, ..Stamp::default() };
             self.devices.look(now, disks.as_ref(), &self.strings, &mut frame);
             let said = |event: &Event| match &event.kind {
                 EventKind::Device { what, device, state } => format!("{what} {device} {state}"),
@@ -135,7 +140,7 @@ mod tests {
     }
 
     fn machine() -> Machine {
-        Machine { devices: Devices::new(), strings: Strings::new(), mono: 0 }
+        Machine { devices: Devices::new(), strings: Strings::new(), mono: BOOTED_NS }
     }
 
     #[test]
@@ -157,6 +162,16 @@ mod tests {
         machine.strings.intern("something else");
         assert_eq!(machine.look(&["lo", "eth1"], None), none);
         assert_eq!(machine.look(&["lo"], None), ["interface eth1 gone"]);
+    }
+
+    #[test]
+    fn what_comes_late_at_boot_was_there_before() {
+        let mut machine = Machine { mono: 0, ..machine() };
+        let none: [&str; 0] = [];
+        assert_eq!(machine.look(&["lo"], Some(&["sda"])), none);
+        assert_eq!(machine.look(&["lo", "docker0"], Some(&["sda", "sdb"])), none);
+        machine.mono = BOOTED_NS;
+        assert_eq!(machine.look(&["lo", "docker0", "eth1"], None), ["interface eth1 appeared"]);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -176,8 +176,7 @@ const RECORDS: [&str; 9] = [
 impl Content {
     /// Of a file on a filesystem of the kernel's own making (`linux/magic.h`).
     fn made_anew(fd: BorrowedFd<'_>, below: &str) -> Option<Content> {
-        // The type of the field differs between architectures; the magic numbers fit in 32 bits.
-        match rustix::fs::fstatfs(fd).ok()?.f_type as u64 & 0xffff_ffff {
+        match kind_of_file_system(fd)? {
             PROC if below.starts_with("proc/sys/") => Some(Content::Sysctl),
             PROC if RECORDS.iter().any(|prefix| below.starts_with(prefix)) => Some(Content::Record),
             PROC => Some(Content::List),
@@ -185,6 +184,12 @@ impl Content {
             _ => None,
         }
     }
+}
+
+/// Its magic number, see `statfs(2)`.
+fn kind_of_file_system(fd: BorrowedFd<'_>) -> Option<u64> {
+    // The type of the field differs between architectures; the magic numbers fit in 32 bits.
+    Some(fstatfs(fd).ok()?.f_type as u64 & 0xffff_ffff)
 }
 
 const PROC: u64 = 0x9fa0;
@@ -255,6 +260,23 @@ pub fn each_entry(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr)) -> io::Result<(
     }
     Ok(())
 }
+
+/// Opens for reading what a descriptor of a path (`O_PATH`) leads to, if it is a regular file that is stored somewhere. It is known before it
+/// is opened: to open a device may do something, and what the kernel makes up may be gone for others when it was read.
+pub fn regular(path: OwnedFd) -> Option<(OwnedFd, Stat)> {
+    let stat = fstat(&path).ok()?;
+    let made_up = OF_KERNEL.contains(&kind_of_file_system(path.as_fd())?);
+    if made_up || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    // The descriptor is what was looked at, whatever was put in its place since.
+    let own = format!("/proc/self/fd/{}", path.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Some((rustix::fs::open(own, flags, Mode::empty()).ok()?, stat))
+}
+
+/// File systems whose files the kernel makes up: those above, tracefs, debugfs, securityfs.
+const OF_KERNEL: [u64; 7] = [PROC, SYSFS, CGROUP, CGROUP2, 0x7472_6163, 0x6462_6720, 0x7363_6673];
 
 /// The number in a link of `/proc` like `net:[4026531840]` or `socket:[4242]`, if it is of this kind. Allocates nothing.
 pub fn inode_in_link(dir: impl AsFd, below: impl rustix::path::Arg, kind: &[u8]) -> Option<u32> {

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::Result;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mitra_model::limits::{LimitText, texts_of};
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat_raw};
+use rustix::fs::{Mode, OFlags, fstat, openat, readlinkat_raw};
 
-use crate::file::{Buffer, Root, each_entry};
+use crate::file::{Buffer, Root, each_entry, regular};
 
 /// As many descriptors of a process are looked at: a log is opened before clients come.
 const DESCRIPTORS_MAX: usize = 256;
@@ -132,7 +132,7 @@ impl Tails {
             if files >= FILES_MAX || seen.len() >= KNOWN_MAX {
                 break;
             }
-            let Some((file, id)) = regular(dir.as_fd(), number) else { continue };
+            let Some((file, id)) = of_descriptor(dir.as_fd(), number) else { continue };
             files += 1;
             if seen.contains(&id) {
                 continue;
@@ -249,16 +249,9 @@ fn is_written(root: &Root, pid: u64, number: u32, buffer: &mut Buffer) -> bool {
 }
 
 /// Opens the file of a descriptor, if it is a regular one, with its device and inode.
-fn regular(dir: BorrowedFd<'_>, number: u32) -> Option<(OwnedFd, (u64, u64))> {
+fn of_descriptor(dir: BorrowedFd<'_>, number: u32) -> Option<(OwnedFd, (u64, u64))> {
     let path = openat(dir, number.to_string(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let stat = fstat(&path).ok()?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return None;
-    }
-    // The descriptor is what was looked at, whatever the process has put in its place since.
-    let own = format!("/proc/self/fd/{}", path.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(own, flags, Mode::empty()).ok()?;
+    let (file, stat) = regular(path)?;
     Some((file, (stat.st_dev, stat.st_ino)))
 }
 
@@ -266,7 +259,7 @@ fn regular(dir: BorrowedFd<'_>, number: u32) -> Option<(OwnedFd, (u64, u64))> {
 mod tests {
     use std::fs::{File, OpenOptions};
     use std::io::Write;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd as _};
     use std::path::Path;
 
     use super::*;
@@ -308,7 +301,7 @@ mod tests {
     fn of_path(path: &Path) -> Option<(OwnedFd, (u64, u64))> {
         let path = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let dir = File::open("/proc/self/fd").unwrap();
-        regular(dir.as_fd(), path.as_raw_fd().cast_unsigned())
+        of_descriptor(dir.as_fd(), path.as_raw_fd().cast_unsigned())
     }
 
     fn empty(dir: &Path) -> std::path::PathBuf {

@@ -80,6 +80,35 @@ fn what_is_killed_for_the_limit_of_its_group_leaves_the_machine_room() {
     assert_eq!(report.incidents[0].root_cause.culprit.cgroup.as_deref(), Some("/small"));
 }
 
+/// The probe knows the process, and a line of the kernel's log in another sample the group. A compiler outside grows meanwhile.
+#[test]
+fn who_grows_outside_of_a_group_has_no_part_in_its_kill() {
+    let at = HEALTHY + 10;
+    let told = |line: &str| {
+        let mut m = Machine::idle();
+        m.sys("mem.total", 16.0 * GIB, 16.0 * GIB);
+        m.task(70, "hoarder", 0).cgroup(70, "/small").task(90, "rustc", 0).cgroup(90, "/build");
+        level(&mut m, "task.rss_anon", "90@90000000", |i| {
+            0.01 * GIB * (i - HEALTHY as f64).max(0.0) / 4096.0
+        });
+        level(&mut m, "vm.oom_kill", "", |i| f64::from(u8::from(i as usize == at)));
+        let (comm, anon_bytes) = ("hoarder".to_owned(), Some(32 << 20));
+        m.event(at, EventKind::OomKill { pid: 70, comm, cgroup: None, anon_bytes });
+        m.event(at + 2, EventKind::KernelLog { priority: 6, text: line.to_owned() });
+        let cause = case(&m).incidents.remove(0).root_cause;
+        assert_eq!(cause.condition, "oom-kill");
+        (cause.culprit.process.unwrap_or_default(), cause.culprit.cgroup)
+    };
+    let limit = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/small,\
+                 task_memcg=/small,task=hoarder,pid=70,uid=0";
+    assert_eq!(told(limit), ("hoarder".to_owned(), Some("/small".to_owned())));
+    let killed =
+        "Memory cgroup out of memory: Killed process 70 (hoarder) total-vm:40000kB, anon-rss:32768kB";
+    assert_eq!(told(killed).0, "hoarder");
+    let of_all = "Out of memory: Killed process 70 (hoarder) total-vm:40000kB, anon-rss:32768kB";
+    assert_eq!(told(of_all).0, "rustc");
+}
+
 #[test]
 fn a_warm_up_and_growth_with_room_are_no_incident() {
     let mut m = machine();

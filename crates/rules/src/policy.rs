@@ -17,6 +17,8 @@ const HOUR_S: f64 = 3600.0;
 const AGAIN_S: f64 = 5.0;
 /// Entries of the budget: more sets than this cannot be armed in an hour.
 const SPENT_MAX: usize = 4096;
+/// Of an hour's time so much may be taken by what somebody asks for: whoever asks all the time does not blind the rules.
+const ASKED_SHARE: f64 = 0.5;
 
 /// What may be done about a rule that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,12 +157,21 @@ struct State {
     last_held_s: f64,
 }
 
+/// Probes that were armed.
+#[derive(Debug)]
+struct Spent {
+    at_s: f64,
+    seconds: f64,
+    /// Somebody asked for them, and no rule.
+    is_asked: bool,
+}
+
 /// Cool-downs, limits and the budget. Time is seconds of any clock that does not go back.
 #[derive(Debug)]
 pub struct Policy {
     states: Vec<State>,
     budget_s: f64,
-    spent: VecDeque<(f64, f64)>,
+    spent: VecDeque<Spent>,
 }
 
 impl Policy {
@@ -187,7 +198,7 @@ impl Policy {
         if started.seconds > 0.0 {
             state.probes.remember(at_s, state.limits.per_hour);
             if self.spent.len() < SPENT_MAX {
-                self.spent.push_back((at_s, started.seconds));
+                self.spent.push_back(Spent { at_s, seconds: started.seconds, is_asked: false });
             }
         }
     }
@@ -210,29 +221,31 @@ impl Policy {
 
     /// Whether there is time left in this hour.
     fn has_budget(&mut self, now_s: f64, seconds: f64) -> bool {
-        while self.spent.front().is_some_and(|(at, _)| now_s - at >= HOUR_S) {
+        while self.spent.front().is_some_and(|spent| now_s - spent.at_s >= HOUR_S) {
             self.spent.pop_front();
         }
-        let spent: f64 = self.spent.iter().map(|(_, seconds)| seconds).sum();
+        let spent: f64 = self.spent.iter().map(|spent| spent.seconds).sum();
         spent + seconds <= self.budget_s && self.spent.len() < SPENT_MAX
     }
 
-    /// Whether probes may be armed that somebody asks for: the time of an hour is that of the rules. The answer is remembered.
+    /// Whether probes may be armed that somebody asks for: half of the time of an hour is the rules' alone. The answer is remembered.
     pub fn ask(&mut self, now_s: f64, seconds: f64, is_busy: bool) -> Verdict {
         if is_busy {
             return Verdict::Busy;
         }
-        if !self.has_budget(now_s, seconds) {
+        let has_budget = self.has_budget(now_s, seconds);
+        let asked: f64 = self.spent.iter().filter(|spent| spent.is_asked).map(|spent| spent.seconds).sum();
+        if !has_budget || asked + seconds > ASKED_SHARE * self.budget_s {
             return Verdict::OverBudget;
         }
-        self.spent.push_back((now_s, seconds));
+        self.spent.push_back(Spent { at_s: now_s, seconds, is_asked: true });
         Verdict::Go
     }
 
     /// Counts probes that were asked for within the hour before `now_s`, see [`Policy::remember`].
     pub fn remember_asked(&mut self, at_s: f64, now_s: f64, seconds: f64) {
         if (0.0..HOUR_S).contains(&(now_s - at_s)) && self.spent.len() < SPENT_MAX {
-            self.spent.push_back((at_s, seconds));
+            self.spent.push_back(Spent { at_s, seconds, is_asked: true });
         }
     }
 
@@ -255,7 +268,7 @@ impl Policy {
         // What was started together is started together again.
         if goes(decision.probes) {
             probes.rest(now_s + armed_s, limits);
-            self.spent.push_back((now_s, armed_s));
+            self.spent.push_back(Spent { at_s: now_s, seconds: armed_s, is_asked: false });
         }
         if goes(decision.command) {
             command.rest(now_s + armed_s, limits);
@@ -281,11 +294,12 @@ mod tests {
         assert_eq!(policy.ask(1.0, 10.0, true), Verdict::Busy);
         assert_eq!(policy.ask(2.0, 10.0, false), Verdict::Go);
         assert_eq!(policy.ask(3.0, 10.0, false), Verdict::OverBudget);
-        assert_eq!(policy.ask(4.0, 5.0, false), Verdict::Go);
-        assert_eq!(policy.decide(0, 100.0, probes(5.0), FREE).probes, Some(Verdict::OverBudget));
-        assert_eq!(policy.ask(3601.0, 5.0, false), Verdict::Go, "the first one is an hour ago");
+        assert_eq!(policy.ask(4.0, 1.0, false), Verdict::OverBudget, "the other half is that of the rules");
+        assert_eq!(policy.decide(0, 100.0, probes(5.0), FREE).probes, Some(Verdict::Go));
+        assert_eq!(policy.decide(0, 2000.0, probes(5.0), FREE).probes, Some(Verdict::OverBudget));
+        assert_eq!(policy.ask(3603.0, 5.0, false), Verdict::Go, "the first ones are an hour ago");
         let mut anew = Policy::new(std::iter::once((60.0, 6)), 20.0);
-        anew.remember_asked(10.0, 20.0, 18.0);
+        anew.remember_asked(10.0, 20.0, 8.0);
         anew.remember_asked(-4000.0, 20.0, 18.0);
         assert_eq!(
             (anew.ask(21.0, 5.0, false), anew.ask(21.0, 2.0, false)),

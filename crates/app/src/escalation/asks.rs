@@ -10,15 +10,29 @@ use super::{Escalation, event, probes};
 use crate::asked::{Answer, Ask, LINE_MAX, Outcome, SECONDS_MAX, WHY};
 use crate::log::log;
 
+/// What is refused is logged and recorded so often at most.
+const REFUSED_EVERY_S: f64 = 10.0;
+
 pub struct Asks {
     socket: UnixStream,
     line: Vec<u8>,
+    /// When it was last told that something was refused.
+    refused_s: f64,
 }
 
 impl Asks {
     pub fn new(socket: UnixStream) -> io::Result<Asks> {
         socket.set_nonblocking(true)?;
-        Ok(Asks { socket, line: Vec::new() })
+        Ok(Asks { socket, line: Vec::new(), refused_s: f64::NEG_INFINITY })
+    }
+
+    /// Whether it is told that something was refused.
+    fn is_told(&mut self, now_s: f64) -> bool {
+        let is_told = now_s - self.refused_s >= REFUSED_EVERY_S;
+        if is_told {
+            self.refused_s = now_s;
+        }
+        is_told
     }
 
     /// The next question, if there is one. Whoever says something else is not listened to any more.
@@ -73,11 +87,13 @@ impl Escalation {
             let what = words_of(&ask);
             let answer = self.arm_asked(&ask, now_s);
             let text = match answer.outcome {
-                Outcome::Armed => format!("{what}: armed"),
-                _ => format!("{what}: not armed, {}", answer.why),
+                Outcome::Armed => Some(format!("{what}: armed")),
+                _ => asks.is_told(now_s).then(|| format!("{what}: not armed, {}", answer.why)),
             };
-            log(&text);
-            frame.events.push(event(frame.time, EventKind::Recorder { text }));
+            if let Some(text) = text {
+                log(&text);
+                frame.events.push(event(frame.time, EventKind::Recorder { text }));
+            }
             asks.answer(&answer)
         });
         match done {

@@ -59,7 +59,8 @@ impl Watch {
         self.was_there |= recording.is_some();
         self.gone = if recording.is_some() { None } else { self.gone.or(Some(now)) };
         if let Some(stopped) = told.stopped_at() {
-            let is_back = recording.is_some() && last > stopped;
+            // The clock may have been set back meanwhile.
+            let is_back = recording.is_some() && last != stopped;
             return is_back.then(|| told.recorded_again(back(report, stopped)));
         }
         let is_over = match self.gone {

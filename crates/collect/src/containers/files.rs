@@ -7,9 +7,9 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use mitra_parse::container_state::Files;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 
-use crate::file::{Root, each_entry};
+use crate::file::{Root, each_entry, regular};
 use crate::mounts::machines_tree;
 
 /// A larger file is not read: the list of some thousand containers of Podman.
@@ -43,19 +43,16 @@ impl Folder {
     fn open(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         // Links stay below, as the runtime of a container means them: k3s and Docker may have their state elsewhere by a link.
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags = flags | OFlags::CLOEXEC;
         Ok(openat2(&self.0, path.trim_start_matches('/'), flags, Mode::empty(), inside)?)
     }
 }
 
 impl Files for Folder {
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let file = self.open(path, OFlags::RDONLY).ok()?;
-        let stat = fstat(&file).ok()?;
-        let size = u64::try_from(stat.st_size).ok()?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > BYTES_MAX {
-            return None;
-        }
+        // A link may lead to a device, which does something when it is opened: what it is is known before.
+        let (file, stat) = regular(self.open(path, OFlags::PATH).ok()?)?;
+        let size = u64::try_from(stat.st_size).ok().filter(|size| *size <= BYTES_MAX)?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).ok()?);
         std::fs::File::from(file).take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
         Some(bytes)
@@ -92,6 +89,9 @@ mod tests {
         symlink("../../../../../real", dir.path().join("upwards")).unwrap();
         symlink(outside.path().join("secret"), dir.path().join("out")).unwrap();
         symlink("/proc/self/root/etc/hostname", dir.path().join("magic")).unwrap();
+        let device =
+            std::process::Command::new("mknod").arg(dir.path().join("null")).args(["c", "1", "3"]).status();
+        assert!(device.unwrap().success() || !rustix::process::geteuid().is_root());
         let fifo = std::process::Command::new("mkfifo").arg(dir.path().join("fifo")).status().unwrap();
         assert!(fifo.success());
         let huge = std::fs::File::create(dir.path().join("huge")).unwrap();
@@ -101,9 +101,12 @@ mod tests {
         assert_eq!(read("/real").as_deref(), Some(b"y".as_slice()));
         assert_eq!(read("absolute"), read("real"));
         assert_eq!(read("upwards"), read("real"));
-        for path in ["out", "magic", "fifo", "huge", ".", "none", "../../../../../etc/hostname"] {
+        for path in ["out", "magic", "fifo", "null", "huge", ".", "none", "../../../../../etc/hostname"] {
             assert_eq!(read(path), None, "{path}");
         }
+        // What the kernel makes up is no state of a runtime, and reading it may take it from others.
+        let machine = Folder::of_machine(&Root::open("/".as_ref()).unwrap()).unwrap();
+        assert_eq!(machine.read("/proc/version"), None);
         assert!(folder.names(".").contains(&"fifo".to_owned()));
         assert!(folder.names("none").is_empty());
     }

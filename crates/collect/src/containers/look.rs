@@ -14,6 +14,8 @@ use crate::file::{Buffer, Root};
 const PARENTS_MAX: usize = 4;
 /// As deep the processes of a container are looked for: one that runs systemd has them further below.
 const DEPTH_MAX: usize = 4;
+/// In so many of the cgroups below one.
+const GROUPS_MAX: usize = 64;
 /// More of the arguments of conmon is not read.
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
@@ -35,6 +37,8 @@ pub fn look(root: &Root, question: &Question) -> Option<State> {
         return Some(State { container: Some(named.id.clone().into_owned()), ..State::default() });
     }
     let machine = Folder::of_machine(root).ok();
+    // A user chooses the names of the cgroups below its own: only the watcher of a rootless container says what it is.
+    let machine = machine.filter(|_| !is_of_user(&question.path));
     let pod = || of_pod(machine.as_ref()?, &found.pod.as_ref()?.uid);
     // The cgroup of a pod has no state of its own.
     if found.pod.as_ref().is_some_and(|pod| pod.path == question.path)
@@ -49,7 +53,13 @@ pub fn look(root: &Root, question: &Question) -> Option<State> {
     if let Some(state) = state.as_mut().filter(|state| state.pod.is_none()) {
         state.pod = pod();
     }
-    state.or_else(|| pod().map(|pod| State { pod: Some(pod), ..State::default() }))
+    // The cgroup of the pod has the pod's name, also where the runtime says nothing of this one.
+    state
+}
+
+/// Whether a cgroup is below that of a user.
+fn is_of_user(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with("user-") && part.ends_with(".slice"))
 }
 
 /// Asks the process that watches over those of a cgroup.
@@ -97,7 +107,7 @@ fn first_process(root: &Root, dir: &str, depth: usize) -> Option<u32> {
         let entries = std::fs::read_dir(root.path(dir)).ok()?;
         let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let names = dirs.filter_map(|entry| entry.file_name().into_string().ok());
-        names.take(DEPTH_MAX).find_map(|name| first_process(root, &format!("{dir}/{name}"), depth + 1))
+        names.take(GROUPS_MAX).find_map(|name| first_process(root, &format!("{dir}/{name}"), depth + 1))
     })
 }
 
@@ -252,8 +262,8 @@ mod tests {
         assert_eq!(tree.look(&pod), ["", "", "shop/orders-7d9f"]);
         assert_eq!(
             tree.look(&format!("{pod}/{A}")),
-            ["", "", "shop/orders-7d9f"],
-            "the runtime says nothing"
+            ["", "", ""],
+            "the runtime says nothing, and this need not be the container that holds the pod together"
         );
     }
 

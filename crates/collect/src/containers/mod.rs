@@ -7,8 +7,8 @@
 mod files;
 mod look;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use mitra_model::cgroup_name::{Runtime, read};
 use mitra_model::{NA, Strings};
@@ -32,7 +32,7 @@ const AGAIN_NS: i64 = 300 * SECOND_NS;
 /// A thread that has not answered for this long hangs: reading some hundred small files takes milliseconds.
 const HANGS_NS: i64 = 10 * SECOND_NS;
 /// As many threads may hang before nothing is looked up any more.
-const HANGING_MAX: u32 = 4;
+const HANGING_MAX: usize = 4;
 /// The name under which it is missing.
 const MISSING: &str = "names of containers";
 
@@ -139,7 +139,10 @@ pub struct Namer {
     asked: Vec<Question>,
     asked_ns: i64,
     done: Arc<AtomicUsize>,
-    hanging: u32,
+    /// How much of it was done at the last turn that saw more.
+    seen: usize,
+    /// Threads that were left and have not ended yet: each holds its count.
+    left: Vec<Weak<AtomicUsize>>,
     pub columns: [usize; 3],
     look: fn(&Root, &Question) -> Option<State>,
 }
@@ -151,7 +154,8 @@ impl Namer {
             asked: Vec::new(),
             asked_ns: 0,
             done: Arc::default(),
-            hanging: 0,
+            seen: 0,
+            left: Vec::new(),
             columns: ["cgroup.container", "cgroup.image", "cgroup.pod"].map(col),
             look,
         }
@@ -185,12 +189,17 @@ impl Namer {
                 }
             });
         } else if !self.asked.is_empty() {
+            let done = self.done.load(Ordering::Relaxed);
+            if std::mem::replace(&mut self.seen, done) != done {
+                self.asked_ns = now_ns;
+            }
             if now_ns.saturating_sub(self.asked_ns) > HANGS_NS {
                 self.abandon(missing, &mut each);
             }
             return;
         }
-        if self.hanging >= HANGING_MAX {
+        self.left.retain(|thread| thread.strong_count() > 0);
+        if self.left.len() >= HANGING_MAX {
             return;
         }
         let asked = &mut self.asked;
@@ -223,26 +232,26 @@ impl Namer {
             }
         }
         self.done.store(0, Ordering::Relaxed);
+        self.seen = 0;
         self.asked_ns = now_ns;
         if !self.thread.as_ref().is_some_and(|thread| thread.ask(self.asked.clone())) {
             self.asked.clear();
         }
     }
 
-    /// Leaves a thread that hangs to itself, and never again asks what it hangs at.
+    /// Leaves a thread that hangs to itself, and asks much later again what it hangs at.
     fn abandon(&mut self, missing: &mut Missing, each: &mut impl FnMut(&mut dyn FnMut(Labelled<'_>))) {
         let hangs = self.asked.get(self.done.load(Ordering::Relaxed)).map(|question| question.path.clone());
         each(&mut |group| {
             if Some(group.path) == hangs.as_deref() {
-                group.label.due_ns = i64::MAX;
+                group.label.due_ns = self.asked_ns.saturating_add(AGAIN_NS);
             }
         });
         self.asked.clear();
         self.thread = None;
-        self.done = Arc::default();
-        self.hanging += 1;
+        self.left.push(Arc::downgrade(&std::mem::take(&mut self.done)));
         let what = hangs.unwrap_or_default();
-        let more = if self.hanging >= HANGING_MAX { "; no more are looked up" } else { "" };
+        let more = if self.left.len() >= HANGING_MAX { "; none is looked up until one answers" } else { "" };
         missing.add(MISSING, &format!("the state of the runtime of {what} does not answer{more}"));
     }
 }

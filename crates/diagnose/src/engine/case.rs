@@ -63,7 +63,7 @@ fn episodes_of(set: &SeriesSet, report: &mut Report) {
     let found = episodes::find_in_files(set, known);
     let step_s = episodes::step_s(set, known);
     let all = found.iter().map(|episode| Part::whole(*episode)).collect();
-    let (chosen, left_out) = parts::worst(all, |_| false, set, known);
+    let (chosen, left_out) = parts::worst(all, |_| false, &parts::Cost::of(set, known), known);
     report.left_out = left_out;
     for Part { span: episode, .. } in chosen {
         let lead = explain::LEAD_NS;

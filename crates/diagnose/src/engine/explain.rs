@@ -11,7 +11,7 @@ use mitra_model::{EventKind, Metric, SeriesSet, Span, cgroup_name, lookup};
 
 use crate::changes::History;
 use crate::condition::Condition;
-use crate::engine::parts::{self, BASELINE_NS, Part};
+use crate::engine::parts::{self, BASELINE_NS, Cost, Part};
 use crate::engine::{ahead, areas, check, episodes, graph, ledger, verdict};
 use crate::view::View;
 use crate::{conditions, growth};
@@ -108,6 +108,7 @@ impl Loader<'_> {
     }
 }
 
+#[derive(Clone)]
 struct Loaded {
     set: Rc<SeriesSet>,
     baseline: Option<Span>,
@@ -139,7 +140,8 @@ pub fn explain(
     let found = episodes::find(everything, before);
     let is_trouble =
         |span: Span| everything.events.iter().any(|e| span.contains(e.real) && episodes::is_trouble(&e.kind));
-    let (chosen, left_out) = parts::worst(parts::cut(&found), is_trouble, scan, window);
+    let cost = Cost::of(everything, before);
+    let (chosen, left_out) = parts::worst(parts::cut(&found), is_trouble, &cost, window);
     let (all, end) = (found.all(), window.until.saturating_add(1));
     let with_lead = |span: Span| Span {
         since: (span.since - LEAD_NS).max(before.since),
@@ -150,12 +152,14 @@ pub fn explain(
     let mut waited = ledger::Waited::default();
     let mut harmless: Vec<Finding> = Vec::new();
     let mut baseline_used = request.baseline;
-    let cost = parts::Cost::of(scan, window);
-    let mut left: VecDeque<(Part, bool)> = chosen.iter().map(|part| (*part, false)).collect();
-    while let Some((part, is_rest)) = left.pop_front() {
-        let part = &part;
+    // The rest of a part, with what was read for it.
+    let mut left: VecDeque<(Part, Option<Loaded>)> = chosen.iter().map(|part| (*part, None)).collect();
+    while let Some((part, known)) = left.pop_front() {
+        let (part, is_rest) = (&part, known.is_some());
         let focus = with_lead(part.span);
-        let loaded = if let Some(baseline) = request.baseline {
+        let loaded = if known.is_some() {
+            known
+        } else if let Some(baseline) = request.baseline {
             let set = whole.clone().or_else(|| loader.load(focus));
             set.map(|set| Loaded { set, baseline: Some(baseline), base: loader.load_quiet(baseline) })
         } else {
@@ -187,11 +191,14 @@ pub fn explain(
             baseline_used = loaded.baseline;
         }
         // A condition is told once of each part: what happened besides, before or after it, is looked at by itself.
-        let usual = loaded.baseline.unwrap_or(Span { since: 0, until: 0 });
-        let besides = parts::besides(part, &found, |span| is_trouble(span) || cost.is_felt(span, usual));
-        besides.into_iter().rev().for_each(|rest| left.push_front((rest, true)));
+        if !found.is_empty() {
+            let usual = loaded.baseline.map(|baseline| Cost::of(view.base_set, baseline));
+            let is_worth = |span| is_trouble(span) || cost.is_felt(span, usual.as_ref());
+            let besides = parts::besides(part, &observed.taken(), is_worth);
+            besides.into_iter().rev().for_each(|rest| left.push_front((rest, Some(loaded.clone()))));
+        }
         incidents.extend(found.into_iter().map(|incident| (*part, incident)));
-        if whole.is_none() {
+        if whole.is_none() && !is_rest {
             waited.add(set, focus);
         }
     }

@@ -81,14 +81,13 @@ pub(crate) fn cut(found: &Episodes) -> Vec<Part> {
 pub(crate) fn worst(
     parts: Vec<Part>,
     is_trouble: impl Fn(Span) -> bool,
-    scan: &SeriesSet,
+    cost: &Cost,
     window: Span,
 ) -> (Vec<Part>, Option<LeftOut>) {
     let mut list: Vec<Part> = parts.into_iter().filter(|p| p.span.intersect(window).is_some()).collect();
     let most = ((window.until - window.since) / READ_SHARE).max(READ_NS_MIN);
     let mut left_out = None;
     if list.iter().map(Part::read_ns).sum::<i64>() > most {
-        let cost = Cost::of(scan, window);
         let (mut first, mut rest): (Vec<Part>, Vec<Part>) =
             list.into_iter().partition(|p| p.is_last() || is_trouble(p.span));
         first.sort_by_key(|p| (p.is_steady, -p.span.until));
@@ -131,11 +130,13 @@ impl Cost {
     }
 
     /// Whether more was lost than in as much usual time, by a second of tasks or of clients: what takes less is no incident.
-    pub(crate) fn is_felt(&self, span: Span, usual: Span) -> bool {
-        [&self.lost, &self.waits].into_iter().flatten().any(|signal| {
-            let before = signal.within(usual).mean().unwrap_or(0.0);
-            signal.within(span).total() - before * span.seconds() >= FELT_S
-        })
+    pub(crate) fn is_felt(&self, span: Span, usual: Option<&Cost>) -> bool {
+        let more = |signal: &Option<Signal>, usual: Option<&Option<Signal>>| {
+            let before = usual.and_then(|usual| usual.as_ref()?.mean()).unwrap_or(0.0);
+            let inside = Self::inside(signal.as_ref(), span);
+            inside.is_some_and(|inside| inside - before * span.seconds() >= FELT_S)
+        };
+        more(&self.lost, usual.map(|u| &u.lost)) || more(&self.waits, usual.map(|u| &u.waits))
     }
 
     /// Task-seconds or client-seconds, whichever is more; where neither is known, how long it is.
@@ -145,13 +146,14 @@ impl Cost {
     }
 }
 
-/// The stretches of a part before, between and after the incidents that were found in it, where something is worth a look of its own.
-pub(crate) fn besides(part: &Part, found: &[Incident], is_worth: impl Fn(Span) -> bool) -> Vec<Part> {
-    let taken = found.iter().map(|i| {
-        let since = i.onset.0.saturating_sub(BESIDES_NS);
-        Span { since, until: i.end.map_or(i64::MAX, |end| end.0.saturating_add(BESIDES_NS)) }
-    });
-    let mut taken: Vec<Span> = taken.collect();
+/// The stretches of a part before, between and after what was found in it, where something is worth a look of its own. Each is shorter than
+/// the part: what lies elsewhere takes nothing from it.
+pub(crate) fn besides(part: &Part, found: &[Span], is_worth: impl Fn(Span) -> bool) -> Vec<Part> {
+    let wide = |span: &Span| Span {
+        since: span.since.saturating_sub(BESIDES_NS),
+        until: span.until.saturating_add(BESIDES_NS),
+    };
+    let mut taken: Vec<Span> = found.iter().map(wide).filter(|s| s.intersect(part.span).is_some()).collect();
     if taken.is_empty() {
         return Vec::new();
     }
@@ -326,6 +328,10 @@ mod tests {
 
     use super::*;
 
+    fn none() -> Cost {
+        Cost { lost: None, waits: None }
+    }
+
     fn span(since: i64, until: i64) -> Span {
         Span { since: since * SECOND, until: until * SECOND }
     }
@@ -347,7 +353,8 @@ mod tests {
         let trouble = 40_000 * SECOND;
         let set = SeriesSet::default();
         let all = cut(&day);
-        let (chosen, left_out) = worst(all.clone(), |s| s.contains(trouble), &set, span(0, 90_000));
+        let (chosen, left_out) =
+            worst(all.clone(), |s| s.contains(trouble), &Cost::of(&set, span(0, 90_000)), span(0, 90_000));
         assert!(chosen.iter().any(|p| p.span.contains(trouble)));
         assert!(chosen.last().is_some_and(Part::is_last));
         let left_out = left_out.unwrap();
@@ -363,11 +370,11 @@ mod tests {
     fn of_many_short_episodes_none_is_left_out() {
         let jobs =
             Episodes { new: (0..192).map(|i| span(450 * i, 450 * i + 8)).collect(), steady: Vec::new() };
-        let (chosen, left_out) = worst(cut(&jobs), |_| false, &SeriesSet::default(), span(0, 86_400));
+        let (chosen, left_out) = worst(cut(&jobs), |_| false, &none(), span(0, 86_400));
         assert_eq!((chosen.len(), left_out), (192, None));
         let half_hour =
             Episodes { new: (0..60).map(|i| span(30 * i, 30 * i + 8)).collect(), steady: Vec::new() };
-        let (chosen, left_out) = worst(cut(&half_hour), |_| false, &SeriesSet::default(), span(0, 1800));
+        let (chosen, left_out) = worst(cut(&half_hour), |_| false, &none(), span(0, 1800));
         assert_eq!((chosen.len(), left_out), (60, None));
     }
 

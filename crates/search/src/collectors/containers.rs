@@ -25,7 +25,10 @@ pub fn of_group(source: &Source<'_>, group: &str) -> Option<State> {
     let container = found.containers.last().filter(|container| container.path == group);
     let pod = found.pod.as_ref().filter(|pod| container.is_some() || pod.path == group);
     let mut state = container.and_then(|container| usual(source, &container.id)).unwrap_or_default();
-    state.pod = state.pod.or_else(|| of_pod(source, &pod?.uid));
+    // Of a container of which the runtime says nothing the pod alone is not told: its own cgroup has that name.
+    if container.is_none() || state.container.is_some() {
+        state.pod = state.pod.or_else(|| of_pod(source, &pod?.uid));
+    }
     (state != State::default()).then_some(state)
 }
 

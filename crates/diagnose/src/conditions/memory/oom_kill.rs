@@ -56,6 +56,8 @@ struct Kill<'a> {
     pid: u32,
     comm: &'a str,
     cgroup: Option<String>,
+    /// It was because of a group's limit.
+    is_of_group: bool,
     anon_bytes: Option<u64>,
     quote: Option<Quote>,
 }
@@ -89,7 +91,9 @@ fn observe(view: &View<'_>) -> Observation {
         Finding { onset: first.at, end: Some(last.at + SECOND), confidence: 1.0, ..Finding::default() };
     finding.blame_pid(first.comm, first.pid);
     finding.culprit.cgroup.clone_from(&group);
-    let grew = if same { grown(view, first, group.as_deref()) } else { None };
+    // Who grew elsewhere took nothing from a group that is at its own limit.
+    let is_known_where = group.is_some() || kills.iter().all(|k| !k.is_of_group);
+    let grew = if same && is_known_where { grown(view, first, group.as_deref()) } else { None };
     let span = Span { since: first.at - SECOND, until: last.at + 2 * SECOND };
     let limit = group.as_ref().and_then(|g| view.limit_at("cgroup.memory_max", g, last.at));
     let place = match (group.as_ref().map(|group| view.group(group)), limit) {
@@ -187,14 +191,29 @@ fn kills<'a>(view: &View<'a>) -> Vec<Kill<'a>> {
                 comm,
                 cgroup: cgroup.clone(),
                 anon_bytes: *anon_bytes,
+                is_of_group: cgroup.is_some(),
                 quote: view.event_quote(event),
             },
             EventKind::KernelLog { text, .. } => match killed_line(text) {
                 Some((pid, comm, anon_bytes)) => {
-                    let quote = view.event_quote(event);
-                    Kill { at: event.real, pid, comm, cgroup: None, anon_bytes, quote }
+                    let (quote, is_of_group) = (view.event_quote(event), text.contains(GROUP_LINE));
+                    Kill { at: event.real, pid, comm, cgroup: None, is_of_group, anon_bytes, quote }
                 }
-                None => continue,
+                None => match limited_line(text) {
+                    Some((pid, comm, group)) => {
+                        let cgroup = Some(group.to_owned());
+                        Kill {
+                            at: event.real,
+                            pid,
+                            comm,
+                            cgroup,
+                            is_of_group: true,
+                            anon_bytes: None,
+                            quote: None,
+                        }
+                    }
+                    None => continue,
+                },
             },
             _ => continue,
         };
@@ -205,6 +224,7 @@ fn kills<'a>(view: &View<'a>) -> Vec<Kill<'a>> {
                     known.comm = kill.comm;
                 }
                 known.cgroup = known.cgroup.take().or(kill.cgroup);
+                known.is_of_group |= kill.is_of_group;
                 known.anon_bytes = known.anon_bytes.or(kill.anon_bytes);
                 known.quote = known.quote.take().or(kill.quote);
                 known.at = known.at.min(kill.at);
@@ -232,6 +252,18 @@ fn killed_line(text: &str) -> Option<(u32, &str, Option<u64>)> {
         .and_then(|(kib, _)| kib.trim().parse::<u64>().ok())
         .map(|kib| kib * 1024);
     Some((pid, comm, anon))
+}
+
+/// What the line of a kill contains that is because of a group's limit.
+const GROUP_LINE: &str = "emory cgroup out of memory";
+
+/// `oom-kill:constraint=CONSTRAINT_MEMCG,…,oom_memcg=/app,task_memcg=/app/a,task=hog,pid=812,uid=0` (since 5.0): who is killed, and the
+/// group whose limit it is. The name may have commas in it.
+fn limited_line(text: &str) -> Option<(u32, &str, &str)> {
+    let rest = text.split_once("oom-kill:constraint=CONSTRAINT_MEMCG,")?.1;
+    let (group, rest) = rest.split_once(",oom_memcg=")?.1.split_once(",task_memcg=")?;
+    let (comm, rest) = rest.split_once(",task=")?.1.rsplit_once(",pid=")?;
+    Some((rest.split_once(',').map_or(rest, |(pid, _)| pid).parse().ok()?, comm, group))
 }
 
 /// The smallest cgroup in which the kernel counted kills.
@@ -276,7 +308,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 
 #[cfg(test)]
 mod tests {
-    use super::killed_line;
+    use super::{killed_line, limited_line};
 
     #[test]
     fn the_kernel_log_names_the_victim() {
@@ -284,5 +316,13 @@ mod tests {
         assert_eq!(killed_line(line), Some((812, "my hog", Some(262_144))));
         assert_eq!(killed_line("Killed process 9"), None);
         assert_eq!(killed_line("oom-kill:constraint=CONSTRAINT_MEMCG"), None);
+    }
+
+    #[test]
+    fn the_kernel_log_names_the_group_whose_limit_it_is() {
+        let line = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/app,\
+                    task_memcg=/app/a,task=my,hog,pid=812,uid=0";
+        assert_eq!(limited_line(line), Some((812, "my,hog", "/app")));
+        assert_eq!(limited_line("oom-kill:constraint=CONSTRAINT_NONE,task=hog,pid=812,uid=0"), None);
     }
 }

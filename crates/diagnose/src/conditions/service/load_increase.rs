@@ -115,16 +115,24 @@ fn loaded<'a>(
         .then(|| servers.per_request(view, &service.rows, "task.cpu_time", slow.run.span()))
         .flatten();
     // One thread that does all the work took no more for a request than it took to answer. Its housekeeping, which is most of the CPU of a
-    // service that is hardly asked, is not counted as the requests' then.
+    // service that is hardly asked, is not the requests'.
     let one_thread = others.active.get("single-thread-bottleneck").and_then(|full| full.culprit.pid);
     let is_one_thread = one_thread.is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid));
-    let cost = cost.map(|(now, before)| (now, if is_one_thread { before.min(usual.each_s) } else { before }));
-    if let Some((now, before)) = cost.filter(|(now, before)| *now > SAME_COST * before && *now >= COST_S) {
-        return Err(format!(
-            "each request to {name} cost {} of CPU ({} before)",
-            words::seconds(now),
-            words::seconds(before)
-        ));
+    if let Some((now, before)) = cost.filter(|(now, _)| *now >= COST_S) {
+        if now > SAME_COST * before {
+            return Err(format!(
+                "each request to {name} cost {} of CPU ({} before)",
+                words::seconds(now),
+                words::seconds(before)
+            ));
+        }
+        if is_one_thread && now > SAME_COST * usual.each_s {
+            return Err(format!(
+                "each request to {name} cost {} of CPU, and before it was answered in {}",
+                words::seconds(now),
+                words::seconds(usual.each_s)
+            ));
+        }
     }
     Ok(Some(Loaded { row, run: high.run, slow, usual, offered: high.during, cost }))
 }

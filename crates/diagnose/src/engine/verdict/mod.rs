@@ -80,6 +80,12 @@ impl Observed {
         }
     }
 
+    /// When something acted that is a cause, or an incident where no cause is known.
+    pub(crate) fn taken(&self) -> Vec<Span> {
+        let own = self.active.values().filter(|a| a.condition.role == Role::Root || a.condition.stands_alone);
+        own.map(|a| Span { since: a.finding.onset, until: a.finding.end.unwrap_or(i64::MAX) }).collect()
+    }
+
     /// The incidents that go on after `since`, each with the roots that overlap in time.
     pub(crate) fn incidents(&self, view: &View<'_>, since: i64) -> Vec<Incident> {
         let links = Links::new(&self.active, view);

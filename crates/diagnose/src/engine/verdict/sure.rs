@@ -3,9 +3,9 @@
 /// The strength of verdicts, and the share of them that was right. It is what `mitra-lab calibrate lab/recordings` prints: an isotonic fit over
 /// the shipped recordings, whole and with evidence taken out. It knows no condition and no incident; a test on recordings that have no part in
 /// the fit is in `lab/README.md`.
-const RIGHT: [(f64, f64); 5] = [(0.0, 0.0), (0.58, 0.71), (0.69, 0.89), (0.88, 0.94), (1.0, 0.96)];
+const RIGHT: [(f64, f64); 4] = [(0.58, 0.71), (0.69, 0.89), (0.88, 0.94), (1.0, 0.96)];
 
-/// Between two knots in proportion, beyond the last as there. Below the weakest that were seen nothing is known: there in proportion to none.
+/// Between two knots in proportion, beyond the ends as at the ends.
 pub(super) fn how_often_right(strength: f64) -> f64 {
     let above = RIGHT.iter().position(|(s, _)| *s >= strength).unwrap_or(RIGHT.len());
     let (low, high) = (RIGHT[above.saturating_sub(1)], RIGHT[above.min(RIGHT.len() - 1)]);
