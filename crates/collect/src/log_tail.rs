@@ -262,6 +262,8 @@ mod tests {
     use std::os::fd::{AsFd, AsRawFd as _};
     use std::path::Path;
 
+    use rustix::fs::FileType;
+
     use super::*;
 
     const LINE: &str = "2026/11/24 15:02:11 [alert] 8#8: 64 worker_connections are not enough\n";
