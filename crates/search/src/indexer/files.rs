@@ -393,6 +393,7 @@ fn braces(text: &str) -> Vec<String> {
             Some((head, inner, tail)) if open.len() + done.len() < BRACES_MAX => {
                 open.extend(inner.split(',').rev().map(|one| format!("{head}{one}{tail}")));
             }
+            _ if done.contains(&text) => {}
             _ => done.push(text),
         }
     }
