@@ -14,8 +14,8 @@ use crate::view::View;
 use crate::{changes, conditions};
 
 /// How often a symptom is the cause where none was found: of 119 such verdicts about the shipped recordings, most of them with evidence taken
-/// out, 36 were right (`mitra-lab calibrate`), and one more of each kind is added (Laplace). They are services that are silent or slow, and
-/// nothing else is true of them.
+/// out, 36 were right (`mitra-lab calibrate`), and one more of each kind is added (Laplace). The right ones are services that were
+/// silent or slow without a cause that could be seen.
 const UNEXPLAINED: f64 = 0.31;
 
 pub(super) fn link(a: &Active, root: Option<&Finding>) -> Link {
