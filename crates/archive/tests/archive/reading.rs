@@ -523,3 +523,36 @@ fn a_view_stays_as_it_was_while_a_later_one_takes_what_has_not_changed() {
     assert_eq!(all(&third), all(&fresh));
     assert_eq!(third.skipped(), []);
 }
+
+/// Each segment numbers its texts anew: whoever keeps numbers from one frame to the next has to see that they are others.
+#[test]
+fn texts_of_another_segment_are_of_another_generation() {
+    let mut bench = Bench::new(2);
+    for names in [["eth0", "eth1"], ["eth0", "eth1"], ["wg0", "eth0"], ["wg0", "eth0"]] {
+        for (i, name) in names.into_iter().enumerate() {
+            let key = Key::named(bench.strings.intern(name));
+            let _ = bench.row(key, "nic.rx_packets", i as i64);
+        }
+        bench.pass(SECOND).take();
+    }
+    bench.stop();
+    let reader = Reader::open(bench.dir.path()).unwrap();
+    let copy = scratch();
+    let mut writer = Writer::open(copy.path(), &bench.host, bench.options.clone()).unwrap();
+    let mut generations = Vec::new();
+    let each = &mut |frame: &Frame, strings: &Strings| {
+        generations.push(strings.generation());
+        writer.append(frame, strings).unwrap();
+    };
+    reader.frames(Span::ALL, each).unwrap();
+    writer.finish().unwrap();
+    assert!(generations[0] == generations[1] && generations[2] == generations[3], "{generations:?}");
+    assert_ne!(generations[1], generations[2]);
+    let packets = |dir: &Path| {
+        let metrics = vec![lookup("nic.rx_packets").unwrap()];
+        let query = Query { raw: true, ..Query::new(Span::ALL, metrics) };
+        let set = Reader::open(dir).unwrap().read(&query).unwrap();
+        ["eth0", "eth1", "wg0"].map(|row| format!("{:?}", values(&set, "nic.rx_packets", row)))
+    };
+    assert_eq!(packets(copy.path()), packets(bench.dir.path()));
+}
