@@ -57,7 +57,7 @@ pub struct Recorder {
     /// Samples since the start that are not in the archive.
     lost: u64,
     escalation: Escalation,
-    /// Whether `mitra serve` may ask for probes.
+    /// Whether servers that it starts may ask for probes.
     is_asked: bool,
     /// Samples left whose missing sources are printed.
     naming: u8,
@@ -153,7 +153,7 @@ impl Recorder {
         )
     }
 
-    /// The probes that `mitra serve` may ask for; none unless the configuration lets it.
+    /// The probes that a server beside this may ask for; none unless the configuration lets it.
     pub fn may_be_asked(&self) -> Vec<&'static str> {
         if self.is_asked { self.escalation.may_be_asked() } else { Vec::new() }
     }

@@ -37,7 +37,7 @@ pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use replay::ReplayArgs;
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
-pub use serve::{DbusArgs, Listen, McpArgs, ServeArgs};
+pub use serve::{DbusArgs, Listen, McpArgs, ServeArgs, StartedBy};
 pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, FolderArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
 
