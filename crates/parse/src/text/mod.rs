@@ -138,8 +138,13 @@ pub fn read_as(
             .filter(|f| (f.starts)(&mut lines, &import.context))
             .or_else(|| formats.iter().copied().flatten().find(|f| (f.starts)(&mut lines, &import.context)));
         if let Some(format) = found {
-            import.format(format.name);
+            let first = lines.peek().map(|line| line.get(..import::SHOWN_MAX).unwrap_or(line).to_vec());
+            let mark = import.begin_format(format.name);
             (format.read)(&mut lines, import);
+            let is_log = logs::FORMATS.iter().any(|log| log.name == format.name);
+            if !is_log && lines.number() > before {
+                import.end_format(mark, before, lines.number() - before, &first.unwrap_or_default());
+            }
             last = Some(format);
         }
         if lines.number() == before {

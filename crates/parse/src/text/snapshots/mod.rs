@@ -2,6 +2,9 @@
 
 mod assignment;
 mod bare;
+mod by_name;
+mod by_name_process;
+mod by_name_sockets;
 mod filesystems;
 mod keys;
 mod names;
@@ -15,5 +18,11 @@ mod zones;
 use super::Format;
 
 /// The formats, the most particular first.
-pub static FORMATS: &[Format] =
-    &[numastat::FORMAT, filesystems::DF, filesystems::MOUNT, filesystems::LSBLK, saved::FORMAT];
+pub static FORMATS: &[Format] = &[
+    numastat::FORMAT,
+    filesystems::DF,
+    filesystems::MOUNT,
+    filesystems::LSBLK,
+    by_name::FORMAT,
+    saved::FORMAT,
+];
