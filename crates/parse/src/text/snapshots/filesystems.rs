@@ -342,10 +342,69 @@ fn columns(line: &[u8]) -> Option<Columns> {
 }
 
 fn lsblk_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.at(|line| columns(line).is_some())
+    lines.at(|line| columns(line).is_some() || pairs_of(line).is_some())
+}
+
+/// What is wanted of a line of `lsblk -P`: `NAME="vda" ROTA="1" SCHED="mq-deadline"`.
+fn pairs_of(line: &[u8]) -> Option<[Option<&[u8]>; 3]> {
+    let mut rest = line.strip_prefix(b"NAME=\"")?;
+    let mut found = [None; 3];
+    let mut key: &[u8] = b"NAME";
+    loop {
+        let end = memchr::memchr(b'"', rest)?;
+        let (value, behind) = rest.split_at_checked(end)?;
+        if let Some(slot) = [&b"NAME"[..], b"ROTA", b"SCHED"]
+            .iter()
+            .position(|k| *k == key)
+            .and_then(|at| found.get_mut(at))
+        {
+            *slot = Some(value);
+        }
+        let behind = behind.get(1..)?.trim_ascii_start();
+        if behind.is_empty() {
+            return found.iter().skip(1).any(Option::is_some).then_some(found);
+        }
+        let mark = memchr::memmem::find(behind, b"=\"")?;
+        (key, rest) = (behind.get(..mark)?, behind.get(mark + 2..)?);
+    }
+}
+
+fn lsblk_pairs(lines: &mut Lines<'_>, import: &mut Import) {
+    let (mut sink, when) = (Sink::default(), import.now());
+    lines.each(import, |lines, at, import| {
+        let Some([name, rotates, scheduler]) = pairs_of(lines.line()) else { return Took::No };
+        let name = name.unwrap_or_default();
+        put_disk(name, rotates, scheduler, when, at, &mut sink, import);
+        Took::Yes
+    });
+}
+
+/// What `lsblk` says of a disk.
+fn put_disk(
+    name: &[u8],
+    rotates: Option<&[u8]>,
+    scheduler: Option<&[u8]>,
+    when: When,
+    at: u32,
+    sink: &mut Sink,
+    import: &mut Import,
+) {
+    const SCHEDULERS: &[&[u8]] =
+        &[b"none", b"mq-deadline", b"bfq", b"kyber", b"noop", b"deadline", b"cfq"];
+    let rotates = rotates.and_then(integer).filter(|v| *v <= 1);
+    if let (Some(value), Some(metric)) = (rotates, lookup("disk.rotational")) {
+        sink.put(import, metric, name, when, at, value as f64);
+    }
+    // Empty cells shift those behind them, so a word counts only if it is the name of a scheduler.
+    if let Some(scheduler) = scheduler.filter(|w| SCHEDULERS.contains(w)) {
+        import.text("disk.queue_scheduler", &text(name), when, &text(scheduler));
+    }
 }
 
 fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
+    if lines.at(|line| pairs_of(line).is_some()) {
+        return lsblk_pairs(lines, import);
+    }
     let Some(columns) = lines.peek().and_then(columns) else { return };
     let mut sink = Sink::default();
     let when = import.now();
@@ -361,17 +420,8 @@ fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
         // The tree is drawn before names of partitions.
         let name =
             name.iter().position(u8::is_ascii_alphanumeric).and_then(|i| name.get(i..)).unwrap_or_default();
-        let rota = columns.rota.and_then(|i| list.get(i)).and_then(|w| integer(w)).filter(|v| *v <= 1);
-        if let (Some(value), Some(metric)) = (rota, lookup("disk.rotational")) {
-            sink.put(import, metric, name, when, at, value as f64);
-        }
-        // Empty cells shift those behind them, so a word counts only if it is the name of a scheduler.
-        const SCHEDULERS: &[&[u8]] =
-            &[b"none", b"mq-deadline", b"bfq", b"kyber", b"noop", b"deadline", b"cfq"];
-        let sched = columns.sched.and_then(|i| list.get(i)).filter(|w| SCHEDULERS.contains(w));
-        if let Some(sched) = sched {
-            import.text("disk.queue_scheduler", &text(name), when, &text(sched));
-        }
+        let cell = |at: Option<usize>| at.and_then(|i| list.get(i)).copied();
+        put_disk(name, cell(columns.rota), cell(columns.sched), when, at, &mut sink, import);
         lines.advance();
     }
 }
