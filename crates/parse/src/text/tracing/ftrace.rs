@@ -45,8 +45,10 @@ fn event(line: &[u8]) -> Option<(i64, &[u8])> {
     let t = seconds(time)?;
     let word = list.next()?;
     // The function tracer prints `vfs_read <-ksys_read`.
-    let is_function = || list.next().is_some_and(|caller| caller.starts_with(b"<-"));
-    let name = word.strip_suffix(b":").or_else(|| is_function().then_some(word))?;
+    let name = match word.strip_suffix(b":") {
+        Some(name) => name,
+        None => list.next().filter(|caller| caller.starts_with(b"<-")).map(|_| word)?,
+    };
     let good = name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'.' | b'-'));
     (good && !name.is_empty() && name.len() <= 100).then_some((t, name))
 }
