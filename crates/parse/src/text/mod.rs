@@ -18,6 +18,7 @@ mod json;
 pub mod lines;
 mod list;
 pub mod logs;
+pub mod monitors;
 pub mod net;
 pub mod number;
 mod prelude;
@@ -103,6 +104,11 @@ pub static FAMILIES: &[Family] = &[
         name: "bench",
         what: "Benchmarks, of which several runs can be compared, and the layout of what they ran on.",
         formats: bench::FORMATS,
+    },
+    Family {
+        name: "monitors",
+        what: "Recorders, exporters and consoles of other projects.",
+        formats: monitors::FORMATS,
     },
     Family { name: "logs", what: "Logs of the kernel and of programs.", formats: logs::FORMATS },
 ];

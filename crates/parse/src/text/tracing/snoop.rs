@@ -95,7 +95,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             &["call.calls", "call.errors"]
         }),
         lookups: Lookups::new(),
-        disks: Vec::new(),
+        disks: Disks::default(),
         clock: Clock::Begin,
     };
     lines.each(import, |lines, number, import| {
@@ -136,7 +136,7 @@ struct Reader {
     columns: Vec<Box<[u8]>>,
     calls: Tally,
     lookups: Lookups,
-    disks: Vec<Disk>,
+    disks: Disks,
     clock: Clock,
 }
 
@@ -302,40 +302,8 @@ impl Reader {
         let direction = if sized { cell(b"T")? } else { b"" };
         integer(cell(b"PID")?)?;
         self.clock = t.map_or(self.clock, |(clock, _)| clock);
-        let second = t.map_or(0, |(_, ns)| ns.div_euclid(SECOND));
-        let at = self.disks.iter().position(|d| *d.name == *disk);
-        if at.is_none() && self.disks.len() >= DISKS_MAX {
-            return Some(());
-        }
-        let at = at.unwrap_or_else(|| {
-            self.disks.push(Disk {
-                name: disk.into(),
-                second,
-                line,
-                first: line,
-                reads: Traffic::default(),
-                writes: Traffic::default(),
-                latencies: Vec::new(),
-                all: 0,
-            });
-            self.disks.len() - 1
-        });
-        let disk = self.disks.get_mut(at)?;
-        if second > disk.second
-            && sized
-            && let Some((clock, _)) = t
-        {
-            disk.flush(clock, import);
-            (disk.second, disk.line) = (second, line);
-        }
-        let traffic = if direction.starts_with(b"R") { &mut disk.reads } else { &mut disk.writes };
-        traffic.n += 1.0;
-        traffic.bytes += bytes;
-        traffic.seconds += latency;
-        disk.all += 1;
-        if disk.latencies.len() < LATENCIES_MAX {
-            disk.latencies.push(latency);
-        }
+        let request = Request { is_read: direction.starts_with(b"R"), bytes, seconds: latency, line };
+        self.disks.request(disk, t.filter(|_| sized), &request, import);
         Some(())
     }
 
@@ -349,12 +317,69 @@ impl Reader {
             self.lookups.finish(import);
             return;
         }
+        let timed = self.timed && self.sized();
+        self.disks.finish(timed.then_some(self.clock), import);
+    }
+}
+
+/// A request to a disk.
+pub(super) struct Request {
+    pub is_read: bool,
+    pub bytes: f64,
+    pub seconds: f64,
+    pub line: u32,
+}
+
+/// What disks did in each second, and their latencies.
+#[derive(Default)]
+pub(super) struct Disks(Vec<Disk>);
+
+impl Disks {
+    /// Adds a request that was completed then, if that is known.
+    pub fn request(&mut self, name: &[u8], t: Option<(Clock, i64)>, request: &Request, import: &mut Import) {
+        let second = t.map_or(0, |(_, ns)| ns.div_euclid(SECOND));
+        let line = request.line;
+        let at = self.0.iter().position(|d| *d.name == *name);
+        if at.is_none() && self.0.len() >= DISKS_MAX {
+            return;
+        }
+        let at = at.unwrap_or_else(|| {
+            self.0.push(Disk {
+                name: name.into(),
+                second,
+                line,
+                first: line,
+                reads: Traffic::default(),
+                writes: Traffic::default(),
+                latencies: Vec::new(),
+                all: 0,
+            });
+            self.0.len() - 1
+        });
+        let Some(disk) = self.0.get_mut(at) else { return };
+        if second > disk.second
+            && let Some((clock, _)) = t
+        {
+            disk.flush(clock, import);
+            (disk.second, disk.line) = (second, line);
+        }
+        let traffic = if request.is_read { &mut disk.reads } else { &mut disk.writes };
+        traffic.n += 1.0;
+        traffic.bytes += request.bytes;
+        traffic.seconds += request.seconds;
+        disk.all += 1;
+        if disk.latencies.len() < LATENCIES_MAX {
+            disk.latencies.push(request.seconds);
+        }
+    }
+
+    /// The last second of each, where times are known, and the quantiles.
+    pub fn finish(&mut self, clock: Option<Clock>, import: &mut Import) {
         let mut every = Vec::new();
         let (mut all, mut first) = (0, u32::MAX);
-        let is_sized = self.timed && self.sized();
-        for mut disk in std::mem::take(&mut self.disks) {
-            if is_sized {
-                disk.flush(self.clock, import);
+        for mut disk in std::mem::take(&mut self.0) {
+            if let Some(clock) = clock {
+                disk.flush(clock, import);
             }
             let names = ["disk.traced_requests", "disk.traced_latency_p50", "disk.traced_latency_p99"];
             quantiles(import, names, &disk.name, disk.all, &mut disk.latencies, disk.first);
