@@ -136,11 +136,12 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             services.push(service.to_vec());
         }
         let start = found.end.div_euclid(BUCKET);
-        if start <= written {
+        let key = (start, service.to_vec());
+        if start <= written && !open.contains_key(&key) {
             left_out += 1;
             return Took::Yes;
         }
-        let bucket = open.entry((start, service.to_vec())).or_default();
+        let bucket = open.entry(key).or_default();
         if bucket.n == 0 {
             bucket.first = at;
         }
@@ -152,7 +153,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         while open.len() > OPEN_MAX.max(4 * services.len())
             && let Some(((start, service), bucket)) = open.pop_first()
         {
-            written = written.max(start.saturating_sub(1));
+            written = written.max(start);
             put(start, &service, bucket, import);
         }
         Took::Yes

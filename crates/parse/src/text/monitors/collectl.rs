@@ -123,7 +123,7 @@ fn plain_header(line: &[u8]) -> Option<(usize, Wide)> {
     let list: Vec<&[u8]> = words(line.strip_prefix(b"#")?).collect();
     let times = list.iter().take_while(|w| matches!(**w, b"Time" | b"Date")).count();
     let names = list.get(times..)?;
-    let is_one = names.starts_with(&[b"cpu", b"sys", b"inter", b"ctxsw"]);
+    let is_one = names.starts_with(&[&b"cpu"[..], b"sys", b"inter", b"ctxsw"]);
     is_one.then(|| (times, Wide { cells: names.iter().map(|name| find(SHORT, name, b"")).collect() }))
 }
 

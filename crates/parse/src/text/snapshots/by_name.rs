@@ -87,7 +87,7 @@ pub(super) fn what(lines: &mut Lines<'_>, context: &Context) -> Option<What> {
     let mut list = words(line);
     let word = list.next()?;
     match word {
-        b"Filename" if list.eq([&b"Type"[..], b"Size", b"Used", b"Priority"]) => Some(What::Swaps),
+        b"Filename" if list.clone().eq([&b"Type"[..], b"Size", b"Used", b"Priority"]) => Some(What::Swaps),
         b"sl" if sockets::is_heading(line) => Some(What::Tcp),
         b"processor" => (list.next() == Some(b":") && lines.soon(1, is_cpu_line)).then_some(What::Cpus),
         b"version" if list.next().and_then(integer).is_some() && list.next().is_none() => {
@@ -286,12 +286,18 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     }
 }
 
+/// The cells of the row of a group, which is the only one of the frame.
+fn begin<'a>(frame: &'a mut Frame, strings: &mut Strings, group: &str) -> &'a mut [i64] {
+    frame.clear();
+    frame.table_mut(Entity::Cgroup).push(Key::named(strings.intern(group)))
+}
+
 impl Reader {
     /// The first file of that name that says something, which version 1 and 2 may both have.
     fn cgroup(&mut self, group: &str, leaf: &str, block: &Block, import: &mut Import) {
         let files: Vec<&File> = FILES.iter().filter(|file| file.name == leaf).collect();
         let count = |file: &File, reader: &mut Reader| {
-            let row = reader.begin(Entity::Cgroup, group);
+            let row = begin(&mut reader.frame, &mut reader.strings, group);
             (file.parse)(&mut reader.cgroup, &block.text, row);
             row.iter().filter(|cell| **cell != NA).count()
         };
@@ -306,14 +312,12 @@ impl Reader {
             if !is_sum {
                 self.text.push(b'\n');
             }
-            let text = std::mem::take(&mut self.text);
-            let row = self.begin(Entity::Cgroup, group);
-            let outcome = (best.parse)(&mut self.cgroup, &text, row);
+            let row = begin(&mut self.frame, &mut self.strings, group);
+            let outcome = (best.parse)(&mut self.cgroup, &self.text, row);
             // `max` says that there is no limit, which has no number.
             if !outcome.is_clean() && part.trim_ascii() != b"max" {
                 import.unread(at, part);
             }
-            self.text = text;
             self.sink.frame(import, &self.frame, &self.strings, block.when, at);
             self.average(leaf, group, part, block.when, at, import);
         }
@@ -328,13 +332,6 @@ impl Reader {
         if let (Some(metric), Some(average)) = (metric, average) {
             self.sink.put_as(import, metric, Form::Rate, 0.01, group.as_bytes(), when, at, average);
         }
-    }
-
-    /// The cells of a single row that is to be filled.
-    fn begin(&mut self, entity: Entity, name: &str) -> &mut [i64] {
-        self.frame.clear();
-        let key = Key::named(self.strings.intern(name));
-        self.frame.table_mut(entity).push(key)
     }
 
     fn parse(&mut self, path: &'static str, text: &[u8]) -> bool {

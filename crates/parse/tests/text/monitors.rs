@@ -1,0 +1,179 @@
+//! Recorders, exporters and consoles of other projects.
+
+use mitra_model::time::SECOND;
+use mitra_model::{Era, EventKind};
+use proptest::prelude::*;
+
+use crate::support::{
+    check, check_row, damaged, events, import, import_file, is_empty, near, one, output, outputs_of,
+    seconds_in, series, survive, text_of, tries, whole,
+};
+
+/// 2026-11-27 23:10:00 UTC.
+const T0: i64 = 1_795_821_000;
+
+#[track_caller]
+fn formats(path: &str) -> Vec<String> {
+    import_file(output(path)).files.remove(0).formats
+}
+
+#[test]
+fn answers_of_prometheus() {
+    let read = whole(output("prometheus/query-range.json"));
+    let load = series(&read.set, "sys.load1", "");
+    assert_eq!(load.axis.t, [T0, T0 + 15, T0 + 30].map(|t| t * SECOND));
+    check(&read.set, "sys.load1", "", &[0.21, 0.25, 3.5]);
+    check(&read.set, "mem.available", "", &[8_388_608.0, 4_194_304.0, 2_097_152.0]);
+    let read = whole(output("prometheus/query-range-jq.json"));
+    let last = |metric: &str, row: &str| series(&read.set, metric, row).values.last().copied().unwrap();
+    assert!(near(last("cpu.user", "0"), 7.0 / 15.0));
+    assert!(near(last("disk.read_bytes", "vda"), 3_000_000.0 / 15.0));
+    // Each CPU is there, so that all of them are.
+    assert!(near(last("sys.cpu_idle", ""), 20.0 / 15.0) && near(last("sys.cpu_user", ""), 11.0 / 15.0));
+    assert_eq!(read.set.host.cpus, 2);
+    assert!(read.set.get("sys.load1", "").is_none(), "of another machine");
+    assert!(read.files[0].notes.iter().any(|note| note.contains("only those of web-17:9100")));
+    let read = whole(output("prometheus/query.json"));
+    assert_eq!(one(&read.set, "vm.pgmajfault", "").0, 4711.0);
+    assert_eq!(one(&read.set, "tcp.RetransSegs", "").0, 12.0);
+    // The result of an expression says nothing.
+    let read = import_file(output("prometheus/expression.json"));
+    assert!(is_empty(&read) && read.files[0].unread == 1 && read.files[0].formats.is_empty());
+}
+
+#[test]
+fn answers_of_netdata() {
+    let read = whole(output("netdata/jsonwrap.json"));
+    let set = &read.set;
+    assert_eq!(series(set, "sys.cpu_user", "").axis.t[0], T0 * SECOND);
+    let share = series(set, "sys.cpu_user", "").values.iter().map(|v| (v * 100.0).round()).collect::<Vec<_>>();
+    assert_eq!(share, [20.0, 30.0, 40.0]);
+    let read = whole(output("netdata/data-disk.vda.json"));
+    check(&read.set, "disk.write_bytes", "vda", &[256.0 * 1024.0, 512.0 * 1024.0]);
+    // The same without the name of the chart.
+    let bytes = crate::support::bytes(output("netdata/data-disk.vda.json"));
+    assert!(is_empty(&import("data.json", bytes)));
+}
+
+#[test]
+fn containers_and_pods() {
+    let read = whole(output("docker/stats.txt"));
+    check(&read.set, "cgroup.cpu_usage", "db", &[1.5025]);
+    check_row(
+        &read.set,
+        "web",
+        &[
+            ("cgroup.memory_current", 120.5 * 1024.0 * 1024.0, 2),
+            ("cgroup.memory_max", 512.0 * 1024.0 * 1024.0, 2),
+            ("cgroup.pids_current", 12.0, 2),
+            ("cgroup.io_read_bytes", 8190.0, 2),
+        ],
+    );
+    let read = whole(output("docker/stats-stream.txt"));
+    check(&read.set, "cgroup.cpu_usage", "web", &[0.1, 0.9]);
+    assert_eq!(seconds_in(Era::Sequence, series(&read.set, "cgroup.cpu_usage", "web")).len(), 2);
+    let read = whole(output("docker/podman-stats.txt"));
+    check_row(&read.set, "cache", &[("cgroup.memory_current", 12_500_000.0, 2), ("cgroup.pids_current", 4.0, 2)]);
+    let read = whole(output("kubectl/top-pod-A.txt"));
+    check(&read.set, "cgroup.cpu_usage", "shop/web-7f6c4d8b9-abcde", &[0.25]);
+    check(&read.set, "cgroup.cpu_usage", "shop/db-0", &[2.0]);
+    check_row(&read.set, "shop/db-0", &[("cgroup.memory_current", 3.0 * 1024.0 * 1024.0 * 1024.0, 4)]);
+    let read = whole(output("kubectl/top-pod-containers.txt"));
+    check(&read.set, "cgroup.cpu_usage", "web-7f6c4d8b9-abcde/sidecar", &[0.01]);
+    // Nodes are other machines.
+    assert!(is_empty(&import_file(output("kubectl/top-node.txt"))));
+}
+
+#[test]
+fn sessions_of_postgres() {
+    let set = whole(output("postgres/activity.txt")).set;
+    assert_eq!(text_of(&set, "session.activity", "4242"), Some("idle in transaction"));
+    assert_eq!(text_of(&set, "session.activity", "4243"), Some("UPDATE waiting"));
+    assert_eq!(text_of(&set, "session.waits_for", "4243"), Some("transactionid"));
+    assert_eq!(text_of(&set, "session.blocked_by", "4243"), Some("4242"));
+    assert_eq!(text_of(&set, "session.blocked_by", "4242"), None);
+    assert_eq!(text_of(&set, "session.client", "4242"), Some("10.0.0.7"));
+    assert_eq!(one(&set, "session.pid", "4244"), (4244.0, 5));
+    let set = whole(output("postgres/activity-old.txt")).set;
+    assert_eq!(text_of(&set, "session.activity", "10002"), Some("DELETE waiting"));
+    assert_eq!(text_of(&set, "session.activity", "10001"), Some("idle"));
+}
+
+#[test]
+fn profiles_of_go() {
+    let set = whole(output("pprof/top.txt")).set;
+    assert_eq!(one(&set, "path.samples", "runtime.mallocgc"), (420.0, 8));
+    assert_eq!(one(&set, "path.samples", "runtime.memmove"), (200.0, 10));
+    assert!(set.total("path.samples", "main.main").is_none());
+    let set = whole(output("pprof/top-short.txt")).set;
+    assert_eq!(one(&set, "path.samples", "runtime.nanotime (inline)"), (1.0, 6));
+}
+
+#[test]
+fn access_logs_with_times() {
+    let read = whole(output("access/haproxy.log"));
+    assert_eq!(read.files[0].formats, ["access log with times"]);
+    let requests = series(&read.set, "service.requests", "web");
+    assert_eq!(requests.axis.t[0], (T0 + 10) * SECOND);
+    assert_eq!(requests.values[0], 2.0);
+    let p99 = series(&read.set, "service.latency_p99", "web");
+    assert_eq!((p99.values[0], *p99.values.last().unwrap()), (0.026, 0.9));
+    assert_eq!(p99.axis.places[0].line, 1);
+    check(&read.set, "service.response_time", "web", &[20.0 * 0.026 / 10.0, (10.0 * 0.026 + 8.0 * 0.9) / 10.0, 0.18]);
+    let read = whole(output("access/nginx-named.log"));
+    // An hour east of Greenwich.
+    assert_eq!(series(&read.set, "service.requests", "nginx-named.log").axis.t[0], (T0 - 3600 + 10) * SECOND);
+    check(&read.set, "service.latency_max", "nginx-named.log", &[0.1, 0.12]);
+    let read = whole(output("access/nginx-last.log"));
+    check(&read.set, "service.latency_max", "nginx-last.log", &[0.1, 2.5]);
+    // Without a time it is a log like others.
+    assert_eq!(formats("access/combined.log"), ["log"]);
+}
+
+#[test]
+fn entries_of_the_journal() {
+    let read = whole(output("journal/export.txt"));
+    let kills = events(&read, |kind| matches!(kind, EventKind::OomKill { .. }));
+    assert_eq!(kills.len(), 1);
+    assert_eq!((kills[0].real, kills[0].place.unwrap().line), ((T0 + 1) * SECOND, 8));
+}
+
+#[test]
+fn near_misses() {
+    for text in [
+        "Time,\"a\",\"b\"\n2026-11-27 23:10:01,1,2\n",
+        "Time,x.y,z.w\n2026-11-27 23:10:01,1,2\n",
+        "AAA,note\nBBB,1,2\n",
+        "#Date Time Value\n20261127 23:10:01 5\n",
+        "#cpu sys idle\n1 2 3\n",
+        "# TYPE my_app_requests_total counter\nmy_app_requests_total 5\n",
+        "node_load1\n",
+        "node_load1: 5\n",
+        "{\"status\":\"success\",\"data\":[1,2]}\n",
+        "CONTAINER ID   IMAGE     COMMAND\n4ee8a1f0c2d3   web       x\n",
+        "NAME   CPU(cores)   CPU%   MEMORY(bytes)   MEMORY%\nn 1 2% 3Mi 4%\n",
+        "node 0 has size: 24105 MB\n",
+        "Total DISK READ is high | nobody knows\n",
+        " pid | name\n-----+------\n  12 | x\n",
+        "Type: cpu\nthe cpu is fine\n",
+        "10.0.0.7 [27/Nov/2026:23:10:00 +0000] hello\n",
+    ] {
+        let read = import("x", text);
+        let only_log = read.files[0].formats.iter().all(|format| format == "log");
+        assert!(is_empty(&read) && only_log, "{text}: {:?}", read.files[0]);
+    }
+}
+
+proptest! {
+    #![proptest_config(tries(300))]
+
+    #[test]
+    fn changed_outputs_are_survived(
+        content in damaged(outputs_of(&[
+            "prometheus", "netdata", "docker", "kubectl", "postgres", "pprof", "access", "dstat", "nmon", "collectl",
+            "exporter", "iotop", "numactl",
+        ])),
+    ) {
+        survive("system.cpu.json", content);
+    }
+}
