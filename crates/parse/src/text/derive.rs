@@ -60,8 +60,10 @@ fn all_cpus(set: &mut SeriesSet) {
 }
 
 /// Adds them to a set.
-pub(super) fn derive(set: &mut SeriesSet) {
-    all_cpus(set);
+pub(super) fn derive(set: &mut SeriesSet, has_all_cpus: bool) {
+    if has_all_cpus {
+        all_cpus(set);
+    }
     whole_cpu_time(set);
     for (summary, part, of) in SUMMARIES {
         let Some(metric) = lookup(summary) else { continue };

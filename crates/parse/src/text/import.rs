@@ -120,6 +120,8 @@ pub struct Import {
     pub host: HostInfo,
     /// What the current file has said so far that holds for the lines after it.
     pub context: Context,
+    /// Rows of CPUs are of all CPUs of the machine.
+    pub has_all_cpus: bool,
     pub(super) groups: Vec<Group>,
     pub(super) tracks: Vec<Track>,
     pub(super) texts: BTreeMap<(&'static str, String), Vec<TextAt>>,

@@ -133,6 +133,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             let cpu = std::str::from_utf8(&cell.row).ok().and_then(|cpu| cpu.parse::<u32>().ok());
             let cpus = cpu.filter(|cpu| *cpu < 65_536).map_or(0, |cpu| cpu + 1);
             import.host.cpus = import.host.cpus.max(cpus);
+            import.has_all_cpus = true;
         }
         if cell.metric.name == "fs.total_bytes" {
             let point = text(&cell.row);

@@ -91,6 +91,7 @@ fn cell(labels: &[(String, String)], instance: &mut Option<String>, import: &mut
         let cpu = std::str::from_utf8(&found.row).ok().and_then(|cpu| cpu.parse::<u32>().ok());
         let cpus = cpu.filter(|cpu| *cpu < 65_536).map_or(0, |cpu| cpu + 1);
         import.host.cpus = import.host.cpus.max(cpus);
+        import.has_all_cpus = true;
     }
     Some(found)
 }

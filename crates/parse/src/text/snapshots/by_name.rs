@@ -69,8 +69,9 @@ pub(super) fn what(lines: &mut Lines<'_>, context: &Context) -> Option<What> {
         return None;
     }
     let (path, rest) = path_of(line, context);
-    let rest = stamp::prefix(rest).map_or(rest, |(_, rest)| rest);
-    if let Some(found) = by_path(path, rest) {
+    if has_leaf(path)
+        && let Some(found) = by_path(path, stamp::prefix(rest).map_or(rest, |(_, rest)| rest))
+    {
         return Some(found);
     }
     // Asked for every line.
@@ -126,6 +127,12 @@ fn is_lock(line: &[u8]) -> bool {
             .map(|w| w.strip_prefix(b"->").unwrap_or(w))
             .find(|w| !w.is_empty())
             .is_some_and(|w| matches!(w, b"POSIX" | b"FLOCK" | b"OFDLCK" | b"LEASE" | b"DELEG" | b"ACCESS"))
+}
+
+/// Whether a path ends with a name that is told by it.
+fn has_leaf(path: &str) -> bool {
+    let leaf = path.rsplit('/').next().unwrap_or_default();
+    leaf.len() < path.len() && (process::is_leaf(leaf) || FILES.iter().any(|file| file.name == leaf))
 }
 
 /// What a file of that path is. The first line must fit it, so that a file that only has such a name is not taken.

@@ -22,6 +22,11 @@ pub(super) enum TaskFile {
     Limits,
 }
 
+/// Whether a file of a process has that name.
+pub(super) fn is_leaf(leaf: &str) -> bool {
+    matches!(leaf, "statm" | "io" | "schedstat" | "cgroup" | "limits")
+}
+
 /// What `folder/leaf` is, if it is of a process and the line fits.
 pub(super) fn file(folder: &str, leaf: &str, line: &[u8]) -> Option<What> {
     let numbers = |n: usize| words(line).count() == n && words(line).all(|w| integer(w).is_some());
