@@ -100,6 +100,17 @@ fn sessions_of_postgres() {
 }
 
 #[test]
+fn transactions_of_innodb() {
+    let set = whole(output("innodb/mysql.txt")).set;
+    assert_eq!(text_of(&set, "session.activity", "8"), Some("UPDATE waiting"));
+    assert_eq!(text_of(&set, "session.waits_for", "8"), Some("row lock"));
+    assert_eq!(one(&set, "session.state_time", "8").0, 12.0);
+    assert_eq!(text_of(&set, "session.activity", "7"), Some("idle in transaction"));
+    assert_eq!(one(&set, "session.state_time", "7"), (95.0, 22));
+    assert_eq!(series(&set, "session.state_time", "7").axis.t[0], (T0 + 1) * SECOND);
+}
+
+#[test]
 fn profiles_of_go() {
     let set = whole(output("pprof/top.txt")).set;
     assert_eq!(one(&set, "path.samples", "runtime.mallocgc"), (420.0, 8));
@@ -170,7 +181,7 @@ proptest! {
     #[test]
     fn changed_outputs_are_survived(
         content in damaged(outputs_of(&[
-            "prometheus", "netdata", "docker", "kubectl", "postgres", "pprof", "access", "dstat", "nmon", "collectl",
+            "prometheus", "netdata", "docker", "kubectl", "postgres", "innodb", "pprof", "access", "dstat", "nmon", "collectl",
             "exporter", "iotop", "numactl",
         ])),
     ) {

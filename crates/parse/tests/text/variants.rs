@@ -211,6 +211,18 @@ fn tables_of_the_machine() {
 }
 
 #[test]
+fn arrays_of_disks() {
+    let text = "Personalities : [raid1] [raid6]\nmd0 : active raid1 sdb1[1](F) sda1[0]\n      1046528 blocks super 1.2 [2/1] [U_]\n      bitmap: 0/1 pages [0KB], 65536KB chunk\n\nunused devices: <none>\n";
+    let read = whole("mdstat", text);
+    assert_eq!(text_of(&read.set, "disk.mirror", "sda1"), Some("md0"));
+    let lost = |e: &mitra_model::Event| {
+        matches!(&e.kind, mitra_model::EventKind::DeviceError { device, .. } if device == "sdb1")
+    };
+    assert!(read.set.events.iter().any(lost) && read.set.events.len() == 1);
+    assert!(is_empty(&import("x", "md0 : active with nobody\n")));
+}
+
+#[test]
 fn traces_of_other_versions() {
     let script = "java  3244 cpu-clock:\n\tffffffff8104a6b6 native_write_msr+0x6 ([kernel.kallsyms])\n\t    7f26cabd608b main (/usr/bin/java)\n\njava  3244 cpu-clock:\n\tffffffff8104a6b6 native_write_msr+0x6 ([kernel.kallsyms])\n\t    7f26cabd608b main (/usr/bin/java)\n\n";
     let read = whole("x", script);

@@ -6,6 +6,7 @@ mod collectl;
 mod consoles;
 mod csv;
 mod exposition;
+mod innodb;
 mod iotop;
 mod netdata;
 mod nmon;
@@ -33,6 +34,7 @@ pub static FORMATS: &[Format] = &[
     consoles::NUMACTL,
     iotop::FORMAT,
     postgres::FORMAT,
+    innodb::FORMAT,
     pprof::FORMAT,
     access::FORMAT,
 ];

@@ -7,6 +7,7 @@ mod by_name_process;
 mod by_name_sockets;
 mod filesystems;
 mod keys;
+mod mdstat;
 mod names;
 mod numastat;
 mod saved;
@@ -23,6 +24,7 @@ pub static FORMATS: &[Format] = &[
     filesystems::DF,
     filesystems::MOUNT,
     filesystems::LSBLK,
+    mdstat::FORMAT,
     by_name::FORMAT,
     saved::FORMAT,
 ];
