@@ -106,7 +106,7 @@ fn transactions_of_innodb() {
     assert_eq!(text_of(&set, "session.waits_for", "8"), Some("row lock"));
     assert_eq!(one(&set, "session.state_time", "8").0, 12.0);
     assert_eq!(text_of(&set, "session.activity", "7"), Some("idle in transaction"));
-    assert_eq!(one(&set, "session.state_time", "7"), (95.0, 22));
+    assert_eq!(one(&set, "session.state_time", "7"), (95.0, 29));
     assert_eq!(series(&set, "session.state_time", "7").axis.t[0], (T0 + 1) * SECOND);
 }
 
