@@ -181,10 +181,146 @@ proptest! {
     #[test]
     fn changed_outputs_are_survived(
         content in damaged(outputs_of(&[
-            "prometheus", "netdata", "docker", "kubectl", "postgres", "innodb", "pprof", "access", "dstat", "nmon", "collectl",
+            "prometheus", "netdata", "docker", "kubectl", "postgres", "innodb", "pprof", "access", "pmrep", "dstat", "nmon", "collectl",
             "exporter", "iotop", "numactl",
         ])),
     ) {
         survive("system.cpu.json", content);
     }
+}
+
+#[test]
+fn csv_of_dstat() {
+    let read = whole(output("dstat/T.csv"));
+    let set = &read.set;
+    assert_eq!(set.host.hostname, "web-17");
+    let user = series(set, "cpu.user", "1");
+    // The first row is of the time since boot.
+    assert_eq!(user.axis.t, [1_795_824_337_809, 1_795_824_338_807].map(|ms: i64| ms * 1_000_000));
+    check(set, "cpu.user", "1", &[0.940_59, 0.94]);
+    check(set, "disk.write_bytes", "vda", &[22_536_192.0, 0.0]);
+    check(set, "sys.procs_running", "", &[2.0, 2.0, 2.0]);
+    check(set, "sock.tcp_tw", "", &[2.0, 2.0, 2.0]);
+    let read = whole(output("dstat/tcdnmsy.csv"));
+    let idle = series(&read.set, "sys.cpu_idle", "");
+    // 2026-11-28 00:05:34.
+    assert_eq!(idle.axis.t[0], (T0 + 3334) * SECOND);
+    check(&read.set, "mem.free", "", &[23_487_574_016.0, 23_478_857_728.0, 23_458_242_560.0, 23_412_170_752.0]);
+    check(&read.set, "sys.ctxt", "", &[461.0, 1595.0, 314.0]);
+    assert_eq!(series(&read.set, "sys.load1", "").axis.places[1].line, 8);
+}
+
+#[test]
+fn recordings_of_nmon() {
+    let read = whole(output("nmon/plain.nmon"));
+    let set = &read.set;
+    assert_eq!((set.host.hostname.as_str(), set.host.cpus), ("web-17", 2));
+    let user = series(set, "cpu.user", "0");
+    // 2026-11-28 00:04:30.
+    assert_eq!(user.axis.t, [T0 + 3270, T0 + 3272].map(|t| t * SECOND));
+    check(set, "cpu.user", "0", &[0.792, 0.894]);
+    check(set, "mem.free", "", &[22_945.8, 22_905.6].map(|mib| mib * 1024.0 * 1024.0));
+    check(set, "disk.read_bytes", "vda", &[4533.4 * 1024.0, 4983.9 * 1024.0]);
+    check(set, "sys.ctxt", "", &[1354.4]);
+    let read = whole(output("nmon/t.nmon"));
+    check(&read.set, "task.cpu_time", "9359@0", &[0.0892]);
+    assert_eq!(text_of(&read.set, "task.comm", "9359@0"), Some("dd"));
+    assert_eq!(one(&read.set, "task.rss", "9359@0").0, 1772.0 * 1024.0);
+}
+
+#[test]
+fn columns_of_collectl() {
+    let read = whole(output("collectl/plain-oT.txt"));
+    let switches = series(&read.set, "sys.ctxt", "");
+    assert_eq!(crate::support::clocks(switches), [281, 282, 283]);
+    check(&read.set, "sys.ctxt", "", &[1323.0, 940.0, 565.0]);
+    let read = whole(output("collectl/plain.txt"));
+    assert_eq!(seconds_in(Era::Sequence, series(&read.set, "sys.intr", "")), [0, 1, 2]);
+    let read = whole(output("collectl/P.txt"));
+    let set = &read.set;
+    check(set, "cpu.user", "0", &[0.95, 0.95, 0.89]);
+    check(set, "mem.free", "", &[23_344_124.0, 23_255_848.0, 23_206_184.0].map(|kib| kib * 1024.0));
+    check(set, "disk.read_bytes", "vda", &[0.0, 0.0, 3828.0 * 1024.0]);
+    // 2026-11-28 00:04:46.
+    assert_eq!(series(set, "cpu.user", "0").axis.t[0], (T0 + 3286) * SECOND);
+    let read = whole(output("collectl/P-sep.txt"));
+    assert_eq!(series(&read.set, "sys.cpu_nice", "").values.len(), 3);
+    assert_eq!(series(&read.set, "sys.ctxt", "").values.last(), Some(&421.0));
+}
+
+#[test]
+fn tasks_of_iotop() {
+    let read = whole(output("iotop/py-b-t.txt"));
+    let set = &read.set;
+    check(set, "task.write_bytes", "10640@0", &[0.0, 11.57 * 1024.0]);
+    assert_eq!(text_of(set, "task.comm", "3778@0"), Some("kworker/u8:5-ex"));
+    assert_eq!(crate::support::clocks(series(set, "task.read_bytes", "10640@0")), [294, 295]);
+    assert!(set.get("task.blkio_delay", "10640@0").is_none(), "unavailable");
+    let read = whole(output("iotop/c-b.txt"));
+    check(&read.set, "task.write_bytes", "10704@0", &[7.89 * 1024.0, 11.71 * 1024.0]);
+    let read = whole(output("iotop/c-b-okq.txt"));
+    check(&read.set, "task.write_bytes", "9570@0", &[3.93 * 1024.0, 3.92 * 1024.0]);
+    let read = whole(output("iotop/py-b-aP.txt"));
+    let total = read.set.total("task.write_bytes", "3778@0").unwrap();
+    assert_eq!(total.values.last(), Some(&(32.0 * 1024.0)));
+}
+
+#[test]
+fn exporters_of_prometheus() {
+    let read = whole(output("exporter/node_exporter-1.5.txt"));
+    let set = &read.set;
+    assert_eq!(set.host.cpus, 2);
+    assert!(one(set, "sys.load1", "").0 > 0.0);
+    assert!(one(set, "cpu.user", "1").0 > 0.0);
+    assert!(one(set, "mem.active_anon", "").0 > 0.0 && one(set, "vm.pgmajfault", "").0 > 0.0);
+    assert!(one(set, "disk.read_bytes", "vda").0 > 0.0 && one(set, "nic.rx_bytes", "lo").0 >= 0.0);
+    assert_eq!(one(set, "fs.total_bytes", "/").0, 270_553_174_016.0);
+    assert_eq!(text_of(set, "fs.type", "/"), Some("ext4"));
+    assert!(set.total("tcp.OutSegs", "").is_some() && set.get("sock.tcp_inuse", "").is_some());
+    let read = whole(output("exporter/openmetrics.txt"));
+    assert!(one(&read.set, "sys.ctxt", "").0 > 0.0);
+    let groups = "# TYPE container_cpu_usage_seconds_total counter\n\
+        container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 12.5 1795821001000\n\
+        container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 13.5 1795821011000\n\
+        container_spec_memory_limit_bytes{id=\"/kubepods/pod1\"} 0 1795821001000\n";
+    let set = import("x", groups).set;
+    assert_eq!(series(&set, "cgroup.cpu_usage", "/kubepods/pod1").values.last(), Some(&0.1));
+    assert!(set.get("cgroup.memory_max", "/kubepods/pod1").is_none());
+}
+
+#[test]
+fn nodes_of_numactl() {
+    let read = whole(output("numactl/H-two.txt"));
+    assert_eq!(one(&read.set, "node.mem_free", "0"), (1024.0 * 1024.0 * 1024.0, 4));
+    assert_eq!(one(&read.set, "node.mem_total", "1"), (48_379.0 * 1024.0 * 1024.0, 6));
+    whole(output("numactl/H.txt"));
+}
+
+#[test]
+fn events_of_blkparse() {
+    let text = "  8,0    1        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n\
+        \x20 8,0    1        2     0.000100000   697  D   W 223490 + 8 [kjournald]\n\
+        \x20 8,0    1        3     0.002100000     0  C   W 223490 + 8 [0]\n\
+        \x20 8,0    0        4     1.000000000   700  D   R 1000 + 16 [cat]\n\
+        \x20 8,0    0        5     1.010000000     0  C   R 1000 + 16 [0]\n\
+        CPU0 (8,0):\n Reads Queued:           1,        8KiB\t Writes Queued:           0,        0KiB\n";
+    let read = import("x", text);
+    assert_eq!((read.files[0].unread, read.files[0].formats.as_slice()), (0, &["blkparse".to_owned()][..]));
+    assert_eq!(one(&read.set, "disk.traced_latency_p99", "8,0").0, 0.01);
+    check(&read.set, "disk.write_bytes", "8,0", &[4096.0, 0.0]);
+    assert!(is_empty(&import("x", "8,0 1 is a number\n8,0 1 is a number\n")));
+}
+
+#[test]
+fn csv_of_pmrep() {
+    let set = whole(output("pmrep/machine.csv")).set;
+    check(&set, "sys.load1", "", &[0.21, 0.25]);
+    check(&set, "sys.ctxt", "", &[1024.5, 2048.25]);
+    check(&set, "mem.free", "", &[270_568.0, 260_100.0, 260_000.0].map(|kib| kib * 1024.0));
+    check(&set, "vm.pgmajfault", "", &[0.0, 12.0]);
+    assert_eq!(series(&set, "sys.load1", "").axis.t[0], (T0 + 1) * SECOND);
+    let set = whole(output("pmrep/devices.csv")).set;
+    check(&set, "disk.reads", "vda", &[12.0, 14.0]);
+    check(&set, "disk.write_bytes", "vda", &[66_048.0, 131_072.0]);
+    check(&set, "nic.rx_bytes", "eth0", &[1200.0, 2400.0]);
 }

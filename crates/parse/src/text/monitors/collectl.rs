@@ -19,14 +19,17 @@ use crate::text::snapshots::sink::Sink;
 pub const PARSEABLE: Format = Format::new(
     "collectl -P",
     "CPUs, memory, disks and interfaces, of `collectl -P`",
-    |lines, _| lines.peek().and_then(parseable_header).is_some(),
+    |lines, _| {
+        let is = |line: &[u8]| parseable_header(line).is_some();
+        lines.at(is) || (lines.at(is_above) && lines.soon(1, is))
+    },
     parseable,
 );
 /// `collectl`.
 pub const PLAIN: Format = Format::new(
     "collectl",
     "interrupts and context switches of the short form; its sums over disks and interfaces have no metric",
-    |lines, _| lines.peek().and_then(plain_header).is_some(),
+    plain_starts,
     plain,
 );
 
@@ -90,6 +93,9 @@ fn parseable_header(line: &[u8]) -> Option<(u8, Wide)> {
 }
 
 fn parseable(lines: &mut Lines<'_>, import: &mut Import) {
+    while lines.at(is_above) {
+        lines.advance();
+    }
     let Some((mut between, mut wide)) = lines.peek().and_then(parseable_header) else { return };
     let mut sink = Sink::default();
     lines.advance();
@@ -127,7 +133,21 @@ fn plain_header(line: &[u8]) -> Option<(usize, Wide)> {
     is_one.then(|| (times, Wide { cells: names.iter().map(|name| find(SHORT, name, b"")).collect() }))
 }
 
+/// What stands above the header: a line about the wait, and the subsystems.
+fn is_above(line: &[u8]) -> bool {
+    (line.starts_with(b"waiting for ") && line.ends_with(b" sample..."))
+        || (line.starts_with(b"#") && has(line, b"<---") && has(line, b"CPU"))
+}
+
+fn plain_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    let is = |line: &[u8]| plain_header(line).is_some();
+    lines.at(is) || (lines.at(is_above) && lines.soon(2, is))
+}
+
 fn plain(lines: &mut Lines<'_>, import: &mut Import) {
+    while lines.at(is_above) {
+        lines.advance();
+    }
     let Some((mut times, mut wide)) = lines.peek().and_then(plain_header) else { return };
     let mut sink = Sink::default();
     lines.advance();

@@ -93,6 +93,8 @@ fn is_names(line: &[u8]) -> bool {
 
 /// The cell of a column below a group.
 fn dstat_cell(group: &[u8], name: &[u8]) -> Option<Cell> {
+    // Of single CPUs the names repeat the group: `cpu0 usage:usr`.
+    let name = name.rsplit(|b| *b == b':').next().unwrap_or(name);
     let key = [group, b"/", name].concat();
     if let Some((kind, row)) = group.iter().position(|b| *b == b'/').and_then(|at| group.split_at_checked(at)) {
         let row = row.get(1..)?;

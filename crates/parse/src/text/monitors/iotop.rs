@@ -14,7 +14,14 @@ use crate::text::prelude::*;
 
 /// See the module.
 pub const FORMAT: Format =
-    Format::new("iotop", "what each task reads and writes, of `iotop -b`", |lines, _| lines.at(is_total), read);
+    Format::new("iotop", "what each task reads and writes, of `iotop -b`", starts, read);
+
+/// What `iotop` of C says first where the kernel does not count delays.
+const WARNING: &[u8] = b"Warning: task_delayacct is 0";
+
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(is_total) || (lines.at(|line| line.starts_with(WARNING)) && lines.soon(1, is_total))
+}
 
 /// `Total DISK READ …`, with a time before it.
 fn is_total(line: &[u8]) -> bool {
@@ -105,7 +112,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             import.sampled(rates, when);
             return Took::Yes;
         }
-        let is_head = begins(rest, &[b"Actual DISK READ", b"Current DISK READ", b"TID ", b"PID ", b"TIME "]);
+        let is_head = line.starts_with(WARNING)
+            || begins(rest, &[b"Actual DISK READ", b"Current DISK READ", b"TID ", b"PID ", b"TIME "]);
         if is_head || line.trim_ascii().is_empty() {
             return Took::Yes;
         }

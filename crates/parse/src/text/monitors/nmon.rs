@@ -115,7 +115,9 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             b"TOP" => reader.tasks = list.iter().skip(3).map(|name| task_column(name)).collect(),
             _ if is_snapshot(second) => {
                 if let (Some(when), Some(wide)) = (reader.when, reader.sections.get(section)) {
-                    wide.row(list.into_iter().skip(2), (when, at, false), &mut reader.sink, import);
+                    // Of processes the first snapshot has no interval: what was counted in it is zero.
+                    let only_levels = section == b"PROC" && second == b"T0001";
+                    wide.row(list.into_iter().skip(2), (when, at, only_levels), &mut reader.sink, import);
                 }
             }
             _ if reader.sections.len() < SECTIONS_MAX && !section.starts_with(b"BBB") => {
