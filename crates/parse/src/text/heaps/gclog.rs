@@ -152,6 +152,10 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         let when = entry.when.or_else(|| entry.uptime.map(|s| in_sequence(import, s)));
         let when = when.unwrap_or_else(|| import.now());
         let said = entry.text;
+        if stopped(said).is_some() || collection(said).is_some() {
+            // That all pauses are short is something to know.
+            import.has_read();
+        }
         if let Some(seconds) = stopped(said) {
             pause(import, when, n, seconds - collected, "stopped at a safepoint beside the collection");
             collected = 0.0;
