@@ -58,6 +58,7 @@ seed text_procfs 0 $outputs/{procps,snapshots,net} $cases
 seed text_tracing 0 $outputs/tracing $cases
 seed text_logs 0 $outputs/logs $cases
 seed text_heaps 0 $outputs/{heaps,bench} $cases
+seed text_monitors 0 $outputs/monitors
 
 # The byte in front is the parser's number.
 seed inspect_parsers 1 $outputs/heaps/smaps

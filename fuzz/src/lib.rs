@@ -55,6 +55,7 @@ targets! {
     search_spool: mitra_search::opensearch::fuzzing::spool,
     text_heaps: |bytes| text::read(&[formats::heaps::FORMATS, formats::bench::FORMATS], bytes),
     text_logs: |bytes| text::read(&[formats::logs::FORMATS], bytes),
+    text_monitors: |bytes| text::read(&[formats::monitors::FORMATS], bytes),
     text_procfs: |bytes| text::read(&[formats::procps::FORMATS, formats::net::FORMATS, formats::snapshots::FORMATS], bytes),
     text_sysstat: |bytes| text::read(&[formats::sysstat::FORMATS], bytes),
     text_tracing: |bytes| text::read(&[formats::tracing::FORMATS], bytes),

@@ -22,8 +22,8 @@ use crate::rows::{Rows, lossy};
 use crate::scan::{Lines, digits, number, numbers};
 
 const TIMES: usize = 10;
-/// Times that every kernel since 2.6.11 has: user to steal.
-const TIMES_MIN: usize = 8;
+/// Times that every kernel of 2.6 has: user to softirq. Since 2.6.11 there is steal.
+const TIMES_MIN: usize = 7;
 
 /// The parser of `/proc/stat`.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 //! `find` opens everything first, and binary files of sysstat are handed to sadf (`sadf`). `read`
 //! then needs no more than what is open.
 
+mod archive;
 mod find;
 pub mod quotes;
 mod read;
@@ -11,8 +12,9 @@ mod sadf;
 mod tests;
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use mitra_model::SeriesSet;
@@ -32,14 +34,40 @@ pub struct Loaded {
     /// Every file, and what was read of it.
     pub files: Vec<FileRead>,
     /// By the name in reports.
-    opened: HashMap<String, (Kind, FileHandle)>,
+    opened: HashMap<String, Stored>,
 }
+
+/// Where a file is that was read.
+#[derive(Clone)]
+struct Stored {
+    kind: Kind,
+    handle: Arc<FileHandle>,
+    /// The name of the archive that it is in.
+    archive: Option<Arc<str>>,
+}
+
+/// Bytes of a file in an archive that are read again, to quote lines of it.
+const QUOTED_BYTES_MAX: u64 = 64 << 20;
 
 impl Loaded {
     /// Reads a file again, by its name in reports; `None` if it has no lines of text.
     pub fn open(&self, name: &str) -> Option<Box<dyn Read>> {
-        let (kind, handle) = self.opened.get(name)?;
-        read::text(*kind, handle).ok()?
+        let Stored { kind, handle, archive } = self.opened.get(name)?;
+        let Some(archive) = archive else { return read::text(*kind, handle).ok()? };
+        let mut found = None;
+        // What is damaged behind it was noted when it was read.
+        _ = archive::each(archive, *kind, read::bytes(handle).ok()?, &mut |member, input| {
+            if member != name {
+                return true;
+            }
+            let mut bytes = Vec::new();
+            found = input.ok().and_then(|input| {
+                input.take(QUOTED_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+                Some(bytes)
+            });
+            false
+        });
+        found.map(|bytes| Box::new(Cursor::new(bytes)) as Box<dyn Read>)
     }
 }
 
@@ -119,8 +147,8 @@ impl Opened {
                 }
                 Input::Sadf(sadf) => sadf.read(&name, import, &mut budget),
                 Input::File(kind, handle) => {
-                    read_one(&name, kind, &handle, import, &mut budget);
-                    opened.insert(name, (kind, handle));
+                    let stored = Stored { kind, handle: Arc::new(handle), archive: None };
+                    read_one(&name, &stored, import, &mut budget, &mut opened);
                 }
             }
         }
@@ -140,23 +168,42 @@ impl Opened {
     }
 }
 
-/// Reads one file. An error is noted with the file and does not affect the others.
-fn read_one(name: &str, kind: Kind, handle: &FileHandle, import: &mut Import, budget: &mut ReadBudget) {
-    match read::text(kind, handle) {
-        Ok(Some(mut input)) => {
-            let mut input = Counted { inner: &mut *input, budget };
-            if let Err(error) = text::read(&mut input, name, import) {
-                import.note(format!("could not be read to its end: {error}"));
+/// Reads one file, or each file of an archive. An error is noted with the file and does not affect the others.
+fn read_one(
+    name: &str,
+    stored: &Stored,
+    import: &mut Import,
+    budget: &mut ReadBudget,
+    opened: &mut HashMap<String, Stored>,
+) {
+    let archive: Arc<str> = name.into();
+    let mut any = false;
+    let walked = read::bytes(&stored.handle).and_then(|input| {
+        archive::each(name, stored.kind, input, &mut |member, input| {
+            any = true;
+            match input {
+                Ok(input) => {
+                    let mut input = Counted { inner: input, budget: &mut *budget };
+                    if let Err(error) = text::read(&mut input, member, import) {
+                        import.note(format!("could not be read to its end: {error}"));
+                    }
+                }
+                Err(why) => {
+                    import.begin_file(member);
+                    import.note(why);
+                }
             }
-        }
-        Ok(None) => {
-            import.begin_file(name);
-            import.note(kind.why_not());
-        }
-        Err(error) => {
-            import.begin_file(name);
-            import.note(format!("could not be read: {error}"));
-        }
+            let archive = (member != name).then(|| Arc::clone(&archive));
+            opened.insert(member.to_owned(), Stored { archive, ..stored.clone() });
+            true
+        })
+    });
+    if let Err(error) = walked {
+        import.begin_file(name);
+        import.note(format!("could not be read to its end: {error}"));
+    } else if !any {
+        import.begin_file(name);
+        import.note("an archive without files".to_owned());
     }
 }
 

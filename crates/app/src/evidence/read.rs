@@ -1,8 +1,10 @@
 //! Reads opened files within bounds: per file, per unpacked file, and for all files together.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
@@ -18,20 +20,28 @@ const FILE_MAX: u64 = 16 << 30;
 const ALL_MAX: u64 = 64 << 30;
 /// Bytes of a file of procfs or sysfs, whose size is 0.
 const UNSIZED_MAX: u64 = 64 << 20;
-/// Gzip ratio. Tool output reaches 10, monotonous output 100, zeros 1000.
+/// How much more a packed file may hold. Tool output reaches 10, monotonous output 100, zeros 1000.
 const RATIO_MAX: u64 = 300;
 /// Below this many bytes the ratio is not checked.
 const RATIO_FROM: u64 = 256 << 20;
 /// CPU seconds for all files; a day of logs takes far less.
 const SECONDS_MAX: i64 = 1800;
 /// Bytes that decide what a file is.
-const HEAD_BYTES: usize = 4096;
+pub const HEAD_BYTES: usize = 4096;
+/// Memory that zstd may want of who unpacks: what `zstd --ultra` uses.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// Where the mark of tar stands.
+const TAR_MARK: usize = 257;
 
 /// What a file is, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Text,
     Gzip,
+    Xz,
+    Zstd,
+    Tar,
+    Zip,
     /// Written by sadc.
     Sysstat,
     /// By another packer.
@@ -53,42 +63,73 @@ impl Kind {
 
 /// Magic numbers of other packers.
 const PACKED: &[(&[u8], &str)] =
-    &[(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
+    &[(b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4"), (b"7z\xbc\xaf\x27\x1c", "7-Zip"), (b"Rar!", "rar")];
 
 /// Classifies a file by its first bytes.
 pub fn kind(handle: &FileHandle) -> io::Result<Kind> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     Bytes { file: handle.file()?, at: 0, end: HEAD_BYTES as u64 }.read_to_end(&mut head)?;
+    Ok(kind_of(&head))
+}
+
+/// What something is that begins with these bytes.
+pub fn kind_of(head: &[u8]) -> Kind {
     let packed = PACKED.iter().find(|(start, _)| head.starts_with(start));
-    Ok(if head.is_empty() {
+    if head.is_empty() {
         Kind::Empty
     } else if head.starts_with(&[0x1f, 0x8b]) {
         Kind::Gzip
-    } else if text::sysstat::is_binary_sa(&head).is_some() {
+    } else if head.starts_with(b"\xfd7zXZ\0") {
+        Kind::Xz
+    } else if head.starts_with(b"\x28\xb5\x2f\xfd") {
+        Kind::Zstd
+    } else if head.starts_with(b"PK\x03\x04") {
+        Kind::Zip
+    } else if head.get(TAR_MARK..).is_some_and(|rest| rest.starts_with(b"ustar")) {
+        Kind::Tar
+    } else if text::sysstat::is_binary_sa(head).is_some() {
         Kind::Sysstat
-    } else if let Some((_, by)) = packed.filter(|_| std::str::from_utf8(&head).is_err()) {
+    } else if let Some((_, by)) = packed.filter(|_| std::str::from_utf8(head).is_err()) {
         Kind::Packed(by)
     } else if head.contains(&0) {
         Kind::Binary
     } else {
         Kind::Text
-    })
+    }
 }
 
-/// The text of a file; `None` if it is not text.
+/// The text of a file; `None` if it is neither text nor a packed one.
 pub fn text(kind: Kind, handle: &FileHandle) -> io::Result<Option<Box<dyn Read>>> {
     Ok(match kind {
         Kind::Text => Some(bytes(handle)?),
-        Kind::Gzip => {
-            let packed = Packed { inner: bytes(handle)?, taken: 0, until: cpu_seconds() + SECONDS_MAX };
-            Some(Box::new(Unpacked { inner: MultiGzDecoder::new(packed), made: 0 }))
-        }
-        Kind::Sysstat | Kind::Packed(_) | Kind::Binary | Kind::Empty => None,
+        Kind::Gzip | Kind::Xz | Kind::Zstd => Some(unpacked(kind, bytes(handle)?)?),
+        Kind::Tar | Kind::Zip | Kind::Sysstat | Kind::Packed(_) | Kind::Binary | Kind::Empty => None,
     })
 }
 
+/// What was packed by gzip, xz or zstd, within bounds.
+pub fn unpacked<'a>(kind: Kind, input: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+    let taken = Rc::new(Cell::new(0));
+    let packed = Packed { inner: input, taken: Rc::clone(&taken), until: cpu_seconds() + SECONDS_MAX };
+    let inner: Box<dyn Read + 'a> = match kind {
+        Kind::Xz => Box::new(lzma_rust2::XzReader::new(packed, true)),
+        Kind::Zstd => {
+            let mut decoder = zstd::Decoder::new(packed)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+            Box::new(decoder)
+        }
+        _ => Box::new(MultiGzDecoder::new(packed)),
+    };
+    Ok(Box::new(Unpacked { inner, taken, made: 0 }))
+}
+
+/// What comes out of `packed` bytes, within the same bounds.
+pub fn bounded<'a>(inner: Box<dyn Read + 'a>, packed: u64) -> Box<dyn Read + 'a> {
+    Box::new(Unpacked { inner, taken: Rc::new(Cell::new(packed)), made: 0 })
+}
+
 /// The file as long as it was when it was opened. Cutting it ends in an error.
-fn bytes(handle: &FileHandle) -> io::Result<Box<dyn Read>> {
+pub fn bytes(handle: &FileHandle) -> io::Result<Box<dyn Read>> {
     let file = handle.file()?;
     let hole = seek(&file, SeekFrom::Hole(0)).ok().filter(|hole| *hole < handle.size);
     let (end, why) = match hole {
@@ -172,32 +213,33 @@ impl Read for Counted<'_> {
 }
 
 /// The packed side. Data that unpack to nothing take their time here.
-struct Packed {
-    inner: Box<dyn Read>,
-    taken: u64,
+struct Packed<'a> {
+    inner: Box<dyn Read + 'a>,
+    taken: Rc<Cell<u64>>,
     until: i64,
 }
 
-impl Read for Packed {
+impl Read for Packed<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if cpu_seconds() > self.until {
             return Err(io::Error::other("unpacking it takes too long: the rest was not read"));
         }
         let length = self.inner.read(out)?;
-        self.taken = self.taken.saturating_add(length as u64);
+        self.taken.set(self.taken.get().saturating_add(length as u64));
         Ok(length)
     }
 }
 
 /// The unpacked side.
-struct Unpacked {
-    inner: MultiGzDecoder<Packed>,
+struct Unpacked<'a> {
+    inner: Box<dyn Read + 'a>,
+    taken: Rc<Cell<u64>>,
     made: u64,
 }
 
-impl Read for Unpacked {
+impl Read for Unpacked<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let taken = self.inner.get_ref().taken;
+        let taken = self.taken.get();
         if self.made > RATIO_FROM && self.made / RATIO_MAX > taken {
             return Err(io::Error::other(format!(
                 "it unpacks to more than {RATIO_MAX} times its size: the rest was not read"

@@ -234,13 +234,101 @@ fn logs_that_say_the_same_for_ever_are_unpacked() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     packed.write_all(lines(1_000_000).as_bytes()).unwrap();
     s.write("log.gz", packed.finish().unwrap());
-    s.write("log.xz", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\x02");
+    s.write("log.bz2", b"BZh91AY&SY\xff\x00");
     s.write("torn.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x02");
     let loaded = s.load();
     assert_eq!(loaded.file("log.gz").lines, 1_000_000);
     assert_eq!(loaded.notes("log.gz"), "");
-    assert_eq!(loaded.notes("log.xz"), "packed by xz: not read; unpack it");
+    assert_eq!(loaded.notes("log.bz2"), "packed by bzip2: not read; unpack it");
     assert!(loaded.notes("torn.gz").contains("could not be read to its end"), "{:?}", loaded.files);
+}
+
+fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, name, *bytes).unwrap();
+    }
+    tar.into_inner().unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, bytes) in files {
+        zip.start_file(*name, stored).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+/// `MemTotal: 7 kB` and `MemFree: 6 kB`, packed by xz.
+const XZ: &[u8] = b"\xfd\x37\x7a\x58\x5a\x00\x00\x04\xe6\xd6\xb4\x46\x02\x00\x21\x01\x10\x00\x00\x00\xa8\x70\x8e\x86\x01\x00\x1c\x4d\x65\x6d\x54\x6f\x74\x61\x6c\x3a\x20\x37\x20\x6b\x42\x0a\x4d\x65\x6d\x46\x72\x65\x65\x3a\x20\x36\x20\x6b\x42\x0a\x00\x00\x00\x00\xb2\x96\xd8\xf3\x9d\x4b\x1a\x77\x00\x01\x35\x1d\x44\x1b\xb1\xe1\x1f\xb6\xf3\x7d\x01\x00\x00\x00\x00\x04\x59\x5a";
+
+#[test]
+fn archives_inside_each_other_are_read() {
+    let s = setup();
+    let long = format!("{}/meminfo", "folder/".repeat(30));
+    let inner = tar_of(&[
+        ("proc/meminfo", b"MemTotal: 5 kB\nMemFree: 4 kB\n"),
+        (&long, b"MemTotal: 3 kB\nMemFree: 2 kB\n"),
+        ("binary", b"\0\x01"),
+    ]);
+    let outer = zip_of(&[
+        ("host-1.tar.gz", &gzip(&inner)),
+        ("m.xz", XZ),
+        ("m.zst", &zstd::encode_all(&b"MemTotal: 9 kB\nMemFree: 8 kB\n"[..], 1).unwrap()),
+        ("../../out", b"MemTotal: 1 kB\n"),
+    ]);
+    s.write("case.zip", outer);
+    let loaded = s.load();
+    for (name, total) in [
+        ("case.zip/host-1.tar.gz/proc/meminfo", 5.0),
+        (&format!("case.zip/host-1.tar.gz/{long}"), 3.0),
+        ("case.zip/m.xz", 7.0),
+        ("case.zip/m.zst", 9.0),
+    ] {
+        assert_eq!(loaded.file(name).unread, 0, "{name}");
+        let file = loaded.files.iter().position(|f| f.file == name).unwrap();
+        let series = loaded.set.get("mem.total", "").unwrap();
+        let at = series.axis.places.iter().position(|p| p.file as usize == file).unwrap();
+        assert_eq!((series.values[at], series.axis.places[at].line), (total * 1024.0, 1), "{name}");
+        assert!(loaded.text(name).unwrap().starts_with(&format!("MemTotal: {total}")), "{name}");
+    }
+    assert_eq!(loaded.notes("case.zip/host-1.tar.gz/binary"), "binary: not read");
+    assert!(!s.dir.path().join("out").exists());
+}
+
+#[test]
+fn archives_have_bounds() {
+    let s = setup();
+    let mut nested = gzip(b"MemTotal: 5 kB\n");
+    for _ in 0..8 {
+        nested = gzip(&nested);
+    }
+    s.write("nested.gz", nested);
+    let names: Vec<String> = (0..=20_000).map(|n| format!("n{n}")).collect();
+    let many: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), &b""[..])).collect();
+    s.write("many.tar", tar_of(&many));
+    let tar = tar_of(&[("a", b"MemTotal: 5 kB\n"), ("b", b"MemTotal: 6 kB\n")]);
+    s.write("torn.tar", &tar[..1100]);
+    s.write("torn.zip", b"PK\x03\x04 and no more");
+    s.write("torn.xz", &XZ[..20]);
+    let loaded = s.load();
+    assert!(loaded.notes("nested.gz").contains("inside 6 others"), "{}", loaded.notes("nested.gz"));
+    assert!(loaded.notes("many.tar").contains("more than 20000 files"), "{}", loaded.notes("many.tar"));
+    assert_eq!(loaded.file("torn.tar/a").unread, 0);
+    for name in ["torn.zip", "torn.xz"] {
+        assert!(loaded.notes(name).contains("could not be read to its end"), "{name}");
+    }
 }
 
 #[test]

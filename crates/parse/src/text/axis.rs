@@ -79,7 +79,7 @@ impl Import {
         set.events = std::mem::take(&mut self.events);
         set.events.sort_by_key(|e| e.real);
         note_host(&mut set);
-        super::derive::derive(&mut set);
+        super::derive::derive(&mut set, self.has_all_cpus);
         Imported { set, files }
     }
 

@@ -104,13 +104,15 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
     let Some(after) = behind_mark(line.trim_ascii()) else { return false };
     let mut list = words(after);
     let mut program = list.next();
-    if program == Some(b"sudo") {
+    let is_root = program == Some(b"sudo");
+    if is_root {
         program = list.next();
     }
     let Some(program) = program else { return false };
     let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
-    let name = name.strip_suffix(b"-bpfcc").unwrap_or(name);
-    if !NAMES.contains(&name) {
+    let name = [&b"-bpfcc"[..], b".bt", b".py"].iter().find_map(|end| name.strip_suffix(*end)).unwrap_or(name);
+    // What is run from the folder or as root is a command, whatever its name.
+    if !NAMES.contains(&name) && !program.starts_with(b"./") && !is_root {
         return false;
     }
     let command: Vec<String> = std::iter::once(name).chain(list).map(text).collect();

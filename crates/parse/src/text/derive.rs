@@ -28,8 +28,42 @@ const SUMMARIES: &[(&str, &str, Of)] = &[
     ("tasks.write_bytes", "task.write_bytes", Of::Sum),
 ];
 
+/// Times of all CPUs that follow from those of each.
+const CPU_TIMES: &[(&str, &str)] = &[
+    ("sys.cpu_user", "cpu.user"),
+    ("sys.cpu_nice", "cpu.nice"),
+    ("sys.cpu_system", "cpu.system"),
+    ("sys.cpu_idle", "cpu.idle"),
+    ("sys.cpu_iowait", "cpu.iowait"),
+    ("sys.cpu_irq", "cpu.irq"),
+    ("sys.cpu_softirq", "cpu.softirq"),
+    ("sys.cpu_steal", "cpu.steal"),
+];
+
+/// The times of all CPUs, where a file has each CPU and not their sum.
+fn all_cpus(set: &mut SeriesSet) {
+    for (sum, part) in CPU_TIMES {
+        let cpus = set.each(part).count();
+        let Some(metric) = lookup(sum).filter(|_| cpus > 0 && set.host.cpus as usize == cpus) else { continue };
+        if set.get(sum, "").is_some() || set.total(sum, "").is_some() {
+            continue;
+        }
+        let parts: Vec<&Series> = set.each(part).map(|(_, series)| series).collect();
+        // One that has other times than the rest makes no sum.
+        let Some(first) = parts.first() else { continue };
+        if parts.iter().all(|series| series.axis.t == first.axis.t && series.start == first.start)
+            && let Some(series) = combined(parts.iter().copied(), Of::Sum)
+        {
+            set.insert(metric, "".into(), series);
+        }
+    }
+}
+
 /// Adds them to a set.
-pub(super) fn derive(set: &mut SeriesSet) {
+pub(super) fn derive(set: &mut SeriesSet, has_all_cpus: bool) {
+    if has_all_cpus {
+        all_cpus(set);
+    }
     whole_cpu_time(set);
     for (summary, part, of) in SUMMARIES {
         let Some(metric) = lookup(summary) else { continue };

@@ -19,6 +19,8 @@ pub const EVENTS_MAX: usize = 200_000;
 const TEXTS_BYTES_MAX: usize = 128 << 20;
 /// Notes that are kept of one file.
 const NOTES_MAX: usize = 20;
+/// Bytes that are shown of a line that was not read.
+pub(super) const SHOWN_MAX: usize = 200;
 /// One day.
 pub(in crate::text) const DAY: i64 = 86_400 * SECOND;
 /// What lies between the sequences of two files, so that they do not mix.
@@ -118,6 +120,8 @@ pub struct Import {
     pub host: HostInfo,
     /// What the current file has said so far that holds for the lines after it.
     pub context: Context,
+    /// Rows of CPUs are of all CPUs of the machine.
+    pub has_all_cpus: bool,
     pub(super) groups: Vec<Group>,
     pub(super) tracks: Vec<Track>,
     pub(super) texts: BTreeMap<(&'static str, String), Vec<TextAt>>,
@@ -133,6 +137,8 @@ pub struct Import {
     values: usize,
     texts_bytes: usize,
     dropped: u64,
+    /// How many rows, texts, events and samples there were.
+    stored: u64,
     default_date: Option<i64>,
 }
 
@@ -171,9 +177,35 @@ impl Import {
         }
     }
 
+    /// Begins the output of a tool. What it returns is for [`Import::end_format`].
+    pub(super) fn begin_format(&mut self, name: &str) -> FormatMark {
+        let (formats, unread) = (self.current().formats.len(), self.current().unread);
+        self.format(name);
+        FormatMark { formats, unread, stored: self.stored, host: self.host.clone() }
+    }
+
+    /// Ends it. An output that gave nothing, no number, no text and no event, counts as unread, line by line: nobody
+    /// should take it for evidence that was looked at.
+    pub(super) fn end_format(&mut self, mark: FormatMark, line: u32, lines: u32, first: &[u8]) {
+        if self.stored > mark.stored || self.host != mark.host {
+            return;
+        }
+        let file = self.current();
+        file.formats.truncate(mark.formats);
+        let counted = file.unread.saturating_sub(mark.unread);
+        file.unread += u64::from(lines).saturating_sub(counted);
+        if file.first_unread.as_ref().is_none_or(|(known, _)| *known > line) {
+            file.first_unread = Some((line, super::number::text(first)));
+        }
+    }
+
+    /// Says that something was read that has no row, such as that nothing happened.
+    pub fn has_read(&mut self) {
+        self.stored += 1;
+    }
+
     /// Counts a line that made no sense, once. The first of a file is kept.
     pub fn unread(&mut self, line: u32, text: &[u8]) {
-        const SHOWN_MAX: usize = 200;
         self.current();
         if std::mem::replace(&mut self.last_unread, (self.files.len(), line)) == (self.files.len(), line) {
             return;
@@ -237,6 +269,7 @@ impl Import {
     /// The interval of the rows that follow begins here.
     pub fn sampled(&mut self, group: GroupId, when: When) {
         let t = self.resolve(group, when);
+        self.stored += 1;
         let times = &mut self.groups[group.0].times;
         if times.last() != Some(&t) && times.len() < VALUES_MAX {
             times.push(t);
@@ -271,6 +304,7 @@ impl Import {
     /// A row: the thing's name (empty for the whole machine) and its numbers, as printed, to be filled in; `NaN` is
     /// unavailable. A row that the thing already has at that time is written over.
     pub fn row(&mut self, group: GroupId, row: &[u8], when: When, line: u32) -> &mut [f64] {
+        self.stored += 1;
         let width = self.groups[group.0].columns.len();
         if self.values + width > VALUES_MAX || self.texts_bytes > TEXTS_BYTES_MAX {
             self.dropped += 1;
@@ -324,6 +358,7 @@ impl Import {
     /// A text of a thing with the line that it stands on, such as a setting of several numbers.
     pub fn text_at(&mut self, metric: &str, row: &str, when: When, line: u32, text: &str) {
         let Some(metric) = lookup(metric) else { return };
+        self.stored += 1;
         if self.texts_bytes > TEXTS_BYTES_MAX {
             self.dropped += 1;
             return;
@@ -352,6 +387,7 @@ impl Import {
 
     /// Something that happened.
     pub fn event(&mut self, when: When, line: u32, kind: EventKind) {
+        self.stored += 1;
         if self.events.len() >= EVENTS_MAX || self.texts_bytes > TEXTS_BYTES_MAX {
             self.dropped += 1;
             return;
@@ -442,6 +478,14 @@ impl Import {
         }
         std::mem::take(&mut self.files)
     }
+}
+
+/// What was known before the output of a tool.
+pub(super) struct FormatMark {
+    formats: usize,
+    unread: u64,
+    stored: u64,
+    host: HostInfo,
 }
 
 /// How long something would be in words, which none are made for.

@@ -41,6 +41,8 @@ pub struct Lines<'a> {
     at: usize,
     filled: usize,
     ended: bool,
+    /// The bytes that were read last belong to an escape sequence of a terminal.
+    escape: Escape,
     error: Option<io::Error>,
     number: u32,
     /// The end of the current line in the buffer and the beginning of the next; known when `Some`.
@@ -56,6 +58,7 @@ impl<'a> Lines<'a> {
             at: 0,
             filled: 0,
             ended: false,
+            escape: Escape::None,
             error: None,
             number: 1,
             current: None,
@@ -251,7 +254,8 @@ impl<'a> Lines<'a> {
             match self.input.read(room) {
                 Ok(0) => self.ended = true,
                 Ok(n) => {
-                    self.filled += n.min(room.len());
+                    let read = room.get_mut(..n).unwrap_or_default();
+                    self.filled += without_escapes(read, &mut self.escape);
                     return true;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -263,6 +267,54 @@ impl<'a> Lines<'a> {
         }
         false
     }
+}
+
+/// Where in an escape sequence of a terminal the reading is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Escape {
+    None,
+    /// Behind the escape character.
+    Begun,
+    /// Behind `ESC [`, up to a letter.
+    Inside,
+}
+
+/// Takes the escape sequences out that colour the output of a tool, in place; the length of what is left.
+fn without_escapes(bytes: &mut [u8], state: &mut Escape) -> usize {
+    const ESCAPE: u8 = 0x1b;
+    if *state == Escape::None && memchr::memchr(ESCAPE, bytes).is_none() {
+        return bytes.len();
+    }
+    let mut kept = 0;
+    for at in 0..bytes.len() {
+        let Some(byte) = bytes.get(at).copied() else { break };
+        let keeps = match (*state, byte) {
+            (Escape::None, ESCAPE) => {
+                *state = Escape::Begun;
+                false
+            }
+            (Escape::None, _) => true,
+            (Escape::Begun, b'[') => {
+                *state = Escape::Inside;
+                false
+            }
+            (Escape::Inside, b'0'..=b'9' | b';' | b'?') => false,
+            (Escape::Inside, b'A'..=b'Z' | b'a'..=b'z') => {
+                *state = Escape::None;
+                false
+            }
+            // It is none.
+            (Escape::Begun | Escape::Inside, _) => {
+                *state = Escape::None;
+                true
+            }
+        };
+        if keeps && let Some(slot) = bytes.get_mut(kept) {
+            *slot = byte;
+            kept += 1;
+        }
+    }
+    kept
 }
 
 fn trimmed(line: &[u8]) -> &[u8] {
@@ -301,6 +353,14 @@ mod tests {
         assert_eq!(all(&b""[..]), Vec::<Vec<u8>>::new());
         assert_eq!(all(&b"a\r\n\nbc"[..]), [b"a".to_vec(), b"".to_vec(), b"bc".to_vec()]);
         assert_eq!(all(Drip(b"a\n\nbc\n", 1)), [b"a".to_vec(), b"".to_vec(), b"bc".to_vec()]);
+    }
+
+    #[test]
+    fn colours_are_left_out() {
+        let text = b"\x1b[31;22m12:00:01\x1b[0m  a\n\x1b[Kb\x1b\n\x1b[1";
+        for step in [1, 2, usize::MAX] {
+            assert_eq!(all(Drip(text, step)), [b"12:00:01  a".to_vec(), b"b".to_vec()], "{step}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod json;
 pub mod lines;
 mod list;
 pub mod logs;
+pub mod monitors;
 pub mod net;
 pub mod number;
 mod prelude;
@@ -104,6 +105,11 @@ pub static FAMILIES: &[Family] = &[
         what: "Benchmarks, of which several runs can be compared, and the layout of what they ran on.",
         formats: bench::FORMATS,
     },
+    Family {
+        name: "monitors",
+        what: "Recorders, exporters and consoles of other projects.",
+        formats: monitors::FORMATS,
+    },
     Family { name: "logs", what: "Logs of the kernel and of programs.", formats: logs::FORMATS },
 ];
 
@@ -138,8 +144,13 @@ pub fn read_as(
             .filter(|f| (f.starts)(&mut lines, &import.context))
             .or_else(|| formats.iter().copied().flatten().find(|f| (f.starts)(&mut lines, &import.context)));
         if let Some(format) = found {
-            import.format(format.name);
+            let first = lines.peek().map(|line| line.get(..import::SHOWN_MAX).unwrap_or(line).to_vec());
+            let mark = import.begin_format(format.name);
             (format.read)(&mut lines, import);
+            let is_log = logs::FORMATS.iter().any(|log| log.name == format.name);
+            if !is_log && lines.number() > before {
+                import.end_format(mark, before, lines.number() - before, &first.unwrap_or_default());
+            }
             last = Some(format);
         }
         if lines.number() == before {

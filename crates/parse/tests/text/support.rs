@@ -50,6 +50,20 @@ pub fn outputs_of(folders: &[&str]) -> Vec<Vec<u8>> {
     entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).map(bytes).collect()
 }
 
+/// Every file below a folder.
+#[expect(clippy::disallowed_methods, reason = "tests read their fixtures")]
+pub fn all_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
 /// Reads a file of this name and content, of which no date is known.
 pub fn import(name: &str, content: impl AsRef<[u8]>) -> Imported {
     import_on(None, name, content)

@@ -93,10 +93,35 @@ fn classic(line: &[u8]) -> Option<Entry<'_>> {
         uptime = Some(value);
         rest = after;
     }
-    let known = (rest.starts_with(b"[GC") || rest.starts_with(b"[Full GC") || rest.starts_with(b"[CMS"))
-        && has(rest, b" secs]");
+    // With PrintGCID.
+    if let Some(id) = rest.strip_prefix(b"#")
+        && let Some(at) = find!(id, b": ").filter(|at| id.get(..*at).and_then(integer).is_some())
+    {
+        rest = id.get(at + 2..)?;
+    }
+    let known = begins(rest, &[b"[GC", b"[Full GC", b"[CMS"])
+        && (has(rest, b" secs]") || is_open(rest));
     let stopped = rest.starts_with(STOPPED);
     (known || stopped).then_some(Entry { when, uptime, text: rest })
+}
+
+/// `[GC (Allocation Failure)`, whose end stands on a later line: the ages of objects come between.
+fn is_open(rest: &[u8]) -> bool {
+    let rest = rest.trim_ascii_end();
+    memchr::memchr_iter(b'[', rest).count() > memchr::memchr_iter(b']', rest).count()
+        && (rest.ends_with(b")") || rest.ends_with(b"[ParNew") || rest.ends_with(b"[DefNew"))
+}
+
+/// The end of such a collection: `: 3K->1K(9K), 0.0123 secs] 9K->7K(99K), 0.0124 secs] [Times: …`.
+fn closing(line: &[u8]) -> Option<f64> {
+    let line = line.trim_ascii();
+    if !begins(line, &[b": ", b", ", b"[PSYoungGen"]) && !line.first()?.is_ascii_digit() {
+        return None;
+    }
+    let own = line.get(..memchr::memmem::find(line, b" [Times:").unwrap_or(line.len()))?;
+    let head = own.get(..memchr::memmem::rfind(own, b" secs]")?)?;
+    let (seconds, rest) = leading(head.get(memchr::memmem::rfind(head, b", ")? + 2..)?)?;
+    rest.is_empty().then_some(seconds)
 }
 
 const STOPPED: &[u8] = b"Total time for which application threads were stopped: ";
@@ -105,20 +130,40 @@ const STOPPED: &[u8] = b"Total time for which application threads were stopped: 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     // What the collection before accounts for, until all threads are said to have stood.
     let mut collected = 0.0;
+    let mut open: Option<(When, String, u32)> = None;
     lines.each(import, |lines, n, import| {
         let line = lines.line();
+        if let Some((when, call, at)) = open.clone() {
+            if let Some(seconds) = closing(line) {
+                collected += seconds;
+                pause(import, when, at, seconds, &call);
+                open = None;
+                return Took::Yes;
+            }
+            if is_log(line) {
+                open = None;
+            } else if line.starts_with(b"Desired survivor size") || line.starts_with(b"- age") {
+                return Took::Yes;
+            }
+        }
         let Some(entry) = unified(line).or_else(|| classic(line)) else {
             return if is_detail(line) { Took::Yes } else { Took::unread_if(lines.soon(4, is_log)) };
         };
         let when = entry.when.or_else(|| entry.uptime.map(|s| in_sequence(import, s)));
         let when = when.unwrap_or_else(|| import.now());
         let said = entry.text;
+        if stopped(said).is_some() || collection(said).is_some() {
+            // That all pauses are short is something to know.
+            import.has_read();
+        }
         if let Some(seconds) = stopped(said) {
             pause(import, when, n, seconds - collected, "stopped at a safepoint beside the collection");
             collected = 0.0;
         } else if let Some((call, seconds)) = collection(said) {
             collected += seconds;
             pause(import, when, n, seconds, &call);
+        } else if is_open(said) && said.starts_with(b"[") {
+            open = Some((when, called(said.get(1..).unwrap_or_default()), n));
         } else if has(said, b"GCLocker") || has(said, b"GC locker") {
             import.note(format!("line {n}: {}", text(said.get(..CALL_MAX).unwrap_or(said))));
         }
@@ -130,7 +175,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
 fn is_detail(line: &[u8]) -> bool {
     const HEADS: &[&[u8]] = list!(
         "[|Heap|{Heap before|}|OpenJDK |Java HotSpot|Memory: |CommandLine flags:|Application time:|PSYoungGen|\
-         ParOldGen|Desired survivor size",
+         ParOldGen|Desired survivor size|- age ",
         b'|'
     );
     let line = line.trim_ascii();

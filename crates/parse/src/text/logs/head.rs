@@ -134,7 +134,8 @@ fn head_of<'a>(
 
 fn of_line<'a>(found: Stamped<'a>, rfc5424: bool) -> Option<Head<'a>> {
     let text = found.rest.trim_ascii_start();
-    if text.is_empty() || (matches!(found.layout, Layout::Clock | Layout::Epoch) && is_table(text)) {
+    let bare = matches!(found.layout, Layout::Clock | Layout::Epoch);
+    if text.is_empty() || (bare && is_table(text)) || is_list_of_numbers(text) {
         return None;
     }
     if rfc5424 {
@@ -189,6 +190,17 @@ fn is_table(text: &[u8]) -> bool {
     }
     let has_word = text.windows(3).any(|w| w.iter().all(u8::is_ascii_alphabetic));
     !has_word || numbers > others
+}
+
+/// Behind a time nothing but numbers between commas or semicolons: a row of a table that somebody exported.
+fn is_list_of_numbers(text: &[u8]) -> bool {
+    let mark = if text.contains(&b';') { b';' } else { b',' };
+    let (mut numbers, mut others) = (0, 0);
+    let text = text.strip_prefix(&[mark]).unwrap_or(text);
+    for cell in text.split(|b| *b == mark).take(64).map(<[u8]>::trim_ascii).filter(|cell| !cell.is_empty()) {
+        if number(cell).is_some() { numbers += 1 } else { others += 1 }
+    }
+    numbers >= 2 && numbers > 2 * others
 }
 
 /// `<TRACE> BGP1: …`, as BIRD writes into its own file.

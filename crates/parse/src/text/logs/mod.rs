@@ -5,6 +5,7 @@
 //! [`EventKind::KernelLog`]; a session that changes its state becomes a [`EventKind::Session`]; all lines with a time
 //! are counted by program, and bursts and silences among them are told at the end.
 
+mod export;
 mod grid;
 mod head;
 mod json;
@@ -35,6 +36,7 @@ pub static FORMATS: &[Format] = &[
         starts_kernel,
         read,
     ),
+    export::FORMAT,
     Format::new("BIRD log", "sessions of routing protocols that came and went", starts_bird, read),
     Format::new(
         "log",

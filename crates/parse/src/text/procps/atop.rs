@@ -32,17 +32,27 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 /// Host, time and length of the interval.
 fn first_line(line: &[u8]) -> Option<(&[u8], i64, f64)> {
     let mut list = words(line.strip_prefix(b"ATOP - ")?);
-    let host = list.next()?;
-    let day = clock::date(list.next()?)?;
+    let mut host = list.next()?;
+    let day = match clock::date(host) {
+        // The host has no name.
+        Some(day) => {
+            host = b"";
+            day
+        }
+        None => clock::date(list.next()?)?,
+    };
     let time = clock::time_of_day(list.next()?)?;
-    let mut last = None;
+    let mut last: [&[u8]; 2] = [b"", b""];
     for word in list {
         if word == b"elapsed" {
             break;
         }
-        last = Some(word);
+        last = [last[1], word];
     }
-    Some((host, day * DAY + time, duration(last?)?))
+    // Old versions spell it: `10 seconds elapsed`.
+    let elapsed =
+        if last[1].starts_with(b"second") { number(last[0]) } else { duration(last[1]) };
+    Some((host, day * DAY + time, elapsed?))
 }
 
 /// One screen while it is read.
@@ -74,6 +84,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 atop_cells::read(line, number, &mut screen.readings, &mut cpus);
             }
             import.host.cpus = import.host.cpus.max(cpus.unwrap_or(0));
+        } else if is_unknown_kind(line) {
+            // A kind of line of a later version.
         } else if line.starts_with(b"***") {
             screen.since_boot |= has(line, b"since");
         } else if line.trim_ascii().is_empty() {
@@ -91,8 +103,18 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     flush(&mut screen, import);
 }
 
+/// `WWW | reqs  0.0/s | totKB …`: a line of the upper part of a kind that has no metrics.
+fn is_unknown_kind(line: &[u8]) -> bool {
+    let mut list = words(line);
+    let is_label = |w: &[u8]| w.len() == 3 && w.iter().all(u8::is_ascii_alphanumeric);
+    list.next().is_some_and(is_label)
+        && list.next() == Some(b"|")
+        && line.trim_ascii_end().ends_with(b"|")
+}
+
 fn is_ours(line: &[u8]) -> bool {
     first_line(line).is_some()
+        || is_unknown_kind(line)
         || atop_cells::label(line).is_some()
         || is_header(line)
         || line.starts_with(b"***")
@@ -188,7 +210,9 @@ struct Table {
 const NAMES: &[&[u8]] = list!(
     "PID TID SYSCPU USRCPU BDELAY RDELAY VGROW RGROW RDDSK WRDSK WCANCL CPU CMD RUID EUID ST EXC THR S CPUNR
      MINFLT MAJFLT VSTEXT VSLIBS VDATA VSTACK VSIZE RSIZE PSIZE SWAPSZ MEM DSK COMMAND-LINE PPID NICE PRI POLI
-     TGID LOCKSZ VSLCK SHTEXT VSTK NET WCHAN"
+     TGID LOCKSZ VSLCK SHTEXT VSTK NET WCHAN RTPR STDATE STTIME ENDATE ENTIME SUID FSUID RGID EGID SGID FSGID
+     CTID VPID CID POD IBUSY SNET RNET TCPSND TCPRCV TCPSASZ TCPRASZ UDPSND UDPRCV UDPSASZ UDPRASZ BANDWI BANDWO
+     NVCSW NIVCSW CGRNICE CPUWGT MEMMAX SWPMAX GPUBUSY MEMBUSY MEMNOW MEMAVG GPUNUMS TRUN TSLPI TSLPU TIDLE"
 );
 
 /// A header of processes: `PID SYSCPU … CMD`, with the page behind it.
@@ -199,7 +223,18 @@ fn is_header(line: &[u8]) -> bool {
         return false;
     }
     for word in list {
-        if matches!(word, b"SYSCPU" | b"USRCPU" | b"RDDSK" | b"MINFLT" | b"VGROW" | b"COMMAND-LINE") {
+        if matches!(
+            word,
+            b"SYSCPU"
+                | b"USRCPU"
+                | b"RDDSK"
+                | b"MINFLT"
+                | b"VGROW"
+                | b"COMMAND-LINE"
+                | b"RTPR"
+                | b"STDATE"
+                | b"TCPSND"
+        ) {
             own += 1;
         } else if !NAMES.contains(&word) && !word.first().is_some_and(u8::is_ascii_digit) {
             return false;

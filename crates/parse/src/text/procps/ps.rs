@@ -24,6 +24,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let (at, first_line) = (import.now(), lines.number());
     let header = lines.line();
     let states = has_state(header);
+    let pid_at = words(header).position(|name| name == b"PID");
     let table = Table::new(header, Style::Ps, false, import);
     let (mut rows, mut waiting, mut all) = (0_u32, 0_u32, false);
     lines.advance();
@@ -33,7 +34,11 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         if line.trim_ascii().is_empty() || is_header(line) {
             return Took::No;
         }
-        let Some(row) = table.row(line, at, number, import) else { return Took::No };
+        let Some(row) = table.row(line, at, number, import) else {
+            // With `m` each thread has a line of its own that does not say which one it is.
+            let is_thread = pid_at.is_some_and(|at| words(line).nth(at) == Some(b"-"));
+            return if is_thread { Took::Yes } else { Took::No };
+        };
         rows += 1;
         waiting += u32::from(row.state == Some(b'D'));
         all |= row.pid == 1;

@@ -11,7 +11,7 @@ const NAMES: &[&[u8]] = list!(
      SPID STACKP START STARTED STAT STIME SUID SUPGIDS SUPGRPS SUSER SVUID SWAP SZ TGID THCNT TID TIME TIME+
      TPGID TT TTY UID UNIT USED USER USS VIRT VSZ WCHAN nDRT nMaj nMin nTH nsCGROUP nsIPC nsMNT nsNET nsPID
      nsTIME nsUSER nsUTS vMj vMn D RSzd PSan PSfd PSsh ARGS COMM UCMD UCOMM NWCHAN PCPU PMEM USEDRES EXE ioR
-     ioRop ioW ioWop AGID ELAPSD %CUU %CUC nFD STATE"
+     ioRop ioW ioWop AGID AGNI ELAPSD %CUU %CUC nFD STATE LXC LOGID DOCKER"
 );
 
 /// The names that translations give to the columns that matter.
@@ -28,17 +28,24 @@ pub fn english(word: &[u8]) -> &[u8] {
     find_pair(TRANSLATED, word).map_or(word, str::as_bytes)
 }
 
+/// Of so many columns one may be of a version that is not known here.
+const KNOWN_OF_UNKNOWN: usize = 12;
+
 /// Whether a line is a header: a process id, something of it, and no word that no column is called.
 pub fn is_header(line: &[u8]) -> bool {
     // Asked for every line: hardly one has such a word.
     if find!(line, b"PID").is_none() && find!(line, b"LWP").is_none() {
         return false;
     }
-    let (mut id, mut more, mut count) = (false, false, 0);
+    let (mut id, mut more, mut count, mut unknown) = (false, false, 0, 0);
     for word in words(line) {
         let word = english(word);
         if !NAMES.contains(&word) {
-            return false;
+            let is_name = word.len() >= 2 && word.iter().all(u8::is_ascii_alphanumeric);
+            unknown += 1;
+            if !is_name || word.first().is_some_and(u8::is_ascii_digit) || unknown > 4 {
+                return false;
+            }
         }
         match word {
             b"PID" | b"LWP" | b"SPID" => id = true,
@@ -48,7 +55,9 @@ pub fn is_header(line: &[u8]) -> bool {
         }
         count += 1;
     }
-    id && more && count >= 2
+    // `PID PPID ARGS` is what execsnoop of perf-tools prints; ps calls arguments a command.
+    let is_execsnoop = count == 3 && words(line).eq([&b"PID"[..], b"PPID", b"ARGS"]);
+    id && more && count >= 2 && count >= unknown * KNOWN_OF_UNKNOWN && !is_execsnoop
 }
 
 /// Whether a header of processes has the state among its columns.

@@ -33,6 +33,8 @@ enum Cell {
     Command,
     /// A date of one to five words.
     Start,
+    /// An environment: any number of words.
+    Free,
     /// The share of one CPU.
     Cpu,
     /// A number of the group, by its column; of [`VALUES`].
@@ -139,6 +141,7 @@ impl Table {
                 b"COMM" | b"UCMD" | b"UCOMM" => Cell::Name,
                 b"CMD" | b"COMMAND" | b"ARGS" => Cell::Command,
                 b"START" | b"STARTED" | b"STIME" => Cell::Start,
+                b"ENVIRON" => Cell::Free,
                 b"%CPU" if style == Style::Top => Cell::Cpu,
                 name => {
                     let value = VALUES.iter().find(|value| value.names.contains(&name));
@@ -169,6 +172,9 @@ impl Table {
         let before = self.command_at.unwrap_or(self.cells.len());
         let mut list = words(line);
         for cell in self.cells.get(..before)? {
+            if matches!(cell, Cell::Free) {
+                return None;
+            }
             let word = list.next()?;
             if matches!(cell, Cell::Start) {
                 let more = match word.first() {
@@ -188,6 +194,12 @@ impl Table {
         let mut command = list.rest().trim_ascii_end();
         if let Some(at) = self.command_at {
             let behind = self.cells.get(at + 1..)?;
+            // Where an environment stands, no column behind the command can be told from it.
+            let is_open = self.cells.iter().any(|cell| matches!(cell, Cell::Free));
+            let behind = if is_open { &[] } else { behind };
+            if is_open {
+                command = words(command).next()?;
+            }
             for cell in behind.iter().rev() {
                 let word = last_word(&mut command)?;
                 if matches!(cell, Cell::Start) {
@@ -283,7 +295,7 @@ impl<'a> Parsed<'a> {
         let id =
             || number(word).filter(|n| n.fract() == 0.0 && (0.0..=4_194_304.0).contains(n)).map(|n| n as u32);
         match cell {
-            Cell::Skip | Cell::Start | Cell::Command => {}
+            Cell::Skip | Cell::Start | Cell::Command | Cell::Free => {}
             // ps prints `-` on the lines of threads, and of the process of threads.
             Cell::Pid => self.pid = Some(id()?),
             Cell::Tid if word == b"-" => {}

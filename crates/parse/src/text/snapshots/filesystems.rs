@@ -73,9 +73,25 @@ enum Amounts {
     Inodes,
 }
 
+impl Amounts {
+    /// The number of a cell, in bytes or inodes.
+    fn read(self, word: &[u8]) -> Option<f64> {
+        match self {
+            Amounts::Inodes => with_suffix(word),
+            Amounts::Blocks(bytes) => Some(leading(word).filter(|(_, rest)| rest.is_empty())?.0 * bytes),
+            Amounts::Human(base) => {
+                let (value, rest) = leading(word)?;
+                let power =
+                    b"KMGTPE".iter().position(|u| rest.first().map(u8::to_ascii_uppercase) == Some(*u));
+                Some(value * power.map_or(1.0, |p| base.powi(i32::try_from(p).unwrap_or(0) + 1)))
+            }
+        }
+    }
+}
+
 /// The heading of `df`: its amounts.
 fn heading(line: &[u8], is_si: bool) -> Option<Amounts> {
-    if !line.contains(&b'%') || line.contains(&b'/') {
+    if !(line.contains(&b'%') || is_posix(line)) || line.contains(&b'/') {
         return None;
     }
     let said = text(line).to_lowercase();
@@ -87,8 +103,16 @@ fn heading(line: &[u8], is_si: bool) -> Option<Amounts> {
         return Some(Amounts::Inodes);
     }
     let block = said.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit()));
-    let Some(block) = block else { return Some(Amounts::Human(if is_si { 1000.0 } else { 1024.0 })) };
-    let size = block.split('-').next().unwrap_or(block);
+    match block {
+        Some(block) => block_size(block.as_bytes()),
+        None => Some(Amounts::Human(if is_si { 1000.0 } else { 1024.0 })),
+    }
+}
+
+/// The unit of `1K-blocks` or `1024-blocks`.
+fn block_size(block: &[u8]) -> Option<Amounts> {
+    let block = text(block).to_lowercase();
+    let size = block.split('-').next().unwrap_or(&block);
     let (number, unit) = leading(size.as_bytes())?;
     // `1K` and `1M` are powers of 1024, `1kB` and `1MB` of 1000.
     let base: f64 =
@@ -104,6 +128,104 @@ fn heading(line: &[u8], is_si: bool) -> Option<Amounts> {
     Some(Amounts::Blocks(number * base.powi(power)))
 }
 
+/// The heading of `df -P`, which has no `%`: `Filesystem 1024-blocks Used Available Capacity Mounted on`.
+fn is_posix(line: &[u8]) -> bool {
+    let is_block = |word: &[u8]| {
+        let digits = word.iter().take_while(|b| b.is_ascii_digit()).count();
+        digits > 0 && word.get(digits) == Some(&b'-') && word.len() > digits + 3
+    };
+    words(line).skip(1).take(3).any(is_block) && words(line).count() >= 6
+}
+
+/// What a column of `df --output` holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Out {
+    Device,
+    Kind,
+    Point,
+    Number(&'static str),
+    Skip,
+}
+
+/// The columns of `df --output`, and what their amounts are; `None` where they are those of `df` alone.
+fn output_columns(line: &[u8], is_si: bool) -> Option<(Vec<Out>, Amounts)> {
+    const NUMBERS: Pairs = pairs!(
+        "Inodes fs.inodes  IFree fs.inodes_free  Size fs.total_bytes  Avail fs.avail_bytes"
+    );
+    let mut amounts = Amounts::Human(if is_si { 1000.0 } else { 1024.0 });
+    let mut out = Vec::new();
+    let mut list = words(line);
+    while let Some(word) = list.next() {
+        out.push(match word {
+            b"Filesystem" => Out::Device,
+            b"Type" => Out::Kind,
+            b"Mounted" => {
+                list.next().filter(|on| *on == b"on")?;
+                Out::Point
+            }
+            b"IUsed" | b"IUse%" | b"Used" | b"Use%" | b"File" => Out::Skip,
+            word if find_pair(NUMBERS, word).is_some() => Out::Number(find_pair(NUMBERS, word)?),
+            word if word.ends_with(b"-blocks") => {
+                amounts = block_size(word)?;
+                Out::Number("fs.total_bytes")
+            }
+            _ => return None,
+        });
+    }
+    let numbers = out.iter().filter(|o| matches!(o, Out::Number(_))).count();
+    (numbers > 0 && out.contains(&Out::Point)).then_some((out, amounts))
+}
+
+/// A row of `df --output`: nothing where it does not fit the columns.
+fn output_row<'a>(line: &'a [u8], columns: &[Out]) -> Option<Vec<&'a [u8]>> {
+    let mut list = words(line);
+    let mut cells = Vec::new();
+    for (i, column) in columns.iter().enumerate() {
+        // The last column may hold blanks.
+        let is_last = i + 1 == columns.len();
+        let cell = if is_last { list.rest().trim_ascii_end() } else { list.next()? };
+        let fits = match column {
+            Out::Point => cell.starts_with(b"/"),
+            Out::Number(_) => is_amount(cell),
+            Out::Device | Out::Kind | Out::Skip => !cell.is_empty(),
+        };
+        if !fits || (is_last && *column != Out::Point && words(cell).count() != 1) {
+            return None;
+        }
+        cells.push(cell);
+    }
+    Some(cells)
+}
+
+fn output_starts(lines: &mut Lines<'_>) -> bool {
+    let Some((columns, _)) = lines.peek().and_then(|line| output_columns(line, false)) else { return false };
+    lines.soon(1, |line| output_row(line, &columns).is_some())
+}
+
+fn output(lines: &mut Lines<'_>, import: &mut Import, is_si: bool) {
+    let Some((columns, amounts)) = lines.peek().and_then(|line| output_columns(line, is_si)) else { return };
+    let (mut sink, when) = (Sink::default(), import.now());
+    lines.advance();
+    lines.each(import, |lines, at, import| {
+        let Some(cells) = output_row(lines.line(), &columns) else { return Took::No };
+        let cell = |wanted: Out| columns.iter().position(|c| *c == wanted).and_then(|i| cells.get(i));
+        let Some(point) = cell(Out::Point) else { return Took::No };
+        for (column, word) in columns.iter().zip(&cells) {
+            let Out::Number(name) = column else { continue };
+            let of = if name.starts_with("fs.inodes") { Amounts::Inodes } else { amounts };
+            if let (Some(metric), Some(value)) = (lookup(name), of.read(word)) {
+                sink.put_as(import, metric, Form::Level, 1.0, point, when, at, value);
+            }
+        }
+        for (column, name) in [(Out::Device, "fs.device"), (Out::Kind, "fs.type")] {
+            if let Some(shown) = cell(column).filter(|c| **c != b"-") {
+                import.text(name, &text(point), when, &text(shown));
+            }
+        }
+        Took::Yes
+    });
+}
+
 /// What the row below a heading says; a long name of a device has a line of its own.
 fn row_ahead(lines: &mut Lines<'_>, n: usize) -> bool {
     if lines.ahead(n).is_some_and(|line| row(line, None).is_some()) {
@@ -115,11 +237,14 @@ fn row_ahead(lines: &mut Lines<'_>, n: usize) -> bool {
 }
 
 fn df_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.at(|line| heading(line, false).is_some()) && row_ahead(lines, 1)
+    (lines.at(|line| heading(line, false).is_some()) && row_ahead(lines, 1)) || output_starts(lines)
 }
 
 fn df(lines: &mut Lines<'_>, import: &mut Import) {
     let is_si = import.context.ran("df", Some('H')) || import.context.command.iter().any(|w| w == "--si");
+    if !row_ahead(lines, 1) {
+        return output(lines, import, is_si);
+    }
     let Some(amounts) = lines.peek().and_then(|line| heading(line, is_si)) else { return };
     let mut sink = Sink::default();
     lines.advance();
@@ -142,16 +267,7 @@ fn df(lines: &mut Lines<'_>, import: &mut Import) {
 }
 
 fn df_row(row: &DfRow<'_>, amounts: Amounts, at: u32, sink: &mut Sink, import: &mut Import) {
-    let amount = |word: &[u8]| match amounts {
-        Amounts::Inodes => with_suffix(word),
-        Amounts::Blocks(bytes) => Some(leading(word).filter(|(_, rest)| rest.is_empty())?.0 * bytes),
-        Amounts::Human(base) => {
-            let (value, rest) = leading(word)?;
-            let power = b"KMGTPE".iter().position(|u| rest.first().map(u8::to_ascii_uppercase) == Some(*u));
-            Some(value * power.map_or(1.0, |p| base.powi(i32::try_from(p).unwrap_or(0) + 1)))
-        }
-    };
-    let [size, used, available] = row.numbers.map(amount);
+    let [size, used, available] = row.numbers.map(|word| amounts.read(word));
     let free = size.zip(used).map(|(size, used)| size - used).filter(|free| *free >= 0.0);
     let list = match amounts {
         Amounts::Inodes => [("fs.inodes", size), ("fs.inodes_free", available), ("", None)],
@@ -215,6 +331,10 @@ fn columns(line: &[u8]) -> Option<Columns> {
     }
     let names: Vec<&[u8]> = words(line).collect();
     let at = |name: &[u8]| names.iter().position(|n| *n == name);
+    // `swapon --show` has such names, too.
+    if at(b"PRIO").is_some() {
+        return None;
+    }
     let is_one = names.first() == Some(&&b"NAME"[..])
         && [&b"MAJ:MIN"[..], b"SIZE", b"ROTA", b"SCHED", b"TYPE"].iter().filter(|n| at(n).is_some()).count()
             >= 2;
@@ -222,10 +342,69 @@ fn columns(line: &[u8]) -> Option<Columns> {
 }
 
 fn lsblk_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.at(|line| columns(line).is_some())
+    lines.at(|line| columns(line).is_some() || pairs_of(line).is_some())
+}
+
+/// What is wanted of a line of `lsblk -P`: `NAME="vda" ROTA="1" SCHED="mq-deadline"`.
+fn pairs_of(line: &[u8]) -> Option<[Option<&[u8]>; 3]> {
+    let mut rest = line.strip_prefix(b"NAME=\"")?;
+    let mut found = [None; 3];
+    let mut key: &[u8] = b"NAME";
+    loop {
+        let end = memchr::memchr(b'"', rest)?;
+        let (value, behind) = rest.split_at_checked(end)?;
+        if let Some(slot) = [&b"NAME"[..], b"ROTA", b"SCHED"]
+            .iter()
+            .position(|k| *k == key)
+            .and_then(|at| found.get_mut(at))
+        {
+            *slot = Some(value);
+        }
+        let behind = behind.get(1..)?.trim_ascii_start();
+        if behind.is_empty() {
+            return found.iter().skip(1).any(Option::is_some).then_some(found);
+        }
+        let mark = memchr::memmem::find(behind, b"=\"")?;
+        (key, rest) = (behind.get(..mark)?, behind.get(mark + 2..)?);
+    }
+}
+
+fn lsblk_pairs(lines: &mut Lines<'_>, import: &mut Import) {
+    let (mut sink, when) = (Sink::default(), import.now());
+    lines.each(import, |lines, at, import| {
+        let Some([name, rotates, scheduler]) = pairs_of(lines.line()) else { return Took::No };
+        let name = name.unwrap_or_default();
+        put_disk(name, rotates, scheduler, when, at, &mut sink, import);
+        Took::Yes
+    });
+}
+
+/// What `lsblk` says of a disk.
+fn put_disk(
+    name: &[u8],
+    rotates: Option<&[u8]>,
+    scheduler: Option<&[u8]>,
+    when: When,
+    at: u32,
+    sink: &mut Sink,
+    import: &mut Import,
+) {
+    const SCHEDULERS: &[&[u8]] =
+        &[b"none", b"mq-deadline", b"bfq", b"kyber", b"noop", b"deadline", b"cfq"];
+    let rotates = rotates.and_then(integer).filter(|v| *v <= 1);
+    if let (Some(value), Some(metric)) = (rotates, lookup("disk.rotational")) {
+        sink.put(import, metric, name, when, at, value as f64);
+    }
+    // Empty cells shift those behind them, so a word counts only if it is the name of a scheduler.
+    if let Some(scheduler) = scheduler.filter(|w| SCHEDULERS.contains(w)) {
+        import.text("disk.queue_scheduler", &text(name), when, &text(scheduler));
+    }
 }
 
 fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
+    if lines.at(|line| pairs_of(line).is_some()) {
+        return lsblk_pairs(lines, import);
+    }
     let Some(columns) = lines.peek().and_then(columns) else { return };
     let mut sink = Sink::default();
     let when = import.now();
@@ -241,17 +420,8 @@ fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
         // The tree is drawn before names of partitions.
         let name =
             name.iter().position(u8::is_ascii_alphanumeric).and_then(|i| name.get(i..)).unwrap_or_default();
-        let rota = columns.rota.and_then(|i| list.get(i)).and_then(|w| integer(w)).filter(|v| *v <= 1);
-        if let (Some(value), Some(metric)) = (rota, lookup("disk.rotational")) {
-            sink.put(import, metric, name, when, at, value as f64);
-        }
-        // Empty cells shift those behind them, so a word counts only if it is the name of a scheduler.
-        const SCHEDULERS: &[&[u8]] =
-            &[b"none", b"mq-deadline", b"bfq", b"kyber", b"noop", b"deadline", b"cfq"];
-        let sched = columns.sched.and_then(|i| list.get(i)).filter(|w| SCHEDULERS.contains(w));
-        if let Some(sched) = sched {
-            import.text("disk.queue_scheduler", &text(name), when, &text(sched));
-        }
+        let cell = |at: Option<usize>| at.and_then(|i| list.get(i)).copied();
+        put_disk(name, cell(columns.rota), cell(columns.sched), when, at, &mut sink, import);
         lines.advance();
     }
 }

@@ -2,8 +2,12 @@
 
 mod assignment;
 mod bare;
+mod by_name;
+mod by_name_process;
+mod by_name_sockets;
 mod filesystems;
 mod keys;
+mod mdstat;
 mod names;
 mod numastat;
 mod saved;
@@ -15,5 +19,12 @@ mod zones;
 use super::Format;
 
 /// The formats, the most particular first.
-pub static FORMATS: &[Format] =
-    &[numastat::FORMAT, filesystems::DF, filesystems::MOUNT, filesystems::LSBLK, saved::FORMAT];
+pub static FORMATS: &[Format] = &[
+    numastat::FORMAT,
+    filesystems::DF,
+    filesystems::MOUNT,
+    filesystems::LSBLK,
+    mdstat::FORMAT,
+    by_name::FORMAT,
+    saved::FORMAT,
+];

@@ -20,6 +20,7 @@ use mitra_model::{EventKind, Kind as MetricKind, lookup};
 
 use super::assignment::assignment;
 use super::bare::{is_memory_stat, is_numbers, is_tcp_mem};
+use super::by_name;
 use super::keys::{self, Keyed};
 use super::names;
 use super::sink::Sink;
@@ -92,6 +93,9 @@ struct Reader {
 
 /// Whether the line at the cursor is of such a file.
 fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
+    if by_name::what(lines, context).is_some() {
+        return false;
+    }
     let Some(line) = lines.peek() else { return false };
     if names::banner(line).is_some() || grep_path(line).is_some() || begins(line) {
         return true;
@@ -103,11 +107,14 @@ fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
         let hint = names::hint(context);
         return is_alone(lines, context) || names::setting(hint).is_some() || names::state(hint).is_some();
     }
-    let may_be_stat = [&b"anon"[..], b"cache"].iter().any(|k| line.trim_ascii_start().starts_with(k));
+    let bare = stamp::prefix(line).map_or(line, |(_, rest)| rest);
+    let may_be_stat = [&b"anon"[..], b"cache"].iter().any(|k| bare.trim_ascii_start().starts_with(k));
     if may_be_stat || memchr::memchr(b':', line).is_some() {
         let line = line.to_vec();
         let after = lines.ahead(1).unwrap_or_default();
-        if is_memory_stat(&line, after) || is_pair_with_stamps(&line, after) {
+        let after = stamp::prefix(after).map_or(after, |(_, rest)| rest);
+        let bare = stamp::prefix(&line).map_or(&line[..], |(_, rest)| rest);
+        if is_memory_stat(bare, after) || is_pair_with_stamps(&line, after) {
             return true;
         }
     }
@@ -152,7 +159,8 @@ fn grep_path(line: &[u8]) -> Option<(&str, &[u8])> {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut reader = Reader::default();
     let mut line = Vec::new();
-    while let Some(peeked) = lines.peek() {
+    while by_name::what(lines, &import.context).is_none() {
+        let Some(peeked) = lines.peek() else { break };
         line.clear();
         line.extend_from_slice(peeked);
         if line.trim_ascii().is_empty() {
@@ -301,8 +309,9 @@ impl Reader {
 
     fn keyed(&mut self, line: &[u8], at: At<'_>, lines: &mut Lines<'_>, import: &mut Import) -> bool {
         let after = lines.ahead(1).unwrap_or_default();
+        let after = stamp::prefix(after).map_or(after, |(_, rest)| rest);
         if self.last == Last::MemoryStat || is_memory_stat(line, after) {
-            return self.memory_stat(line, import);
+            return self.memory_stat(line, at, import);
         }
         let node = at.path.or(Some(names::hint(&import.context))).and_then(names::node).map(str::to_owned);
         let Some(keyed) = keys::classify(line, node.is_some()) else { return false };
@@ -330,7 +339,7 @@ impl Reader {
     }
 
     /// `memory.stat` of a control group has keys of `/proc/vmstat` with numbers of the group.
-    fn memory_stat(&mut self, line: &[u8], import: &mut Import) -> bool {
+    fn memory_stat(&mut self, line: &[u8], at: At<'_>, import: &mut Import) -> bool {
         let mut list = words(line);
         let is_one = list.next().is_some_and(|k| !k.ends_with(b":"))
             && list.next().and_then(keys::count).is_some()
@@ -338,6 +347,7 @@ impl Reader {
         if is_one {
             self.is(Last::MemoryStat, import);
             import.note("memory.stat of a cgroup was left out: it does not say which one");
+            import.unread(at.line, line);
         } else {
             self.last = Last::Nothing;
         }
@@ -373,6 +383,7 @@ impl Reader {
         let hint = at.path.unwrap_or(names::hint(&import.context));
         let Some(resource) = names::pressure(hint) else {
             import.note("lines of /proc/pressure were left out: nothing says of which resource they are");
+            import.unread(at.line, line);
             return true;
         };
         let Some(file) = tables::file(&format!("proc/pressure/{resource}")) else { return false };

@@ -77,12 +77,14 @@ pub(super) fn shape(line: &[u8]) -> Option<Shape> {
         b"slabinfo" => line.starts_with(b"slabinfo - version: ").then(|| heading("proc/slabinfo"))?,
         b"#" => (list.next()? == b"name" && list.next()?.starts_with(b"<active_objs>"))
             .then(|| heading("proc/slabinfo"))?,
-        b"Inter-|" => heading("proc/net/dev"),
+        // `/proc/net/wireless` begins with the same word.
+        b"Inter-|" => memchr::memmem::find(line, b"Receive").and_then(|_| heading("proc/net/dev")),
         b"face" => list.next()?.starts_with(b"|bytes").then(|| heading("proc/net/dev"))?,
         b"Node" => {
             let comma = line.iter().position(|b| *b == b',')?;
             let mut rest = words(line.get(comma + 1..)?);
-            let is_zone = rest.next()? == b"zone" && rest.next().is_some() && are_numbers(rest)? >= 2;
+            // Blocks by kind of page, in `/proc/pagetypeinfo`, are seven numbers at most.
+            let is_zone = rest.next()? == b"zone" && rest.next().is_some() && are_numbers(rest)? >= 8;
             is_zone.then(|| row("proc/buddyinfo"))?
         }
         _ if first.starts_with(b"cpu") => {

@@ -56,6 +56,9 @@ fn kind(names: &[&[u8]]) -> Option<Header> {
         Header::PassedOver("mpstat -N: CPU time of nodes is passed over; that of the CPUs says the same");
     const SINGLE: Header = Header::PassedOver("mpstat -I CPU: interrupts by number are passed over");
     let (what, rest) = names.split_first()?;
+    // With `-T` the place of the CPU stands behind it.
+    let places = rest.iter().take_while(|n| matches!(**n, b"CORE" | b"SOCK" | b"NODE" | b"CLUS")).count();
+    let rest = rest.get(places..)?;
     let (first, last) = (*rest.first()?, *rest.last()?);
     match *what {
         b"NODE" if first == b"%usr" => Some(NODES),

@@ -72,7 +72,12 @@ impl Tasks {
 /// The name of a task in what stands in the column Command: threads have a mark before it, and with `-l` it is the
 /// whole command line, of which the name of the program is kept.
 fn comm(command: &[u8]) -> &[u8] {
-    let name = command.strip_prefix(b"|__").unwrap_or(command);
+    // Old versions print the name of the process before it: `(java)__GC Thread#0`.
+    let named = || {
+        let end = memchr::memmem::find(command, b")__").filter(|_| command.starts_with(b"("))?;
+        command.get(end + 3..)
+    };
+    let name = command.strip_prefix(b"|__").or_else(named).unwrap_or(command);
     let first = words(name).next().unwrap_or(name);
     if name.starts_with(b"/") {
         return first.rsplit(|b| *b == b'/').next().filter(|n| !n.is_empty()).unwrap_or(first);
@@ -94,6 +99,7 @@ mod tests {
             ("java", "java"),
             ("|__C2 CompilerThre", "C2 CompilerThre"),
             ("|__GC Thread#0", "GC Thread#0"),
+            ("(java)__GC Thread#0", "GC Thread#0"),
             ("/usr/lib/jvm/bin/java -Xmx1g -jar x.jar", "java"),
             ("/usr/sbin/cron", "cron"),
             ("python3 -m http.server", "python3"),

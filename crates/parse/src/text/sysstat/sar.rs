@@ -29,12 +29,20 @@ pub const FORMAT: Format = Format::new(
 
 /// How many lines behind a foreign line are looked at to see whether the report goes on.
 const FOREIGN_AHEAD: usize = 4;
+/// How many lines behind a mark a header is looked for: marks and blank lines come in a row.
+const MARKS_AHEAD: usize = 12;
 
-fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
     let Some(line) = lines.peek() else { return false };
     let line = line.trim_ascii();
     if let Some((_, rest)) = clock(line) {
-        return is_header(rest);
+        // A day that begins with a boot, or with a comment of `sadc -C`.
+        return is_header(rest)
+            || is_mark(rest)
+                && (context.blank_lines.is_some()
+                    || lines.soon(MARKS_AHEAD, |line| {
+                        clock(line.trim_ascii()).is_some_and(|(_, rest)| is_header(rest))
+                    }));
     }
     // A header whose time was cut off: the row below it still has one.
     let row = lines.ahead(1).and_then(|row| clock(row.trim_ascii()));
@@ -64,6 +72,10 @@ impl Reader {
     #[inline]
     fn take(&mut self, line: &[u8], number: u32, import: &mut Import) -> Took {
         let Some((time, rest)) = clock(line) else { return self.without_time(line, import) };
+        if is_mark(rest) {
+            self.restarted |= rest.starts_with(b"LINUX");
+            return Took::Yes;
+        }
         let plan = self.current.and_then(|i| self.plans.get(i));
         if let Some(plan) = plan
             && is_row(rest, Some(plan.names))
@@ -104,10 +116,6 @@ impl Reader {
                 }
             }
             return if self.current.is_some() { Took::Yes } else { Took::Unread };
-        }
-        if rest.starts_with(b"LINUX RESTART") || rest.starts_with(b"COM ") {
-            self.restarted |= rest.starts_with(b"LINUX");
-            return Took::Yes;
         }
         if self.damaged_row(time, rest, number, import) {
             return Took::Yes;
@@ -223,6 +231,11 @@ fn is_header(rest: &[u8]) -> bool {
     }
     let only_shaped = shaped == count && (count >= 3 || known > 0);
     only_shaped && is_shaped_alone(rest, count) || (known >= 2 && 2 * shaped >= count)
+}
+
+/// `LINUX RESTART (2 CPU)`, `COM before the change`.
+fn is_mark(rest: &[u8]) -> bool {
+    rest.starts_with(b"LINUX RESTART") || rest.strip_prefix(b"COM").is_some_and(|r| r.starts_with(b" "))
 }
 
 /// A single word is a header only if it looks like a rate: `cswch/s`, not `blocked`.

@@ -37,13 +37,18 @@ fn event(line: &[u8]) -> Option<(i64, &[u8])> {
     integer(pid)?;
     let mut list = words(line.get(open + 2..)?);
     integer(list.next()?.strip_suffix(b"]")?)?;
-    let mut word = list.next()?;
-    if seconds(word).is_none() {
+    let mut time = list.next()?;
+    if seconds(time).is_none() {
         // Flags of interrupts and preemption.
-        word = Some(word).filter(|w| w.len() <= 8).and_then(|_| list.next())?;
+        time = Some(time).filter(|w| w.len() <= 8).and_then(|_| list.next())?;
     }
-    let t = seconds(word)?;
-    let name = list.next()?.strip_suffix(b":")?;
+    let t = seconds(time)?;
+    let word = list.next()?;
+    // The function tracer prints `vfs_read <-ksys_read`.
+    let name = match word.strip_suffix(b":") {
+        Some(name) => name,
+        None => list.next().filter(|caller| caller.starts_with(b"<-")).map(|_| word)?,
+    };
     let good = name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'.' | b'-'));
     (good && !name.is_empty() && name.len() <= 100).then_some((t, name))
 }

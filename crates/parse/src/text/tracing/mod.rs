@@ -1,5 +1,6 @@
 //! Tracing tools: strace, perf script, folded stacks, ftrace, the BPF tools, bpftrace.
 
+mod blkparse;
 mod buckets;
 mod cachestat;
 mod ftrace;
@@ -23,6 +24,7 @@ pub static FORMATS: &[Format] = {
         execsnoop,
         tcpretrans,
         biosnoop,
+        blkparse::FORMAT,
         long,
         biolatency,
         bitesize,

@@ -49,13 +49,19 @@ fn heading(line: &[u8]) -> Option<Tool> {
     if has(b"PID") && has(b"COMM") && has(b"ERR") && has(b"PATH") {
         return Some(Tool::Open);
     }
-    if has(b"PID") && has(b"PPID") && has(b"ARGS") && line.trim_ascii_end().ends_with(b"ARGS") {
+    // perf-tools say neither the error nor, of most files, why.
+    if has(b"COMM") && has(b"PID") && has(b"FD") && line.trim_ascii_end().ends_with(b"FILE") {
+        return Some(Tool::Open);
+    }
+    let is_exec = has(b"PPID") || has(b"RET") || words(line).next().is_some_and(|w| w.starts_with(b"TIME"));
+    if has(b"PID") && is_exec && line.trim_ascii_end().ends_with(b"ARGS") {
         return Some(Tool::Exec);
     }
     if has(b"TIME") && has(b"LADDR:LPORT") && has(b"RADDR:RPORT") && has(b"STATE") {
         return Some(Tool::Retransmit);
     }
-    (has(b"COMM") && has(b"DISK") && has(b"BYTES") && words(line).any(|w| matches!(w, b"LAT(ms)" | b"LATms")))
+    let is_block = has(b"BYTES") || words(line).next() == Some(b"TIME(ms)");
+    (has(b"COMM") && has(b"DISK") && is_block && words(line).any(|w| matches!(w, b"LAT(ms)" | b"LATms")))
         .then_some(Tool::Block)
 }
 
@@ -89,7 +95,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             &["call.calls", "call.errors"]
         }),
         lookups: Lookups::new(),
-        disks: Vec::new(),
+        disks: Disks::default(),
         clock: Clock::Begin,
     };
     lines.each(import, |lines, number, import| {
@@ -130,7 +136,7 @@ struct Reader {
     columns: Vec<Box<[u8]>>,
     calls: Tally,
     lookups: Lookups,
-    disks: Vec<Disk>,
+    disks: Disks,
     clock: Clock,
 }
 
@@ -143,17 +149,26 @@ fn time(word: &[u8]) -> Option<(Clock, i64)> {
     Some((Clock::Begin, (seconds * SECOND as f64) as i64))
 }
 
+/// Milliseconds since the tool began, as bpftrace prints them.
+fn milliseconds(word: &[u8]) -> Option<(Clock, i64)> {
+    let ms = i64::try_from(integer(word)?).ok().filter(|ms| *ms < 1_000_000_000_000)?;
+    Some((Clock::Begin, ms * (SECOND / 1000)))
+}
+
 impl Reader {
     fn is_row(&self, line: &[u8]) -> bool {
         let mut list = words(line);
-        (!self.timed || list.next().is_some_and(|w| time(w).is_some())) && list.count() >= 2
+        let is_time = |w: &[u8]| time(w).is_some() || milliseconds(w).is_some();
+        (!self.timed || list.next().is_some_and(is_time)) && list.count() >= 2
     }
 
     fn line(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
         let mut list = words(line);
         let mut t = None;
         if self.timed {
-            let Some(found) = list.next().and_then(time) else { return false };
+            let in_ms = self.columns.first().is_some_and(|c| **c == *b"TIME(ms)");
+            let found = if in_ms { list.next().and_then(milliseconds) } else { list.next().and_then(time) };
+            let Some(found) = found else { return false };
             t = Some(found);
         }
         let rest = list.rest();
@@ -174,6 +189,9 @@ impl Reader {
 
     /// `4242 curl -1 2 /path`, with a user before and flags behind the error in some versions.
     fn open(&mut self, rest: &[u8], t: Option<(Clock, i64)>, line: u32, import: &mut Import) -> Option<()> {
+        if self.columns.last().is_some_and(|c| **c == *b"FILE") {
+            return self.open_without_error(rest, line);
+        }
         let mut list = words(rest);
         if self.columns.iter().any(|c| **c == *b"UID") {
             integer(list.next()?)?;
@@ -212,11 +230,27 @@ impl Reader {
         Some(())
     }
 
+    /// `curl 4242 0x3 /path` of perf-tools, `-1` where it failed.
+    fn open_without_error(&mut self, rest: &[u8], line: u32) -> Option<()> {
+        let all: Vec<&[u8]> = words(rest).take(20).collect();
+        let is_fd = |w: &[u8]| w == b"-1" || w.strip_prefix(b"0x").is_some_and(|w| hexadecimal(w).is_some());
+        let at = (1..all.len()).find(|i| {
+            let cell = |at: usize| all.get(at).copied().unwrap_or_default();
+            integer(cell(*i)).is_some() && is_fd(cell(*i + 1)) && !cell(*i + 2).is_empty()
+        })?;
+        let call = self.calls.find(b"open");
+        let sums = self.calls.count(call, line);
+        sums.n += 1;
+        sums.errors += u64::from(all.get(at + 1).is_some_and(|fd| *fd == b"-1"));
+        Some(())
+    }
+
     /// `ls 4243 4242 0 /bin/ls -l`; perf-tools and bpftrace have neither the name nor the result.
     fn exec(&mut self, rest: &[u8], t: Option<(Clock, i64)>, line: u32, import: &mut Import) -> Option<()> {
         let named = self.columns.iter().any(|c| matches!(&**c, b"PCOMM" | b"COMM"));
         let result = self.columns.iter().any(|c| **c == *b"RET");
-        let numbers = 2 + usize::from(result);
+        let parent = self.columns.iter().any(|c| **c == *b"PPID");
+        let numbers = 1 + usize::from(parent) + usize::from(result);
         let all: Vec<&[u8]> = words(rest).take(40).collect();
         let from = usize::from(named);
         let at = (from..all.len()).find(|i| {
@@ -226,7 +260,7 @@ impl Reader {
         if !named && at > 0 {
             return None;
         }
-        let returned = if result { number(all.get(at + 2)?)? } else { 0.0 };
+        let returned = if result { number(all.get(at + numbers - 1)?)? } else { 0.0 };
         self.tick(t, line, import);
         let call = self.calls.find(b"execve");
         let sums = self.calls.count(call, line);
@@ -261,44 +295,20 @@ impl Reader {
         let all: Vec<&[u8]> = words(rest).collect();
         let cell = |name: &[u8]| all.len().checked_sub(1 + behind(name)?).and_then(|at| all.get(at).copied());
         let latency = number(cell(b"LAT")?).filter(|ms| *ms >= 0.0)? / 1e3;
-        let bytes = integer(cell(b"BYTES")?)? as f64;
-        let (disk, direction) = (cell(b"DISK")?, cell(b"T")?);
+        // bpftrace says neither how many nor in which direction.
+        let sized = self.sized();
+        let bytes = if sized { integer(cell(b"BYTES")?)? as f64 } else { 0.0 };
+        let disk = if sized { cell(b"DISK")? } else { all.first().copied()? };
+        let direction = if sized { cell(b"T")? } else { b"" };
         integer(cell(b"PID")?)?;
         self.clock = t.map_or(self.clock, |(clock, _)| clock);
-        let second = t.map_or(0, |(_, ns)| ns.div_euclid(SECOND));
-        let at = self.disks.iter().position(|d| *d.name == *disk);
-        if at.is_none() && self.disks.len() >= DISKS_MAX {
-            return Some(());
-        }
-        let at = at.unwrap_or_else(|| {
-            self.disks.push(Disk {
-                name: disk.into(),
-                second,
-                line,
-                first: line,
-                reads: Traffic::default(),
-                writes: Traffic::default(),
-                latencies: Vec::new(),
-                all: 0,
-            });
-            self.disks.len() - 1
-        });
-        let disk = self.disks.get_mut(at)?;
-        if second > disk.second
-            && let Some((clock, _)) = t
-        {
-            disk.flush(clock, import);
-            (disk.second, disk.line) = (second, line);
-        }
-        let traffic = if direction.starts_with(b"R") { &mut disk.reads } else { &mut disk.writes };
-        traffic.n += 1.0;
-        traffic.bytes += bytes;
-        traffic.seconds += latency;
-        disk.all += 1;
-        if disk.latencies.len() < LATENCIES_MAX {
-            disk.latencies.push(latency);
-        }
+        let request = Request { is_read: direction.starts_with(b"R"), bytes, seconds: latency, line };
+        self.disks.request(disk, t.filter(|_| sized), &request, import);
         Some(())
+    }
+
+    fn sized(&self) -> bool {
+        self.columns.iter().any(|c| **c == *b"BYTES")
     }
 
     fn finish(mut self, import: &mut Import) {
@@ -307,11 +317,69 @@ impl Reader {
             self.lookups.finish(import);
             return;
         }
+        let timed = self.timed && self.sized();
+        self.disks.finish(timed.then_some(self.clock), import);
+    }
+}
+
+/// A request to a disk.
+pub(super) struct Request {
+    pub is_read: bool,
+    pub bytes: f64,
+    pub seconds: f64,
+    pub line: u32,
+}
+
+/// What disks did in each second, and their latencies.
+#[derive(Default)]
+pub(super) struct Disks(Vec<Disk>);
+
+impl Disks {
+    /// Adds a request that was completed then, if that is known.
+    pub fn request(&mut self, name: &[u8], t: Option<(Clock, i64)>, request: &Request, import: &mut Import) {
+        let second = t.map_or(0, |(_, ns)| ns.div_euclid(SECOND));
+        let line = request.line;
+        let at = self.0.iter().position(|d| *d.name == *name);
+        if at.is_none() && self.0.len() >= DISKS_MAX {
+            return;
+        }
+        let at = at.unwrap_or_else(|| {
+            self.0.push(Disk {
+                name: name.into(),
+                second,
+                line,
+                first: line,
+                reads: Traffic::default(),
+                writes: Traffic::default(),
+                latencies: Vec::new(),
+                all: 0,
+            });
+            self.0.len() - 1
+        });
+        let Some(disk) = self.0.get_mut(at) else { return };
+        if second > disk.second
+            && let Some((clock, _)) = t
+        {
+            disk.flush(clock, import);
+            (disk.second, disk.line) = (second, line);
+        }
+        let traffic = if request.is_read { &mut disk.reads } else { &mut disk.writes };
+        traffic.n += 1.0;
+        traffic.bytes += request.bytes;
+        traffic.seconds += request.seconds;
+        disk.all += 1;
+        if disk.latencies.len() < LATENCIES_MAX {
+            disk.latencies.push(request.seconds);
+        }
+    }
+
+    /// The last second of each, where times are known, and the quantiles.
+    pub fn finish(&mut self, clock: Option<Clock>, import: &mut Import) {
         let mut every = Vec::new();
         let (mut all, mut first) = (0, u32::MAX);
-        for mut disk in self.disks {
-            if self.timed {
-                disk.flush(self.clock, import);
+        for mut disk in std::mem::take(&mut self.0) {
+            if let Some(clock) = clock {
+                disk.flush(clock, import);
             }
             let names = ["disk.traced_requests", "disk.traced_latency_p50", "disk.traced_latency_p99"];
             quantiles(import, names, &disk.name, disk.all, &mut disk.latencies, disk.first);

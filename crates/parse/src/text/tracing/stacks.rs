@@ -25,7 +25,7 @@ pub(super) const FORMATS: [Format; 3] = [
     Format::new(
         "perf script",
         "samples by stack",
-        |l, _| l.peek().is_some_and(|l| header(l).is_some()),
+        |l, _| at_header(l),
         script,
     ),
     Format::new(
@@ -126,6 +126,44 @@ fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
+/// The same without a time: `java  3244 cpu-clock:`, above the first frame of its stack.
+fn header_without_time(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !line.trim_ascii_end().ends_with(b":") || line.first()?.is_ascii_whitespace() {
+        return None;
+    }
+    let list: Vec<&[u8]> = words(line).take(12).collect();
+    let at = list.iter().skip(1).position(|w| {
+        let mut ids = w.split(|b| *b == b'/').map(integer);
+        ids.clone().count() <= 2 && ids.all(|id| id.is_some())
+    })? + 1;
+    let behind = list.get(at + 1..)?;
+    let fits = match behind {
+        [_] => true,
+        // The CPU, the period.
+        [.., _] => behind.iter().rev().skip(1).all(|w| {
+            integer(w).is_some() || (w.starts_with(b"[") && w.ends_with(b"]"))
+        }),
+        [] => false,
+    };
+    let id = list.get(at)?;
+    let comm = line.get(..id.as_ptr() as usize - line.as_ptr() as usize)?.trim_ascii();
+    (fits && !comm.is_empty()).then_some((comm, &b""[..]))
+}
+
+/// Whether a sample begins at the cursor.
+fn at_header(lines: &mut Lines<'_>) -> bool {
+    lines.at(|l| header(l).is_some())
+        || (lines.at(|l| header_without_time(l).is_some())
+            && lines.soon(1, |l| frame(l).is_some() && is_frame(l)))
+}
+
+/// Whether a line is a frame wherever it begins: an address, a symbol, a file in parentheses.
+fn is_frame(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let address = words(line).next().unwrap_or_default();
+    address.len() >= 4 && address.iter().all(u8::is_ascii_hexdigit) && has(line, b" (") && line.ends_with(b")")
+}
+
 /// The symbol in `ffffffff8104a6b6 native_write_msr+0x6 ([kernel.kallsyms])`.
 fn frame(line: &[u8]) -> Option<&[u8]> {
     let mut list = words(line);
@@ -160,8 +198,10 @@ fn script(lines: &mut Lines<'_>, import: &mut Import) {
             lines.advance();
             continue;
         }
-        let Some((name, rest)) = header(line) else {
-            if line.trim_ascii().is_empty() && lines.soon(1, |l| header(l).is_some()) {
+        let found = header(line).or_else(|| header_without_time(line));
+        let Some((name, rest)) = found else {
+            let is_next = |l: &[u8]| header(l).is_some() || header_without_time(l).is_some();
+            if line.trim_ascii().is_empty() && lines.soon(1, is_next) {
                 lines.advance();
                 continue;
             }
@@ -172,7 +212,9 @@ fn script(lines: &mut Lines<'_>, import: &mut Import) {
         frames.clear();
         frames.extend(frame(rest).map(Box::from));
         lines.advance();
-        while let Some(line) = lines.peek().filter(|l| l.first().is_some_and(|b| b.is_ascii_whitespace())) {
+        while let Some(line) =
+            lines.peek().filter(|l| l.first().is_some_and(|b| b.is_ascii_whitespace()) || is_frame(l))
+        {
             let Some(symbol) = frame(line) else { break };
             if frames.len() < FRAMES_MAX {
                 frames.push(symbol.into());
