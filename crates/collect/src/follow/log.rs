@@ -32,8 +32,6 @@ const UNCLEAR_S: u64 = 120;
 enum Start {
     /// What is there when the log is first seen does not count.
     AtEnd,
-    /// The log could not be read then; this was its size.
-    AtSize(Id, u64),
     /// Where an earlier recorder stopped.
     Resume(LogState),
     /// All that comes counts.
@@ -61,6 +59,8 @@ pub struct Log {
     seen: VecDeque<Begin>,
     /// When the file with the name was last written to. What was rotated since was written to later.
     horizon_ns: i64,
+    /// The file that had the name at first and could not be read, and its size then.
+    unreadable: Option<(Id, u64)>,
     /// The directory, and when its names changed, as of the last scan.
     scanned: Option<(Id, i64)>,
     is_scan_due: bool,
@@ -105,6 +105,7 @@ impl Log {
             old: Vec::new(),
             seen: VecDeque::new(),
             horizon_ns: i64::MIN,
+            unreadable: None,
             scanned: None,
             is_scan_due: false,
             unclear_until_s: 0,
@@ -135,10 +136,13 @@ impl Log {
         let dir = dir.ok();
         let dir = dir.as_ref();
         let read = self.read_current(dir, work);
-        if let Some(dir) = dir {
-            self.scan(dir, work.now_s);
+        // Copies of what is open are known by what was read of it.
+        self.read_old(dir, work);
+        if let Some(dir) = dir
+            && self.scan(dir, work.now_s)
+        {
+            self.read_old(Some(dir), work);
         }
-        self.read_old(work);
         self.pass_over(work);
         self.close_old(work);
         placed.and(read)
@@ -152,19 +156,14 @@ impl Log {
 
     /// Where it goes on. `None` as long as it has not begun.
     pub fn state(&self) -> Option<LogState> {
-        let files = self.old.iter().map(|old| &old.file).chain(&self.current);
-        let file = |file: &OpenLog| FileState {
-            id: file.id,
-            offset: file.offset,
-            is_in_rest: file.is_in_rest,
-            begin: file.begin.clone(),
-        };
+        let later = self.unreadable.map(|(id, offset)| FileState { id, offset, ..FileState::default() });
+        let files = self.old.iter().map(|old| &old.file).chain(&self.current).map(FileState::of);
         let state = || LogState {
             lines: self.lines,
             skipped: self.skipped,
             horizon_ns: self.horizon_ns,
             has_current: self.current.is_some(),
-            files: files.map(file).collect(),
+            files: later.into_iter().chain(files).collect(),
             seen: self.seen.iter().cloned().collect(),
         };
         match &self.start {
@@ -178,6 +177,7 @@ impl Log {
     fn nothing_there(&mut self) {
         if matches!(self.start, Start::AtEnd) {
             self.start = Start::Begun;
+            self.horizon_ns = now_ns();
         }
     }
 
@@ -188,15 +188,18 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if let Some((_, stat)) = &found {
-            is_regular(stat)?;
+        if matches!(self.start, Start::AtEnd) {
+            self.know_what_is_there(dir);
+        }
+        if let Some((_, stat)) = &found
+            && let Err(error) = is_regular(stat)
+        {
+            self.nothing_there();
+            return Err(error);
         }
         if let Start::Resume(state) = &self.start {
             let state = state.clone();
             return self.resume(&state, dir, found.map(|(path, _)| path), now_s);
-        }
-        if self.is_first() {
-            self.know_what_is_there(dir);
         }
         let Some((path, stat)) = found else {
             self.nothing_there();
@@ -219,16 +222,17 @@ impl Log {
     fn start_with(&mut self, path: OwnedFd, stat: &Stat, now_s: u64) -> io::Result<()> {
         let Some((fd, now)) = regular(path) else {
             if matches!(self.start, Start::AtEnd) {
-                self.start = Start::AtSize(id_of(stat), size_of(stat));
+                self.nothing_there();
+                self.unreadable = Some((id_of(stat), size_of(stat)));
             }
             return Err(io::ErrorKind::PermissionDenied.into());
         };
         let mut file = OpenLog::new(fd, &now, false);
-        match std::mem::replace(&mut self.start, Start::Begun) {
-            Start::AtEnd => file.begin_at(file.size)?,
-            Start::AtSize(id, size) if id == file.id && size <= file.size => file.begin_at(size)?,
-            _ => {}
+        if matches!(self.start, Start::AtEnd) {
+            file.begin_at(file.size)?;
+            self.start = Start::Begun;
         }
+        self.pass_unreadable(&mut file)?;
         self.is_scan_due = true;
         self.retire(now_s);
         self.current = Some(file);
@@ -241,10 +245,15 @@ impl Log {
         let files = rotated::list(dir.fd.as_fd(), &self.name);
         self.seen = files.iter().filter_map(first).map(|bytes| Begin::of(&bytes)).collect();
         self.known = files.iter().map(key).collect();
+        self.horizon_ns = now_ns();
     }
 
-    fn is_first(&self) -> bool {
-        matches!(self.start, Start::AtEnd | Start::AtSize(..))
+    /// What was in the file when it could not be read yet does not count.
+    fn pass_unreadable(&mut self, file: &mut OpenLog) -> io::Result<()> {
+        match self.unreadable.take_if(|(id, _)| *id == file.id) {
+            Some((_, size)) if size <= file.size => file.begin_at(size),
+            _ => Ok(()),
+        }
     }
 
     /// The file that had the name is read to its end.
@@ -303,8 +312,8 @@ impl Log {
         Ok(())
     }
 
-    /// A file beside the log that is, or holds, what was read: the same one under another name, or a copy.
-    /// A copy was written to, or was made, since then.
+    /// A file beside the log that is, or holds, what was read: the same one under another name, or a copy that was written
+    /// to since then.
     fn find(
         &self,
         among: &[Rotated],
@@ -333,29 +342,21 @@ impl Log {
         // Cut off, and then read from its beginning.
         for _ in 0..2 {
             let Some(file) = &mut self.current else { return Ok(()) };
-            let lines = &mut self.lines;
             let size_before = file.size;
-            let progress = file.read(work.left, work.buffer, &mut |line| {
-                *lines += 1;
-                (work.each)(line);
-            })?;
-            if progress != Progress::Truncated {
+            if read(file, &mut self.lines, work)? != Progress::Truncated {
                 return Ok(());
             }
-            self.cut_off(size_before, dir, work);
+            if let Some(file) = self.current.take() {
+                self.current = Some(self.cut_off(file, size_before, dir, work.now_s));
+            }
         }
         Ok(())
     }
 
-    /// The file was cut off: whoever did that may have copied it before. What was not read of it is in the copy.
-    fn cut_off(&mut self, size_before: u64, dir: Option<&Dir>, work: &mut Work<'_>) {
-        let Some(file) = self.current.take() else { return };
-        let was = FileState {
-            id: file.id,
-            offset: file.offset,
-            is_in_rest: file.is_in_rest,
-            begin: file.begin.clone(),
-        };
+    /// The file was cut off: whoever did that may have copied it before. What was not read of it is in the copy, and the
+    /// file goes on from its beginning.
+    fn cut_off(&mut self, file: OpenLog, size_before: u64, dir: Option<&Dir>, now_s: u64) -> OpenLog {
+        let was = FileState::of(&file);
         let copy = dir.filter(|_| was.begin.len > 0).and_then(|dir| {
             // A copy may be compressed, and lose its name, while it is looked for.
             let list = || rotated::list(dir.fd.as_fd(), &self.name);
@@ -363,7 +364,7 @@ impl Log {
         });
         match copy {
             Some((mut copy, _)) if copy.resume(was.offset, was.is_in_rest, &was.begin).is_ok() => {
-                self.old.push(Old { file: copy, read_s: work.now_s, is_copy: true, is_read: false });
+                self.old.push(Old { file: copy, read_s: now_s, is_copy: true, is_read: false });
             }
             _ => {
                 self.skipped += size_before.saturating_sub(was.offset);
@@ -371,23 +372,28 @@ impl Log {
             }
         }
         self.is_scan_due = true;
-        self.current = Some(file.emptied());
+        file.emptied()
     }
 
-    /// Looks for files that had the name between two looks.
-    fn scan(&mut self, dir: &Dir, now_s: u64) {
+    /// Looks for files that had the name between two looks. Whether there are any.
+    fn scan(&mut self, dir: &Dir, now_s: u64) -> bool {
         let is_young = self.scanned.is_none_or(|mark| mark != dir.mark);
         if is_young {
             self.unclear_until_s = now_s + UNCLEAR_S;
         }
         if !is_young && !self.is_scan_due {
-            return;
+            if let Some(file) = &self.current {
+                self.horizon_ns = file.mtime_ns;
+            }
+            return false;
         }
         // A copy of what was not begun yet would be taken for another file.
         let is_unknown = |file: &OpenLog| file.begin.len == 0 && file.unread() > 0;
-        if !matches!(self.start, Start::Begun) || self.current.as_ref().is_some_and(is_unknown) {
-            return;
+        let mut open = self.old.iter().map(|old| &old.file).chain(&self.current);
+        if !matches!(self.start, Start::Begun) || open.any(is_unknown) {
+            return false;
         }
+        let count = self.old.len();
         let files = rotated::list(dir.fd.as_fd(), &self.name);
         let keys: HashSet<_> = files.iter().map(key).collect();
         self.known.retain(|known| keys.contains(known));
@@ -405,7 +411,9 @@ impl Log {
                 Likeness::Unclear => is_unclear = true,
                 Likeness::Other if self.old.len() >= OLD_MAX => is_unclear = true,
                 Likeness::Other => {
-                    if let Some(file) = one.open_log(dir.fd.as_fd()) {
+                    if let Some(mut file) = one.open_log(dir.fd.as_fd())
+                        && self.pass_unreadable(&mut file).is_ok()
+                    {
                         self.old.push(Old { file, read_s: now_s, is_copy: false, is_read: false });
                     }
                 }
@@ -417,6 +425,7 @@ impl Log {
         if let Some(file) = self.current.as_ref().filter(|_| !self.is_scan_due) {
             self.horizon_ns = file.mtime_ns;
         }
+        self.old.len() > count
     }
 
     /// Whether a file holds what was read already.
@@ -435,22 +444,28 @@ impl Log {
         likeness
     }
 
-    fn read_old(&mut self, work: &mut Work<'_>) {
-        for old in &mut self.old {
-            let (lines, before) = (&mut self.lines, old.file.offset);
-            let progress = old.file.read(work.left, work.buffer, &mut |line| {
-                *lines += 1;
-                (work.each)(line);
-            });
-            // Nobody has to keep what had the name before; what was cut off has nothing more to say.
-            old.is_read = !matches!(progress, Ok(Progress::More));
-            old.is_copy |= matches!(progress, Ok(Progress::Truncated) | Err(_));
-            if progress.is_err() {
-                self.skipped += old.file.unread();
-            }
+    fn read_old(&mut self, dir: Option<&Dir>, work: &mut Work<'_>) {
+        let mut at = 0;
+        while let Some(old) = self.old.get_mut(at) {
+            let (size_before, before) = (old.file.size, old.file.offset);
+            let progress = read(&mut old.file, &mut self.lines, work);
             if old.file.offset != before {
                 old.read_s = work.now_s;
             }
+            if matches!(progress, Ok(Progress::Truncated)) && !old.is_copy {
+                // It was cut off before it was renamed. Its copy comes behind, and is read in its turn.
+                let old = self.old.remove(at);
+                let file = self.cut_off(old.file, size_before, dir, work.now_s);
+                self.old.insert(at, Old { file, ..old });
+                continue;
+            }
+            old.is_read = !matches!(progress, Ok(Progress::More));
+            if progress.is_err() {
+                // Nobody has to keep what had the name before.
+                old.is_copy = true;
+                self.skipped += old.file.unread();
+            }
+            at += 1;
         }
     }
 
@@ -475,6 +490,7 @@ impl Log {
         }) {
             let mut old = self.old.remove(at);
             let lines = &mut self.lines;
+            // With its last line, should it have no end.
             old.file.finish(work.buffer, &mut |line| {
                 *lines += 1;
                 (work.each)(line);
@@ -493,6 +509,14 @@ impl Log {
     }
 }
 
+/// Reads what there is of a file.
+fn read(file: &mut OpenLog, lines: &mut u64, work: &mut Work<'_>) -> io::Result<Progress> {
+    file.read(work.left, work.buffer, &mut |line| {
+        *lines += 1;
+        (work.each)(line);
+    })
+}
+
 impl Dir {
     /// Links in the path are followed: whoever wrote the rule chose it. One in place of the log itself is not.
     fn open(path: &Path) -> io::Result<Dir> {
@@ -507,6 +531,12 @@ impl Dir {
 /// Whole seconds: programs that compress may keep no more of a time.
 fn seconds(ns: i64) -> i64 {
     ns.div_euclid(1_000_000_000)
+}
+
+/// A moment before now: files have the time of the kernel's last tick.
+fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+    i64::try_from(now).unwrap_or(i64::MAX) - 1_000_000_000
 }
 
 /// Whether a time lies so near that the next one may look the same.

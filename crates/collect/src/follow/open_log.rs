@@ -319,7 +319,8 @@ impl OpenLog {
         if !rest.is_empty() && !self.is_in_rest && self.is_same().unwrap_or(false) {
             each(line(rest));
         }
-        self.begin.is_whole = self.begin.len < BEGIN_BYTES_MAX && filled.bytes == 0;
+        let is_all_of_it = self.begin.bytes.len() as u64 == self.offset;
+        self.begin.is_whole = is_all_of_it && self.begin.len < BEGIN_BYTES_MAX && filled.bytes == 0;
     }
 
     /// Bytes that are still to be read. Of a compressed file nobody knows.

@@ -24,19 +24,30 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::open_log::{Begin, Id, fnv};
+use super::open_log::{Begin, Id, OpenLog, fnv};
 
 const HEAD: &str = "mitra logs 1";
 /// No state is larger: 64 logs with 150 lines.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// An open file of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileState {
     pub id: Id,
     pub offset: u64,
     pub is_in_rest: bool,
     pub begin: Begin,
+}
+
+impl FileState {
+    pub fn of(file: &OpenLog) -> FileState {
+        FileState {
+            id: file.id,
+            offset: file.offset,
+            is_in_rest: file.is_in_rest,
+            begin: file.begin.clone(),
+        }
+    }
 }
 
 /// A log.
