@@ -59,8 +59,9 @@ pub struct Header {
     pub id: [u8; 16],
     /// How many entries it has.
     pub entries: u64,
-    /// When journald got the first of them, and the last, in microseconds since 1970.
+    /// When journald got the first of them, in microseconds since 1970.
     pub first_us: u64,
+    /// When it got the last one.
     pub last_us: u64,
     first_array: u64,
     is_compact: bool,

@@ -237,7 +237,7 @@ impl One {
             }
         };
         let looked = match &mut self.place {
-            Place::File(log) => log.look(&mut Work { now_s, left, buffer, each: &mut each }),
+            Place::File(log) => log.look(&mut Work { now_s, left: &mut *left, buffer, each: &mut each }),
             Place::Unit(unit) => unit.look(root, left, buffer, &mut each),
             Place::None => Err(io::Error::new(io::ErrorKind::InvalidInput, "it has no name")),
         };
@@ -313,6 +313,10 @@ impl Followed {
             }
         }
         let Some(thread) = &self.thread else { return };
+        if thread.has_ended() {
+            io.missing.add("logs of rules", "the thread that follows them has ended");
+            return;
+        }
         let time = frame.time;
         for note in thread.notes() {
             match note {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -51,6 +52,7 @@ pub struct Thread {
     bell: Arc<OwnedFd>,
     shared: Arc<Shared>,
     notes: Receiver<Note>,
+    handle: JoinHandle<()>,
 }
 
 impl Thread {
@@ -59,7 +61,7 @@ impl Thread {
         let rows = patterns.iter().map(|_| Shown::default()).collect();
         let shared = Arc::new(Shared { rows, is_over: AtomicBool::new(false) });
         let (sender, notes) = sync_channel(NOTES_MAX);
-        let thread = Thread { bell: Arc::clone(&bell), shared: Arc::clone(&shared), notes };
+        let (own_bell, own_shared) = (Arc::clone(&bell), Arc::clone(&shared));
         let (patterns, state) = (patterns.to_vec(), state.map(Path::to_owned));
         let work = move || {
             let Ok(root) = Root::open(&root) else { return };
@@ -69,7 +71,8 @@ impl Thread {
             }
             run(follower, &bell, &shared, &sender);
         };
-        std::thread::Builder::new().name("mitra-follow".to_owned()).stack_size(512 * 1024).spawn(work)?;
+        let builder = std::thread::Builder::new().name("mitra-follow".to_owned()).stack_size(512 * 1024);
+        let thread = Thread { bell: own_bell, shared: own_shared, notes, handle: builder.spawn(work)? };
         thread.ask();
         Ok(thread)
     }
@@ -78,6 +81,11 @@ impl Thread {
     pub fn ask(&self) {
         // It is full only if the thread has not looked for ages.
         _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Whether nobody follows logs any more, which is a mistake in the thread.
+    pub fn has_ended(&self) -> bool {
+        self.handle.is_finished()
     }
 
     /// What was said since this was called before.

@@ -172,7 +172,8 @@ impl Unit {
             File { cursor: Cursor::behind(seen), ..File::default() }
         });
         while file.cursor.seen() < header.entries && *left > 0 {
-            let part = Header { entries: header.entries.min(file.cursor.seen() + ENTRIES_MAX), ..*header };
+            let mut part = *header;
+            part.entries = header.entries.min(file.cursor.seen() + ENTRIES_MAX);
             let entries = file.cursor.next(source, &part, u32::MAX);
             if entries.is_empty() {
                 break;
@@ -188,7 +189,7 @@ impl Unit {
                     let unit = &self.field;
                     let known = file.fields.entry(*offset).or_insert_with(|| {
                         let field = header.field(source, *offset, FIELD_BYTES_MAX);
-                        if field == Some(unit) { Field::Unit } else { Field::Other }
+                        if field == Some(&unit[..]) { Field::Unit } else { Field::Other }
                     });
                     is_own |= *known == Field::Unit;
                 }
