@@ -236,6 +236,29 @@ fn several_rotations_between_two_looks() {
 }
 
 #[test]
+fn a_full_queue_of_changed_names_and_none_at_all() {
+    let queue = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let queue: usize = queue.trim().parse().unwrap();
+    let mut case = Case::begun();
+    for nth in 0..queue.min(20_000) {
+        let path = case.path(&format!("other{nth}"));
+        File::create(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+    }
+    case.write("timeout\n");
+    case.rename("app.log", "app.log.1");
+    case.write("timeout\n");
+    let inotify = case.follower.as_ref().unwrap().inotify().unwrap();
+    assert!(inotify.has_changed());
+    assert_eq!(case.look(), (2, 2));
+    case.follower.as_mut().unwrap().inotify = None;
+    case.write("timeout\n");
+    case.rename("app.log", "app.log.2");
+    case.write("timeout\n");
+    assert_eq!(case.look(), (4, 4));
+}
+
+#[test]
 fn what_was_cut_off_goes_on_in_its_copy() {
     let mut case = Case::begun();
     case.write("timeout 1\n");
