@@ -15,7 +15,7 @@ use super::rotated::{self, Rotated, look_at};
 use super::state::{FileState, LogState};
 use crate::file::regular;
 
-/// Files that had the name before and are read to their end. With more than these the oldest is closed once it is read.
+/// Fewer files that had the name before are open: with as many the oldest is closed once it is read.
 const OLD_MAX: usize = 16;
 /// A file that was renamed is closed when nobody has written to it for so long: a daemon goes on writing to it until it is
 /// told to open its log anew.
@@ -486,7 +486,7 @@ impl Log {
     fn close_old(&mut self, work: &mut Work<'_>) {
         while let Some(at) = self.old.iter().position(|old| {
             let is_idle = work.now_s.saturating_sub(old.read_s) >= OLD_IDLE_S;
-            old.is_read && (old.is_copy || old.file.is_gzip() || is_idle || self.old.len() > OLD_MAX)
+            old.is_read && (old.is_copy || old.file.is_gzip() || is_idle || self.old.len() >= OLD_MAX)
         }) {
             let mut old = self.old.remove(at);
             let lines = &mut self.lines;
