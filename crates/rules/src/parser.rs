@@ -17,7 +17,8 @@
 use std::ops::Range;
 
 use crate::ast::{
-    Expression, Function, GroupBy, Kind, Literal, LogPattern, LogSource, Match, Measures, Node, Operator, Place, UNITS, is_bare,
+    Expression, Function, GroupBy, Kind, Literal, LogPattern, LogSource, Match, Measures, Node, Operator,
+    Place, UNITS, is_bare,
 };
 use crate::error::Mistake;
 

@@ -170,7 +170,9 @@ fn everything_can_be_switched_off() {
 fn there_are_only_so_many_patterns_of_logs() {
     let rules = |count: usize| -> String {
         let rule = |nth| {
-            format!("[[rule]]\nname = \"r{nth}\"\nwhen = 'log{{file=/x}} =~ \"a{nth}\" > log{{file=/x}} =~ \"b\"'\n")
+            format!(
+                "[[rule]]\nname = \"r{nth}\"\nwhen = 'log{{file=/x}} =~ \"a{nth}\" > log{{file=/x}} =~ \"b\"'\n"
+            )
         };
         (0..count).map(rule).collect()
     };

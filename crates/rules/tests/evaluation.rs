@@ -540,7 +540,10 @@ fn lines_of_a_log_are_a_rate_of_their_own_row() {
     }
     assert_eq!(all.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, true, true, true, false]);
     let details = all[2].as_ref().unwrap();
-    assert_eq!(details.values, [(r#"log{file=/var/log/app.log} =~ "time.*t""#.to_owned(), 6.0, "1/s".to_owned())]);
+    assert_eq!(
+        details.values,
+        [(r#"log{file=/var/log/app.log} =~ "time.*t""#.to_owned(), 6.0, "1/s".to_owned())]
+    );
 }
 
 #[test]

@@ -111,7 +111,11 @@ fn bad_ones_say_what_and_where() {
         ("log{unit=nginx} =~ \"a\" > 1", "log{unit=nginx} =~ \"a\"", "nginx.service"),
         ("log{unit=\"a*.service\"} =~ \"a\" > 1", "log{unit=\"a*.service\"} =~ \"a\"", "one unit"),
         ("log{file=/x} =~ \"(a\" > 1", "log{file=/x} =~ \"(a\"", "unclosed group"),
-        ("log{file=/x} =~ \"(a{1000}){1000}\" > 1", "log{file=/x} =~ \"(a{1000}){1000}\"", "no regular expression"),
+        (
+            "log{file=/x} =~ \"(a{1000}){1000}\" > 1",
+            "log{file=/x} =~ \"(a{1000}){1000}\"",
+            "no regular expression",
+        ),
         ("log{file=/x} =~ \"a\" > 1MB/s", "log{file=/x} =~ \"a\" > 1MB/s", "bytes"),
         ("sum(log{file=/x} =~ \"a\") > 1", "log{file=/x} =~ \"a\"", "one value"),
         ("log{file=/x} =~ \"a\"", "log{file=/x} =~ \"a\"", "this is a number"),

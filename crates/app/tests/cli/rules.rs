@@ -433,7 +433,8 @@ fn lines_of_a_log_are_counted_through_a_rotation_and_a_kill() {
     wait_for_frames(&archive, before + 15);
     assert!(recorder.end(Signal::TERM).0.success());
     assert_eq!(matches(&archive), Some(330));
-    let events = mitra_archive::Reader::open(Path::new(&archive)).unwrap().events(mitra_model::Span::ALL).unwrap();
+    let events =
+        mitra_archive::Reader::open(Path::new(&archive)).unwrap().events(mitra_model::Span::ALL).unwrap();
     let is_told = events.iter().any(|event| {
         matches!(&event.kind, mitra_model::EventKind::Suspicion { rule, text, .. } if rule == "app-timeouts" && text.contains("/s"))
     });

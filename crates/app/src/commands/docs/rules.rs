@@ -35,7 +35,10 @@ const EXAMPLES: &[(&str, &str)] = &[
         "log{file=\"/var/log/app.log\"} =~ \"timeout\" > 5/s for 10s",
         "more than five lines with this word come into the log each second",
     ),
-    ("log{unit=nginx.service} =~ \"(?i)worker.*exited\" > 0", "a unit says something to journald that matches"),
+    (
+        "log{unit=nginx.service} =~ \"(?i)worker.*exited\" > 0",
+        "a unit says something to journald that matches",
+    ),
 ];
 
 pub fn page() -> String {
