@@ -264,13 +264,7 @@ impl Log {
     }
 
     /// Goes on where an earlier recorder stopped, in the same files or in copies of them.
-    fn resume(
-        &mut self,
-        state: &LogState,
-        dir: &Dir,
-        found: Option<OwnedFd>,
-        now_s: u64,
-    ) -> io::Result<()> {
+    fn resume(&mut self, state: &LogState, dir: &Dir, found: Option<OwnedFd>, now_s: u64) -> io::Result<()> {
         let mut own = match found {
             // What cannot be read yet is not lost: it is tried again.
             Some(path) => {
@@ -362,14 +356,15 @@ impl Log {
             let list = || rotated::list(dir.fd.as_fd(), &self.name);
             (0..2).find_map(|_| self.find(&list(), &was, self.horizon_ns, dir.fd.as_fd()))
         });
-        match copy {
-            Some((mut copy, _)) if copy.resume(was.offset, was.is_in_rest, &was.begin).is_ok() => {
-                self.old.push(Old { file: copy, read_s: now_s, is_copy: true, is_read: false });
-            }
-            _ => {
-                self.skipped += size_before.saturating_sub(was.offset);
-                self.see(was.begin);
-            }
+        let copy = copy.and_then(|(mut copy, _)| {
+            copy.resume(was.offset, was.is_in_rest, &was.begin).ok()?;
+            Some(copy)
+        });
+        if let Some(copy) = copy {
+            self.old.push(Old { file: copy, read_s: now_s, is_copy: true, is_read: false });
+        } else {
+            self.skipped += size_before.saturating_sub(was.offset);
+            self.see(was.begin);
         }
         self.is_scan_due = true;
         file.emptied()
@@ -432,7 +427,9 @@ impl Log {
     fn like(&self, first: &[u8]) -> Likeness {
         let open = self.old.iter().map(|old| &old.file).chain(&self.current).map(|file| &file.begin);
         let mut likeness = if first.is_empty() { Likeness::Unclear } else { Likeness::Other };
-        for (begin, is_open) in open.map(|begin| (begin, true)).chain(self.seen.iter().map(|seen| (seen, false))) {
+        for (begin, is_open) in
+            open.map(|begin| (begin, true)).chain(self.seen.iter().map(|seen| (seen, false)))
+        {
             // Of a file that is read little is known at first, and many begin with the same line.
             let is_little = is_open && begin.len < BEGIN_BYTES_MAX && first.len() > begin.len;
             match begin.like(first) {

@@ -137,7 +137,8 @@ impl Follower {
         let (kept, why) = match state.as_ref().map(StateFile::read) {
             Some(Ok(kept)) => (kept.unwrap_or_default(), None),
             Some(Err(error)) => {
-                let why = format!("where logs go on is not known: {error}; they are followed from their ends");
+                let why =
+                    format!("where logs go on is not known: {error}; they are followed from their ends");
                 (Vec::new(), Some(why))
             }
             None => (Vec::new(), None),
@@ -150,7 +151,8 @@ impl Follower {
                 logs.push(One::new(&root, pattern.log.clone(), kept));
                 logs.len() - 1
             });
-            let count = kept.and_then(|kept| kept.matches.iter().find(|(text, _)| text == pattern.regex.as_str()));
+            let count =
+                kept.and_then(|kept| kept.matches.iter().find(|(text, _)| text == pattern.regex.as_str()));
             let matches = count.map_or(0, |(_, count)| *count);
             if let Some(one) = logs.get_mut(found) {
                 one.patterns.push(Wanted { at, regex: pattern.regex.clone(), matches });
@@ -193,7 +195,10 @@ impl Follower {
     fn keep(&mut self, note: &mut dyn FnMut(Note)) {
         let Some(state) = &mut self.state else { return };
         let kept: Vec<Kept> = self.logs.iter().filter_map(One::kept).collect();
-        note(Note::Source("positions of logs".to_owned(), state.write(&kept).map_err(|error| error.to_string())));
+        note(Note::Source(
+            "positions of logs".to_owned(),
+            state.write(&kept).map_err(|error| error.to_string()),
+        ));
     }
 
     /// What was counted, by the positions of the patterns.
@@ -222,14 +227,22 @@ impl One {
         let place = match &source {
             LogSource::File(path) => {
                 let path = root.path(&path.to_string_lossy());
-                Log::new(&path, kept.map(|kept| kept.log.clone())).map_or(Place::None, |log| Place::File(Box::new(log)))
+                Log::new(&path, kept.map(|kept| kept.log.clone()))
+                    .map_or(Place::None, |log| Place::File(Box::new(log)))
             }
             LogSource::Unit(unit) => Place::Unit(Unit::new(unit, kept)),
         };
         One { source, place, patterns: Vec::new(), has_caught_up: false, is_known: false }
     }
 
-    fn look(&mut self, root: &Root, now_s: u64, left: &mut u64, buffer: &mut Vec<u8>, note: &mut dyn FnMut(Note)) {
+    fn look(
+        &mut self,
+        root: &Root,
+        now_s: u64,
+        left: &mut u64,
+        buffer: &mut Vec<u8>,
+        note: &mut dyn FnMut(Note),
+    ) {
         let patterns = &mut self.patterns;
         let mut each = |line: &[u8]| {
             for wanted in &mut *patterns {
@@ -269,7 +282,12 @@ impl One {
             Place::None => return None,
         };
         let count = |wanted: &Wanted| (wanted.regex.as_str().to_owned(), wanted.matches);
-        Some(Kept { name: self.source.name(), matches: self.patterns.iter().map(count).collect(), log, journal })
+        Some(Kept {
+            name: self.source.name(),
+            matches: self.patterns.iter().map(count).collect(),
+            log,
+            journal,
+        })
     }
 }
 
@@ -380,11 +398,14 @@ impl Burst {
         let seconds = |ns: i64| ns as f64 * 1e-9;
         let before_s = seconds(lines.began.mono.saturating_sub(since));
         let usual = lines.before.saturating_sub(first) as f64;
-        Some(event(lines.began, EventKind::LogBurst {
-            program: name.to_owned(),
-            lines: matches.saturating_sub(lines.before),
-            seconds: seconds(lines.last.mono.saturating_sub(lines.began.mono)),
-            usual_per_s: if before_s > 0.0 { usual / before_s } else { 0.0 },
-        }))
+        Some(event(
+            lines.began,
+            EventKind::LogBurst {
+                program: name.to_owned(),
+                lines: matches.saturating_sub(lines.before),
+                seconds: seconds(lines.last.mono.saturating_sub(lines.began.mono)),
+                usual_per_s: if before_s > 0.0 { usual / before_s } else { 0.0 },
+            },
+        ))
     }
 }

@@ -74,12 +74,21 @@ pub fn list(dir: BorrowedFd<'_>, log: &CStr) -> Vec<Rotated> {
         let before = name.to_bytes().strip_suffix(b".gz").and_then(|name| CString::new(name).ok());
         before.is_some_and(|before| names.contains(&before))
     };
-    let mut files: Vec<Rotated> = names.iter().filter(|name| !is_made(name)).filter_map(|name| {
-        let (_, stat) = look_at(dir, name).ok()?;
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let file = || Rotated { name: name.clone(), id: id_of(&stat), size: size_of(&stat), mtime_ns: mtime_ns(&stat) };
-        is_file.then(file)
-    }).collect();
+    let mut files: Vec<Rotated> = names
+        .iter()
+        .filter(|name| !is_made(name))
+        .filter_map(|name| {
+            let (_, stat) = look_at(dir, name).ok()?;
+            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            let file = || Rotated {
+                name: name.clone(),
+                id: id_of(&stat),
+                size: size_of(&stat),
+                mtime_ns: mtime_ns(&stat),
+            };
+            is_file.then(file)
+        })
+        .collect();
     files.sort_by(|a, b| (a.mtime_ns, &a.name).cmp(&(b.mtime_ns, &b.name)));
     files.drain(..files.len().saturating_sub(FILES_MAX));
     files
@@ -100,9 +109,13 @@ fn was(log: &[u8], name: &[u8]) -> bool {
     let Some(dot) = log.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0) else { return false };
     let (stem, ending) = log.split_at(dot);
     let name = name.strip_suffix(b".gz").unwrap_or(name);
-    let Some(middle) = name.strip_prefix(stem).and_then(|name| name.strip_suffix(ending)) else { return false };
+    let Some(middle) = name.strip_prefix(stem).and_then(|name| name.strip_suffix(ending)) else {
+        return false;
+    };
     let is_date = |byte: &u8| byte.is_ascii_digit() || b".-_:T".contains(byte);
-    middle.first().is_some_and(is_between) && middle.iter().any(u8::is_ascii_digit) && middle.iter().all(is_date)
+    middle.first().is_some_and(is_between)
+        && middle.iter().any(u8::is_ascii_digit)
+        && middle.iter().all(is_date)
 }
 
 #[cfg(test)]
@@ -111,14 +124,35 @@ mod tests {
 
     #[test]
     fn names_tell_what_was_the_log() {
-        let names = ["app.log.1", "app.log.10.gz", "app.log-20261127", "app.log-20261127.gz", "app.log.old", "app.log.0",
-            "app.1.log", "app-2026-11-27.log", "app-2026-11-27.log.gz", "app.log_1", "app.log.gz"];
+        let names = [
+            "app.log.1",
+            "app.log.10.gz",
+            "app.log-20261127",
+            "app.log-20261127.gz",
+            "app.log.old",
+            "app.log.0",
+            "app.1.log",
+            "app-2026-11-27.log",
+            "app-2026-11-27.log.gz",
+            "app.log_1",
+            "app.log.gz",
+        ];
         for name in names {
             assert!(was(b"app.log", name.as_bytes()), "{name}");
         }
-        for name in ["app.log", "app.log.lock", "app.error.log", "app-error.log", "app.log1", "apps.log.1", "app.log.1.xz",
-            "app.log.1.zst", "other.log.1", "app", ""]
-        {
+        for name in [
+            "app.log",
+            "app.log.lock",
+            "app.error.log",
+            "app-error.log",
+            "app.log1",
+            "apps.log.1",
+            "app.log.1.xz",
+            "app.log.1.zst",
+            "other.log.1",
+            "app",
+            "",
+        ] {
             assert!(!was(b"app.log", name.as_bytes()), "{name}");
         }
         assert!(was(b"syslog", b"syslog.1") && !was(b"syslog", b"syslog-ng.1") && !was(b".log", b"x.log"));

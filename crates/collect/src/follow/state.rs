@@ -41,12 +41,7 @@ pub struct FileState {
 
 impl FileState {
     pub fn of(file: &OpenLog) -> FileState {
-        FileState {
-            id: file.id,
-            offset: file.offset,
-            is_in_rest: file.is_in_rest,
-            begin: file.begin.clone(),
-        }
+        FileState { id: file.id, offset: file.offset, is_in_rest: file.is_in_rest, begin: file.begin.clone() }
     }
 }
 
@@ -225,7 +220,8 @@ mod tests {
         };
         let matches = vec![("a b  c".to_owned(), 7), (String::new(), 0)];
         let file = Kept { name: "file=/var/log/a b.log".to_owned(), matches, log, journal: Vec::new() };
-        let unit = Kept { name: "unit=x.service".to_owned(), journal: vec![([0xab; 16], 12)], ..Kept::default() };
+        let unit =
+            Kept { name: "unit=x.service".to_owned(), journal: vec![([0xab; 16], 12)], ..Kept::default() };
         vec![file, unit]
     }
 

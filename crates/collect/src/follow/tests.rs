@@ -66,7 +66,8 @@ impl Case {
     }
 
     fn compress(&self, name: &str) {
-        let mut out = GzEncoder::new(File::create(self.path(&format!("{name}.gz"))).unwrap(), Compression::fast());
+        let mut out =
+            GzEncoder::new(File::create(self.path(&format!("{name}.gz"))).unwrap(), Compression::fast());
         out.write_all(&fs::read(self.path(name)).unwrap()).unwrap();
         out.finish().unwrap();
         fs::remove_file(self.path(name)).unwrap();
@@ -149,7 +150,7 @@ fn binary_junk_is_lines_too() {
     let junk: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
     let mut lines = junk.iter().filter(|byte| **byte == b'\n').count() as u64;
     case.write(&junk);
-    case.write("\0\0timeout\xff\n");
+    case.write(b"\0\0timeout\xff\n");
     lines += 1;
     assert_eq!(case.look(), (lines, 1));
     // A hole of a terabyte, as a writer that does not append leaves it.
@@ -431,7 +432,9 @@ fn bursts_have_a_beginning_and_an_end() {
 enum Step {
     Write(usize),
     Half,
-    Rename { is_late: bool },
+    Rename {
+        is_late: bool,
+    },
     Compress,
     CopyAndCut,
     Look,
@@ -558,7 +561,8 @@ fn follower_of_another_test() {
     let Ok(dir) = std::env::var("MITRA_FOLLOW") else { return };
     let dir = Path::new(&dir);
     let log = LogSource::File(dir.join("log/app.log"));
-    let thread = Thread::start("/".into(), &[pattern(log, "timeout")], Some(&dir.join("state/logs.state"))).unwrap();
+    let thread =
+        Thread::start("/".into(), &[pattern(log, "timeout")], Some(&dir.join("state/logs.state"))).unwrap();
     loop {
         thread.ask();
         std::thread::sleep(Duration::from_millis(40));
@@ -576,7 +580,9 @@ impl Drop for Killed {
 
 fn follow(dir: &Path) -> Killed {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "follow::tests::follower_of_another_test", "--nocapture"]).env("MITRA_FOLLOW", dir);
+    command
+        .args(["--exact", "follow::tests::follower_of_another_test", "--nocapture"])
+        .env("MITRA_FOLLOW", dir);
     Killed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
@@ -614,7 +620,8 @@ fn daemon(path: &Path, lines: u64, per_second: u64, daemon: &Daemon) {
             file = open();
         }
         let what = if line % 3 == 0 { "timeout" } else { "served" };
-        file.write_all(format!("2026-11-27T23:00:00 {what} request {line} of somebody\n").as_bytes()).unwrap();
+        file.write_all(format!("2026-11-27T23:00:00 {what} request {line} of somebody\n").as_bytes())
+            .unwrap();
         if line % 100 == 0 {
             let due = Duration::from_secs_f64(line as f64 / per_second as f64);
             std::thread::sleep(due.saturating_sub(began.elapsed()));
@@ -651,7 +658,8 @@ fn rotate(dir: &Path, way: Way, daemon: &Daemon) {
         }
     }
     let mut command = Command::new("/usr/sbin/logrotate");
-    let status = command.arg("-f").arg("-s").arg(dir.join("state/logrotate.status")).arg(&conf).status().unwrap();
+    let status =
+        command.arg("-f").arg("-s").arg(dir.join("state/logrotate.status")).arg(&conf).status().unwrap();
     assert!(status.success());
     daemon.is_stopped.store(false, Ordering::SeqCst);
     daemon.is_told.store(way != Way::CopyTruncate, Ordering::SeqCst);
@@ -694,7 +702,12 @@ fn killed_and_rotated(way: Way, lines: u64, per_second: u64, every: Duration) ->
     for _ in 0..30 {
         case.look();
     }
-    assert_eq!(case.look(), (lines, lines / 3), "{way:?}, {rotations} rotations, {kills} kills; {:?}", case.lost);
+    assert_eq!(
+        case.look(),
+        (lines, lines / 3),
+        "{way:?}, {rotations} rotations, {kills} kills; {:?}",
+        case.lost
+    );
     assert_eq!(case.skipped(), 0);
     Some((rotations, kills))
 }

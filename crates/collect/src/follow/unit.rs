@@ -142,7 +142,8 @@ impl Unit {
         buffer: &mut Vec<u8>,
         each: &mut dyn FnMut(&[u8]),
     ) {
-        let is_finished = |name: &str| name.contains('@') && (name.ends_with(".journal") || name.ends_with(".journal~"));
+        let is_finished =
+            |name: &str| name.contains('@') && (name.ends_with(".journal") || name.ends_with(".journal~"));
         let mut seen = Vec::new();
         journal::each_file(root, is_finished, |opened| {
             let Ok(fd) = opened else { return };

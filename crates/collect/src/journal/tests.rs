@@ -75,7 +75,8 @@ impl Journald {
 
     /// Has it finish its files and begin others.
     pub fn rotate(&self) {
-        let pid = self.running.as_ref().and_then(|running| rustix::process::Pid::from_raw(running.0.id() as i32));
+        let pid =
+            self.running.as_ref().and_then(|running| rustix::process::Pid::from_raw(running.0.id() as i32));
         rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::USR2).unwrap();
     }
 
