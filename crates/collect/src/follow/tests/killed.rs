@@ -130,8 +130,8 @@ fn rotate(dir: &Path, way: Way, daemon: &Daemon) {
     }
     let mut command = Command::new(LOGROTATE);
     let status = command.arg("-f").arg("-s").arg(dir.join("state/logrotate.status")).arg(&conf).status();
-    assert!(status.unwrap().success());
     daemon.is_stopped.store(false, Ordering::SeqCst);
+    assert!(status.unwrap().success());
 }
 
 /// How many rotations and kills there were.
