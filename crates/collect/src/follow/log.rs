@@ -5,7 +5,7 @@ mod resume;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
