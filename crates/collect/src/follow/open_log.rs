@@ -140,7 +140,7 @@ pub fn id_of(stat: &Stat) -> Id {
 
 pub fn mtime_ns(stat: &Stat) -> i64 {
     let ns = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    (stat.st_mtime as i64).saturating_mul(1_000_000_000).saturating_add(ns)
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(ns)
 }
 
 pub fn size_of(stat: &Stat) -> u64 {

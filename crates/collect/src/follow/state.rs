@@ -57,6 +57,9 @@ pub struct LogState {
     pub seen: Vec<Begin>,
 }
 
+/// A file of the journal, by its own id, and how many of its entries were seen.
+pub type JournalFile = ([u8; 16], u64);
+
 /// What was kept of a log: of a file, or of what a unit says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kept {
@@ -65,8 +68,8 @@ pub struct Kept {
     /// Lines that match, by pattern.
     pub matches: Vec<(String, u64)>,
     pub log: LogState,
-    /// Of the journal: a file's own id and how many of its entries were seen.
-    pub journal: Vec<([u8; 16], u64)>,
+    /// Of what a unit says.
+    pub journal: Vec<JournalFile>,
 }
 
 /// Writes the text of a state.

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 
 use mitra_parse::journal::{Cursor, Header};
 
-use super::state::{Kept, LogState};
+use super::state::{JournalFile, Kept, LogState};
 use crate::file::Root;
 use crate::journal::{self, Open};
 
@@ -58,7 +58,7 @@ pub struct Unit {
 impl Unit {
     /// Goes on behind the entries that an earlier recorder has seen.
     pub fn new(unit: &str, kept: Option<&Kept>) -> Unit {
-        let file = |(id, seen): &([u8; 16], u64)| {
+        let file = |(id, seen): &JournalFile| {
             (*id, File { cursor: Cursor::behind(*seen), is_written: true, ..File::default() })
         };
         let log = kept.map(|kept| &kept.log);
@@ -75,7 +75,7 @@ impl Unit {
     }
 
     /// Where it goes on: how many entries of each file were seen.
-    pub fn state(&self) -> Option<(LogState, Vec<([u8; 16], u64)>)> {
+    pub fn state(&self) -> Option<(LogState, Vec<JournalFile>)> {
         let mut files: Vec<_> = self.files.iter().map(|(id, file)| (*id, file.cursor.seen())).collect();
         files.sort_unstable();
         let horizon_ns = i64::try_from(self.newest_us).unwrap_or(0);

@@ -47,8 +47,8 @@ struct Writer {
 impl Writer {
     fn line(&mut self) -> String {
         self.lines += 1;
-        self.matches += u64::from(self.lines % 3 == 0);
-        let what = if self.lines % 3 == 0 { "timeout" } else { "fine" };
+        self.matches += u64::from(self.lines.is_multiple_of(3));
+        let what = if self.lines.is_multiple_of(3) { "timeout" } else { "fine" };
         format!("{} line {} {}\n", what, self.lines, "x".repeat((self.lines * 7919 % 300) as usize))
     }
 
