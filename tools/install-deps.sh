@@ -49,6 +49,8 @@ need_test() {
     need_venv
     # The terminal that screens are tested on.
     need_command tmux tmux
+    # Rotates the logs that are followed.
+    need_command logrotate logrotate
     # Encrypted questions, and the clients that ask them.
     need_command openssl openssl
     need_command curl curl

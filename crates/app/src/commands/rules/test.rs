@@ -3,6 +3,8 @@
 use anyhow::{Context, Result};
 use mitra_model::Era;
 use mitra_model::series::seconds_between;
+use mitra_rules::ast::LogPattern;
+use mitra_rules::logs::MATCHES;
 use mitra_rules::{Config, Rule, in_words};
 use serde_json::{Value, json};
 
@@ -144,10 +146,19 @@ fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
         );
     }
     for (rule, missing) in &tested.cannot_tell {
-        let name = rules.get(*rule).map_or("?", |rule| rule.name.as_str());
-        page.paragraph(0, 2, None, &format!("{name} cannot be told: {} is not there", missing.join(", ")));
+        let (name, logs) = rules.get(*rule).map_or(("?", &[][..]), |rule| (&*rule.name, &rule.program.logs));
+        page.paragraph(0, 2, None, &format!("{name} cannot be told: {}", not_there(missing, logs)));
     }
     page.finish()
+}
+
+/// What is missing, in words. A log is followed only where a rule named it when the recording was made.
+fn not_there(missing: &[&str], logs: &[LogPattern]) -> String {
+    let (of_logs, others): (Vec<&str>, Vec<&str>) = missing.iter().partition(|name| **name == MATCHES);
+    let others = (!others.is_empty()).then(|| format!("{} is not there", others.join(", ")));
+    let logs: Vec<String> = logs.iter().map(ToString::to_string).collect();
+    let logs = (!of_logs.is_empty()).then(|| format!("no rule followed {} then", logs.join(" and ")));
+    others.into_iter().chain(logs).collect::<Vec<_>>().join("; ")
 }
 
 /// What the rule would have done in a stretch.
