@@ -329,6 +329,11 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    use super::super::Settings;
     use super::*;
 
     fn record() -> Record {
@@ -422,5 +427,71 @@ mod tests {
         assert_eq!(made["tags"].as_array().unwrap().len(), TAGS_MAX);
         assert_eq!(made["root"].as_str().unwrap().len(), NAME_MAX);
         assert!(!Record { cost: Some(f64::NAN), ..record() }.to_json().to_string().contains("cost"));
+    }
+
+    type Asked = Arc<Mutex<Vec<String>>>;
+
+    /// A cluster that gives these answers one after the other, and what it was asked: the first line
+    /// and the body.
+    fn cluster(answers: Vec<(u16, Json)>) -> (Cluster, Asked) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let nodes = vec![format!("http://{}", listener.local_addr().unwrap())];
+        let asked = Asked::default();
+        let written = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for (stream, (status, answer)) in listener.incoming().zip(answers) {
+                let mut stream = BufReader::new(stream.unwrap());
+                let (mut first, mut length) = (String::new(), 0);
+                stream.read_line(&mut first).unwrap();
+                loop {
+                    let mut line = String::new();
+                    stream.read_line(&mut line).unwrap();
+                    if let Some(n) = line.to_lowercase().strip_prefix("content-length:") {
+                        length = n.trim().parse().unwrap();
+                    }
+                    if line.trim().is_empty() {
+                        break;
+                    }
+                }
+                let mut body = vec![0; length];
+                stream.read_exact(&mut body).unwrap();
+                let line = first.trim_end_matches(" HTTP/1.1\r\n");
+                written.lock().unwrap().push(format!("{line} {}", String::from_utf8_lossy(&body)));
+                let answer = answer.to_string();
+                write!(
+                    stream.get_mut(),
+                    "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
+                    answer.len()
+                )
+                .unwrap();
+            }
+        });
+        (Cluster::connect(Settings { nodes, ..Settings::default() }).unwrap(), asked)
+    }
+
+    #[test]
+    fn a_policy_is_installed_kept_and_updated() {
+        let none = json!({"error": {"type": "status_exception", "reason": "Policy not found"}, "status": 404});
+        let has = |days: u32| {
+            let mut has = policy("mitra_incidents_*", days);
+            has["_seq_no"] = json!(7);
+            has["_primary_term"] = json!(2);
+            has
+        };
+        let (missing, asked) = cluster(vec![(404, none), (201, json!({}))]);
+        assert_eq!(missing.install_policy(90).unwrap(), PolicyState::Installed);
+        let asked = asked.lock().unwrap().clone();
+        assert!(asked[1].starts_with("PUT /_plugins/_ism/policies/mitra-incidents {"), "{asked:?}");
+        assert!(asked[1].contains("\"90d\"") && asked[1].contains("mitra_incidents_*"), "{asked:?}");
+        let (same, _) = cluster(vec![(200, has(90))]);
+        assert_eq!(same.install_policy(90).unwrap(), PolicyState::Unchanged);
+        let (other, asked) = cluster(vec![(200, has(400)), (200, json!({}))]);
+        assert_eq!(other.install_policy(90).unwrap(), PolicyState::Installed);
+        assert!(asked.lock().unwrap()[1].contains("?if_seq_no=7&if_primary_term=2 "));
+        let nobody = json!({"error": "no handler found for uri [/_plugins/_ism/policies/mitra-incidents] and method [GET]"});
+        let (without, _) = cluster(vec![(400, nobody)]);
+        assert_eq!(without.install_policy(90).unwrap(), PolicyState::Unsupported);
+        let (forbidden, _) = cluster(vec![(403, json!({"error": {"type": "security_exception"}}))]);
+        assert!(forbidden.install_policy(90).is_err());
     }
 }
