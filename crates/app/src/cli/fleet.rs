@@ -2,8 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::search::IndexLocationArgs;
-use super::examples;
+use super::{IndexLocationArgs, examples};
 use crate::values::time::TimeExpr;
 
 #[derive(Debug, Args)]
@@ -24,8 +23,10 @@ pub enum FleetCommand {
     /// List the incidents of all hosts, the latest first
     Incidents(FleetIncidentsArgs),
     /// Show which findings are on how many hosts
+    #[command(after_help = examples::below("fleet findings", ""))]
     Findings(FleetGroupsArgs),
     /// Show which root causes are on how many hosts, how often, and what they cost
+    #[command(after_help = examples::below("fleet roots", ""))]
     Roots(FleetGroupsArgs),
     /// Say what hosts with a root cause have in common that others lack: packages, settings, files
     Why(FleetWhyArgs),
@@ -77,7 +78,6 @@ pub struct FleetIncidentsArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = examples::below("fleet roots", ""))]
 pub struct FleetGroupsArgs {
     #[command(flatten)]
     pub time: FleetTimeArgs,

@@ -51,10 +51,10 @@ fn in_cluster() -> Option<Box<dyn Fn(&str, Span) -> Result<Vec<Change>>>> {
         Ok(found) => found?,
         Err(error) => {
             let why = format!("{error:#}");
-            return Some(Box::new(move |_, _| Err(anyhow!("{why}"))));
+            return Some(Box::new(move |_: &str, _: Span| Err(anyhow!("{why}"))));
         }
     };
-    Some(Box::new(move |host, span| {
+    Some(Box::new(move |host: &str, span: Span| {
         let cluster = Cluster::connect(Settings { timeout: CLUSTER_WITHIN, ..settings.clone() })?;
         let is_here = rustix::system::uname().nodename().to_bytes() == host.as_bytes();
         let host = own_name.as_deref().filter(|_| is_here).unwrap_or(host);

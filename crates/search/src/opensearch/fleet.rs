@@ -93,7 +93,7 @@ pub struct RootGroups {
 }
 
 impl Cluster {
-    /// The latest incidents or findings, and the number of all. Makes no index.
+    /// The latest incidents or findings, and the number of all.
     pub fn records(&self, wanted: &Wanted<'_>, limit: usize) -> Result<(u64, Vec<Record>), Error> {
         let body = json!({
             "size": limit.min(RECORDS_MAX),

@@ -120,7 +120,7 @@ mod tests {
             culprit: FleetCulprit::default(),
             ..record()
         };
-        insta::assert_snapshot!(incidents(&[record(), open], 40, &Style::plain(100)), @"");
+        insta::assert_snapshot!("incidents", incidents(&[record(), open], 40, &Style::plain(100)));
         let group = RootGroup {
             root: "disk-hog".to_owned(),
             culprit: record().culprit,
@@ -131,6 +131,6 @@ mod tests {
             last_ns: BEGAN + 3_600_000_000_000,
             cost: Some(12_345.0),
         };
-        insta::assert_snapshot!(groups(&[group], 1, RecordKind::Incident, &Style::plain(120)), @"");
+        insta::assert_snapshot!("roots", groups(&[group], 1, RecordKind::Incident, &Style::plain(120)));
     }
 }

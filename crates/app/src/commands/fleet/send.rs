@@ -40,7 +40,7 @@ pub fn deliver(config: Option<&Path>, tags: &[String]) -> Result<Deliver> {
         tags: tags.to_vec(),
     };
     let mut is_ready = false;
-    Ok(Box::new(move |message| {
+    Ok(Box::new(move |message: &Message| {
         // Without the template the cluster would make up a mapping.
         if !is_ready {
             cluster.install_incidents().map_err(|error| Failure::Later(error.to_string()))?;

@@ -187,7 +187,7 @@ mod tests {
             groups: vec![deployed, always],
             ..Shared::default()
         };
-        insta::assert_snapshot!(text("disk-hog", &found, &Style::plain(120)), @"");
+        insta::assert_snapshot!("why", text("disk-hog", &found, &Style::plain(120)));
         let json = as_json("disk-hog", (0, 1), &found);
         assert_eq!(json["shared"][0]["changed"], "before");
         assert_eq!(json["shared"][0]["members"][1]["ill_with"], 30);
