@@ -415,6 +415,34 @@ mod tests {
     }
 
     #[test]
+    fn the_dashboard_names_fields_and_objects_that_there_are() {
+        let file = include_str!("../../../../packaging/opensearch-dashboards/mitra-fleet.ndjson");
+        let all: Vec<Json> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let template = template("mitra_incidents_*");
+        let properties = &template["template"]["mappings"]["properties"];
+        let inner = |of: &Json, at: &str| -> Json {
+            serde_json::from_str(of.pointer(at).and_then(Json::as_str).unwrap_or("[]")).unwrap()
+        };
+        let mut fields = 0;
+        for object in &all {
+            for reference in object["references"].as_array().unwrap() {
+                let is_it = |o: &&Json| o["id"] == reference["id"] && o["type"] == reference["type"];
+                assert!(all.iter().any(|o| is_it(&o)), "{reference}");
+            }
+            let state = inner(object, "/attributes/visState");
+            for agg in state.get("aggs").and_then(Json::as_array).into_iter().flatten() {
+                let Some(field) = agg.pointer("/params/field").and_then(Json::as_str) else { continue };
+                let at = format!("/{}/type", field.replace('.', "/properties/"));
+                assert!(properties.pointer(&at).is_some(), "{field}");
+                fields += 1;
+            }
+        }
+        let dashboard = all.iter().find(|o| o["type"] == "dashboard").unwrap();
+        let panels = inner(dashboard, "/attributes/panelsJSON").as_array().unwrap().len();
+        assert_eq!((panels, fields), (dashboard["references"].as_array().unwrap().len(), 15));
+    }
+
+    #[test]
     fn texts_are_bounded() {
         let long = Record {
             line: "ä".repeat(9_000),
