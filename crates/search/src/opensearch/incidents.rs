@@ -439,7 +439,7 @@ mod tests {
         }
         let dashboard = all.iter().find(|o| o["type"] == "dashboard").unwrap();
         let panels = inner(dashboard, "/attributes/panelsJSON").as_array().unwrap().len();
-        assert_eq!((panels, fields), (dashboard["references"].as_array().unwrap().len(), 15));
+        assert_eq!((panels, fields), (dashboard["references"].as_array().unwrap().len(), 13));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Incidents of a fleet as tables.
 
+use mitra_search::answers::association::HOSTS_MIN;
 use mitra_search::opensearch::{FleetCulprit, Record, RecordKind, RootGroup};
 
 use crate::render::style::{Style, clean};
@@ -57,6 +58,10 @@ pub fn groups(list: &[RootGroup], total: usize, kind: RecordKind, style: &Style)
     text.push_str(&table.render(style));
     if list.len() < total {
         text.push_str(&format!("{} of {total}; more with --limit\n", list.len()));
+    }
+    if let Some(first) = list.first().filter(|g| is_incident && g.hosts >= HOSTS_MIN) {
+        text.push_str(&clean(&format!("what these hosts have in common: mitra fleet why {}", first.root)));
+        text.push('\n');
     }
     text
 }
