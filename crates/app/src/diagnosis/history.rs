@@ -69,7 +69,7 @@ pub fn read(reader: &Reader, window: Span, elsewhere: Option<Elsewhere<'_>>) -> 
 /// Changes of files, packages and settings from the index beside the recording, if there is one.
 fn indexed(reader: &Reader, span: Span) -> Result<Vec<Change>> {
     let dir = reader.dir().join("index");
-    if !dir.is_dir() {
+    if !Index::is_in(&dir) {
         return Ok(Vec::new());
     }
     let host = &reader.host().hostname;
