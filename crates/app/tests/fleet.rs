@@ -21,8 +21,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn notify(&self, more: &[&str]) -> Output {
-        let args =
-            ["notify", "--archive", &self.recording, "--config", &self.config, "--state", &self.state];
+        let args = ["notify", "--archive", &self.recording, "--config", &self.config, "--state", &self.state];
         let said = run(&[&args[..], more].concat());
         self.engine.cluster("told_").refresh().expect("refreshed");
         said

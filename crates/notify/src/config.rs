@@ -383,7 +383,10 @@ mod tests {
         let config = Config::read(&format!("[[notify]]\n{}", tables.join("\n"))).unwrap();
         let kinds: Vec<Kind> = config.receivers.iter().map(|receiver| receiver.kind).collect();
         let web = [Kind::Slack, Kind::Teams, Kind::Pagerduty, Kind::Alertmanager, Kind::Webhook];
-        assert_eq!(kinds, [&web[..], &[Kind::Opensearch, Kind::Journal, Kind::Command, Kind::Desktop]].concat());
+        assert_eq!(
+            kinds,
+            [&web[..], &[Kind::Opensearch, Kind::Journal, Kind::Command, Kind::Desktop]].concat()
+        );
         let parts: Vec<&str> = include_str!("../../../docs/notify.md").split("```toml\n").skip(1).collect();
         assert!(!parts.is_empty());
         for part in parts {
@@ -407,7 +410,8 @@ mod tests {
         };
         assert!(wants("", Event::Begun, "java") && wants("", Event::Test, ""));
         assert!(!wants("", Event::Finding, "java") && !wants("", Event::Device, "sda"));
-        let cluster = Config::read("[[notify]]\nto = \"opensearch\"\ntags = [\"db\"]\n").unwrap().receivers.remove(0);
+        let cluster =
+            Config::read("[[notify]]\nto = \"opensearch\"\ntags = [\"db\"]\n").unwrap().receivers.remove(0);
         assert!(cluster.findings && cluster.incidents && !cluster.recorder && cluster.tags == ["db"]);
         assert!(wants("devices = true", Event::Device, "sda"));
         assert!(wants("incidents = false", Event::RecorderStopped, ""));

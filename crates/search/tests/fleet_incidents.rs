@@ -5,7 +5,8 @@
 //! deployment, and fall ill some time later.
 
 mod engine;
-mod simulate;
+#[path = "simulate/noise.rs"]
+mod noise;
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,8 @@ use mitra_search::backend::{Batch, Sink};
 use mitra_search::document::{Facts, Value};
 use mitra_search::opensearch::{Cluster, FleetCulprit, PolicyState, Record, RecordKind, Wanted, Writer};
 use mitra_search::{Day, Document, Kind};
+use noise::Noise;
 use serde_json::{Value as Json, json};
-use simulate::noise::Noise;
 
 const MINUTE: i64 = 60_000_000_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -74,8 +75,7 @@ impl Machine {
     fn documents(&self) -> Vec<Document> {
         let word = |text: &str| vec![Value::Text(text.to_owned())];
         let packages = self.packages.iter().map(|(p, v)| (format!("package.{p}"), word(v)));
-        let settings =
-            self.settings.iter().map(|(s, v)| (format!("sysctl.{s}"), vec![Value::Number(*v)]));
+        let settings = self.settings.iter().map(|(s, v)| (format!("sysctl.{s}"), vec![Value::Number(*v)]));
         let kernel = [("kernel.release".to_owned(), word(self.kernel))];
         let of = |name: &str, kind: Kind, facts: Facts| Document {
             content: Some(format!("{facts:?}")),
@@ -245,9 +245,8 @@ fn opensearch_has_each_incident_once() {
     // The distribution for tests has no plugins.
     assert_eq!(cluster.install_policy(400).expect("an answer"), PolicyState::Unsupported);
     let begin = DAY.start_ns() + 14 * HOUR;
-    let open: Vec<Record> = (0..40)
-        .map(|host| record(&name(host), "disk-hog", begin + host as i64 * MINUTE, None))
-        .collect();
+    let open: Vec<Record> =
+        (0..40).map(|host| record(&name(host), "disk-hog", begin + host as i64 * MINUTE, None)).collect();
     for one in &open {
         cluster.put_record(one).expect("taken");
     }
@@ -274,10 +273,7 @@ fn opensearch_has_each_incident_once() {
     assert!(!roots.is_partial);
     let told: Vec<(&str, u64, u64, u64, Option<f64>)> =
         roots.groups.iter().map(|g| (g.root.as_str(), g.hosts, g.times, g.open, g.cost)).collect();
-    assert_eq!(
-        told,
-        [("disk-hog", 30, 30, 30, Some(375.0)), ("dirty-throttle", 10, 10, 0, Some(125.0))]
-    );
+    assert_eq!(told, [("disk-hog", 30, 30, 30, Some(375.0)), ("dirty-throttle", 10, 10, 0, Some(125.0))]);
     assert_eq!(roots.groups[1].first_ns, begin);
     assert_eq!(roots.groups[0].culprit.name.as_deref(), Some("dd"));
     let only = Wanted { host: Some("host-003.example.org"), ..wanted(Some("dirty-throttle")) };

@@ -107,8 +107,7 @@ fn untrusted(path: &Path, receivers: &[Receiver]) -> Result<Option<String>> {
 
 /// What of receivers would not work here and now: files that they name, and programs.
 pub fn doubts(path: &Path, receivers: &[Receiver]) -> Result<Vec<String>> {
-    let opened =
-        receivers.iter().filter_map(|receiver| channel(receiver.clone(), Some(path)).err());
+    let opened = receivers.iter().filter_map(|receiver| channel(receiver.clone(), Some(path)).err());
     let programs = receivers.iter().filter_map(|receiver| {
         let program = receiver.command.first()?;
         let why = if !Path::new(program).exists() {

@@ -13,7 +13,8 @@ fn what_would_be_installed_is_printed() {
     assert_eq!(all[1]["path"], "/_plugins/_ism/policies/mitra-incidents");
     let age = "/body/policy/states/0/transitions/0/conditions/min_index_age";
     assert_eq!(all[1].pointer(age).unwrap(), "90d");
-    let text = good(&["fleet", "setup", "--dry-run", "--opensearch", "http://127.0.0.1:1", "--prefix", "lab_"]);
+    let text =
+        good(&["fleet", "setup", "--dry-run", "--opensearch", "http://127.0.0.1:1", "--prefix", "lab_"]);
     assert!(text.contains("\"lab_incidents_*\""), "{text}");
 }
 

@@ -499,7 +499,8 @@ mod tests {
 
     #[test]
     fn a_policy_is_installed_kept_and_updated() {
-        let none = json!({"error": {"type": "status_exception", "reason": "Policy not found"}, "status": 404});
+        let none =
+            json!({"error": {"type": "status_exception", "reason": "Policy not found"}, "status": 404});
         let has = |days: u32| {
             let mut has = policy("mitra_incidents_*", days);
             has["_seq_no"] = json!(7);

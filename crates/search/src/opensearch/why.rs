@@ -483,7 +483,10 @@ mod tests {
         let two = slices(&onsets(&[1, 1, 1, 9]));
         assert_eq!(shares(&two, 10), [0..7, 7..10]);
         assert_eq!(shares(&two, 0), [0..0, 0..0]);
-        assert_eq!(shuffled(vec!["b".to_owned(), "a".to_owned()]), shuffled(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(
+            shuffled(vec!["b".to_owned(), "a".to_owned()]),
+            shuffled(vec!["a".to_owned(), "b".to_owned()])
+        );
     }
 
     #[test]

@@ -68,8 +68,7 @@ pub fn groups(list: &[RootGroup], total: usize, kind: RecordKind, style: &Style)
 
 /// What was not measured is a dash, and not zero.
 fn cost(seconds: Option<f64>) -> String {
-    seconds
-        .map_or_else(|| "-".to_owned(), |s| units::task_seconds(s).replace("task-seconds", "task-s"))
+    seconds.map_or_else(|| "-".to_owned(), |s| units::task_seconds(s).replace("task-seconds", "task-s"))
 }
 
 fn culprit(culprit: &FleetCulprit) -> String {

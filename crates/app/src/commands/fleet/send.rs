@@ -137,7 +137,10 @@ mod tests {
         }
         sizes.sort_unstable();
         let [median, most] = [sizes[sizes.len() / 2], sizes[sizes.len() - 1]];
-        println!("{} documents, {incidents} of incidents: median {median} bytes, at most {most}", sizes.len());
+        println!(
+            "{} documents, {incidents} of incidents: median {median} bytes, at most {most}",
+            sizes.len()
+        );
         assert!(incidents > 50 && most < 2_048, "{incidents} incidents, at most {most} bytes");
     }
 

@@ -87,7 +87,9 @@ fn text(root: &str, found: &Shared, style: &Style) -> String {
         units::grouped(found.tests as f64)
     ));
     if found.groups.is_empty() {
-        text.push_str("Nothing sets the ill hosts apart: no value is significantly more frequent among them.\n");
+        text.push_str(
+            "Nothing sets the ill hosts apart: no value is significantly more frequent among them.\n",
+        );
         return text;
     }
     let mut table = Table::of(">ILL|>WELL|>ODDS RATIO|>P|CHANGED|WHAT");
