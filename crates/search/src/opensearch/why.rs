@@ -25,7 +25,6 @@ use crate::query::Query;
 use crate::scope::Scope;
 
 use super::fleet::{HOSTS_MAX, Wanted};
-use super::http::{Body, Request};
 use super::incidents::RecordKind;
 use super::request::{self, SearchReply, SearchTarget};
 use super::search::escape;
