@@ -14,6 +14,8 @@ mod dbus;
 mod demo;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/fleet.rs"]
+mod fleet;
 #[path = "cli/geometry.rs"]
 mod geometry;
 #[path = "cli/harness.rs"]

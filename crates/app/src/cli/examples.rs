@@ -188,6 +188,48 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "fleet",
+        &[
+            ("mitra fleet roots --since 24h", "which root causes are on how many hosts since yesterday"),
+            ("mitra fleet why disk-hog", "what the hosts with this root cause have in common"),
+        ],
+    ),
+    (
+        "fleet setup",
+        &[
+            ("mitra fleet setup --dry-run", "the template and the policy, for somebody who may install them"),
+            ("mitra fleet setup --keep-days 90", "install them; incidents are deleted after 90 days"),
+        ],
+    ),
+    (
+        "fleet incidents",
+        &[
+            ("mitra fleet incidents --since 2h", "what happened on all hosts in the last two hours"),
+            ("mitra fleet incidents --root oom-kill --json", "of one root cause, for a program"),
+        ],
+    ),
+    (
+        "fleet findings",
+        &[
+            ("mitra fleet findings", "what becomes an incident, and on how many hosts"),
+            ("mitra fleet findings --host web-7", "of one host"),
+        ],
+    ),
+    (
+        "fleet roots",
+        &[
+            ("mitra fleet roots --since 14:00", "the same root on many hosts since 14:00?"),
+            ("mitra fleet roots --since 30d --until 7d", "before last week"),
+        ],
+    ),
+    (
+        "fleet why",
+        &[
+            ("mitra fleet why disk-hog --since 2h", "a package, a setting or a file that others lack"),
+            ("mitra fleet why disk-hog --json", "with each property of a group and its numbers"),
+        ],
+    ),
+    (
         "services",
         &[
             ("mitra services --since 14:00 --until 14:10", "what each service answered, and how fast"),

@@ -5,6 +5,7 @@ mod archive;
 mod demo;
 pub mod examples;
 mod explain;
+mod fleet;
 mod inspect;
 mod notify;
 mod probes;
@@ -28,6 +29,9 @@ pub use about::{
 pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use demo::{DemoArgs, DemoIncident};
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
+pub use fleet::{
+    FleetArgs, FleetCommand, FleetGroupsArgs, FleetIncidentsArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
+};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
 };
@@ -69,7 +73,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "dbus", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
-    ("Search", &["index", "search", "show", "diff", "outliers"]),
+    ("Search", &["index", "search", "show", "diff", "outliers", "fleet"]),
     ("Reference", &["conditions", "metrics", "xfs-geometry", "completions", "man", "help"]),
 ];
 
@@ -205,6 +209,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Show which hosts differ from their peers, and in what
     Outliers(OutliersArgs),
+    /// Show the incidents of all hosts of a cluster, and what ill hosts share
+    Fleet(FleetArgs),
     /// Show how services answer, how fast, and what they wait for
     Services(ServicesArgs),
     /// Show an archive in a browser; answer questions over HTTP

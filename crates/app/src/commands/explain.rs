@@ -1,16 +1,21 @@
 //! `mitra explain`: from an archive or from files to a report.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ColorChoice;
-use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
+use mitra_model::{Change, SeriesSet, Span};
+use mitra_search::Query;
+use mitra_search::answers::changes::of_machine;
+use mitra_search::opensearch::{Cluster, Settings};
 
 use super::recognised::GivenPaths;
 use super::services::one::Chosen;
 use super::show;
+use super::state::location;
 use crate::cli::{ArchiveArgs, Baseline, ExplainArgs};
 use crate::errors::{self, usage};
 use crate::evidence::{self, quotes};
@@ -24,6 +29,8 @@ use crate::{confined, diagnosis};
 
 /// Without --since: who asks means what just happened.
 const USUAL_NS: i64 = 3600 * SECOND;
+/// How long each node of a cluster has to answer. Somebody waits for the report.
+const CLUSTER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Explains what was asked for, and returns the exit code.
 pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> {
@@ -36,6 +43,24 @@ pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> 
         Some(dir) => Err(usage(format!("{}: a recording has dates; --date is for files", dir.display()))),
         None => files(args, style),
     }
+}
+
+/// Asks the cluster of the configuration for changes, if it names one.
+fn in_cluster() -> Option<Box<dyn Fn(&str, Span) -> Result<Vec<Change>>>> {
+    let (settings, own_name) = match location::cluster(None) {
+        Ok(found) => found?,
+        Err(error) => {
+            let why = format!("{error:#}");
+            return Some(Box::new(move |_: &str, _: Span| Err(anyhow!("{why}"))));
+        }
+    };
+    Some(Box::new(move |host: &str, span: Span| {
+        let cluster = Cluster::connect(Settings { timeout: CLUSTER_WITHIN, ..settings.clone() })?;
+        let is_here = rustix::system::uname().nodename().to_bytes() == host.as_bytes();
+        let host = own_name.as_deref().filter(|_| is_here).unwrap_or(host);
+        let changed = cluster.changes(Some(host), &Query::all(), span.since, span.until)?;
+        Ok(of_machine(&changed))
+    }))
 }
 
 fn exit_code(args: &ExplainArgs, report: &Report) -> u8 {
@@ -84,7 +109,8 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
     let mut chosen = chosen.transpose()?;
     let mut report = {
         let _progress = Progress::new("reading and explaining");
-        diagnosis::explain(&recording.reader, window, baseline)
+        let elsewhere = in_cluster();
+        diagnosis::explain_with(&recording.reader, window, baseline, elsewhere.as_deref())
             .with_context(|| format!("cannot read {dir}"))?
     };
     if let Some(chosen) = &mut chosen {

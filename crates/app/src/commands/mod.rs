@@ -11,6 +11,7 @@ mod doctor;
 mod dump;
 mod explain;
 mod export;
+mod fleet;
 mod import;
 mod inspect;
 #[cfg(feature = "bpf")]
@@ -63,6 +64,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Show(args) => state::show::run(&args, &style),
         Command::Diff(args) => state::diff::run(&args, &style),
         Command::Outliers(args) => state::outliers::run(&args, &style),
+        Command::Fleet(args) => fleet::run(&args, &style),
         Command::Services(args) => services::run(&args, &style),
         Command::Serve(args) => serve::run(&args),
         Command::Dbus(args) => serve::run_dbus(&args),
