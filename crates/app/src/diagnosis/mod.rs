@@ -16,6 +16,10 @@ use mitra_model::{Change, Entity, Metric, SeriesSet, Span, lookup};
 use self::history::History;
 use crate::import;
 
+/// What a report may read before its range: limits, and what an incident is compared with. Settings and files are read as far back
+/// as a change is worth naming, where that is recorded.
+pub const BEFORE_NS: i64 = history::LIMITS_BACK_NS;
+
 /// Explains a part of an archive.
 pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
     if reader.host().more.contains_key(import::MARK) {
