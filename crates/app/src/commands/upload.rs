@@ -10,7 +10,7 @@ use mitra_archive::{Reader, SegmentFile};
 
 use crate::cli::UploadArgs;
 use crate::commands::print;
-use crate::errors::Interrupted;
+use crate::errors::{Interrupted, usage};
 use crate::log::log;
 use crate::recording;
 use crate::remote::{Bucket, Listed};
@@ -26,6 +26,9 @@ const NAP: Duration = Duration::from_millis(200);
 
 pub fn run(args: &UploadArgs) -> Result<()> {
     signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
+    if !args.to.starts_with("s3://") {
+        return Err(usage(format!("{}: want s3://BUCKET/PREFIX", args.to)));
+    }
     let (dir, reader) = recording::open(&args.archive.chosen())?;
     let to = args.to.trim_end_matches('/');
     let mut upload = Upload { reader, to, there: None, stored: 0, skipped: 0 };
