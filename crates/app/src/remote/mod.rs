@@ -25,6 +25,7 @@ pub use settings::url_of_host;
 const AT_ONCE: usize = 4;
 /// Of one question. A month of a busy machine has 1.3 GB.
 const FETCH_BYTES_MAX: u64 = 2 << 30;
+const FILES_MAX: usize = 10_000;
 /// Of a listing.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 /// Of an answer that is quoted.
@@ -99,10 +100,11 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
         bail!("{url}: nothing was recorded in that time; it holds {since} to {until}");
     }
     let bytes: u64 = files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes));
-    if bytes > FETCH_BYTES_MAX {
-        let [many, most] = [bytes, FETCH_BYTES_MAX].map(|bytes| bytes >> 20);
+    if bytes > FETCH_BYTES_MAX || files.len() > FILES_MAX {
+        let (many, most) = (bytes >> 20, FETCH_BYTES_MAX >> 20);
         return Err(usage(format!(
-            "{url}: that time has {many} MiB, and at most {most} are fetched at once; take a shorter one"
+            "{url}: that time has {} files and {many} MiB, and at most {FILES_MAX} and {most} MiB are fetched at once; take a shorter one",
+            files.len()
         )));
     }
     let view = View::make(url)?;
