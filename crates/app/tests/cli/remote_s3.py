@@ -30,6 +30,7 @@ if len(sys.argv) == 4:
         name = f"{9_000_000 - i:010}-{since:{form}}-{until:{form}}.seg"
         s3.put_object(Bucket="recordings", Key=f"mitra/simulated/{since:%Y-%m-%d}/{name}", Body=bytes(size))
 # From now on each request is checked.
-urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset-auth", data=b"0", method="POST"))
+kind = {"Content-Type": "text/plain"}
+urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset-auth", data=b"0", headers=kind, method="POST"))
 print(url, key["AccessKeyId"], key["SecretAccessKey"], flush=True)
 sys.stdin.read()
