@@ -38,6 +38,10 @@ mod payloads;
 mod prometheus;
 #[path = "cli/record.rs"]
 mod record;
+#[path = "cli/remote.rs"]
+mod remote;
+#[path = "cli/remote_s3.rs"]
+mod remote_s3;
 #[path = "cli/replay.rs"]
 mod replay;
 #[path = "cli/reports.rs"]

@@ -144,6 +144,9 @@ struct File {
     /// What `mitra notify` reads of the same file.
     #[serde(default, rename = "notify")]
     _notify: IgnoredAny,
+    /// What is read of the same file to ask hosts and object stores.
+    #[serde(default, rename = "remote")]
+    _remote: IgnoredAny,
     /// What the indexer reads of the same file.
     #[serde(default, rename = "index")]
     _index: IgnoredAny,

@@ -23,8 +23,16 @@ pub const TIMES: &[(&str, &str)] = &[
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("MITRA_ARCHIVE", "the archive where --archive is not given"),
     ("MITRA_PAGER, PAGER", "the pager [default: less -FRX]; cat for none"),
+    (
+        "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …",
+        "for s3:// where no key-file is named, as other tools have them",
+    ),
     ("NO_COLOR", "no colours, unless --color says otherwise"),
     ("TZ", "the time zone of times that are typed and printed"),
+    (
+        "XDG_CACHE_HOME",
+        "where what was fetched of other hosts is kept, in mitra/archives [default: ~/.cache]",
+    ),
     ("XDG_STATE_HOME", "where the archive of a user other than root is, in mitra"),
 ];
 
@@ -34,6 +42,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("~/.local/state/mitra", "the archive of another user"),
     ("/var/lib/mitra/index", "the index of files and settings"),
     ("/etc/mitra/mitra.toml", "the configuration: rules of one's own, databases, what is indexed"),
+    ("~/.config/mitra/mitra.toml", "tables [[remote]] of a user: how hosts and object stores are asked"),
     (
         "/etc/mitra/index.yaml",
         "the same for mitra index as the first Mitra had it; read in place of [index] where it is",
@@ -77,6 +86,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("mitra explain --since 14:00 --until 14:30 -o report.html", "half an hour, as a page"),
             ("mitra explain ./sos-report --baseline ./sos-report-of-a-good-day", "files of other tools"),
             ("mitra explain --since 1h --exit-code", "for scripts: exits with 1 if there was an incident"),
+            (
+                "mitra explain --archive https://web17:6174 --since -1h",
+                "the last hour of a host that runs mitra serve",
+            ),
+            (
+                "mitra explain --archive s3://recordings/mitra/web17 --since 14:00 --until 15:00",
+                "an hour that mitra upload stored",
+            ),
         ],
     ),
     (
@@ -284,6 +301,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra export --parquet . --since yesterday --until today", "a day for DuckDB or pandas"),
             ("mitra export --parquet disks.parquet --metric 'disk.*'", "all that is known of disks"),
+        ],
+    ),
+    (
+        "upload",
+        &[
+            ("mitra upload --to s3://recordings/mitra", "store each segment when it is sealed"),
+            ("mitra upload ./incident --to s3://recordings/mitra --once", "store another recording"),
         ],
     ),
     (

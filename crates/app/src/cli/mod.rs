@@ -16,6 +16,7 @@ mod search;
 mod serve;
 mod services;
 mod shared;
+mod upload;
 
 use std::ffi::OsString;
 
@@ -44,6 +45,7 @@ pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs
 pub use serve::{DbusArgs, Listen, McpArgs, ServeArgs, StartedBy};
 pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, FolderArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
+pub use upload::UploadArgs;
 
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]
@@ -69,7 +71,7 @@ pub struct Cli {
 
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Record", &["record", "live", "notify", "status", "import", "export"]),
+    ("Record", &["record", "live", "notify", "status", "import", "export", "upload"]),
     ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "dbus", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
@@ -109,6 +111,7 @@ impl Cli {
             | Command::Mcp(_)
             | Command::Notify(_)
             | Command::Replay(_)
+            | Command::Upload(_)
             | Command::Armed(_)
             | Command::Names
             | Command::Page => true,
@@ -225,6 +228,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Write an archive as Parquet
     Export(ExportArgs),
+    /// Store the segments of an archive in an object store (S3)
+    Upload(UploadArgs),
     /// Say what this kernel and these privileges let Mitra see
     Doctor(DoctorArgs),
     /// List the conditions Mitra knows, or show the manual of one

@@ -20,12 +20,12 @@ use crate::cli::{ArchiveArgs, Baseline, ExplainArgs};
 use crate::errors::{self, usage};
 use crate::evidence::{self, quotes};
 use crate::progress::Progress;
-use crate::recording::{self, Recording, not_recorded};
+use crate::recording::{self, Recording, Wanted, not_recorded};
 use crate::render::proof::Detail;
 use crate::render::style::Style;
 use crate::render::text::Shown;
 use crate::values::time::LocalClock;
-use crate::{confined, diagnosis};
+use crate::{confined, diagnosis, remote};
 
 /// Without --since: who asks means what just happened.
 const USUAL_NS: i64 = 3600 * SECOND;
@@ -35,8 +35,15 @@ const CLUSTER_WITHIN: Duration = Duration::from_secs(10);
 /// Explains what was asked for, and returns the exit code.
 pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> {
     let style = &show::style(&args.report, color, style);
-    if args.paths.is_empty() {
-        return recording(args, &args.archive, style);
+    if let Some(host) = &args.host {
+        return recording(args, &ArchiveArgs { archive: Some(remote::url_of_host(host)?.into()) }, style);
+    }
+    match &args.paths[..] {
+        [] => return recording(args, &args.archive, style),
+        [url] if remote::is_remote(url) => {
+            return recording(args, &ArchiveArgs { archive: Some(url.clone()) }, style);
+        }
+        _ => {}
     }
     match recorded(&args.paths)? {
         Some(dir) if args.date.is_none() => recording(args, &ArchiveArgs { archive: Some(dir) }, style),
@@ -98,7 +105,9 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
         }
         None => None,
     };
-    let recording = Recording::open(archive)?;
+    let wanted =
+        Wanted { before_ns: diagnosis::BEFORE_NS, beside: baseline, ..Wanted::new(&args.range, USUAL_NS) };
+    let recording = Recording::open_for(archive, &wanted)?;
     let dir = recording.dir.display();
     let window = recording.range(&args.range, USUAL_NS)?;
     let Some(recorded) = window.intersect(recording.span) else {

@@ -20,7 +20,7 @@ use crate::cli::{ExportArgs, SelectArgs};
 use crate::commands::select;
 use crate::errors::usage;
 use crate::progress::Progress;
-use crate::recording::{Recording, chunks};
+use crate::recording::{Recording, Wanted, chunks};
 
 const SCHEMA: &str = "message mitra {
     required int64 time (TIMESTAMP(MICROS, true));
@@ -39,7 +39,7 @@ const ROW_GROUP_ROWS: usize = 256 * 1024;
 
 pub fn run(args: &ExportArgs) -> Result<()> {
     let metrics = select::metrics(&args.select)?;
-    let recording = Recording::open(&args.archive.chosen())?;
+    let recording = Recording::open_for(&args.archive.chosen(), &Wanted::new(&args.range, i64::MAX))?;
     let span = recording.recorded(&args.range, i64::MAX)?;
     let path = target(&args.parquet, &recording.reader)?;
     let progress = Progress::new("exporting");

@@ -33,6 +33,7 @@ mod state;
 mod status;
 #[cfg(feature = "bpf")]
 mod symbolize;
+mod upload;
 mod xfs_geometry;
 
 use std::io::Write;
@@ -72,6 +73,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),
         Command::Export(args) => export::run(&args),
+        Command::Upload(args) => upload::run(&args),
         Command::Doctor(args) => doctor::run(&args, &style),
         Command::Conditions(args) => conditions::run(&args, &style),
         Command::Rules(args) => rules::run(&args, &style),

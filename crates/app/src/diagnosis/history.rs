@@ -13,7 +13,7 @@ use crate::recording::chunks;
 /// Read at a time: a day of every cgroup would not fit in memory.
 const CHUNK_NS: i64 = 3600 * SECOND;
 /// How far back cgroup limits are read. Sysctls are read as far back as a change is worth naming.
-const LIMITS_BACK_NS: i64 = 2 * 3600 * SECOND;
+pub const LIMITS_BACK_NS: i64 = 2 * 3600 * SECOND;
 
 #[derive(Debug, Default)]
 pub struct History {

@@ -17,6 +17,10 @@ pub use self::history::Elsewhere;
 use self::history::History;
 use crate::import;
 
+/// What a report may read before its range: limits, and what an incident is compared with. Settings and files are read as far back
+/// as a change is worth naming, where that is recorded.
+pub const BEFORE_NS: i64 = history::LIMITS_BACK_NS;
+
 /// Explains a part of an archive.
 pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
     explain_with(reader, window, baseline, None)

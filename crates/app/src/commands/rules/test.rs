@@ -16,7 +16,7 @@ use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
 use crate::progress::Progress;
-use crate::recording::Recording;
+use crate::recording::{Recording, Wanted};
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, rfc3339};
 use crate::render::units;
@@ -55,7 +55,7 @@ fn config(args: &RulesTestArgs) -> Result<Config> {
 
 /// Frame by frame, as the recorder would have evaluated it.
 fn on_archive(args: &RulesTestArgs, config: &Config) -> Result<Tested> {
-    let recording = Recording::open(&args.archive)?;
+    let recording = Recording::open_for(&args.archive, &Wanted::new(&args.range, i64::MAX))?;
     let span = recording.range(&args.range, i64::MAX)?;
     let reader = &recording.reader;
     let page_bytes = if reader.host().page_bytes == 0 { 4096.0 } else { reader.host().page_bytes as f64 };
