@@ -143,6 +143,9 @@ struct File {
     /// What `mitra notify` reads of the same file.
     #[serde(default, rename = "notify")]
     _notify: IgnoredAny,
+    /// What `mitra send` reads of the same file.
+    #[serde(default, rename = "output")]
+    _output: IgnoredAny,
     /// What the indexer reads of the same file.
     #[serde(default, rename = "index")]
     _index: IgnoredAny,
