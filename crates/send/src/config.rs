@@ -121,11 +121,12 @@ struct Table {
 }
 
 impl Config {
-    /// Reads the text of a file, the other tables of which are for others. `check` says why a pattern selects no metric.
+    /// Reads the text of a file, the other tables of which are for others. `check` says why a pattern selects
+    /// nothing for such an output.
     ///
     /// # Errors
     /// The first mistake.
-    pub fn read(text: &str, check: &dyn Fn(&str) -> Result<(), String>) -> Result<Config, Mistake> {
+    pub fn read(text: &str, check: &dyn Fn(Kind, &str) -> Result<(), String>) -> Result<Config, Mistake> {
         let parsed: File = toml::from_str(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(" ");
             Mistake { at: error.span().unwrap_or_default(), message }
@@ -153,7 +154,7 @@ fn wrong<T>(at: Range<usize>, message: impl Into<String>) -> Result<T, Mistake> 
 fn output(
     table: Table,
     at: Range<usize>,
-    check: &dyn Fn(&str) -> Result<(), String>,
+    check: &dyn Fn(Kind, &str) -> Result<(), String>,
 ) -> Result<Output, Mistake> {
     let (kind, kind_at) = (*table.to.get_ref(), table.to.span());
     let name = name(&table, kind, at)?;
@@ -184,16 +185,16 @@ fn output(
             return wrong(kind_at, "files have no password and no certificate");
         }
         (None, Some(_)) => String::new(),
-        (Some(url), None) => {
+        (Some(url), None) if kind != Kind::Parquet => {
             check_url(kind, url.get_ref(), has_password, table.insecure)
                 .map_err(|message| Mistake { at: url.span(), message })?;
             url.get_ref().clone()
         }
-        _ if kind == Kind::Parquet => return wrong(kind_at, "wanted folder"),
+        _ if kind == Kind::Parquet => return wrong(kind_at, "wanted folder, and no url"),
         _ => return wrong(kind_at, "wanted url, the whole address"),
     };
     for pattern in &table.metrics {
-        check(pattern.get_ref()).map_err(|message| Mistake { at: pattern.span(), message })?;
+        check(kind, pattern.get_ref()).map_err(|message| Mistake { at: pattern.span(), message })?;
     }
     let top = match &table.top {
         Some(given) if *given.get_ref() > TOP_MAX || kind == Kind::Parquet => {
@@ -324,7 +325,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Config, Mistake> {
-        Config::read(text, &|pattern| if pattern.starts_with("nix") { Err("no metric".into()) } else { Ok(()) })
+        Config::read(text, &|_, pattern| if pattern.starts_with("nix") { Err("no metric".into()) } else { Ok(()) })
     }
 
     #[test]
@@ -333,6 +334,7 @@ mod tests {
             ("to = \"pigeon\"", "\"pigeon\"", "unknown variant `pigeon`"),
             ("to = \"influx\"", "\"influx\"", "wanted url"),
             ("to = \"parquet\"", "\"parquet\"", "wanted folder"),
+            ("to = \"parquet\"\nurl = \"http://a/\"", "\"parquet\"", "and no url"),
             ("to = \"parquet\"\nfolder = \"x\"", "\"x\"", "the whole path"),
             ("to = \"influx\"\nfolder = \"/x\"", "\"/x\"", "folder is only for parquet"),
             ("to = \"graphite\"\nurl = \"http://a:1\"", "\"http", "wanted an address with tcp://HOST:PORT"),

@@ -115,24 +115,30 @@ fn metrics(output: &Output) -> Vec<&'static Metric> {
         return METRICS.iter().filter_map(|name| lookup(name)).collect();
     }
     let is_named = |metric: &&'static Metric| output.metrics.iter().any(|name| glob(name, metric.name));
-    let is_sent = |metric: &&'static Metric| {
-        output.kind == Kind::Parquet || metric.entity != Entity::Task && family(metric, 1.0).is_some()
-    };
-    all_metrics().filter(is_named).filter(is_sent).collect()
+    all_metrics().filter(is_named).filter(|metric| is_sent(output.kind, metric)).collect()
+}
+
+fn is_sent(kind: Kind, metric: &'static Metric) -> bool {
+    kind == Kind::Parquet || metric.entity != Entity::Task && family(metric, 1.0).is_some()
 }
 
 /// Why a pattern selects nothing that is sent.
-pub fn check(pattern: &str) -> Result<(), String> {
-    let mut named = all_metrics().filter(|metric| glob(pattern, metric.name)).peekable();
-    if named.peek().is_none() {
+pub fn check(kind: Kind, pattern: &str) -> Result<(), String> {
+    let named: Vec<&'static Metric> =
+        all_metrics().filter(|metric| glob(pattern, metric.name)).collect();
+    if named.is_empty() {
         let names = all_metrics().map(|metric| metric.name);
         let hint = crate::commands::similar::hint(pattern, names, "mitra metrics");
         return Err(format!("no metric is called '{pattern}'{hint}"));
     }
-    if named.all(|metric| metric.entity == Entity::Task) {
+    if named.iter().all(|metric| metric.entity == Entity::Task) && kind != Kind::Parquet {
         return Err("tasks are sent as processes: top = 10 has those that use and lose most".to_owned());
     }
-    Ok(())
+    if named.into_iter().any(|metric| is_sent(kind, metric)) {
+        Ok(())
+    } else {
+        Err("texts and histograms are not sent".to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -175,8 +181,10 @@ mod tests {
         let names: Vec<&str> = wanted("metrics = [\"mem.free\", \"disk.*\"]").metrics.iter().map(|m| m.name).collect();
         assert!(names.contains(&"mem.free") && names.contains(&"disk.io_time"), "{names:?}");
         assert!(names.iter().all(|name| *name == "mem.free" || name.starts_with("disk.")), "{names:?}");
-        assert!(check("mem.fre").unwrap_err().contains("mem.free"));
-        assert!(check("task.*").unwrap_err().contains("top = 10"));
+        let check = |pattern: &str| check(Kind::Influx, pattern).unwrap_err();
+        assert!(check("mem.fre").contains("mem.free"));
+        assert!(check("task.*").contains("top = 10"));
+        assert_eq!(super::check(Kind::Parquet, "task.*"), Ok(()));
         let all = wanted("metrics = [\"*\"]").metrics;
         assert!(all.len() > 500 && all.iter().all(|metric| metric.entity != Entity::Task));
     }

@@ -126,7 +126,7 @@ impl Worker {
     /// Where it goes on. The first time that is the end of the recording, and `keep` before it if it is sent once.
     fn start(&self, reader: &Reader, span: Span) -> i64 {
         let known = self.position.at(|boot| reader.offset_of(boot));
-        known.unwrap_or(if self.is_once { span.until.saturating_sub(self.keep_ns()) } else { span.until - 1 })
+        known.unwrap_or(if self.is_once { span.until.saturating_sub(self.keep_ns()) } else { span.until })
     }
 
     fn advance(&mut self, reader: &Reader, until: i64) {
