@@ -153,9 +153,10 @@ impl Worker {
             let from_recorded = from.max(span.since);
             let until = self.until(from_recorded, end);
             let begun = Instant::now();
-            let series = self.wanted.read(reader, Span { since: from_recorded, until }).context("cannot read the archive")?;
+            let part = Span { since: from_recorded, until };
+            let series = self.wanted.read(reader, part).context("cannot read the archive")?;
             let took = begun.elapsed();
-            self.adapt(&series);
+            self.adapt(&series, part);
             match self.deliver(&series, until, latest)? {
                 Delivered::Taken => {
                     self.advance(reader, until);
@@ -177,9 +178,11 @@ impl Worker {
         self.wanted.interval(from).saturating_add(intervals).saturating_mul(every).min(end)
     }
 
-    fn adapt(&mut self, series: &[Series]) {
+    /// So that memory does not grow with how many series there are.
+    fn adapt(&mut self, series: &[Series], part: Span) {
         let samples: usize = series.iter().map(|series| series.samples.len()).sum();
-        let room = SAMPLES_AT_ONCE as i64 / (samples as i64 / self.intervals).max(1);
+        let intervals = self.wanted.interval(part.until - 1) - self.wanted.interval(part.since) + 1;
+        let room = SAMPLES_AT_ONCE as i64 / (samples as i64 / intervals.max(1)).max(1);
         self.intervals = room.min(self.intervals * 2).clamp(1, INTERVALS_MAX);
     }
 
