@@ -48,7 +48,10 @@ pub struct Channel {
 }
 
 enum To {
-    Http { agent: Agent, authorization: Option<String> },
+    Http {
+        agent: Agent,
+        authorization: Option<String>,
+    },
     /// Host and port.
     Tcp(String, u16),
 }
@@ -142,7 +145,9 @@ impl Channel {
         match status {
             200..=299 => self.taken(why, &headers, &said, batch),
             // The sender or its address is wrong, not the samples: they keep in the archive until that is mended.
-            300..=399 | 401 | 403 | 404 | 407 | 408 | 425 | 429 | 500.. => Err(Failure::Later(why, retry_after(&headers))),
+            300..=399 | 401 | 403 | 404 | 407 | 408 | 425 | 429 | 500.. => {
+                Err(Failure::Later(why, retry_after(&headers)))
+            }
             _ => Err(Failure::Never(why)),
         }
     }
@@ -160,7 +165,8 @@ impl Channel {
                 // A store that knows only version 1.0 reads such a message as an empty one.
                 let Some(written) = headers.get(WRITTEN).and_then(|value| value.to_str().ok()?.parse().ok())
                 else {
-                    let why = "it does not say what it has written, so it knows only version 1 of remote write";
+                    let why =
+                        "it does not say what it has written, so it knows only version 1 of remote write";
                     return Err(Failure::Later(why.to_owned(), None));
                 };
                 let sent: u64 = batch.iter().map(|series| series.samples.len() as u64).sum();
@@ -274,7 +280,8 @@ mod tests {
 
     fn sent(to: &str, answer: &'static str) -> (Result<Taken, Failure>, String) {
         let (url, thread) = answering(answer);
-        let result = channel(&format!("to = {to}\nurl = \"{url}\"")).send(&[series("mitra_a", None, &[(1, 1.0)])]);
+        let result =
+            channel(&format!("to = {to}\nurl = \"{url}\"")).send(&[series("mitra_a", None, &[(1, 1.0)])]);
         (result, thread.join().unwrap())
     }
 
@@ -282,7 +289,9 @@ mod tests {
     fn what_refuses_the_samples_is_told_from_what_may_take_them_later() {
         let (result, head) = sent("\"prometheus\"", "HTTP/1.1 204 x\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(result.unwrap(), Taken { answer: "HTTP 204".into(), refused: None });
-        for header in ["content-encoding: snappy", "x-prometheus-remote-write-version: 0.1.0", "user-agent: mitra/"] {
+        for header in
+            ["content-encoding: snappy", "x-prometheus-remote-write-version: 0.1.0", "user-agent: mitra/"]
+        {
             assert!(head.contains(header), "{head}");
         }
         let bad = "HTTP/1.1 400 x\r\nContent-Length: 12\r\n\r\nout of\norder";
@@ -290,7 +299,9 @@ mod tests {
         let busy = "HTTP/1.1 429 x\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n";
         let later = Failure::Later("HTTP 429".into(), Some(Duration::from_secs(7)));
         assert_eq!(sent("\"influx\"", busy).0, Err(later));
-        for answer in ["HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401 x\r\nContent-Length: 0\r\n\r\n", ""] {
+        for answer in
+            ["HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401 x\r\nContent-Length: 0\r\n\r\n", ""]
+        {
             assert!(matches!(sent("\"influx\"", answer).0, Err(Failure::Later(..))), "{answer}");
         }
     }
@@ -301,7 +312,8 @@ mod tests {
         let (result, head) = sent(version_2, "HTTP/1.1 204 x\r\nContent-Length: 0\r\n\r\n");
         assert!(matches!(result, Err(Failure::Later(why, _)) if why.contains("version 1")));
         assert!(head.contains("proto=io.prometheus.write.v2.request"), "{head}");
-        let some = "HTTP/1.1 204 x\r\nX-Prometheus-Remote-Write-Samples-Written: 0\r\nContent-Length: 0\r\n\r\n";
+        let some =
+            "HTTP/1.1 204 x\r\nX-Prometheus-Remote-Write-Samples-Written: 0\r\nContent-Length: 0\r\n\r\n";
         assert_eq!(sent(version_2, some).0.unwrap().refused.unwrap().0, 1);
     }
 

@@ -223,8 +223,7 @@ fn output(
 
 fn name(table: &Table, kind: Kind, at: Range<usize>) -> Result<String, Mistake> {
     let usual = format!("{kind:?}").to_lowercase();
-    let (name, at) =
-        table.name.as_ref().map_or((usual, at), |name| (name.get_ref().clone(), name.span()));
+    let (name, at) = table.name.as_ref().map_or((usual, at), |name| (name.get_ref().clone(), name.span()));
     let is_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(is_name) {
         return wrong(at, format!("wanted a name of up to {NAME_MAX} letters a to z, digits and dashes"));
@@ -266,7 +265,10 @@ fn within(
         Some(duration) if (least..=most).contains(&duration) => Ok(duration),
         _ => {
             let (least, most) = (least.as_secs(), most.as_secs());
-            wrong(given.span(), format!("wanted \"10s\", \"5m\", \"6h\" or \"2d\", from {least} s to {most} s"))
+            wrong(
+                given.span(),
+                format!("wanted \"10s\", \"5m\", \"6h\" or \"2d\", from {least} s to {most} s"),
+            )
         }
     }
 }
@@ -325,7 +327,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Config, Mistake> {
-        Config::read(text, &|_, pattern| if pattern.starts_with("nix") { Err("no metric".into()) } else { Ok(()) })
+        Config::read(text, &|_, pattern| {
+            if pattern.starts_with("nix") { Err("no metric".into()) } else { Ok(()) }
+        })
     }
 
     #[test]
@@ -381,7 +385,9 @@ mod tests {
 
     #[test]
     fn a_password_may_go_encrypted_or_to_this_machine() {
-        for url in ["https://far.example/w", "http://localhost:1/w", "http://127.0.0.1:1/w", "http://[::1]:1/w"] {
+        for url in
+            ["https://far.example/w", "http://localhost:1/w", "http://127.0.0.1:1/w", "http://[::1]:1/w"]
+        {
             let text = format!("[[output]]\nto = \"influx\"\nurl = \"{url}\"\ntoken-file = \"/t\"");
             assert_eq!(read(&text).map(|config| config.outputs.len()), Ok(1), "{url}");
         }
@@ -405,8 +411,7 @@ mod tests {
         let (_, examples) = shipped.split_once("\n# [[output]]\n").unwrap();
         let examples = examples.split("\n\n").next().unwrap();
         let lines = examples.lines().map(|line| line.trim_start_matches("# "));
-        let tables: Vec<&str> =
-            lines.filter(|line| line.starts_with('[') || line.contains(" = ")).collect();
+        let tables: Vec<&str> = lines.filter(|line| line.starts_with('[') || line.contains(" = ")).collect();
         let config = read(&format!("[[output]]\n{}", tables.join("\n"))).unwrap();
         let kinds: Vec<Kind> = config.outputs.iter().map(|output| output.kind).collect();
         let all = [Kind::Prometheus, Kind::Otlp, Kind::Influx, Kind::Opentsdb, Kind::Graphite, Kind::Parquet];

@@ -75,7 +75,8 @@ fn held(dir: &Path) -> Samples {
     for (metric, name) in COMPARED {
         let scale = lookup(metric).unwrap().unit.scale();
         for (row, series) in set.each(metric) {
-            let samples = series.samples(Span::ALL).map(|(t, _, value)| (t.div_euclid(1_000_000), value * scale));
+            let samples =
+                series.samples(Span::ALL).map(|(t, _, value)| (t.div_euclid(1_000_000), value * scale));
             held.insert((name.to_owned(), row.to_owned()), samples.collect());
         }
     }
@@ -109,7 +110,15 @@ impl Place {
 
     fn arguments(&self, more: &[&str]) -> Vec<String> {
         let path = |name: &str| self.path(name).to_str().unwrap().to_owned();
-        let own = ["send", "--archive", &path("archive"), "--config", &path("mitra.toml"), "--state", &path("state")];
+        let own = [
+            "send",
+            "--archive",
+            &path("archive"),
+            "--config",
+            &path("mitra.toml"),
+            "--state",
+            &path("state"),
+        ];
         own.iter().chain(more).map(|word| (*word).to_owned()).collect()
     }
 
@@ -147,7 +156,8 @@ fn http(statuses: &'static [u16]) -> (String, Arc<Mutex<Vec<Vec<u8>>>>) {
             let mut head = String::new();
             while stream.read_line(&mut head).unwrap() > 2 {}
             let head = head.to_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
             let mut body = vec![0; length.unwrap_or(0)];
             stream.read_exact(&mut body).unwrap();
             written.lock().unwrap().push(body);
@@ -193,7 +203,8 @@ impl Drop for Store {
 
 impl Store {
     fn start(program: &str, arguments: &[String], port: u16, ready: &str) -> Option<Store> {
-        let started = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let started =
+            Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let Ok(child) = started else {
             println!("skipped: {program} is not installed");
             return None;
@@ -349,7 +360,9 @@ fn victoriametrics_gets_the_same_by_each_protocol_and_loses_nothing_when_it_rest
     let sending = place.started(&["--once"]);
     wait_until("some samples are sent", || ways.iter().any(|(name, ..)| place.tally(name, "sent") > 2_000));
     store.end(Signal::TERM);
-    wait_until("it is noticed", || ways.iter().all(|(name, ..)| place.position(name, "/last_error").is_string()));
+    wait_until("it is noticed", || {
+        ways.iter().all(|(name, ..)| place.position(name, "/last_error").is_string())
+    });
     let store = Store::victoria(place.dir.path(), ports).unwrap();
     let (status, err) = sending.wait();
     assert!(status.success(), "{err}");
@@ -369,7 +382,9 @@ fn victoriametrics_gets_the_same_by_each_protocol_and_loses_nothing_when_it_rest
 #[test]
 fn what_is_recorded_meanwhile_follows_once() {
     let (url, got) = tcp();
-    let place = Place::new(&format!("[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nevery = \"1s\"\nmetrics = [\"sys.ctxt\"]\n"));
+    let place = Place::new(&format!(
+        "[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nevery = \"1s\"\nmetrics = [\"sys.ctxt\"]\n"
+    ));
     let mut recorder = Recorder::start(&place.path("archive"), 30);
     let mut sending = place.started(&[]);
     assert!(sending.line().contains("to graphite"));
@@ -419,7 +434,9 @@ fn what_is_refused_is_dropped_and_what_is_not_taken_is_tried_again() {
 #[test]
 fn what_lies_too_far_back_is_given_up_and_counted() {
     let (url, got) = tcp();
-    let table = format!("[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nevery = \"1s\"\nkeep = \"1m\"\nmetrics = [\"sys.ctxt\"]\n");
+    let table = format!(
+        "[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nevery = \"1s\"\nkeep = \"1m\"\nmetrics = [\"sys.ctxt\"]\n"
+    );
     let place = Place::new(&table).recorded(200);
     std::fs::create_dir(place.path("state")).unwrap();
     std::fs::write(place.path("state/graphite.json"), "{\"until_ns\": 5}").unwrap();
@@ -469,7 +486,8 @@ fn opentelemetrys_own_messages_read_the_same_samples() {
             .unwrap();
         decoding.stdin.take().unwrap().write_all(body).unwrap();
         let output = decoding.wait_with_output().unwrap();
-        let points: Vec<(String, String, String, Value, i64, f64)> = serde_json::from_slice(&output.stdout).unwrap();
+        let points: Vec<(String, String, String, Value, i64, f64)> =
+            serde_json::from_slice(&output.stdout).unwrap();
         for (name, kind, unit, labels, ms, value) in points {
             assert_eq!(kind, if name.ends_with("_total") { "sum" } else { "gauge" }, "{name}");
             assert_eq!(unit == "By", name.contains("_bytes"), "{name}: {unit}");
@@ -482,7 +500,8 @@ fn opentelemetrys_own_messages_read_the_same_samples() {
 #[test]
 fn the_processes_with_most_are_sent_and_no_other() {
     let (url, got) = tcp();
-    let table = format!("[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nmetrics = [\"sys.ctxt\"]\ntop = 3\n");
+    let table =
+        format!("[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nmetrics = [\"sys.ctxt\"]\ntop = 3\n");
     let place = Place::new(&table).recorded(40);
     let said = place.send(&["--once"]);
     assert_eq!(said.code, 0, "{}", said.err);
@@ -499,7 +518,10 @@ fn the_processes_with_most_are_sent_and_no_other() {
     let cpu = of("mitra_process_cpu_ratio;");
     assert!((3..=5).contains(&cpu.len()), "{cpu:?}");
     // Five of twenty work, each with about 15 ms in a second.
-    assert!(cpu.values().all(|all| all.len() == 3 && all.iter().all(|cpu| (0.005..0.03).contains(cpu))), "{cpu:?}");
+    assert!(
+        cpu.values().all(|all| all.len() == 3 && all.iter().all(|cpu| (0.005..0.03).contains(cpu))),
+        "{cpu:?}"
+    );
     assert_eq!(of("mitra_process_lost_ratio;").len(), cpu.len());
 }
 
@@ -508,7 +530,10 @@ fn hours_are_files() {
     let place = Place::new("");
     let folder = place.path("files");
     std::fs::create_dir(&folder).unwrap();
-    place.configure(&format!("[[output]]\nto = \"parquet\"\nfolder = \"{}\"\nmetrics = [\"mem.*\"]\n", folder.display()));
+    place.configure(&format!(
+        "[[output]]\nto = \"parquet\"\nfolder = \"{}\"\nmetrics = [\"mem.*\"]\n",
+        folder.display()
+    ));
     let place = place.recorded(3_700);
     assert!(place.send(&["--test"]).out.contains("parquet  taken"));
     let said = place.send(&["--once"]);
@@ -521,7 +546,10 @@ fn hours_are_files() {
     for file in &files {
         let name = file.file_name().unwrap().to_str().unwrap();
         let bytes = std::fs::read(file).unwrap();
-        assert!(name.starts_with("simulated-20") && name.ends_with(".parquet") && bytes.ends_with(b"PAR1"), "{name}");
+        assert!(
+            name.starts_with("simulated-20") && name.ends_with(".parquet") && bytes.ends_with(b"PAR1"),
+            "{name}"
+        );
     }
     // An hour that was whole is not written again, the last one is.
     std::fs::remove_file(&files[0]).unwrap();
@@ -534,9 +562,14 @@ fn wrong_configurations_and_stores_that_are_away_are_named() {
     let place = Place::new("").recorded(25);
     let said = place.send(&["--test"]);
     assert!(said.code == 2 && said.err.contains("no table [[output]]"), "{}", said.err);
-    place.configure("\n[[output]]\nto = \"influx\"\nurl = \"http://127.0.0.1:1/\"\nmetrics = [\"mem.fre\"]\n");
+    place
+        .configure("\n[[output]]\nto = \"influx\"\nurl = \"http://127.0.0.1:1/\"\nmetrics = [\"mem.fre\"]\n");
     let said = place.send(&["--once"]);
-    assert!(said.code == 2 && said.err.contains("mitra.toml:5") && said.err.contains("mem.free"), "{}", said.err);
+    assert!(
+        said.code == 2 && said.err.contains("mitra.toml:5") && said.err.contains("mem.free"),
+        "{}",
+        said.err
+    );
     place.configure("[[output]]\nto = \"influx\"\nurl = \"http://127.0.0.1:1/\"\nevery = \"1s\"\n");
     let said = place.send(&["--test"]);
     assert!(said.code != 0 && said.out.contains("influx  not taken, would be tried again"), "{}", said.out);
@@ -545,5 +578,10 @@ fn wrong_configurations_and_stores_that_are_away_are_named() {
     assert!(said.out.contains("\nmitra_sys,host=simulated load1="), "{}", said.out);
     assert!(said.out.contains("\nmitra_disk,disk=disk0,host=simulated read_bytes_total="), "{}", said.out);
     let checked = run(&["rules", "check", place.path("mitra.toml").to_str().unwrap()]);
-    assert!(checked.code == 0 && checked.out.contains("; 1 output of samples"), "{}{}", checked.out, checked.err);
+    assert!(
+        checked.code == 0 && checked.out.contains("; 1 output of samples"),
+        "{}{}",
+        checked.out,
+        checked.err
+    );
 }

@@ -76,7 +76,8 @@ fn path(series: &Series) -> String {
 
 /// No space, control character or semicolon, and no `~` at the beginning.
 fn tag(text: &str) -> String {
-    let is_wrong = |(i, c): (usize, char)| c.is_whitespace() || c.is_control() || c == ';' || i == 0 && c == '~';
+    let is_wrong =
+        |(i, c): (usize, char)| c.is_whitespace() || c.is_control() || c == ';' || i == 0 && c == '~';
     text.char_indices().map(|(i, c)| if is_wrong((i, c)) { '_' } else { c }).collect()
 }
 

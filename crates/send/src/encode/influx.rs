@@ -52,7 +52,11 @@ mod tests {
     #[test]
     fn lines() {
         let batch = [
-            series("mitra_disk_read_bytes_total", Some("vda"), &[(1_000_000_007, 1.0), (2_000_000_000, 1e18)]),
+            series(
+                "mitra_disk_read_bytes_total",
+                Some("vda"),
+                &[(1_000_000_007, 1.0), (2_000_000_000, 1e18)],
+            ),
             series("mitra_sys_load1", None, &[(-5, 0.25)]),
             series("mitra_up", None, &[(5, 1.0)]),
         ];
@@ -70,9 +74,6 @@ mod tests {
         let batch = [series("mitra_fs_x", Some("/a b,c=d\\ x=1 1\nmitra_fs x=2"), &[(1, 1.0)])];
         let text = body(&batch);
         assert_eq!(text.lines().count(), 1);
-        assert_eq!(
-            text,
-            "mitra_fs,disk=/a\\ b\\,c\\=d\\\\\\ x\\=1\\ 1_mitra_fs\\ x\\=2,host=web1 x=1 1\n"
-        );
+        assert_eq!(text, "mitra_fs,disk=/a\\ b\\,c\\=d\\\\\\ x\\=1\\ 1_mitra_fs\\ x\\=2,host=web1 x=1 1\n");
     }
 }

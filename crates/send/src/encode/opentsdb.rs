@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn points() {
-        let batch = [series("mitra_fs_avail_bytes", Some("/var/my dir\nput x 1 2 a=b"), &[(1_234_567_890, 0.5)])];
+        let batch =
+            [series("mitra_fs_avail_bytes", Some("/var/my dir\nput x 1 2 a=b"), &[(1_234_567_890, 0.5)])];
         let tags = "/var/my_dir_put_x_1_2_a_b";
         assert_eq!(lines(&batch), format!("put mitra_fs_avail_bytes 1234 0.5 disk={tags} host=web1\n"));
         let read: Value = serde_json::from_str(&json(&batch)).unwrap();

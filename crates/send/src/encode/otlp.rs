@@ -190,7 +190,9 @@ mod tests {
     fn byte_by_byte() {
         let field = |number: u8, value: &[u8]| [&[number << 3 | 2, value.len() as u8], value].concat();
         let text = |number: u8, value: &str| field(number, value.as_bytes());
-        let pair = |number: u8, key: &str, value: &str| field(number, &[text(1, key), field(2, &text(1, value))].concat());
+        let pair = |number: u8, key: &str, value: &str| {
+            field(number, &[text(1, key), field(2, &text(1, value))].concat())
+        };
         let point = |t: u64, value: f64| {
             let number = |tag: u8, bytes: [u8; 8]| [&[tag << 3 | 1], &bytes[..]].concat();
             [number(3, t.to_le_bytes()), number(4, value.to_le_bytes()), pair(7, "host", "web1")].concat()
@@ -215,7 +217,10 @@ mod tests {
 
     #[test]
     fn rows_of_one_name_are_one_metric() {
-        let batch = [series("mitra_a", Some("vda"), &[(1, 1.0)]), series("mitra_a", Some("vdb"), &[(1, 2.0), (2, 3.0)])];
+        let batch = [
+            series("mitra_a", Some("vda"), &[(1, 1.0)]),
+            series("mitra_a", Some("vdb"), &[(1, 2.0), (2, 3.0)]),
+        ];
         let request = ExportRequest::decode(&*body(&batch)).unwrap();
         let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
         assert_eq!((metrics.len(), metrics[0].gauge.as_ref().unwrap().data_points.len()), (1, 3));

@@ -130,8 +130,7 @@ fn request_2(batch: &[Series]) -> Request2 {
 /// # Errors
 /// If it is larger than snappy can say.
 pub fn body(batch: &[Series], is_version_2: bool) -> Result<Vec<u8>, String> {
-    let bytes =
-        if is_version_2 { request_2(batch).encode_to_vec() } else { request(batch).encode_to_vec() };
+    let bytes = if is_version_2 { request_2(batch).encode_to_vec() } else { request(batch).encode_to_vec() };
     snap::raw::Encoder::new().compress_vec(&bytes).map_err(|error| error.to_string())
 }
 
@@ -151,9 +150,11 @@ mod tests {
 
     #[test]
     fn version_1_byte_by_byte() {
-        let label =
-            |name: &str, value: &str| field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat());
-        let sample = |value: f64, ms: u8| field(2, &[&[0x09], &value.to_le_bytes()[..], &[0x10, ms]].concat());
+        let label = |name: &str, value: &str| {
+            field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat())
+        };
+        let sample =
+            |value: f64, ms: u8| field(2, &[&[0x09], &value.to_le_bytes()[..], &[0x10, ms]].concat());
         let one = [
             label("__name__", "mitra_a"),
             label("disk", "vda"),

@@ -124,8 +124,7 @@ fn is_sent(kind: Kind, metric: &'static Metric) -> bool {
 
 /// Why a pattern selects nothing that is sent.
 pub fn check(kind: Kind, pattern: &str) -> Result<(), String> {
-    let named: Vec<&'static Metric> =
-        all_metrics().filter(|metric| glob(pattern, metric.name)).collect();
+    let named: Vec<&'static Metric> = all_metrics().filter(|metric| glob(pattern, metric.name)).collect();
     if named.is_empty() {
         let names = all_metrics().map(|metric| metric.name);
         let hint = crate::commands::similar::hint(pattern, names, "mitra metrics");
@@ -178,7 +177,8 @@ mod tests {
     #[test]
     fn patterns_select_what_is_sent() {
         assert_eq!(wanted("").metrics.len(), METRICS.len());
-        let names: Vec<&str> = wanted("metrics = [\"mem.free\", \"disk.*\"]").metrics.iter().map(|m| m.name).collect();
+        let names: Vec<&str> =
+            wanted("metrics = [\"mem.free\", \"disk.*\"]").metrics.iter().map(|m| m.name).collect();
         assert!(names.contains(&"mem.free") && names.contains(&"disk.io_time"), "{names:?}");
         assert!(names.iter().all(|name| *name == "mem.free" || name.starts_with("disk.")), "{names:?}");
         let check = |pattern: &str| check(Kind::Influx, pattern).unwrap_err();

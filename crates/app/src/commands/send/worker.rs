@@ -190,7 +190,8 @@ impl Worker {
     fn give_up(&mut self, reader: &Reader, span: Span) -> Result<i64> {
         let recorded = reader.span().and_then(|all| all.intersect(span));
         let gaps = reader.gaps().context("cannot read the archive")?;
-        let missing = gaps.iter().filter_map(|gap| gap.span.intersect(recorded?)).map(Span::seconds).sum::<f64>();
+        let missing =
+            gaps.iter().filter_map(|gap| gap.span.intersect(recorded?)).map(Span::seconds).sum::<f64>();
         let lost_s = recorded.map_or(0.0, Span::seconds) - missing;
         self.position.tally.dropped_s += lost_s.max(0.0).round() as u64;
         if lost_s >= 1.0 && self.dropped_said.is_none_or(|said| said.elapsed() > REFUSED_EVERY) {
