@@ -48,6 +48,8 @@ mod replay;
 mod reports;
 #[path = "cli/rules.rs"]
 mod rules;
+#[path = "cli/send.rs"]
+mod send;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/serve_memory.rs"]

@@ -175,6 +175,15 @@ impl Reader {
         self.segments.iter().zip(&self.placed).filter_map(one).collect()
     }
 
+    /// Nanoseconds that times on the axis are ahead of boot time, in the last part of a boot; `None` if no part of that boot is
+    /// there. They move with the wall clock.
+    #[must_use]
+    pub fn offset_of(&self, boot_id: &str) -> Option<i64> {
+        let mut parts = self.segments.iter().zip(&self.placed).rev();
+        let (_, placed) = parts.find(|(segment, _)| segment.index.meta.host.boot_id == boot_id)?;
+        Some(crate::log::decode::ns(placed.offset_us))
+    }
+
     /// The folder that it reads.
     #[must_use]
     pub fn dir(&self) -> &Path {

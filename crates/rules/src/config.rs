@@ -147,6 +147,9 @@ struct File {
     /// What is read of the same file to ask hosts and object stores.
     #[serde(default, rename = "remote")]
     _remote: IgnoredAny,
+    /// What `mitra send` reads of the same file.
+    #[serde(default, rename = "output")]
+    _output: IgnoredAny,
     /// What the indexer reads of the same file.
     #[serde(default, rename = "index")]
     _index: IgnoredAny,

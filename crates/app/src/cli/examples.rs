@@ -276,6 +276,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "send",
+        &[
+            ("mitra send --test", "does each store of /etc/mitra/mitra.toml take a sample?"),
+            ("mitra send ./incident --once", "the last hours of a recording, to all of them"),
+        ],
+    ),
+    (
         "mcp",
         &[
             ("mitra mcp", "this machine's recording, for an assistant that runs here"),

@@ -13,6 +13,7 @@ mod record;
 mod replay;
 mod rules;
 mod search;
+mod send;
 mod serve;
 mod services;
 mod shared;
@@ -42,6 +43,7 @@ pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use replay::ReplayArgs;
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
+pub use send::SendArgs;
 pub use serve::{DbusArgs, Listen, McpArgs, ServeArgs, StartedBy};
 pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, FolderArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
@@ -71,7 +73,7 @@ pub struct Cli {
 
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Record", &["record", "live", "notify", "status", "import", "export", "upload"]),
+    ("Record", &["record", "live", "notify", "send", "status", "import", "export", "upload"]),
     ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "dbus", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
@@ -110,6 +112,7 @@ impl Cli {
             | Command::Dbus(_)
             | Command::Mcp(_)
             | Command::Notify(_)
+            | Command::Send(_)
             | Command::Replay(_)
             | Command::Upload(_)
             | Command::Armed(_)
@@ -198,6 +201,8 @@ pub enum Command {
     Live(LiveArgs),
     /// Tell people and programs of incidents, as they happen
     Notify(NotifyArgs),
+    /// Send samples to Prometheus, OpenTelemetry and other stores
+    Send(SendArgs),
     /// Run an on-demand probe: off-CPU time, CPU time, page faults, …
     Capture(CaptureArgs),
     /// Look into the memory of a process, without stopping it

@@ -25,6 +25,7 @@ mod record;
 mod replay;
 mod rules;
 mod select;
+mod send;
 mod serve;
 pub mod services;
 mod show;
@@ -60,6 +61,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Replay(args) => replay::run(&args, cli.color),
         Command::Live(args) => live::run(&args, cli.color),
         Command::Notify(args) => notify::run(&args),
+        Command::Send(args) => send::run(&args),
         Command::Index(args) => state::index::run(&args, &style),
         Command::Search(args) => state::search::run(&args, &style),
         Command::Show(args) => state::show::run(&args, &style),

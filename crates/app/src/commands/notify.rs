@@ -50,7 +50,7 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
         }
         return Ok(());
     }
-    let folder = state_dir(args.state.as_deref())?;
+    let folder = state_dir(args.state.as_deref(), "notify")?;
     let opened: Vec<(Arc<Line>, Channel)> =
         receivers.into_iter().map(|receiver| Line::open(receiver, &folder, config)).collect::<Result<_>>()?;
     let lines: Vec<Arc<Line>> = opened.iter().map(|(line, _)| Arc::clone(line)).collect();
@@ -122,11 +122,12 @@ pub fn doubts(path: &Path, receivers: &[Receiver]) -> Result<Vec<String>> {
     Ok(untrusted(path, receivers)?.into_iter().chain(opened).chain(programs).collect())
 }
 
-fn state_dir(named: Option<&Path>) -> Result<PathBuf> {
+/// The folder of what must survive this process: named, of the service, or of this name beside the usual archive.
+pub fn state_dir(named: Option<&Path>, usual: &str) -> Result<PathBuf> {
     let dir = match (named, std::env::var_os("STATE_DIRECTORY")) {
         (Some(dir), _) => dir.to_path_buf(),
         (None, Some(dir)) => dir.into(),
-        (None, None) => recording::usual_dir()?.join("notify"),
+        (None, None) => recording::usual_dir()?.join(usual),
     };
     let mut make = fs::DirBuilder::new();
     make.recursive(true)
