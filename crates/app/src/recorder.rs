@@ -331,7 +331,7 @@ fn holder() -> rustix::io::Result<UCred> {
 /// What rules look for in logs.
 fn patterns(rules: &[Rule]) -> Result<Vec<Pattern>> {
     let logs = mitra_rules::logs::of(rules.iter().flat_map(Rule::programs));
-    let pattern = |log: &LogPattern| {
+    let pattern = |log: &LogPattern| -> Result<Pattern> {
         let regex = mitra_rules::logs::regex(&log.pattern).map_err(anyhow::Error::msg)?;
         let source = match &log.log {
             mitra_rules::ast::LogSource::File(path) => LogSource::File(PathBuf::from(path)),

@@ -69,7 +69,7 @@ impl Journald {
     pub fn files(&self) -> Vec<String> {
         let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
         let folder = |folder: &&str| format!("/{folder}/{}.{}", machine.trim(), self.name);
-        let folders = FOLDERS.iter().map(|of| folder(of)).filter_map(|folder| fs::read_dir(folder).ok());
+        let folders = FOLDERS.iter().map(folder).filter_map(|folder| fs::read_dir(folder).ok());
         folders.flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 

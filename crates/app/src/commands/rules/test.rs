@@ -146,7 +146,8 @@ fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
         );
     }
     for (rule, missing) in &tested.cannot_tell {
-        let (name, logs) = rules.get(*rule).map_or(("?", &[][..]), |rule| (&*rule.name, &rule.program.logs));
+        let (name, logs) =
+            rules.get(*rule).map_or(("?", &[][..]), |rule| (&*rule.name, &rule.program.logs[..]));
         page.paragraph(0, 2, None, &format!("{name} cannot be told: {}", not_there(missing, logs)));
     }
     page.finish()
