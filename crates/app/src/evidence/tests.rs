@@ -261,7 +261,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
     for (name, bytes) in files {
         zip.start_file(*name, stored).unwrap();
