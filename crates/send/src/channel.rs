@@ -340,7 +340,7 @@ mod tests {
             }
             got
         });
-        let batch = [series("mitra_a", None, &[(1_000_000, 1.0)])];
+        let batch = [series("mitra_a", None, &[(1_000_000_000, 1.0)])];
         assert!(channel.send(&batch).is_ok());
         let refused = channel.send(&batch).unwrap().refused;
         assert_eq!(refused, Some((1, "put: illegal argument".to_owned())));

@@ -19,4 +19,4 @@ pub use backoff::Backoff;
 pub use channel::{Channel, Failure, Taken};
 pub use config::{Config, Kind, Mistake, Output};
 pub use position::{Position, Tally};
-pub use series::{Batches, Series, SeriesKind};
+pub use series::{BATCH_SAMPLES, Batch, Series, SeriesKind, batches};

@@ -1,5 +1,6 @@
 //! What is sent: series with their samples, in portions that a store takes at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Samples of one request: what stores are used to.
@@ -31,39 +32,48 @@ pub struct Series {
     pub samples: Vec<(i64, f64)>,
 }
 
-/// Series in portions of at most [`BATCH_SAMPLES`] samples. A series whose samples are more is divided.
-pub struct Batches<'a> {
-    rest: std::slice::Iter<'a, Series>,
-    begun: Option<Series>,
-}
+/// A portion of series: whole intervals, and where the last of them ends.
+pub type Batch = (i64, Vec<Series>);
 
-impl<'a> Batches<'a> {
-    /// All of these series.
-    #[must_use]
-    pub fn of(series: &'a [Series]) -> Self {
-        Batches { rest: series.iter(), begun: None }
+/// Series in portions of whole intervals, in order of time: at most so many samples each, or one interval. So a position between
+/// two portions says exactly what was sent.
+#[must_use]
+pub fn batches(series: &[Series], every_ns: i64, most: usize) -> Vec<Batch> {
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    for (t, _) in series.iter().flat_map(|one| &one.samples) {
+        *counts.entry(t.div_euclid(every_ns)).or_default() += 1;
     }
-}
-
-impl Iterator for Batches<'_> {
-    type Item = Vec<Series>;
-
-    fn next(&mut self) -> Option<Vec<Series>> {
-        let (mut batch, mut count) = (Vec::new(), 0);
-        while count < BATCH_SAMPLES {
-            let Some(mut series) = self.begun.take().or_else(|| self.rest.next().cloned()) else { break };
-            let room = BATCH_SAMPLES - count;
-            if series.samples.len() > room {
-                let later = series.samples.split_off(room);
-                self.begun = Some(Series { samples: later, ..series.clone() });
-            }
-            count += series.samples.len();
-            if !series.samples.is_empty() {
-                batch.push(series);
-            }
+    let (mut ends, mut count) = (Vec::new(), 0);
+    for (interval, more) in counts {
+        if count > 0 && count + more > most {
+            ends.push(interval.saturating_mul(every_ns));
+            count = 0;
         }
-        (!batch.is_empty()).then_some(batch)
+        count += more;
     }
+    if count > 0 {
+        ends.push(i64::MAX);
+    }
+    let mut since = i64::MIN;
+    let batch = |until: i64| {
+        let from = std::mem::replace(&mut since, until);
+        (until, series.iter().filter_map(|one| part(one, from, until)).collect())
+    };
+    ends.into_iter().map(batch).collect()
+}
+
+/// The samples of a series within a span, if there are any.
+fn part(series: &Series, since: i64, until: i64) -> Option<Series> {
+    let at = |end: i64| series.samples.partition_point(|(t, _)| *t < end);
+    let samples = series.samples.get(at(since)..at(until)).filter(|samples| !samples.is_empty())?.to_vec();
+    Some(Series {
+        name: Arc::clone(&series.name),
+        kind: series.kind,
+        unit: series.unit,
+        help: series.help,
+        labels: series.labels.clone(),
+        samples,
+    })
 }
 
 #[cfg(test)]
@@ -85,22 +95,17 @@ pub mod tests {
     }
 
     #[test]
-    fn no_batch_is_larger_and_none_loses_a_sample() {
+    fn batches_are_whole_intervals_and_lose_no_sample() {
         let count = |n: i64| (0..n).map(|t| (t, t as f64)).collect::<Vec<_>>();
-        let all = [
-            series("a", None, &count(BATCH_SAMPLES as i64 - 1)),
-            series("b", None, &[]),
-            series("c", None, &count(2 * BATCH_SAMPLES as i64)),
-            series("d", None, &count(3)),
-        ];
-        let batches: Vec<Vec<Series>> = Batches::of(&all).collect();
-        let sizes: Vec<usize> =
-            batches.iter().map(|batch| batch.iter().map(|s| s.samples.len()).sum()).collect();
-        assert_eq!(sizes, [BATCH_SAMPLES, BATCH_SAMPLES, BATCH_SAMPLES, 2]);
-        for one in &all {
-            let of_it = batches.iter().flatten().filter(|s| s.name == one.name);
-            assert_eq!(of_it.flat_map(|s| s.samples.clone()).collect::<Vec<_>>(), one.samples);
+        let all = [series("a", None, &count(40)), series("b", None, &[]), series("c", None, &count(25))];
+        for (most, ends) in [(1_000, vec![i64::MAX]), (40, vec![20, i64::MAX]), (1, vec![10, 20, 30, i64::MAX])] {
+            let batches = batches(&all, 10, most);
+            assert_eq!(batches.iter().map(|(end, _)| *end).collect::<Vec<_>>(), ends);
+            for one in &all {
+                let of_it = batches.iter().flat_map(|(_, batch)| batch).filter(|s| s.name == one.name);
+                assert_eq!(of_it.flat_map(|s| s.samples.clone()).collect::<Vec<_>>(), one.samples);
+            }
         }
-        assert_eq!(Batches::of(&[]).count(), 0);
+        assert!(batches(&[], 10, 1).is_empty());
     }
 }

@@ -27,7 +27,7 @@ pub fn json(batch: &[Series]) -> String {
     Value::Array(points).to_string()
 }
 
-/// `put NAME MILLISECONDS VALUE TAG=VALUE…`
+/// `put NAME SECONDS VALUE TAG=VALUE…`: not every server understands milliseconds here.
 pub fn lines(batch: &[Series]) -> String {
     let mut out = String::new();
     for series in batch {
@@ -36,7 +36,7 @@ pub fn lines(batch: &[Series]) -> String {
             _ = write!(tags, " {name}={}", restricted(value, ALSO));
         }
         for (t, value) in &series.samples {
-            _ = writeln!(out, "put {} {} {value}{tags}", series.name, ms(*t));
+            _ = writeln!(out, "put {} {} {value}{tags}", series.name, t.div_euclid(1_000_000_000));
         }
     }
     out
@@ -52,7 +52,7 @@ mod tests {
         let batch =
             [series("mitra_fs_avail_bytes", Some("/var/my dir\nput x 1 2 a=b"), &[(1_234_567_890, 0.5)])];
         let tags = "/var/my_dir_put_x_1_2_a_b";
-        assert_eq!(lines(&batch), format!("put mitra_fs_avail_bytes 1234 0.5 disk={tags} host=web1\n"));
+        assert_eq!(lines(&batch), format!("put mitra_fs_avail_bytes 1 0.5 disk={tags} host=web1\n"));
         let read: Value = serde_json::from_str(&json(&batch)).unwrap();
         let point = json!({
             "metric": "mitra_fs_avail_bytes", "timestamp": 1234, "value": 0.5, "tags": { "disk": tags, "host": "web1" }

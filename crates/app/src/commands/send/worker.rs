@@ -1,5 +1,6 @@
 //! One output: from where it is to the end of the archive, whatever its store does.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use anyhow::{Context, Result, bail};
 use mitra_archive::Reader;
 use mitra_model::Span;
 use mitra_model::time::SECOND;
-use mitra_send::{Backoff, Batches, Channel, Failure, Kind, Output, Position, Series, Tally};
+use mitra_send::{
+    BATCH_SAMPLES, Backoff, Batch, Channel, Failure, Kind, Output, Position, Series, Tally, batches,
+};
 
 use super::hours::{self, HOUR_NS};
 use super::latest::Latest;
@@ -157,7 +160,7 @@ impl Worker {
             let series = self.wanted.read(reader, part).context("cannot read the archive")?;
             let took = begun.elapsed();
             self.adapt(&series, part);
-            match self.deliver(&series, until, latest)? {
+            match self.deliver(&series, until, reader, latest)? {
                 Delivered::Taken => {
                     self.advance(reader, until);
                     from = until;
@@ -204,48 +207,66 @@ impl Worker {
         Ok(span.until)
     }
 
-    fn deliver(&mut self, series: &[Series], until: i64, latest: &Latest) -> Result<Delivered> {
-        for batch in Batches::of(series) {
+    fn deliver(&mut self, series: &[Series], until: i64, reader: &Reader, latest: &Latest) -> Result<Delivered> {
+        let every = self.wanted.every_ns;
+        let mut waiting: VecDeque<Batch> = batches(series, every, BATCH_SAMPLES).into();
+        while let Some((end, batch)) = waiting.pop_front() {
+            if STOP.load(Ordering::Relaxed) {
+                return Ok(Delivered::Stopped);
+            }
             let count: u64 = batch.iter().map(|series| series.samples.len() as u64).sum();
-            loop {
-                if STOP.load(Ordering::Relaxed) {
-                    return Ok(Delivered::Stopped);
+            let sent = self.channel.as_ref().map(|channel| channel.send(&batch));
+            match sent.context("there is no way to it")? {
+                Ok(taken) => {
+                    let refused = taken.refused.map_or(0, |(refused, why)| {
+                        self.refuses(refused, &why);
+                        refused.min(count)
+                    });
+                    self.position.tally.sent += count - refused;
+                    self.works();
                 }
-                let sent = self.channel.as_ref().map(|channel| channel.send(&batch));
-                match sent.context("there is no way to it")? {
-                    Ok(taken) => {
-                        let refused = taken.refused.map_or(0, |(refused, why)| {
-                            self.refuses(refused, &why);
-                            refused.min(count)
-                        });
-                        self.position.tally.sent += count - refused;
-                        self.works();
-                        break;
-                    }
-                    Err(Failure::Never(why)) => {
-                        self.refuses(count, &why);
-                        self.backoff.reset();
-                        break;
-                    }
-                    Err(Failure::Later(why, asked)) => {
-                        let since = *self.failing.get_or_insert_with(Instant::now);
-                        if self.is_once && since.elapsed() > ONCE_WITHIN {
-                            bail!("{why}");
+                Err(Failure::Never(why)) => {
+                    // Prometheus takes nothing of a request with a sample that it has already, after a restart: each interval
+                    // by itself was taken or was not.
+                    let intervals = batches(&batch, every, 1);
+                    if intervals.len() > 1 {
+                        for (own_end, interval) in intervals.into_iter().rev() {
+                            waiting.push_front((own_end.min(end), interval));
                         }
-                        self.position.tally.failed += 1;
-                        let pause = self.backoff.next(asked);
-                        self.fails(&why, &format!("; tried again in {:.1} s", pause.as_secs_f64()));
-                        self.pause(pause);
-                        let limit = latest.until().unwrap_or(i64::MIN).saturating_sub(self.keep_ns());
-                        if until < limit {
-                            return Ok(Delivered::TooOld);
-                        }
+                        continue;
                     }
+                    self.refuses(count, &why);
+                    self.backoff.reset();
                 }
+                Err(Failure::Later(why, asked)) => {
+                    self.waits(&why, asked)?;
+                    let limit = latest.until().unwrap_or(i64::MIN).saturating_sub(self.keep_ns());
+                    if until < limit {
+                        return Ok(Delivered::TooOld);
+                    }
+                    waiting.push_front((end, batch));
+                    continue;
+                }
+            }
+            if end < until {
+                self.advance(reader, end);
             }
             self.pause(Duration::from_secs_f64(count as f64 / SAMPLES_PER_S));
         }
         Ok(Delivered::Taken)
+    }
+
+    /// Waits until a store may be tried again. `--once` gives it up some time.
+    fn waits(&mut self, why: &str, asked: Option<Duration>) -> Result<()> {
+        let since = *self.failing.get_or_insert_with(Instant::now);
+        if self.is_once && since.elapsed() > ONCE_WITHIN {
+            bail!("{why}");
+        }
+        self.position.tally.failed += 1;
+        let pause = self.backoff.next(asked);
+        self.fails(why, &format!("; tried again in {:.1} s", pause.as_secs_f64()));
+        self.pause(pause);
+        Ok(())
     }
 
     fn send_hours(&mut self, folder: &Path, reader: &Arc<Reader>) -> Result<()> {
