@@ -98,7 +98,9 @@ pub mod tests {
     fn batches_are_whole_intervals_and_lose_no_sample() {
         let count = |n: i64| (0..n).map(|t| (t, t as f64)).collect::<Vec<_>>();
         let all = [series("a", None, &count(40)), series("b", None, &[]), series("c", None, &count(25))];
-        for (most, ends) in [(1_000, vec![i64::MAX]), (40, vec![20, i64::MAX]), (1, vec![10, 20, 30, i64::MAX])] {
+        for (most, ends) in
+            [(1_000, vec![i64::MAX]), (40, vec![20, i64::MAX]), (1, vec![10, 20, 30, i64::MAX])]
+        {
             let batches = batches(&all, 10, most);
             assert_eq!(batches.iter().map(|(end, _)| *end).collect::<Vec<_>>(), ends);
             for one in &all {

@@ -52,8 +52,11 @@ pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> 
     }
 }
 
+/// The changes of a host in a span.
+type Changes = dyn Fn(&str, Span) -> Result<Vec<Change>>;
+
 /// Asks the cluster of the configuration for changes, if it names one.
-fn in_cluster() -> Option<Box<dyn Fn(&str, Span) -> Result<Vec<Change>>>> {
+fn in_cluster() -> Option<Box<Changes>> {
     let (settings, own_name) = match location::cluster(None) {
         Ok(found) => found?,
         Err(error) => {

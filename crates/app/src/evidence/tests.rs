@@ -1,7 +1,7 @@
 //! Folders that somebody made in order to do harm, and a few that are just odd.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 

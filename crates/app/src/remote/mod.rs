@@ -159,7 +159,8 @@ fn chosen(files: &[RemoteFile], spans: &[Span]) -> Vec<RemoteFile> {
             }
         }
     }
-    files.iter().zip(is_wanted).filter_map(|(file, is_wanted)| is_wanted.then(|| file.clone())).collect()
+    let wanted = files.iter().zip(is_wanted).filter(|(_, is_wanted)| *is_wanted);
+    wanted.map(|(file, _)| file.clone()).collect()
 }
 
 /// What a server said, on one short line.

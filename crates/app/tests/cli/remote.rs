@@ -342,7 +342,7 @@ fn hosts_that_lie_or_break_off_are_told() {
     let output = user.run(&["dump", "--archive", &with(spoiled), "--metric", "mem.free"]);
     assert!(output.code == 0 && output.err.contains("is damaged there"), "{}", output.err);
     assert!(user.kept().is_empty());
-    let whole = with(|bytes| fine(bytes));
+    let whole = with(fine);
     assert_eq!(
         user.run(&["dump", "--archive", &whole, "--metric", "mem.free"]).code,
         0,

@@ -26,7 +26,7 @@ fn answers_of_prometheus() {
     check(&read.set, "mem.available", "", &[8_388_608.0, 4_194_304.0, 2_097_152.0]);
     let read = whole(output("prometheus/query-range-jq.json"));
     let last =
-        |metric: &str, row: &str| series(&read.set, metric, row).values.iter().last().copied().unwrap();
+        |metric: &str, row: &str| series(&read.set, metric, row).values.iter().next_back().copied().unwrap();
     assert!(near(last("cpu.user", "0"), 7.0 / 15.0));
     assert!(near(last("disk.read_bytes", "vda"), 3_000_000.0 / 15.0));
     // Each CPU is there, so that all of them are.
@@ -134,7 +134,7 @@ fn access_logs_with_times() {
     assert_eq!(requests.axis.t[0], (T0 + 10) * SECOND);
     assert_eq!(requests.values[0], 2.0);
     let p99 = series(&read.set, "service.latency_p99", "web");
-    assert_eq!((p99.values[0], *p99.values.iter().last().unwrap()), (0.026, 0.9));
+    assert_eq!((p99.values[0], *p99.values.iter().next_back().unwrap()), (0.026, 0.9));
     assert_eq!(p99.axis.places[0].line, 1);
     check(
         &read.set,
@@ -261,7 +261,7 @@ fn columns_of_collectl() {
     assert_eq!(series(set, "cpu.user", "0").axis.t[0], (T0 + 3286) * SECOND);
     let read = whole(output("collectl/P-sep.txt"));
     assert_eq!(series(&read.set, "sys.cpu_nice", "").values.len(), 3);
-    assert_eq!(series(&read.set, "sys.ctxt", "").values.iter().last(), Some(&421.0));
+    assert_eq!(series(&read.set, "sys.ctxt", "").values.iter().next_back(), Some(&421.0));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn tasks_of_iotop() {
     check(&read.set, "task.write_bytes", "9570@0", &[3.93 * 1024.0, 3.92 * 1024.0]);
     let read = whole(output("iotop/py-b-aP.txt"));
     let total = read.set.total("task.write_bytes", "3778@0").unwrap();
-    assert_eq!(total.values.iter().last(), Some(&(32.0 * 1024.0)));
+    assert_eq!(total.values.iter().next_back(), Some(&(32.0 * 1024.0)));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn exporters_of_prometheus() {
         container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 13.5 1795821011000\n\
         container_spec_memory_limit_bytes{id=\"/kubepods/pod1\"} 0 1795821001000\n";
     let set = import("x", groups).set;
-    assert_eq!(series(&set, "cgroup.cpu_usage", "/kubepods/pod1").values.iter().last(), Some(&0.1));
+    assert_eq!(series(&set, "cgroup.cpu_usage", "/kubepods/pod1").values.iter().next_back(), Some(&0.1));
     assert!(set.get("cgroup.memory_max", "/kubepods/pod1").is_none());
 }
 

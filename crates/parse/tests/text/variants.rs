@@ -27,7 +27,7 @@ fn a_day_of_sar_that_begins_with_a_boot_or_a_comment() {
             let read = whole("sar.txt", &text);
             assert_eq!(formats(&read), ["sar"], "{text}");
             let user = series(&read.set, "sys.cpu_user", "");
-            assert_eq!(user.values.iter().last(), Some(&0.4), "{text}");
+            assert_eq!(user.values.iter().next_back(), Some(&0.4), "{text}");
         }
     }
     // A log that speaks of the same.

@@ -207,7 +207,13 @@ impl Worker {
         Ok(span.until)
     }
 
-    fn deliver(&mut self, series: &[Series], until: i64, reader: &Reader, latest: &Latest) -> Result<Delivered> {
+    fn deliver(
+        &mut self,
+        series: &[Series],
+        until: i64,
+        reader: &Reader,
+        latest: &Latest,
+    ) -> Result<Delivered> {
         let every = self.wanted.every_ns;
         let mut waiting: VecDeque<Batch> = batches(series, every, BATCH_SAMPLES).into();
         while let Some((end, batch)) = waiting.pop_front() {

@@ -23,7 +23,9 @@ pub const FORMAT: Format = Format::new(
 );
 
 /// The name and the level of an array, and the words of its members.
-fn array(line: &[u8]) -> Option<(&[u8], &[u8], Vec<&[u8]>)> {
+type Array<'a> = (&'a [u8], &'a [u8], Vec<&'a [u8]>);
+
+fn array(line: &[u8]) -> Option<Array<'_>> {
     let mut list = words(line);
     let name = list.next().filter(|name| name.starts_with(b"md"))?;
     if list.next() != Some(b":") || !matches!(list.next(), Some(b"active" | b"inactive")) {
