@@ -49,6 +49,8 @@ need_test() {
     need_venv
     # The terminal that screens are tested on.
     need_command tmux tmux
+    # Rotates the logs that are followed.
+    need_command logrotate logrotate
     # Encrypted questions, and the clients that ask them.
     need_command openssl openssl
     need_command curl curl
@@ -57,6 +59,9 @@ need_test() {
     need_command notify-send libnotify-bin
     need_file /usr/lib/python3/dist-packages/dbusmock python3-dbusmock
     need_command prometheus-alertmanager prometheus-alertmanager
+    # Stores that samples are sent to.
+    need_command prometheus prometheus
+    need_command victoria-metrics victoria-metrics
 }
 
 # Pages are looked at in a real browser.
@@ -246,14 +251,15 @@ need_rust() {
     (cd "$(dirname "$0")/.." && cargo --version >/dev/null) || die "the Rust toolchain of rust-toolchain.toml cannot be used"
 }
 
-# DuckDB reads Parquet files, and the clients of an assistant's protocol and of OpenAPI ask what Mitra answers.
+# DuckDB reads Parquet files, moto is an object store, the clients of an assistant's protocol and of OpenAPI ask what Mitra answers, and
+# OpenTelemetry's own messages read what it sends.
 need_python_modules() {
-    [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb, mcp.client.client, schemathesis' 2>/dev/null && return 0
-    echo "install-deps: installing duckdb, mcp and schemathesis in $venv" >&2
+    [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb, mcp.client.client, schemathesis, moto.server, boto3, opentelemetry.proto.metrics.v1.metrics_pb2' 2>/dev/null && return 0
+    echo "install-deps: installing duckdb, mcp, schemathesis, moto and opentelemetry-proto in $venv" >&2
     # Without a network the tests that want them are skipped, and say so.
     python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        duckdb 'mcp>=2.3,<3' 'schemathesis>=4,<5' ||
-        echo "install-deps: duckdb, mcp and schemathesis cannot be installed; tests that use them are skipped" >&2
+        duckdb 'mcp>=2.3,<3' 'schemathesis>=4,<5' 'moto[server,s3,iam]>=5,<6' 'opentelemetry-proto>=1,<2' ||
+        echo "install-deps: duckdb, mcp, schemathesis, moto and opentelemetry-proto cannot be installed; tests that use them are skipped" >&2
 }
 
 # What drives the browser, as tools/browser/package-lock.json pins it.

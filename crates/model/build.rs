@@ -10,7 +10,7 @@ use std::{env, fs, process};
 
 /// The tables in the order in which their rows become columns of a frame.
 const TABLES: &str = "cpu irq psi disk filesystem slab zone cgroup sysctl network meminfo vmstat snmp netstat netns \
-    sockets services locks limits jvm summary tasks tools heaps connections procps";
+    sockets services locks limits jvm patterns summary tasks tools heaps connections procps";
 
 fn main() {
     println!("cargo::rerun-if-changed=metrics");

@@ -1,4 +1,4 @@
-//! What `mitra serve` may ask of the recorder that started it: one probe, for some seconds.
+//! What `mitra serve` and `mitra dbus` may ask of the recorder that started them: one probe, for some seconds.
 //!
 //! A line of JSON each way, over a pair of sockets without a name, which nobody else can reach. The server has no privileges and talks to
 //! strangers: a question holds a name of the recorder's own list and two numbers, and no text that becomes an option or a path.
@@ -21,7 +21,7 @@ pub struct Ask {
     pub kind: String,
     pub pid: Option<u32>,
     pub seconds: f64,
-    /// The address of who asks, as the server sees it.
+    /// Who asks, as the server sees it: an address, or a user.
     pub who: String,
 }
 

@@ -21,6 +21,7 @@ mod progress;
 mod recorder;
 mod recording;
 mod redact;
+mod remote;
 mod render;
 mod serve;
 mod served;

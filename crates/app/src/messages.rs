@@ -8,7 +8,7 @@ pub use self::recorder::Watch;
 
 use mitra_model::SeriesSet;
 use mitra_model::report::{Culprit, Finding, Incident, Remedy, Report};
-use mitra_notify::{Event, Message, Now, SCHEMA, Told};
+use mitra_notify::{Event, Facts, Message, Now, SCHEMA, Told};
 
 use crate::diagnosis::title;
 use crate::redact;
@@ -58,6 +58,11 @@ fn message(incident: &Incident, report: &Report, recorded: &SeriesSet) -> Messag
         actions: actions(&incident.remedies),
         meanings: meanings::of_incident(incident, until.0, recorded),
         text: clean_lines(&redact::text(first_screen)),
+        facts: Some(Facts {
+            strength: Some(root.strength),
+            cost_seconds: cost_seconds(incident),
+            ..facts(&root.culprit)
+        }),
         withheld: 0,
     }
 }
@@ -82,12 +87,41 @@ fn finding(found: &Finding, report: &Report) -> Message {
         actions: actions(&found.remedies),
         meanings: Vec::new(),
         text: statement,
+        facts: Some(facts(&found.culprit)),
         withheld: 0,
     }
 }
 
 fn culprit(culprit: &Culprit) -> Option<String> {
     text::culprit(culprit).map(|who| said(&who))
+}
+
+/// Whoever waited: what tasks lost, or clients if that is more.
+fn cost_seconds(incident: &Incident) -> Option<f64> {
+    incident.lost_task_seconds.into_iter().chain(incident.client_wait_seconds).reduce(f64::max)
+}
+
+/// The culprit by its most telling name. A process id differs on each host, so it is left out.
+fn facts(culprit: &Culprit) -> Facts {
+    let names = [
+        ("process", culprit.process.as_deref()),
+        ("device", culprit.device.as_deref()),
+        ("nic", culprit.nic.as_deref()),
+        ("path", culprit.path.as_deref()),
+        ("sysctl", culprit.sysctl.as_deref()),
+        ("slab", culprit.slab.as_deref()),
+        ("allocator", culprit.allocator.as_deref()),
+        ("library", culprit.library.as_deref()),
+        ("address", culprit.address.as_deref()),
+        ("cgroup", culprit.group()),
+    ];
+    let found = names.into_iter().find_map(|(kind, name)| Some((kind, name?)));
+    Facts {
+        culprit_kind: found.map(|(kind, _)| kind.to_owned()),
+        culprit_name: found.map(|(_, name)| said(name)),
+        culprit_group: culprit.group().map(said),
+        ..Facts::default()
+    }
 }
 
 /// One line without secrets: names of processes are whatever their users like.

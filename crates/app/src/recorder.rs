@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use mitra_archive::{Options, Writer};
-use mitra_collect::{ArchiveState, Budget, Clock, Config, Sampler, Ticker};
+use mitra_collect::{ArchiveState, Budget, Clock, Config, LogSource, Pattern, Sampler, Ticker};
 use mitra_model::{Event, EventKind, Frame};
+use mitra_rules::Rule;
+use mitra_rules::ast::LogPattern;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with};
 use rustix::process::geteuid;
@@ -35,6 +37,9 @@ const BEHIND_BYTES: usize = 8 << 20;
 /// Further messages about the recording are only logged.
 const NEWS_MAX: usize = 16;
 
+/// Where the logs of rules go on, in the archive's directory.
+const LOGS_STATE: &str = "logs.state";
+
 /// Abstract socket by which recorders see each other.
 const NAME: &str = "mitra-recorder";
 
@@ -57,7 +62,7 @@ pub struct Recorder {
     /// Samples since the start that are not in the archive.
     lost: u64,
     escalation: Escalation,
-    /// Whether `mitra serve` may ask for probes.
+    /// Whether servers that it starts may ask for probes.
     is_asked: bool,
     /// Samples left whose missing sources are printed.
     naming: u8,
@@ -95,6 +100,8 @@ impl Recorder {
             ask_databases: rules.ask_databases,
             budget: Budget { cpu_share: args.cpu_budget, memory_bytes: args.memory_budget },
             clock: clock.clone(),
+            patterns: patterns(&rules.rules)?,
+            logs_state: Some(dir.join(LOGS_STATE)),
             ..Config::default()
         })
         .context("cannot sample this machine")?;
@@ -153,7 +160,7 @@ impl Recorder {
         )
     }
 
-    /// The probes that `mitra serve` may ask for; none unless the configuration lets it.
+    /// The probes that a server beside this may ask for; none unless the configuration lets it.
     pub fn may_be_asked(&self) -> Vec<&'static str> {
         if self.is_asked { self.escalation.may_be_asked() } else { Vec::new() }
     }
@@ -319,6 +326,20 @@ fn holder() -> rustix::io::Result<UCred> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(NAME.as_bytes())?)?;
     socket_peercred(&socket)
+}
+
+/// What rules look for in logs.
+fn patterns(rules: &[Rule]) -> Result<Vec<Pattern>> {
+    let logs = mitra_rules::logs::of(rules.iter().flat_map(Rule::programs));
+    let pattern = |log: &LogPattern| -> Result<Pattern> {
+        let regex = mitra_rules::logs::regex(&log.pattern).map_err(anyhow::Error::msg)?;
+        let source = match &log.log {
+            mitra_rules::ast::LogSource::File(path) => LogSource::File(PathBuf::from(path)),
+            mitra_rules::ast::LogSource::Unit(unit) => LogSource::Unit(unit.clone()),
+        };
+        Ok(Pattern { name: log.to_string(), log: source, regex })
+    };
+    logs.into_iter().map(pattern).collect()
 }
 
 /// `1 s`, `200 ms`.

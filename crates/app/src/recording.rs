@@ -14,6 +14,8 @@ use mitra_model::{Entity, Metric, Span, columns};
 
 use crate::cli::{ArchiveArgs, RangeArgs};
 use crate::errors::usage;
+use crate::progress::Progress;
+use crate::remote;
 use crate::render::sources;
 use crate::render::style::Style;
 use crate::values::time::LocalClock;
@@ -35,6 +37,10 @@ pub fn named_archive(flag: Option<&Path>) -> Option<PathBuf> {
 /// directory.
 pub fn archive_dir(args: &ArchiveArgs) -> Result<PathBuf> {
     if let Some(dir) = named_archive(args.archive.as_deref()) {
+        if remote::is_remote(&dir) {
+            let why = "this wants a folder; explain, replay, compare, services, dump, export and rules test read what lies elsewhere";
+            return Err(usage(format!("{}: {why}", dir.display())));
+        }
         return std::path::absolute(&dir).with_context(|| format!("cannot tell where {} is", dir.display()));
     }
     usual_dir()
@@ -105,13 +111,60 @@ pub struct Recording {
     pub reader: Reader,
     /// From the first to the last sample.
     pub span: Span,
+    /// The folder of what was fetched from elsewhere.
+    _view: Option<remote::View>,
+}
+
+/// What of a recording a command reads.
+pub struct Wanted<'a> {
+    pub range: &'a RangeArgs,
+    /// Without `--since`.
+    pub usual_ns: i64,
+    /// What the range is compared with, before it.
+    pub before_ns: i64,
+    /// Another stretch.
+    pub beside: Option<Span>,
+}
+
+impl<'a> Wanted<'a> {
+    pub fn new(range: &'a RangeArgs, usual_ns: i64) -> Self {
+        Wanted { range, usual_ns, before_ns: 0, beside: None }
+    }
+
+    fn spans(&self, known: Span) -> Result<Vec<Span>> {
+        let range = resolve(self.range, known, self.usual_ns, &LocalClock::system())?;
+        let range = Span { since: range.since.saturating_sub(self.before_ns), ..range };
+        Ok([Some(range), self.beside].into_iter().flatten().collect())
+    }
 }
 
 impl Recording {
+    /// One in a folder.
     pub fn open(args: &ArchiveArgs) -> Result<Self> {
+        Self::of_view(args, None)
+    }
+
+    /// Of one that lies elsewhere, what is wanted is fetched.
+    pub fn open_for(args: &ArchiveArgs, wanted: &Wanted<'_>) -> Result<Self> {
+        Self::open_with(args, &|known| wanted.spans(known))
+    }
+
+    /// The same for stretches that the recording itself has a say in.
+    pub fn open_with(args: &ArchiveArgs, wanted: remote::Wanted<'_>) -> Result<Self> {
+        match named_archive(args.archive.as_deref()).filter(|archive| remote::is_remote(archive)) {
+            Some(url) => {
+                let _progress = Progress::new("fetching");
+                let view = remote::fetch(&url.to_string_lossy(), wanted)?;
+                Self::of_view(&ArchiveArgs { archive: Some(view.path().to_owned()) }, Some(view))
+            }
+            None => Self::open(args),
+        }
+    }
+
+    fn of_view(args: &ArchiveArgs, view: Option<remote::View>) -> Result<Self> {
         let (dir, reader) = open(args)?;
         let span = reader.span().ok_or_else(|| unreadable(&dir, &reader))?;
-        Ok(Recording { dir, reader, span })
+        Ok(Recording { dir, reader, span, _view: view })
     }
 
     /// The range that is asked for: without `--since` the last `usual_ns` before its end.

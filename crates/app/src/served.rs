@@ -1,4 +1,4 @@
-//! `mitra serve` beside a recorder: a process of its own, with no privilege, whose cost is not the recorder's.
+//! `mitra serve` and `mitra dbus` beside a recorder: processes of their own, with no privilege, whose cost is not the recorder's.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// An address with its token.
 const LINE_MAX: usize = 1024;
 
+/// Where it answers.
+pub enum Face<'a> {
+    Http(&'a Listen),
+    Bus,
+}
+
+impl Face<'_> {
+    /// The command that answers there.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Face::Http(_) => "serve",
+            Face::Bus => "dbus",
+        }
+    }
+}
+
 pub struct Served {
+    command: &'static str,
     process: Child,
     /// Until the address is known.
     out: Option<ChildStdout>,
@@ -31,7 +48,7 @@ pub struct Served {
 pub enum News {
     /// It answers there.
     Address(String),
-    /// How it ended.
+    /// Which one ended, and how.
     Ended(String),
 }
 
@@ -39,15 +56,18 @@ impl Served {
     /// Starts it. It waits for the first sample. The recorder's priority must not be raised yet.
     ///
     /// It may ask over a socket for these probes, see [`crate::asked`].
-    pub fn start(dir: &Path, listen: &Listen, asks: Option<(UnixStream, &[&str])>) -> Result<Served> {
+    pub fn start(dir: &Path, face: &Face<'_>, asks: Option<(UnixStream, &[&str])>) -> Result<Served> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("mitra")
-            .args(["serve", "--wait", "--listen", &listen.to_string(), "--archive"])
+            .args([face.command(), "--wait", "--archive"])
             .arg(dir)
             .stdout(Stdio::piped())
             // Ctrl-C is for the recorder, which then ends it.
             .process_group(0);
+        if let Face::Http(listen) = face {
+            command.args(["--listen", &listen.to_string()]);
+        }
         match asks {
             Some((socket, kinds)) => {
                 command.arg(format!("--may-ask={}", kinds.join(","))).stdin(OwnedFd::from(socket));
@@ -60,9 +80,10 @@ impl Served {
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
         }
-        let mut process = command.spawn().context("cannot start mitra serve")?;
+        let mut process =
+            command.spawn().with_context(|| format!("cannot start mitra {}", face.command()))?;
         let out = process.stdout.take();
-        Ok(Served { process, out, line: Vec::new(), has_ended: false })
+        Ok(Served { command: face.command(), process, out, line: Vec::new(), has_ended: false })
     }
 
     /// Waits for the address.
@@ -71,11 +92,11 @@ impl Served {
         while Instant::now() < end {
             match self.news() {
                 Some(News::Address(address)) => return Ok(address),
-                Some(News::Ended(how)) => bail!("mitra serve has ended: {how}"),
+                Some(News::Ended(how)) => bail!("{how}"),
                 None => std::thread::sleep(LOOK_EVERY),
             }
         }
-        bail!("mitra serve does not answer")
+        bail!("mitra {} does not answer", self.command)
     }
 
     /// What there is to tell, each once. It waits for nothing.
@@ -101,7 +122,7 @@ impl Served {
         }
         let status = self.process.try_wait().ok().flatten()?;
         self.has_ended = true;
-        Some(News::Ended(status.to_string()))
+        Some(News::Ended(format!("mitra {} has ended: {status}", self.command)))
     }
 }
 

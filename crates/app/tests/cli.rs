@@ -14,6 +14,8 @@ mod dbus;
 mod demo;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/fleet.rs"]
+mod fleet;
 #[path = "cli/geometry.rs"]
 mod geometry;
 #[path = "cli/harness.rs"]
@@ -36,12 +38,18 @@ mod payloads;
 mod prometheus;
 #[path = "cli/record.rs"]
 mod record;
+#[path = "cli/remote.rs"]
+mod remote;
+#[path = "cli/remote_s3.rs"]
+mod remote_s3;
 #[path = "cli/replay.rs"]
 mod replay;
 #[path = "cli/reports.rs"]
 mod reports;
 #[path = "cli/rules.rs"]
 mod rules;
+#[path = "cli/send.rs"]
+mod send;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/serve_memory.rs"]

@@ -143,8 +143,12 @@ pub(crate) fn put(
     header
 }
 
-/// The payload of a block whose bytes, header included, are given.
-pub(crate) fn unpack(bytes: &[u8]) -> Got<(Header, Vec<u8>)> {
+/// How long the block at the beginning of these bytes is, header included, if its checksums are right.
+pub(crate) fn check(bytes: &[u8]) -> Got<u64> {
+    stored(bytes).map(|(header, _)| header.total_bytes())
+}
+
+fn stored(bytes: &[u8]) -> Got<(Header, &[u8])> {
     let header = Header::parse(bytes)?;
     let stored = bytes
         .get(HEADER_BYTES..HEADER_BYTES + header.stored_bytes as usize)
@@ -152,6 +156,12 @@ pub(crate) fn unpack(bytes: &[u8]) -> Got<(Header, Vec<u8>)> {
     if crc32c::crc32c(stored) != header.crc {
         return Err(Corrupt("a block with the right checksum"));
     }
+    Ok((header, stored))
+}
+
+/// The payload of a block whose bytes, header included, are given.
+pub(crate) fn unpack(bytes: &[u8]) -> Got<(Header, Vec<u8>)> {
+    let (header, stored) = stored(bytes)?;
     let unpacked = header.unpacked_bytes as usize;
     if !header.packed {
         return Ok((header, stored.to_vec()));

@@ -15,7 +15,7 @@ const FRAMES: u32 = 64;
 /// Reads the bytes as every kind of file and payload. Returning at all is the test.
 pub fn all(bytes: &[u8]) {
     log(bytes);
-    let _ = Segment::from_memory(bytes.to_vec());
+    let _ = Segment::from_memory(bytes.to_vec(), Path::new("log"));
     let _ = Index::scan(bytes);
     let _ = block::unpack(bytes);
     let Some((kind, payload)) = bytes.split_first() else { return };

@@ -43,6 +43,7 @@ pub use captures::{
 };
 pub use error::{Error, Skipped};
 pub use lock::recording;
-pub use reader::{Query, Reader, RowFilter};
+pub use reader::{Query, Reader, RowFilter, SegmentFile};
+pub use segment::file::is_intact;
 pub use status::{Part, Recording, Status};
 pub use writer::{Options, Writer};

@@ -56,6 +56,19 @@ impl Query {
     }
 }
 
+/// A file of a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentFile {
+    /// Its name in the folder: `0000000001.seg`, or `.log` of one that still grows.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// From its first frame to just after its last one.
+    pub span: Span,
+    /// Whether it never changes again.
+    pub is_sealed: bool,
+}
+
 /// An archive as it was when it was opened, or refreshed.
 pub struct Reader {
     dir: PathBuf,
@@ -142,6 +155,33 @@ impl Reader {
         let (first_placed, last_placed) = (self.placed.first()?, self.placed.last()?);
         let until = last_placed.at(last.index.last).saturating_add(1);
         Some(Span { since: first_placed.at(first.index.first), until })
+    }
+
+    /// The files of the recording that hold frames, in the order of recording.
+    #[must_use]
+    pub fn segment_files(&self) -> Vec<SegmentFile> {
+        let one = |(segment, placed): (&Arc<Segment>, &Placed)| {
+            let (first, last) = (placed.at(segment.index.first), placed.at(segment.index.last));
+            let is_sealed = !segment.is_log();
+            // A log has grown, or retention took the file.
+            let now = || fs::metadata(self.dir.join(&segment.name)).ok().map(|meta| meta.len());
+            Some(SegmentFile {
+                name: segment.name.clone(),
+                bytes: if is_sealed { segment.bytes } else { now()? },
+                span: Span { since: first, until: last.saturating_add(1) },
+                is_sealed,
+            })
+        };
+        self.segments.iter().zip(&self.placed).filter_map(one).collect()
+    }
+
+    /// Nanoseconds that times on the axis are ahead of boot time, in the last part of a boot; `None` if no part of that boot is
+    /// there. They move with the wall clock.
+    #[must_use]
+    pub fn offset_of(&self, boot_id: &str) -> Option<i64> {
+        let mut parts = self.segments.iter().zip(&self.placed).rev();
+        let (_, placed) = parts.find(|(segment, _)| segment.index.meta.host.boot_id == boot_id)?;
+        Some(crate::log::decode::ns(placed.offset_us))
     }
 
     /// The folder that it reads.
@@ -397,5 +437,5 @@ fn log_image(
         Ok(())
     })
     .map_err(Error::io("read", path))?;
-    Ok(Segment::from_memory(image).ok())
+    Ok(Segment::from_memory(image, path).ok())
 }

@@ -37,6 +37,7 @@ struct conn {
 	__u32 messages_out; /* of a Unix socket, which keeps no count of its own */
 	__u32 seen_from;
 	__u32 seen_to; /* the segments of which it is known what was asked and answered */
+	__u32 pass; /* over files, that came here last */
 	__u8 role;
 	__u8 turn;
 	__u8 was_answered;
@@ -44,7 +45,7 @@ struct conn {
 	__u8 is_connecting;
 	__u8 was_reset;
 	__u8 is_known; /* whether what is open was known at some time in this window */
-	__u8 pad[5];
+	__u8 is_unaccepted;
 };
 
 struct {
@@ -95,6 +96,8 @@ enum setting {
 	/* Of the time in which turns are looked at. It grows from one to the next, and is 0 between them. */
 	WINDOW,
 	TICK_NS, /* of the kernel's clock of jiffies */
+	/* Whether a pass goes over all files, because the kernel lets nobody go over the connections themselves. */
+	BY_FILES,
 	SETTINGS,
 };
 struct {
@@ -103,6 +106,22 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } settings SEC(".maps");
+
+/* Connections of TCP that no file has yet, where passes go over files: they wait to be accepted. */
+#define UNACCEPTED 16384
+struct unaccepted {
+	__u64 gen;
+	__u64 asked; /* 0: nothing yet */
+	__u32 slot;
+	__u32 pad;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, UNACCEPTED);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64); /* the address of the socket */
+	__type(value, struct unaccepted);
+} unaccepted SEC(".maps");
 
 /* How often the programs were called that see each request. */
 struct {
@@ -359,6 +378,29 @@ static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __
 	}
 	*slot = found;
 	return conn;
+}
+
+/* Notes a server's connection that nobody has accepted. */
+static __always_inline void note_unaccepted(struct sock *sk, struct conn *conn)
+{
+	struct unaccepted one = { .gen = conn->gen, .slot = conn->slot };
+	__u64 key = (__u64)sk;
+
+	if (!is_tcp(sk) || sk->sk_socket || !setting(BY_FILES))
+		return;
+	if (conn->turn == TURN_OPEN)
+		one.asked = conn->asked;
+	conn->is_unaccepted = !bpf_map_update_elem(&unaccepted, &key, &one, BPF_ANY);
+}
+
+static __always_inline void forget_unaccepted(struct sock *sk, struct conn *conn)
+{
+	__u64 key = (__u64)sk;
+
+	if (!conn->is_unaccepted)
+		return;
+	conn->is_unaccepted = 0;
+	bpf_map_delete_elem(&unaccepted, &key);
 }
 
 #endif

@@ -53,6 +53,10 @@ struct sock {
 	__u16 sk_type;
 	__u16 sk_protocol;
 	__u8 sk_shutdown;
+	struct socket *sk_socket;
+};
+struct socket {
+	struct sock *sk;
 };
 struct inet_connection_sock {
 	struct {

@@ -31,6 +31,13 @@ struct bpf_iter__bpf_sk_storage_map {
 	struct sock *sk;
 	void *value;
 };
+struct file;
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
 #pragma clang attribute pop
 
 /* Sixteen steps for each power of two of units of 1024 ns. */
@@ -334,6 +341,7 @@ int data_ready(unsigned long long *ctx)
 	} else if (expects_answer(conn)) {
 		begin_to_know(conn, sends_of(tcp, conn));
 		open_turn(conn, now);
+		note_unaccepted(sk, conn);
 	}
 	return 0;
 }
@@ -421,6 +429,7 @@ int state_changed(unsigned long long *ctx)
 			add(&slot->connections, 1);
 			if (tcp)
 				conn->last_seq = tcp->rcv_nxt;
+			note_unaccepted(sk, conn);
 		} else {
 			note_process(slot);
 			conn->asked = now;
@@ -431,6 +440,8 @@ int state_changed(unsigned long long *ctx)
 	conn = bpf_sk_storage_get(&conns, sk, 0, 0);
 	if (!conn || !conn->slot)
 		return 0;
+	if (to == TCP_CLOSE)
+		forget_unaccepted(sk, conn);
 	slot = slot_at(conn->slot);
 	if (!slot || slot->gen != conn->gen)
 		return 0;
@@ -494,6 +505,28 @@ static __always_inline struct service_slot *passed(struct sock *sk, struct conn 
 	return slot;
 }
 
+/* What is open on a connection counts in its slot. Of a Unix socket nobody says that the other side has closed it, and it is seen here. */
+static __always_inline void count_open(struct sock *sk, struct conn *conn)
+{
+	__u64 now = bpf_ktime_get_ns(), since;
+	struct service_slot *slot = passed(sk, conn, now);
+
+	if (!slot)
+		return;
+	slot->alive += 1;
+	if ((conn->turn != TURN_OPEN && !conn->is_connecting) || (is_unix(sk) && sk->sk_shutdown))
+		return;
+	since = conn->asked;
+	since = now > since ? now - since : 0;
+	if (conn->is_connecting) {
+		slot->connecting += 1;
+		slot->connecting_wait += since;
+	} else {
+		slot->open += 1;
+		slot->open_wait += since;
+	}
+}
+
 /* As a window begins: what is open on each connection. */
 SEC("iter/bpf_sk_storage_map")
 int window_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
@@ -506,35 +539,64 @@ int window_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
-/*
- * A pass over all connections: what is open in each slot. User space zeroes the numbers before; nobody else writes them.
- * Of a Unix socket nobody says that the other side has closed it, and it is seen here.
- */
+/* A pass over all connections: what is open in each slot. User space zeroes the numbers before; nobody else writes them. */
 SEC("iter/bpf_sk_storage_map")
 int open_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct conn *conn = ctx->value;
 	struct sock *sk = ctx->sk;
-	struct service_slot *slot;
-	__u64 now, since;
+
+	if (conn && sk)
+		count_open(sk, conn);
+	return 0;
+}
+
+/*
+ * The same, where the kernel refuses the above: over the files of all processes. Several may have the same one. A connection that has no
+ * file is in `unaccepted`.
+ */
+static __always_inline struct conn *conn_of_file(struct bpf_iter__task_file *ctx, struct sock **sk)
+{
+	struct file *file = ctx->file;
+	__u32 pass = ctx->meta->session_id;
+	struct socket *socket;
+	struct conn *conn;
+
+	if (!file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	*sk = socket->sk;
+	if (!*sk)
+		return 0;
+	conn = bpf_sk_storage_get(&conns, *sk, 0, 0);
+	if (!conn || conn->pass == pass)
+		return 0;
+	conn->pass = pass;
+	return conn;
+}
+
+SEC("iter/task_file")
+int window_pass_files(struct bpf_iter__task_file *ctx)
+{
+	struct sock *sk = 0;
+	struct conn *conn = conn_of_file(ctx, &sk);
+
+	if (conn && sk)
+		passed(sk, conn, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("iter/task_file")
+int open_pass_files(struct bpf_iter__task_file *ctx)
+{
+	struct sock *sk = 0;
+	struct conn *conn = conn_of_file(ctx, &sk);
 
 	if (!conn || !sk)
 		return 0;
-	now = bpf_ktime_get_ns();
-	slot = passed(sk, conn, now);
-	if (!slot)
-		return 0;
-	slot->alive += 1;
-	if ((conn->turn != TURN_OPEN && !conn->is_connecting) || (is_unix(sk) && sk->sk_shutdown))
-		return 0;
-	since = conn->asked;
-	since = now > since ? now - since : 0;
-	if (conn->is_connecting) {
-		slot->connecting += 1;
-		slot->connecting_wait += since;
-	} else {
-		slot->open += 1;
-		slot->open_wait += since;
-	}
+	forget_unaccepted(sk, conn);
+	count_open(sk, conn);
 	return 0;
 }

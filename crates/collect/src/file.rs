@@ -261,6 +261,18 @@ pub fn each_entry(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr)) -> io::Result<(
     Ok(())
 }
 
+/// Fills a buffer from an offset on, as far as there is something.
+pub fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+        match rustix::io::retry_on_intr(|| rustix::io::pread(&fd, &mut *room, offset + filled as u64))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
 /// Opens for reading what a descriptor of a path (`O_PATH`) leads to, if it is a regular file that is stored somewhere. It is known before it
 /// is opened: to open a device may do something, and what the kernel makes up may be gone for others when it was read.
 pub fn regular(path: OwnedFd) -> Option<(OwnedFd, Stat)> {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::inotify;
 pub use rustix::fs::inotify::WatchFlags;
@@ -38,5 +38,11 @@ impl Inotify {
             }
         }
         has_changed
+    }
+}
+
+impl AsFd for Inotify {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }

@@ -73,9 +73,9 @@ pub struct Journals {
 }
 
 /// The bytes of an open file. They are copied: a mapped one that is cut off would end the recorder.
-struct Open<'a> {
-    fd: &'a OwnedFd,
-    buffer: &'a mut Vec<u8>,
+pub struct Open<'a> {
+    pub fd: &'a OwnedFd,
+    pub buffer: &'a mut Vec<u8>,
 }
 
 impl Source for Open<'_> {
@@ -233,9 +233,23 @@ fn is_young(realtime_us: u64) -> bool {
 }
 
 /// The files that journald writes to, open. Those that it has finished have an `@` in their names.
-fn files(root: &Root) -> Vec<Result<OwnedFd>> {
+pub fn files(root: &Root) -> Vec<Result<OwnedFd>> {
+    let is_written = |name: &str| {
+        name == "system.journal"
+            || name.starts_with("user-") && name.ends_with(".journal") && !name.contains('@')
+    };
     let mut files = Vec::new();
-    let Some(machine) = root.text("etc/machine-id").filter(|id| !id.is_empty()) else { return files };
+    each_file(root, is_written, |file| {
+        if files.len() < FILES_MAX {
+            files.push(file);
+        }
+    });
+    files
+}
+
+/// Opens those files of this machine's journals whose names are wanted, one after the other.
+pub fn each_file(root: &Root, is_wanted: impl Fn(&str) -> bool, mut f: impl FnMut(Result<OwnedFd>)) {
+    let Some(machine) = root.text("etc/machine-id").filter(|id| !id.is_empty()) else { return };
     for folder in FOLDERS {
         let Ok(folder) = open_folder(root.fd(), folder) else { continue };
         let is_own = |name: &str| {
@@ -245,19 +259,13 @@ fn files(root: &Root) -> Vec<Result<OwnedFd>> {
             let own = match open_folder(folder.as_fd(), &name) {
                 Ok(own) => own,
                 Err(error) => {
-                    files.push(Err(error));
+                    f(Err(error));
                     continue;
                 }
             };
-            let is_written = |name: &str| {
-                name == "system.journal"
-                    || name.starts_with("user-") && name.ends_with(".journal") && !name.contains('@')
-            };
-            files.extend(names(&own, is_written).into_iter().map(|name| open(&own, &name)));
+            names(&own, &is_wanted).into_iter().for_each(|name| f(open(&own, &name)));
         }
     }
-    files.truncate(FILES_MAX);
-    files
 }
 
 fn open_folder(at: std::os::fd::BorrowedFd<'_>, name: &str) -> Result<OwnedFd> {
@@ -288,4 +296,4 @@ fn open(folder: &OwnedFd, name: &str) -> Result<OwnedFd> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mitra_model::limits::{LimitText, texts_of};
 use rustix::fs::{Mode, OFlags, fstat, openat, readlinkat_raw};
 
-use crate::file::{Buffer, Root, each_entry, regular};
+use crate::file::{Buffer, Root, each_entry, read_at, regular};
 
 /// As many descriptors of a process are looked at: a log is opened before clients come.
 const DESCRIPTORS_MAX: usize = 256;
@@ -164,13 +164,7 @@ impl Tails {
         let is_whole = is_whole && begin == from;
         let room = usize::try_from(size - begin).unwrap_or(0);
         self.bytes.resize(room, 0);
-        let mut filled = 0;
-        while let Some(room) = self.bytes.get_mut(filled..).filter(|room| !room.is_empty()) {
-            match rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *room, begin + filled as u64))? {
-                0 => break,
-                read => filled += read,
-            }
-        }
+        let filled = read_at(file, &mut self.bytes, begin)?;
         self.left_bytes -= filled as u64;
         let text = self.bytes.get(..filled).unwrap_or_default();
         // A line that is not finished is read again with its end, unless it has none.

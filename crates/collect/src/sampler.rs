@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::file::Root;
 use crate::filesystems::Filesystems;
 use crate::finder::TaskFinder;
+use crate::follow::{Followed, Pattern};
 use crate::fuse::Fuse;
 use crate::host::host_info;
 use crate::io::Io;
@@ -66,6 +67,10 @@ pub struct Config {
     pub slow_every: Duration,
     /// Where time comes from.
     pub clock: Clock,
+    /// What rules look for in logs.
+    pub patterns: Vec<Pattern>,
+    /// The file that keeps where logs go on when the recorder is started again.
+    pub logs_state: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -78,6 +83,8 @@ impl Default for Config {
             budget: Budget::default(),
             slow_every: Duration::from_secs(10),
             clock: Clock::Real,
+            patterns: Vec::new(),
+            logs_state: None,
         }
     }
 }
@@ -105,6 +112,7 @@ pub struct Sampler {
     status: Status,
     fuse: Fuse,
     limits_reached: Limits,
+    followed: Followed,
     jvms: Jvms,
     kernel_log: Option<KernelLog>,
     governor: Governor,
@@ -164,6 +172,7 @@ impl Sampler {
             status: Status::new(config.ask_databases),
             fuse: Fuse::new(),
             limits_reached: Limits::new(),
+            followed: Followed::new(config.patterns.clone(), config.logs_state.clone()),
             jvms: Jvms::new(),
             kernel_log,
             governor: Governor::new(config.budget),
@@ -259,6 +268,7 @@ impl Sampler {
         self.status.fill(&mut self.io, frame);
         self.fuse.fill(&mut self.io, frame);
         self.limits_reached.fill(&mut self.io, frame);
+        self.followed.fill(&mut self.io, frame);
         self.jvms.fill(&mut self.io, frame, is_slow);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();

@@ -124,6 +124,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
             Entity::Fuse,
             Entity::Limit,
             Entity::Jvm,
+            Entity::Pattern,
         ];
         if entity.is_recorded() && !is_rare.contains(&entity) {
             assert!(all > 0, "no {entity}");

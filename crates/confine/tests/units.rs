@@ -9,7 +9,13 @@ const EXPOSURE_MAX: f64 = 2.5;
 #[test]
 fn the_services_are_little_exposed() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
-    for unit in ["mitra.service", "mitra-index.service", "mitra-notify.service", "mitra-dbus.service"] {
+    for unit in [
+        "mitra.service",
+        "mitra-index.service",
+        "mitra-notify.service",
+        "mitra-send.service",
+        "mitra-dbus.service",
+    ] {
         let text = std::fs::read_to_string(packaging.join(unit)).unwrap().replace("@PREFIX@", "/usr");
         let dir = std::env::temp_dir().join(format!("mitra-units-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();

@@ -5,18 +5,20 @@ mod error;
 mod roots;
 mod secret;
 mod server;
+mod sigv4;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use rustls;
-use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 pub use ureq::{self, Agent};
 
 pub use error::Error;
 pub use secret::secret;
 pub use server::{ServerConfig, server};
+pub use sigv4::{AccessKey, SignedRequest, sha256_hex};
 
 /// A client. Every status is an answer, and no redirect is followed: the configuration alone decides where a secret goes, so
 /// the environment's proxy is ignored, too.
@@ -29,10 +31,26 @@ pub fn client(
     to_connect: Duration,
     in_all: Duration,
 ) -> Result<Agent, Error> {
+    client_with(is_secure, ca_file, None, to_connect, in_all)
+}
+
+/// The same for servers that want to know who asks: the client's certificate (PEM, its chain behind it) and its key.
+///
+/// # Errors
+/// As [`client`], and if certificate or key cannot be read, or everybody may read the key.
+pub fn client_with(
+    is_secure: bool,
+    ca_file: Option<&Path>,
+    identity: Option<(&Path, &Path)>,
+    to_connect: Duration,
+    in_all: Duration,
+) -> Result<Agent, Error> {
+    let identity = identity.map(|(certificate, key)| client_cert(certificate, key)).transpose()?;
     let certificates = if is_secure { roots::read(ca_file)? } else { Vec::new() };
     let tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .root_certs(RootCerts::Specific(Arc::new(certificates)))
+        .client_cert(identity)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .build();
     let config = Agent::config_builder()
@@ -45,4 +63,12 @@ pub fn client(
         .tls_config(tls)
         .build();
     Ok(Agent::new_with_config(config))
+}
+
+fn client_cert(certificate: &Path, key: &Path) -> Result<ClientCert, Error> {
+    let chain: Vec<Certificate<'static>> =
+        roots::certificates(certificate)?.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
+    let text = server::key_text(key)?;
+    let none = |_| Error::broken(key, "no private key in it (wanted PEM)");
+    Ok(ClientCert::new_with_certs(&chain, PrivateKey::from_pem(&text).map_err(none)?))
 }

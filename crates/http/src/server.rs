@@ -44,6 +44,12 @@ pub fn server(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Resul
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_slice(&key_text(path)?)
+        .map_err(|_| Error::broken(path, "no private key in it (wanted PEM)"))
+}
+
+/// The text of a key that not everybody may read.
+pub fn key_text(path: &Path) -> Result<Vec<u8>, Error> {
     use std::os::unix::fs::MetadataExt;
     let text = std::fs::read(path).map_err(Error::io(path))?;
     let mode = std::fs::metadata(path).map_err(Error::io(path))?.mode();
@@ -51,5 +57,5 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     if mode & 0o007 != 0 {
         return Err(Error::broken(path, format!("everybody may read it (mode {:04o})", mode & 0o7777)));
     }
-    PrivateKeyDer::from_pem_slice(&text).map_err(|_| Error::broken(path, "no private key in it (wanted PEM)"))
+    Ok(text)
 }

@@ -67,6 +67,8 @@ pub enum Entity {
     Limit,
     /// One JVM; key is its process id.
     Jvm,
+    /// One pattern that a rule looks for in a log; key is the rule's term, `log{file=/var/log/app.log} =~ "timeout"`.
+    Pattern,
     /// One system call of a trace; key is the call, or `program/call` if the trace names the program.
     Call,
     /// Failed path lookups (ENOENT) in one directory; key is the directory.
@@ -87,7 +89,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 35] = [
+    pub const ALL: [Entity; 36] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -115,6 +117,7 @@ impl Entity {
         Entity::Fuse,
         Entity::Limit,
         Entity::Jvm,
+        Entity::Pattern,
         Entity::Call,
         Entity::Lookup,
         Entity::Mapping,
@@ -158,6 +161,7 @@ impl Entity {
             Entity::Fuse => "fuse",
             Entity::Limit => "limit",
             Entity::Jvm => "jvm",
+            Entity::Pattern => "pattern",
             Entity::Call => "call",
             Entity::Lookup => "lookup",
             Entity::Mapping => "mapping",
@@ -172,7 +176,7 @@ impl Entity {
     /// Whether the recorder fills its table. The others are filled from the output of other tools only.
     #[must_use]
     pub fn is_recorded(self) -> bool {
-        (self as usize) <= Entity::Jvm as usize
+        (self as usize) <= Entity::Pattern as usize
     }
 
     /// Whether the counters of a new row start at zero, so that its first values are increments since the last frame.

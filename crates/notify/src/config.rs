@@ -14,6 +14,11 @@ const NAME_MAX: usize = 48;
 /// Messages in an hour to one receiver, where nothing else stands: more than anybody reads.
 const PER_HOUR: u32 = 30;
 const PER_HOUR_MAX: u32 = 3600;
+/// A cluster takes more than people do.
+const PER_HOUR_CLUSTER: u32 = 600;
+/// Tags of this host.
+const TAGS_MAX: usize = 20;
+const TAG_MAX: usize = 64;
 
 /// In which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -35,6 +40,8 @@ pub enum Kind {
     Desktop,
     /// A program that reads the JSON from its standard input.
     Command,
+    /// The cluster of the table `[index.opensearch]`: a document for each incident and finding.
+    Opensearch,
 }
 
 impl Kind {
@@ -78,6 +85,8 @@ pub struct Receiver {
     pub per_hour: u32,
     /// Messages may go to another machine unencrypted.
     pub insecure: bool,
+    /// What this host is called in documents of a cluster: its role, its place.
+    pub tags: Vec<String>,
 }
 
 impl Receiver {
@@ -157,13 +166,13 @@ struct Table {
     #[serde(default)]
     command: Vec<String>,
     incidents: Option<bool>,
-    #[serde(default)]
-    findings: bool,
+    findings: Option<bool>,
     devices: Option<Spanned<Devices>>,
     recorder: Option<bool>,
     per_hour: Option<Spanned<u32>>,
     #[serde(default)]
     insecure: bool,
+    tags: Option<Spanned<Vec<String>>>,
 }
 
 /// What is wrong with a configuration.
@@ -235,9 +244,17 @@ fn receiver(table: Table, at: Range<usize>) -> Result<Receiver, Mistake> {
     }
     let devices = table.devices.unwrap_or_else(|| Spanned::new(0..0, Devices::All(false)));
     devices.get_ref().check().map_err(|message| Mistake { at: devices.span(), message })?;
-    let (incidents, recorder) = (table.incidents.unwrap_or(true), table.recorder.unwrap_or(true));
-    let devices = devices.into_inner();
-    if !incidents && !table.findings && devices.is_none() && !recorder {
+    let is_cluster = kind == Kind::Opensearch;
+    let (incidents, recorder) = (table.incidents.unwrap_or(true), table.recorder.unwrap_or(!is_cluster));
+    let (findings, devices) = (table.findings.unwrap_or(is_cluster), devices.into_inner());
+    if is_cluster && (recorder || !devices.is_none()) {
+        return wrong("a cluster takes incidents and findings, and neither devices nor recorder");
+    }
+    if is_cluster && (table.insecure || table.ca_file.is_some()) {
+        return wrong("how the cluster is reached stands in [index.opensearch]");
+    }
+    let tags = tags(table.tags, is_cluster)?;
+    if !incidents && !findings && devices.is_none() && !recorder {
         return wrong("this is told of nothing: wanted incidents, findings, devices or recorder");
     }
     let per_hour = match table.per_hour {
@@ -245,6 +262,7 @@ fn receiver(table: Table, at: Range<usize>) -> Result<Receiver, Mistake> {
         Some(given) => {
             return Err(Mistake { at: given.span(), message: format!("wanted 1 to {PER_HOUR_MAX}") });
         }
+        None if is_cluster => PER_HOUR_CLUSTER,
         None => PER_HOUR,
     };
     Ok(Receiver {
@@ -256,12 +274,29 @@ fn receiver(table: Table, at: Range<usize>) -> Result<Receiver, Mistake> {
         ca_file: table.ca_file,
         command: table.command,
         incidents,
-        findings: table.findings,
+        findings,
         devices,
         recorder,
         per_hour,
         insecure: table.insecure,
+        tags,
     })
+}
+
+fn tags(given: Option<Spanned<Vec<String>>>, is_cluster: bool) -> Result<Vec<String>, Mistake> {
+    let Some(given) = given else { return Ok(Vec::new()) };
+    let (at, tags) = (given.span(), given.into_inner());
+    let is_tag = |tag: &String| {
+        !tag.is_empty() && tag.chars().count() <= TAG_MAX && !tag.chars().any(char::is_control)
+    };
+    if !is_cluster {
+        return Err(Mistake { at, message: "tags are for documents of a cluster".to_owned() });
+    }
+    if tags.len() > TAGS_MAX || !tags.iter().all(is_tag) {
+        let message = format!("wanted up to {TAGS_MAX} tags of up to {TAG_MAX} characters");
+        return Err(Mistake { at, message });
+    }
+    Ok(tags)
 }
 
 /// What a report says is not for everybody on the way.
@@ -319,6 +354,11 @@ mod tests {
             ),
             ("to = \"journal\"\ndevices = 1", "1", "wanted true, false or a list of names"),
             ("to = \"journal\"\ndevices = []", "[]", "wanted names, or false"),
+            ("to = \"opensearch\"\nrecorder = true", "\"opensearch\"", "neither devices nor recorder"),
+            ("to = \"opensearch\"\nurl = \"https://a\"", "\"opensearch\"", "no address"),
+            ("to = \"opensearch\"\ninsecure = true", "\"opensearch\"", "stands in [index.opensearch]"),
+            ("to = \"opensearch\"\ntags = [\"\"]", "[\"\"]", "wanted up to 20 tags"),
+            ("to = \"journal\"\ntags = [\"a\"]", "[\"a\"]", "tags are for documents"),
             ("to = \"journal\"\ndevices = [\"s*a\"]", "[\"s*a", "s*a: a * can only stand at the end"),
             (
                 "to = \"journal\"\n[[notify]]\nto = \"journal\"",
@@ -343,7 +383,10 @@ mod tests {
         let config = Config::read(&format!("[[notify]]\n{}", tables.join("\n"))).unwrap();
         let kinds: Vec<Kind> = config.receivers.iter().map(|receiver| receiver.kind).collect();
         let web = [Kind::Slack, Kind::Teams, Kind::Pagerduty, Kind::Alertmanager, Kind::Webhook];
-        assert_eq!(kinds, [&web[..], &[Kind::Journal, Kind::Command, Kind::Desktop]].concat());
+        assert_eq!(
+            kinds,
+            [&web[..], &[Kind::Opensearch, Kind::Journal, Kind::Command, Kind::Desktop]].concat()
+        );
         let parts: Vec<&str> = include_str!("../../../docs/notify.md").split("```toml\n").skip(1).collect();
         assert!(!parts.is_empty());
         for part in parts {
@@ -367,6 +410,9 @@ mod tests {
         };
         assert!(wants("", Event::Begun, "java") && wants("", Event::Test, ""));
         assert!(!wants("", Event::Finding, "java") && !wants("", Event::Device, "sda"));
+        let cluster =
+            Config::read("[[notify]]\nto = \"opensearch\"\ntags = [\"db\"]\n").unwrap().receivers.remove(0);
+        assert!(cluster.findings && cluster.incidents && !cluster.recorder && cluster.tags == ["db"]);
         assert!(wants("devices = true", Event::Device, "sda"));
         assert!(wants("incidents = false", Event::RecorderStopped, ""));
         assert!(!wants("recorder = false", Event::RecorderBack, ""));

@@ -15,8 +15,8 @@ mod message;
 mod queue;
 mod told;
 
-pub use channels::{Channel, Failure, Programs};
+pub use channels::{Channel, Deliver, Failure, Programs};
 pub use config::{Config, Devices, Kind, Mistake, Receiver};
-pub use message::{Event, Message, SCHEMA};
+pub use message::{Event, Facts, Message, SCHEMA};
 pub use queue::{Queue, Tally, replace};
 pub use told::{Now, Told};

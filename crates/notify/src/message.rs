@@ -89,9 +89,32 @@ pub struct Message {
     pub meanings: Vec<String>,
     /// The first screen of the report.
     pub text: String,
+    /// The same as numbers and names, for programs that count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Facts>,
     /// How many messages this receiver did not get, because it gets only so many in an hour or could not be reached.
     #[serde(default, skip_serializing_if = "is_none")]
     pub withheld: u64,
+}
+
+/// What the words of a message are made of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// `process`, `device`, `path`, …: what the culprit is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit_kind: Option<String>,
+    /// Its name, without a process id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit_name: Option<String>,
+    /// Its unit, slice, container or pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit_group: Option<String>,
+    /// From 0 to 1: how much of the evidence was there and agreed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
+    /// What it cost so far: task-seconds, or what clients waited if that is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_seconds: Option<f64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

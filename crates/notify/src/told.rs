@@ -228,6 +228,7 @@ mod tests {
             actions: Vec::new(),
             meanings: Vec::new(),
             text: String::new(),
+            facts: None,
             withheld: 0,
         }
     }

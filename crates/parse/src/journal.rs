@@ -9,6 +9,8 @@
 //!             24  16 bytes      which file it is
 //!            152  u64           number of entries
 //!            176  u64           the first array of entries
+//!            184  u64           microseconds since 1970 of its first entry
+//!            192  u64           and of its last one
 //! object       0  u8            1 data, 3 entry, 6 array of entries
 //!              1  u8            1, 2, 4: compressed
 //!              8  u64           its length
@@ -57,6 +59,10 @@ pub struct Header {
     pub id: [u8; 16],
     /// How many entries it has.
     pub entries: u64,
+    /// When journald got the first of them, in microseconds since 1970.
+    pub first_us: u64,
+    /// When it got the last one.
+    pub last_us: u64,
     first_array: u64,
     is_compact: bool,
 }
@@ -101,7 +107,9 @@ impl Header {
             let flags = u32_at(bytes, 12)?;
             let (entries, first_array) = (u64_at(bytes, 152)?, u64_at(bytes, 176)?);
             let id = *bytes.get(24..)?.first_chunk()?;
-            Some((flags, Header { id, entries, first_array, is_compact: flags & COMPACT != 0 }))
+            let (first_us, last_us) = (u64_at(bytes, 184)?, u64_at(bytes, 192)?);
+            let is_compact = flags & COMPACT != 0;
+            Some((flags, Header { id, entries, first_us, last_us, first_array, is_compact }))
         };
         match head().filter(|_| bytes.starts_with(SIGNATURE)) {
             Some((flags, header)) if flags & !KNOWN == 0 => Ok(header),
@@ -132,12 +140,31 @@ impl Header {
         bytes.get(begin..length.min(bytes.len()))
     }
 
+    /// How long the data of a field is on the disk, if it is compressed.
+    pub fn compressed_bytes(&self, source: &mut impl Source, offset: u64) -> Option<u64> {
+        let bytes = source.at(offset, 16)?;
+        let is_compressed = bytes.first() == Some(&DATA) && bytes.get(1).is_some_and(|flags| *flags != 0);
+        u64_at(bytes, 8).filter(|_| is_compressed)
+    }
+
     fn offset(&self, bytes: &[u8]) -> Option<u64> {
         if self.is_compact { u32_at(bytes, 0).map(u64::from) } else { u64_at(bytes, 0) }
     }
 }
 
 impl Cursor {
+    /// Goes on behind so many entries.
+    #[must_use]
+    pub fn behind(seen: u64) -> Cursor {
+        Cursor { seen, ..Cursor::default() }
+    }
+
+    /// How many entries were seen.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// Where the entries are that have come since, at most so many of the last ones. Others that came are left out.
     pub fn next(&mut self, source: &mut impl Source, header: &Header, most: u32) -> Vec<u64> {
         if header.entries < self.seen {

@@ -43,6 +43,8 @@ pub enum Kind {
         /// Which rows: all of these have to match.
         matches: Vec<Match>,
     },
+    /// Lines of a log that match.
+    Log(LogPattern),
     /// `-x`.
     Negative(Box<Node>),
     /// `not x`.
@@ -58,6 +60,24 @@ pub enum Kind {
         /// For each what.
         by: Option<GroupBy>,
     },
+}
+
+/// A pattern and the log in which it is looked for. Its text is the name of its row in recordings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPattern {
+    /// The log.
+    pub log: LogSource,
+    /// A regular expression in the syntax of the crate `regex`.
+    pub pattern: String,
+}
+
+/// A log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogSource {
+    /// A file, by its path.
+    File(String),
+    /// What a unit of systemd says to journald.
+    Unit(String),
 }
 
 /// A number as it was written.
@@ -327,6 +347,7 @@ impl fmt::Display for Node {
                 }
                 if matches.is_empty() { Ok(()) } else { f.write_str("}") }
             }
+            Kind::Log(log) => write!(f, "{log}"),
             Kind::Negative(of) => {
                 f.write_str("-")?;
                 of.print(f, NEGATIVE)
@@ -357,6 +378,27 @@ impl fmt::Display for Literal {
     }
 }
 
+impl fmt::Display for LogPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (attribute, name) = match &self.log {
+            LogSource::File(path) => ("file", path),
+            LogSource::Unit(unit) => ("unit", unit),
+        };
+        write!(f, "log{{{attribute}=")?;
+        text(f, name)?;
+        // A backslash is the regular expression's own.
+        write!(f, "}} =~ \"{}\"", self.pattern.replace('"', "\\\""))
+    }
+}
+
+/// A name as it stands in a selector, in quotes where it needs them.
+fn text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    if !text.is_empty() && text.chars().all(is_bare) {
+        return f.write_str(text);
+    }
+    write!(f, "\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.attribute, self.negated) {
@@ -365,13 +407,7 @@ impl fmt::Display for Match {
             (None, true) => f.write_str("!=")?,
             (None, false) => {}
         }
-        let needs_quotes = self.pattern.is_empty() || !self.pattern.chars().all(is_bare);
-        if needs_quotes {
-            let escaped = self.pattern.replace('\\', "\\\\").replace('"', "\\\"");
-            write!(f, "\"{escaped}\"")
-        } else {
-            f.write_str(&self.pattern)
-        }
+        text(f, &self.pattern)
     }
 }
 

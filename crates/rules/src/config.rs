@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use crate::ast::{Literal, Measures};
 use crate::error::Mistake;
+use crate::logs;
 use crate::parser::{literal, parse};
 use crate::policy;
 use crate::rule::{PLACEHOLDERS, Probe, Rule};
@@ -143,6 +144,12 @@ struct File {
     /// What `mitra notify` reads of the same file.
     #[serde(default, rename = "notify")]
     _notify: IgnoredAny,
+    /// What is read of the same file to ask hosts and object stores.
+    #[serde(default, rename = "remote")]
+    _remote: IgnoredAny,
+    /// What `mitra send` reads of the same file.
+    #[serde(default, rename = "output")]
+    _output: IgnoredAny,
     /// What the indexer reads of the same file.
     #[serde(default, rename = "index")]
     _index: IgnoredAny,
@@ -270,10 +277,23 @@ impl Reader<'_> {
             }
             rules.push(rule);
         }
+        self.few_logs(&file, &rules)?;
         rules.extend(builtin);
         let arm = file.escalation.arm.unwrap_or(true);
         let ask_databases = file.databases.ask.unwrap_or(true);
         Ok(Config { rules, budget_s, arm, ask_databases, ask_captures: file.captures.ask })
+    }
+
+    /// Each pattern takes memory and is looked for in each line.
+    fn few_logs(&self, file: &File, rules: &[Rule]) -> Result<(), ConfigError> {
+        for (number, table) in file.rule.iter().enumerate() {
+            let so_far = rules.iter().take(number + 1).flat_map(Rule::programs);
+            if logs::of(so_far).len() > logs::PATTERNS_MAX {
+                let message = format!("more than {} patterns of logs", logs::PATTERNS_MAX);
+                return Err(self.error(table.get_ref().when.span(), message));
+            }
+        }
+        Ok(())
     }
 
     fn budget(&self, escalation: &Escalation) -> Result<f64, ConfigError> {

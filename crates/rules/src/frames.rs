@@ -8,7 +8,6 @@ use mitra_model::{Entity, Frame, NA, StrId, Strings};
 use crate::ast::GroupBy;
 use crate::compile::{Attribute, MetricUse, Program, Selector, Test};
 use crate::eval::Source;
-use crate::glob;
 use crate::past::Past;
 
 /// A frame beside the one before.
@@ -63,7 +62,7 @@ impl Texts {
     }
 
     fn fits(&self, test: &Test, id: StrId, strings: &Strings) -> bool {
-        let look = || strings.get(id).is_some_and(|text| glob::matches(&test.pattern, text));
+        let look = || strings.get(id).is_some_and(|text| test.fits(text));
         let Some(known) = self.verdicts.get(test.cache) else { return look() };
         let mut known = known.borrow_mut();
         // An id beyond the table is no text; nothing is remembered of it, so nothing grows by it.

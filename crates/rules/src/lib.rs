@@ -14,6 +14,7 @@ pub mod eval;
 pub mod frames;
 mod glob;
 pub mod keys;
+pub mod logs;
 pub mod parser;
 mod past;
 pub mod policy;

@@ -10,13 +10,15 @@
 //! product    = unary { ( "*" | "/" ) unary }
 //! unary      = "-" unary | "(" or ")" | NUMBER [ UNIT ] [ "/s" ]
 //!            | FUNCTION "(" or ")" [ "by" ( "pid" | "comm" | "cgroup" ) ] | METRIC [ "{" match { "," match } "}" ]
+//!            | "log" "{" ( "file" | "unit" ) "=" ( WORD | "\"" … "\"" ) "}" "=~" "\"" REGEX "\""
 //! match      = [ NAME ( "=" | "!=" ) | "!=" ] ( WORD | "\"" … "\"" )
 //! ```
 
 use std::ops::Range;
 
 use crate::ast::{
-    Expression, Function, GroupBy, Kind, Literal, Match, Measures, Node, Operator, Place, UNITS, is_bare,
+    Expression, Function, GroupBy, Kind, Literal, LogPattern, LogSource, Match, Measures, Node, Operator,
+    Place, UNITS, is_bare,
 };
 use crate::error::Mistake;
 
@@ -324,6 +326,10 @@ impl Parser<'_> {
             let by = if self.word("by") { Some(self.group()?) } else { None };
             return self.node(start..self.at, Kind::Call { function: *function, argument, by });
         }
+        if name == "log" {
+            let log = self.log()?;
+            return self.node(start..self.at, Kind::Log(log));
+        }
         if !name.contains('.') {
             return Err(Mistake::new(
                 start..end,
@@ -344,6 +350,54 @@ impl Parser<'_> {
             self.at = end;
         }
         self.node(start..self.at, Kind::Metric { name, matches })
+    }
+
+    /// A log and the pattern that is looked for in it, behind the word `log`.
+    fn log(&mut self) -> Result<LogPattern, Mistake> {
+        const WANTED: &str = "`{file=…}` or `{unit=…}` after `log`";
+        let opened = self.at;
+        if !self.take("{") {
+            return Err(self.unexpected(WANTED));
+        }
+        let is_file = self.word("file");
+        if !is_file && !self.word("unit") {
+            return Err(self.unexpected("`file` or `unit`"));
+        }
+        if !self.take("=") {
+            return Err(self.unexpected("`=`"));
+        }
+        let name = self.pattern()?;
+        self.close("}", opened)?;
+        if !self.take("=~") {
+            return Err(self.unexpected("`=~` and a regular expression in quotes"));
+        }
+        let pattern = self.regex()?;
+        Ok(LogPattern { log: if is_file { LogSource::File(name) } else { LogSource::Unit(name) }, pattern })
+    }
+
+    /// A regular expression in quotes. A backslash stays, unless a quote stands behind it.
+    fn regex(&mut self) -> Result<String, Mistake> {
+        if !self.take("\"") {
+            return Err(self.unexpected("a regular expression in quotes"));
+        }
+        let start = self.at - 1;
+        let mut text = String::new();
+        let mut chars = self.rest().char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += at + 1;
+                    return Ok(text);
+                }
+                '\\' => match chars.next() {
+                    Some((_, '"')) => text.push('"'),
+                    Some((_, other)) => text.extend(['\\', other]),
+                    None => break,
+                },
+                c => text.push(c),
+            }
+        }
+        Err(Mistake::new(start..self.source.len(), "the quote does not end"))
     }
 
     fn group(&mut self) -> Result<GroupBy, Mistake> {

@@ -130,6 +130,11 @@ impl Rule {
         })
     }
 
+    /// What is evaluated of it: the condition, and what chooses the process that is meant.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        std::iter::once(&self.program).chain(self.choice.iter().map(|(_, program)| program))
+    }
+
     /// The rule of a suspicion that comes with Mitra.
     pub fn builtin(suspicion: &Suspicion) -> Result<Rule, Mistake> {
         let mut rule = Rule::new(suspicion.name, suspicion.when)?;

@@ -8,7 +8,6 @@ use mitra_model::{Entity, Series, SeriesSet, Span};
 use crate::ast::GroupBy;
 use crate::compile::{Attribute, Domain, MetricUse, Program, Selector, Test};
 use crate::eval::{At, Evaluation, Memo, Source};
-use crate::glob;
 use crate::watch::Details;
 
 /// Different files sample at different moments: a value holds for so many of its own steps.
@@ -163,7 +162,7 @@ impl<'a> SetSource<'a> {
 
     fn passes(&self, entity: Entity, test: &Test, row: usize) -> bool {
         let name = self.row(entity, row);
-        let fits = |text: Option<&str>| text.is_some_and(|text| glob::matches(&test.pattern, text));
+        let fits = |text: Option<&str>| text.is_some_and(|text| test.fits(text));
         let equals = |number: Option<f64>| {
             number.is_some_and(|n| (n - test.value).abs() <= ROUNDING * test.value.abs())
         };

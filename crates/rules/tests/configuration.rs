@@ -165,3 +165,19 @@ fn everything_can_be_switched_off() {
     let config = config("[escalation]\nbuiltin = false\narm = false\n").unwrap();
     assert!(config.rules.is_empty() && !config.arm);
 }
+
+#[test]
+fn there_are_only_so_many_patterns_of_logs() {
+    let rules = |count: usize| -> String {
+        let rule = |nth| {
+            format!(
+                "[[rule]]\nname = \"r{nth}\"\nwhen = 'log{{file=/x}} =~ \"a{nth}\" > log{{file=/x}} =~ \"b\"'\n"
+            )
+        };
+        (0..count).map(rule).collect()
+    };
+    // Two terms each, one of which they share.
+    assert_eq!(config(&rules(63)).unwrap().rules.len(), 63 + 2);
+    let error = config(&rules(64)).unwrap_err();
+    assert!(error.message.contains("more than 64 patterns") && error.line == 192, "{error}");
+}

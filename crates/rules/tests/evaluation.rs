@@ -523,3 +523,38 @@ fn series_of_tasks() {
         Some("sh")
     );
 }
+
+#[test]
+fn lines_of_a_log_are_a_rate_of_their_own_row() {
+    let when = r#"log{file=/var/log/app.log} =~ "time.*t" > 5/s for 2s"#;
+    let mut machine = Machine::new();
+    let mut watcher = watcher(&[when]);
+    let (mut all, mut lines) = (Vec::new(), 1_000);
+    for second in 0..6 {
+        machine.disk(r#"log{file=/var/log/app.log} =~ "time.*t""#, "pattern.matches", lines);
+        // The pattern is no pattern for names of rows.
+        machine.disk(r#"log{file=/var/log/app.log} =~ "timeout""#, "pattern.matches", 0);
+        all.push(holds(&machine.observe(&mut watcher)).cloned());
+        machine.pass(1);
+        lines += if second < 4 { 6 } else { 5 };
+    }
+    assert_eq!(all.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, true, true, true, false]);
+    let details = all[2].as_ref().unwrap();
+    assert_eq!(
+        details.values,
+        [(r#"log{file=/var/log/app.log} =~ "time.*t""#.to_owned(), 6.0, "1/s".to_owned())]
+    );
+}
+
+#[test]
+fn a_log_that_nobody_followed_cannot_be_told() {
+    let mut machine = Machine::new();
+    let mut watcher = watcher(&[r#"log{unit=x.service} =~ "a" > 5/s"#]);
+    machine.disk(r#"log{unit=y.service} =~ "a""#, "pattern.matches", 7);
+    let mut news = Vec::new();
+    for _ in 0..20 {
+        news.extend(machine.observe(&mut watcher));
+        machine.pass(1);
+    }
+    assert_eq!(news, [(0, News::CannotTell { missing: vec!["pattern.matches"] })]);
+}

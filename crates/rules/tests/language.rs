@@ -1,6 +1,8 @@
 //! The language: what it reads, what it refuses and where, and that printing and reading go together.
 
-use mitra_rules::ast::{Expression, Function, GroupBy, Kind, Literal, Match, Node, Operator, Place, UNITS};
+use mitra_rules::ast::{
+    Expression, Function, GroupBy, Kind, Literal, LogPattern, LogSource, Match, Node, Operator, Place, UNITS,
+};
 use mitra_rules::{Rule, parse};
 use proptest::prelude::*;
 
@@ -31,6 +33,18 @@ fn good_ones() {
         ("task.system_time{pid=1, !=sh} > 1", "task.system_time{pid=1, !=sh} > 1"),
         ("sys.load1 - -2 > 0 for 1min", "sys.load1 - -2 > 0 for 1min"),
         ("psi.io_some > 500ms/s", "psi.io_some > 500ms/s"),
+        (
+            "log{file=\"/var/log/app.log\"} =~ \"timeout\" > 5/s for 10s",
+            "log{file=/var/log/app.log} =~ \"timeout\" > 5/s for 10s",
+        ),
+        (
+            r#"log { unit = nginx.service }=~"\[(alert|crit)\] \"x\"" > 0 and sys.load1 > 1"#,
+            r#"log{unit=nginx.service} =~ "\[(alert|crit)\] \"x\"" > 0 and sys.load1 > 1"#,
+        ),
+        (
+            r#"log{file="/var/log/a b,{1}.log"} =~ "\\" / log{file=/x} =~ "" > 5%"#,
+            r#"log{file="/var/log/a b,{1}.log"} =~ "\\" / log{file=/x} =~ "" > 5%"#,
+        ),
     ] {
         if printed.is_empty() {
             assert!(parse(text).is_err(), "{text}");
@@ -84,6 +98,27 @@ fn bad_ones_say_what_and_where() {
         ("sys.forks > 1 > 2", ">", "an operator, `for` or the end"),
         ("sys.forks > 1e999", "1e999", "no number"),
         ("fs.avail_bytes{\"x} < 1", "\"x} < 1", "does not end"),
+        ("log > 1", ">", "`{file=…}` or `{unit=…}`"),
+        ("log{path=/x} =~ \"a\" > 1", "path", "`file` or `unit`"),
+        ("log{file=/x} > 1", ">", "a regular expression in quotes"),
+        ("log{file=/x} =~ a > 1", "a", "a regular expression in quotes"),
+        ("log{file=/x} =~ \"a > 1", "\"a > 1", "does not end"),
+        ("log{file=/x =~ \"a\" > 1", "=", "column 4 opened"),
+        ("log{file=x.log} =~ \"a\" > 1", "log{file=x.log} =~ \"a\"", "whole path"),
+        ("log{file=/x/../y} =~ \"a\" > 1", "log{file=/x/../y} =~ \"a\"", "whole path"),
+        ("log{file=/x/} =~ \"a\" > 1", "log{file=/x/} =~ \"a\"", "whole path"),
+        ("log{file=/x/*.log} =~ \"a\" > 1", "log{file=/x/*.log} =~ \"a\"", "one file"),
+        ("log{unit=nginx} =~ \"a\" > 1", "log{unit=nginx} =~ \"a\"", "nginx.service"),
+        ("log{unit=\"a*.service\"} =~ \"a\" > 1", "log{unit=\"a*.service\"} =~ \"a\"", "one unit"),
+        ("log{file=/x} =~ \"(a\" > 1", "log{file=/x} =~ \"(a\"", "unclosed group"),
+        (
+            "log{file=/x} =~ \"(a{1000}){1000}\" > 1",
+            "log{file=/x} =~ \"(a{1000}){1000}\"",
+            "no regular expression",
+        ),
+        ("log{file=/x} =~ \"a\" > 1MB/s", "log{file=/x} =~ \"a\" > 1MB/s", "bytes"),
+        ("sum(log{file=/x} =~ \"a\") > 1", "log{file=/x} =~ \"a\"", "one value"),
+        ("log{file=/x} =~ \"a\"", "log{file=/x} =~ \"a\"", "this is a number"),
         ("not sys.forks > 1", "", ""),
         ("sys.forks > 1 or not sys.ctxt", "sys.ctxt", "compare it"),
     ] {
@@ -150,6 +185,10 @@ fn tree() -> impl Strategy<Value = Node> {
     ];
     let leaf = prop_oneof![
         literal().prop_map(|l| node(Kind::Literal(l))),
+        ("[ -~äµ]{0,8}", "[ -\\[\\]-~ä]{0,8}", any::<bool>()).prop_map(|(name, pattern, is_file)| {
+            let log = if is_file { LogSource::File(name) } else { LogSource::Unit(name) };
+            node(Kind::Log(LogPattern { log, pattern }))
+        }),
         (name(), prop::collection::vec(one_match(), 0..3))
             .prop_map(|(name, matches)| node(Kind::Metric { name, matches })),
     ];

@@ -1,5 +1,7 @@
-//! Questions that take more than one search: what changed, what differs, which hosts are outliers.
+//! Questions that take more than one search: what changed, what differs, which hosts are outliers,
+//! what ill hosts share.
 
+pub mod association;
 pub mod changes;
 pub mod outliers;
 

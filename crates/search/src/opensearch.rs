@@ -1,7 +1,7 @@
 //! OpenSearch and Elasticsearch: one index per day, retries, and a spool while the cluster is
 //! unreachable.
 //!
-//! There are three kinds of index, all with the same prefix (`mitra_`):
+//! There are four kinds of index, all with the same prefix (`mitra_`):
 //!
 //! ```text
 //! mitra_2026-11-21           the last state of every document on that day;
@@ -9,6 +9,7 @@
 //! mitra_history_2026-11-21   the states that were replaced on that day;
 //!                            id: that of the document, "-" and the end time
 //! mitra_hosts                when each host was last read
+//! mitra_incidents_2026-11    incidents and findings that began in that month
 //! ```
 //!
 //! The first two answer every question as the embedded index does. A day is its index. A moment is
@@ -24,8 +25,10 @@ mod auth;
 mod bulk;
 mod changes;
 mod deliver;
+mod fleet;
 pub mod fuzzing;
 mod http;
+mod incidents;
 mod known;
 mod names;
 mod nodes;
@@ -35,6 +38,7 @@ mod retry;
 mod search;
 mod template;
 mod time;
+mod why;
 mod wire;
 mod work;
 mod writer;
@@ -48,7 +52,13 @@ use crate::error::Error;
 use names::Names;
 use nodes::Nodes;
 
+pub use fleet::{RECORDS_MAX, RootGroup, RootGroups, Wanted};
+pub use incidents::{
+    FleetCulprit, KEEP_DAYS, PolicyState, Record, RecordKind, SCHEMA, TAGS_MAX, policy,
+    template as incidents_template,
+};
 pub use template::template;
+pub use why::{Shared, shown};
 pub use writer::Writer;
 
 /// The address of a cluster and how to access it.

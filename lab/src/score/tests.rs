@@ -492,3 +492,27 @@ fn a_change_is_asked_for_in_the_list_and_in_words() {
     assert_eq!(lacks(&|i| i["changes"] = of_another.clone()), "memory.max is not among the changes");
     assert!(lacks(&|i| i["root_cause"]["remarks"] = json!([])).contains("does not name the change"));
 }
+
+#[test]
+fn the_larger_one_of_a_pair_is_the_one_that_takes_more_alone() {
+    use super::composed::larger;
+    use crate::roles::Latency;
+    use crate::stage::VictimLatency;
+
+    let named = |name: &str, during_us: f64| {
+        let of = |mean_us| Latency { mean_us, max_us: mean_us, per_s: 100.0, errors_per_s: 0.0 };
+        let victim = VictimLatency { victim: name.into(), before: of(10.0), during: of(during_us) };
+        ActRecord { name: name.into(), victims: vec![victim], ..act("streaming-read-flood") }
+    };
+    let alone =
+        |act: ActRecord| judge(&run(Kind::Incident, vec![act]), &sample(), Vec::new(), Answers::default());
+    // Beside the other one each of them looks as bad.
+    let pair = run(Kind::Pair, vec![named("a", 100.0), named("b", 100.0)]);
+    let of = |a_us, b_us| larger(&pair, &[alone(named("a", a_us)), alone(named("b", b_us))]);
+    assert_eq!([of(40.0, 20.0), of(20.0, 40.0)], [Some(0), Some(1)]);
+    assert_eq!(of(40.0, 38.0), None, "alike");
+    assert_eq!(larger(&pair, &[alone(named("a", 40.0))]), None, "one was not made alone");
+    let mut other_seed = alone(named("b", 20.0));
+    other_seed.record.seed += 1;
+    assert_eq!(larger(&pair, &[alone(named("a", 40.0)), other_seed]), None);
+}

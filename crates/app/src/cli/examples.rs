@@ -23,8 +23,16 @@ pub const TIMES: &[(&str, &str)] = &[
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("MITRA_ARCHIVE", "the archive where --archive is not given"),
     ("MITRA_PAGER, PAGER", "the pager [default: less -FRX]; cat for none"),
+    (
+        "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …",
+        "for s3:// where no key-file is named, as other tools have them",
+    ),
     ("NO_COLOR", "no colours, unless --color says otherwise"),
     ("TZ", "the time zone of times that are typed and printed"),
+    (
+        "XDG_CACHE_HOME",
+        "where what was fetched of other hosts is kept, in mitra/archives [default: ~/.cache]",
+    ),
     ("XDG_STATE_HOME", "where the archive of a user other than root is, in mitra"),
 ];
 
@@ -34,6 +42,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("~/.local/state/mitra", "the archive of another user"),
     ("/var/lib/mitra/index", "the index of files and settings"),
     ("/etc/mitra/mitra.toml", "the configuration: rules of one's own, databases, what is indexed"),
+    ("~/.config/mitra/mitra.toml", "tables [[remote]] of a user: how hosts and object stores are asked"),
     (
         "/etc/mitra/index.yaml",
         "the same for mitra index as the first Mitra had it; read in place of [index] where it is",
@@ -77,6 +86,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("mitra explain --since 14:00 --until 14:30 -o report.html", "half an hour, as a page"),
             ("mitra explain ./sos-report --baseline ./sos-report-of-a-good-day", "files of other tools"),
             ("mitra explain --since 1h --exit-code", "for scripts: exits with 1 if there was an incident"),
+            (
+                "mitra explain --archive https://web17:6174 --since -1h",
+                "the last hour of a host that runs mitra serve",
+            ),
+            (
+                "mitra explain --archive s3://recordings/mitra/web17 --since 14:00 --until 15:00",
+                "an hour that mitra upload stored",
+            ),
         ],
     ),
     (
@@ -188,6 +205,48 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "fleet",
+        &[
+            ("mitra fleet roots --since 24h", "which root causes are on how many hosts since yesterday"),
+            ("mitra fleet why disk-hog", "what the hosts with this root cause have in common"),
+        ],
+    ),
+    (
+        "fleet setup",
+        &[
+            ("mitra fleet setup --dry-run", "the template and the policy, for somebody who may install them"),
+            ("mitra fleet setup --keep-days 90", "install them; incidents are deleted after 90 days"),
+        ],
+    ),
+    (
+        "fleet incidents",
+        &[
+            ("mitra fleet incidents --since 2h", "what happened on all hosts in the last two hours"),
+            ("mitra fleet incidents --root oom-kill --json", "of one root cause, for a program"),
+        ],
+    ),
+    (
+        "fleet findings",
+        &[
+            ("mitra fleet findings", "what becomes an incident, and on how many hosts"),
+            ("mitra fleet findings --host web-7", "of one host"),
+        ],
+    ),
+    (
+        "fleet roots",
+        &[
+            ("mitra fleet roots --since 14:00", "the same root on many hosts since 14:00?"),
+            ("mitra fleet roots --since 30d --until 7d", "before last week"),
+        ],
+    ),
+    (
+        "fleet why",
+        &[
+            ("mitra fleet why disk-hog --since 2h", "a package, a setting or a file that others lack"),
+            ("mitra fleet why disk-hog --json", "with each property of a group and its numbers"),
+        ],
+    ),
+    (
         "services",
         &[
             ("mitra services --since 14:00 --until 14:10", "what each service answered, and how fast"),
@@ -217,6 +276,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "send",
+        &[
+            ("mitra send --test", "does each store of /etc/mitra/mitra.toml take a sample?"),
+            ("mitra send ./incident --once", "the last hours of a recording, to all of them"),
+        ],
+    ),
+    (
         "mcp",
         &[
             ("mitra mcp", "this machine's recording, for an assistant that runs here"),
@@ -242,6 +308,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra export --parquet . --since yesterday --until today", "a day for DuckDB or pandas"),
             ("mitra export --parquet disks.parquet --metric 'disk.*'", "all that is known of disks"),
+        ],
+    ),
+    (
+        "upload",
+        &[
+            ("mitra upload --to s3://recordings/mitra", "store each segment when it is sealed"),
+            ("mitra upload ./incident --to s3://recordings/mitra --once", "store another recording"),
         ],
     ),
     (

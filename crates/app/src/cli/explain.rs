@@ -15,6 +15,9 @@ use crate::values::time::TimeRange;
 pub struct ExplainArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
+    /// Ask this host: what stands for {host} in the url of a table [[remote]] of mitra.toml
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["archive", "paths"])]
+    pub host: Option<String>,
     #[command(flatten)]
     pub range: RangeArgs,
     /// Compare with this: a time as SINCE..UNTIL, or a file or folder of other tools' output [default: the quiet time beside

@@ -5,6 +5,7 @@ mod archive;
 mod demo;
 pub mod examples;
 mod explain;
+mod fleet;
 mod inspect;
 mod notify;
 mod probes;
@@ -12,9 +13,11 @@ mod record;
 mod replay;
 mod rules;
 mod search;
+mod send;
 mod serve;
 mod services;
 mod shared;
+mod upload;
 
 use std::ffi::OsString;
 
@@ -28,6 +31,9 @@ pub use about::{
 pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use demo::{DemoArgs, DemoIncident};
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
+pub use fleet::{
+    FleetArgs, FleetCommand, FleetGroupsArgs, FleetIncidentsArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
+};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
 };
@@ -37,9 +43,11 @@ pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use replay::ReplayArgs;
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
 pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
-pub use serve::{DbusArgs, Listen, McpArgs, ServeArgs};
+pub use send::SendArgs;
+pub use serve::{DbusArgs, Listen, McpArgs, ServeArgs, StartedBy};
 pub use services::ServicesArgs;
 pub use shared::{ArchiveArgs, FolderArgs, RangeArgs, ReportArgs, ReportFormat, SelectArgs};
+pub use upload::UploadArgs;
 
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]
@@ -65,11 +73,11 @@ pub struct Cli {
 
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Record", &["record", "live", "notify", "status", "import", "export"]),
+    ("Record", &["record", "live", "notify", "send", "status", "import", "export", "upload"]),
     ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "dbus", "demo"]),
     ("Probe", &["capture", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
-    ("Search", &["index", "search", "show", "diff", "outliers"]),
+    ("Search", &["index", "search", "show", "diff", "outliers", "fleet"]),
     ("Reference", &["conditions", "metrics", "xfs-geometry", "completions", "man", "help"]),
 ];
 
@@ -104,7 +112,9 @@ impl Cli {
             | Command::Dbus(_)
             | Command::Mcp(_)
             | Command::Notify(_)
+            | Command::Send(_)
             | Command::Replay(_)
+            | Command::Upload(_)
             | Command::Armed(_)
             | Command::Names
             | Command::Page => true,
@@ -191,6 +201,8 @@ pub enum Command {
     Live(LiveArgs),
     /// Tell people and programs of incidents, as they happen
     Notify(NotifyArgs),
+    /// Send samples to Prometheus, OpenTelemetry and other stores
+    Send(SendArgs),
     /// Run an on-demand probe: off-CPU time, CPU time, page faults, …
     Capture(CaptureArgs),
     /// Look into the memory of a process, without stopping it
@@ -205,6 +217,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Show which hosts differ from their peers, and in what
     Outliers(OutliersArgs),
+    /// Show the incidents of all hosts of a cluster, and what ill hosts share
+    Fleet(FleetArgs),
     /// Show how services answer, how fast, and what they wait for
     Services(ServicesArgs),
     /// Show an archive in a browser; answer questions over HTTP
@@ -219,6 +233,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Write an archive as Parquet
     Export(ExportArgs),
+    /// Store the segments of an archive in an object store (S3)
+    Upload(UploadArgs),
     /// Say what this kernel and these privileges let Mitra see
     Doctor(DoctorArgs),
     /// List the conditions Mitra knows, or show the manual of one

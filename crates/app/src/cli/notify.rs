@@ -10,7 +10,7 @@ use super::{FolderArgs, examples};
 #[command(after_help = examples::below(
     "notify",
     "The tables [[notify]] of /etc/mitra/mitra.toml name who is told, and how: webhook, slack, teams, alertmanager, pagerduty, \
-                        journal, desktop or command. There is one message for an incident, another when its verdict changes and one \
+                        opensearch, journal, desktop or command. There is one message for an incident, another when its verdict changes and one \
                         when it is over. What cannot be delivered waits on the disk and is tried again; a receiver gets 30 messages \
                         an hour unless its table says otherwise, and hears how many it missed. A message as JSON is \
                         mitra.notify/1: docs/notify.md."

@@ -68,6 +68,9 @@ pub struct RecordArgs {
     pub sampling: SamplingArgs,
     #[command(flatten)]
     pub serve: AlsoServe,
+    /// Also answer on the system bus, as mitra dbus does, and arm probes for who may have them
+    #[arg(long)]
+    pub dbus: bool,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,9 @@ use crate::values::time::TimeExpr;
 pub struct ReplayArgs {
     #[command(flatten)]
     pub archive: FolderArgs,
+    /// Ask this host: what stands for {host} in the url of a table [[remote]] of mitra.toml
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["archive", "path"])]
+    pub host: Option<String>,
     #[command(flatten)]
     pub range: RangeArgs,
     /// Open at this time, in the same forms

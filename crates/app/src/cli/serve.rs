@@ -30,12 +30,8 @@ pub struct ServeArgs {
     /// /?token=TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Wait for the first sample of a recorder that has just started
-    #[arg(long, hide = true)]
-    pub wait: bool,
-    /// Ask the recorder at the other end of standard input for these probes
-    #[arg(long, hide = true, value_delimiter = ',', value_name = "KIND")]
-    pub may_ask: Vec<String>,
+    #[command(flatten)]
+    pub started_by: StartedBy,
     /// Encrypt, with this certificate (PEM, its chain behind it)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
@@ -45,6 +41,17 @@ pub struct ServeArgs {
     /// Let in only clients with a certificate of these authorities (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
+}
+
+/// How a recorder starts a server beside itself.
+#[derive(Debug, Args)]
+pub struct StartedBy {
+    /// Wait for the first sample of a recorder that has just started
+    #[arg(long, hide = true)]
+    pub wait: bool,
+    /// Ask the recorder at the other end of standard input for these probes
+    #[arg(long, hide = true, value_delimiter = ',', value_name = "KIND")]
+    pub may_ask: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -67,12 +74,16 @@ pub struct McpArgs {
     "The service org.mitra.Mitra1 of the system bus answers Status, Incidents and Explain with the JSON of docs/http.md, and sends \
                         the signal Incident when one begins, is explained in another way, or is over. Root and the owner of the \
                         archive may ask, everybody where everybody may read the archive, and whom polkit lets \
-                        (org.mitra.Mitra1.read). For instance: busctl call org.mitra.Mitra1 /org/mitra/Mitra1 \
+                        (org.mitra.Mitra1.read). Started by mitra record --dbus it also arms probes (Arm), where the \
+                        configuration has ask = true in the table [captures], for root, for the owner of the archive, and for whom \
+                        polkit lets (org.mitra.Mitra1.arm). For instance: busctl call org.mitra.Mitra1 /org/mitra/Mitra1 \
                         org.mitra.Mitra1 Incidents ss '' ''"
 ))]
 pub struct DbusArgs {
     #[command(flatten)]
     pub archive: FolderArgs,
+    #[command(flatten)]
+    pub started_by: StartedBy,
 }
 
 /// Where to listen.

@@ -9,7 +9,8 @@ use crate::values::time::TimeExpr;
 /// Which archive.
 #[derive(Debug, Clone, Args)]
 pub struct ArchiveArgs {
-    /// The archive, a directory [env: MITRA_ARCHIVE] [default: /var/lib/mitra; not as root ~/.local/state/mitra, if it is
+    /// The archive, a directory; of commands that take a time also https://HOST:PORT, where mitra serve runs, or
+    /// s3://BUCKET/PREFIX/HOST [env: MITRA_ARCHIVE] [default: /var/lib/mitra; not as root ~/.local/state/mitra, if it is
     /// there]
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use clap::ColorChoice;
 use mitra_diagnose::compare::{Input, compare};
+use mitra_model::Span;
 use mitra_model::compare::Side;
 
 use super::recognised::GivenPaths;
@@ -42,7 +43,7 @@ pub fn run(args: &CompareArgs, color: ColorChoice, style: &Style) -> Result<()> 
                 })?;
                 let recording = match archive.take() {
                     Some(recording) => recording,
-                    None => Recording::open(&args.archive)?,
+                    None => Recording::open_with(&args.archive, &|_| Ok(spans(args, &here)))?,
                 };
                 if span.intersect(recording.span).is_none() {
                     return Err(anyhow!(not_recorded(span, recording.span, style)));
@@ -88,6 +89,12 @@ pub fn run(args: &CompareArgs, color: ColorChoice, style: &Style) -> Result<()> 
         || json_text(&compared),
         || render::compare::text(&compared, style),
     )
+}
+
+/// All stretches that are compared.
+fn spans(args: &CompareArgs, here: &LocalClock) -> Vec<Span> {
+    let span = |side: &Baseline| if let Baseline::Range(range) = side { range.resolve(here) } else { None };
+    args.sides.iter().filter_map(span).collect()
 }
 
 fn paths(args: &CompareArgs) -> Vec<&Path> {

@@ -14,7 +14,7 @@ use crate::commands::{print, select};
 use crate::errors::usage;
 use crate::pager;
 use crate::progress::Progress;
-use crate::recording::{Recording, chunks};
+use crate::recording::{Recording, Wanted, chunks};
 use crate::render::style::{Style, clean, clean_json, rfc3339};
 use crate::render::table::Table;
 use crate::render::units;
@@ -51,7 +51,7 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
     } else {
         select::metrics(&args.select)?
     };
-    let recording = Recording::open(&args.archive.chosen())?;
+    let recording = Recording::open_for(&args.archive.chosen(), &Wanted::new(&args.range, USUAL_NS))?;
     let span = recording.recorded(&args.range, USUAL_NS)?;
     let dump = Dump { recording: &recording, metrics, args, style };
     let progress = Progress::new("reading");

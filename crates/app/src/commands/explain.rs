@@ -1,41 +1,76 @@
 //! `mitra explain`: from an archive or from files to a report.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ColorChoice;
-use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
+use mitra_model::{Change, SeriesSet, Span};
+use mitra_search::Query;
+use mitra_search::answers::changes::of_machine;
+use mitra_search::opensearch::{Cluster, Settings};
 
 use super::recognised::GivenPaths;
 use super::services::one::Chosen;
 use super::show;
+use super::state::location;
 use crate::cli::{ArchiveArgs, Baseline, ExplainArgs};
 use crate::errors::{self, usage};
 use crate::evidence::{self, quotes};
 use crate::progress::Progress;
-use crate::recording::{self, Recording, not_recorded};
+use crate::recording::{self, Recording, Wanted, not_recorded};
 use crate::render::proof::Detail;
 use crate::render::style::Style;
 use crate::render::text::Shown;
 use crate::values::time::LocalClock;
-use crate::{confined, diagnosis};
+use crate::{confined, diagnosis, remote};
 
 /// Without --since: who asks means what just happened.
 const USUAL_NS: i64 = 3600 * SECOND;
+/// How long each node of a cluster has to answer. Somebody waits for the report.
+const CLUSTER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Explains what was asked for, and returns the exit code.
 pub fn run(args: &ExplainArgs, color: ColorChoice, style: &Style) -> Result<u8> {
     let style = &show::style(&args.report, color, style);
-    if args.paths.is_empty() {
-        return recording(args, &args.archive, style);
+    if let Some(host) = &args.host {
+        return recording(args, &ArchiveArgs { archive: Some(remote::url_of_host(host)?.into()) }, style);
+    }
+    match &args.paths[..] {
+        [] => return recording(args, &args.archive, style),
+        [url] if remote::is_remote(url) => {
+            return recording(args, &ArchiveArgs { archive: Some(url.clone()) }, style);
+        }
+        _ => {}
     }
     match recorded(&args.paths)? {
         Some(dir) if args.date.is_none() => recording(args, &ArchiveArgs { archive: Some(dir) }, style),
         Some(dir) => Err(usage(format!("{}: a recording has dates; --date is for files", dir.display()))),
         None => files(args, style),
     }
+}
+
+/// The changes of a host in a span.
+type Changes = dyn Fn(&str, Span) -> Result<Vec<Change>>;
+
+/// Asks the cluster of the configuration for changes, if it names one.
+fn in_cluster() -> Option<Box<Changes>> {
+    let (settings, own_name) = match location::cluster(None) {
+        Ok(found) => found?,
+        Err(error) => {
+            let why = format!("{error:#}");
+            return Some(Box::new(move |_: &str, _: Span| Err(anyhow!("{why}"))));
+        }
+    };
+    Some(Box::new(move |host: &str, span: Span| {
+        let cluster = Cluster::connect(Settings { timeout: CLUSTER_WITHIN, ..settings.clone() })?;
+        let is_here = rustix::system::uname().nodename().to_bytes() == host.as_bytes();
+        let host = own_name.as_deref().filter(|_| is_here).unwrap_or(host);
+        let changed = cluster.changes(Some(host), &Query::all(), span.since, span.until)?;
+        Ok(of_machine(&changed))
+    }))
 }
 
 fn exit_code(args: &ExplainArgs, report: &Report) -> u8 {
@@ -73,7 +108,9 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
         }
         None => None,
     };
-    let recording = Recording::open(archive)?;
+    let wanted =
+        Wanted { before_ns: diagnosis::BEFORE_NS, beside: baseline, ..Wanted::new(&args.range, USUAL_NS) };
+    let recording = Recording::open_for(archive, &wanted)?;
     let dir = recording.dir.display();
     let window = recording.range(&args.range, USUAL_NS)?;
     let Some(recorded) = window.intersect(recording.span) else {
@@ -84,7 +121,8 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
     let mut chosen = chosen.transpose()?;
     let mut report = {
         let _progress = Progress::new("reading and explaining");
-        diagnosis::explain(&recording.reader, window, baseline)
+        let elsewhere = in_cluster();
+        diagnosis::explain_with(&recording.reader, window, baseline, elsewhere.as_deref())
             .with_context(|| format!("cannot read {dir}"))?
     };
     if let Some(chosen) = &mut chosen {

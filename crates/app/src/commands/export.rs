@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use mitra_archive::{Query, Reader};
+use mitra_archive::{Query, Reader, RowFilter};
 use mitra_model::{Entity, Metric, SeriesSet, Span};
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -16,11 +16,11 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use crate::cli::{ExportArgs, SelectArgs};
+use crate::cli::ExportArgs;
 use crate::commands::select;
 use crate::errors::usage;
 use crate::progress::Progress;
-use crate::recording::{Recording, chunks};
+use crate::recording::{Recording, Wanted, chunks};
 
 const SCHEMA: &str = "message mitra {
     required int64 time (TIMESTAMP(MICROS, true));
@@ -39,25 +39,40 @@ const ROW_GROUP_ROWS: usize = 256 * 1024;
 
 pub fn run(args: &ExportArgs) -> Result<()> {
     let metrics = select::metrics(&args.select)?;
-    let recording = Recording::open(&args.archive.chosen())?;
+    let recording = Recording::open_for(&args.archive.chosen(), &Wanted::new(&args.range, i64::MAX))?;
     let span = recording.recorded(&args.range, i64::MAX)?;
     let path = target(&args.parquet, &recording.reader)?;
     let progress = Progress::new("exporting");
-    // A partial file must not look complete.
-    let unfinished = path.with_extension("parquet.tmp");
-    let rows = write(&unfinished, &recording.reader, span, &metrics, &args.select).inspect_err(|_| {
-        _ = std::fs::remove_file(&unfinished);
-    })?;
-    std::fs::rename(&unfinished, &path).with_context(|| format!("{}: cannot write", path.display()))?;
+    let rows = file(&path, &recording.reader, span, &metrics, select::row_filter(&args.select))?;
     drop(progress);
     super::print(&format!("{}: {rows} values\n", path.display()))
 }
 
+/// Writes a file. It is there whole or not at all, because a partial file must not look complete.
+pub fn file(
+    path: &Path,
+    reader: &Reader,
+    span: Span,
+    metrics: &[&'static Metric],
+    rows: Option<RowFilter>,
+) -> Result<u64> {
+    let unfinished = path.with_extension("parquet.tmp");
+    let rows = write(&unfinished, reader, span, metrics, rows).inspect_err(|_| {
+        _ = std::fs::remove_file(&unfinished);
+    })?;
+    std::fs::rename(&unfinished, path).with_context(|| format!("{}: cannot write", path.display()))?;
+    Ok(rows)
+}
+
+/// The name of a host without what would lead out of a folder: it comes from the archive.
+pub fn host_name(reader: &Reader) -> String {
+    let host = reader.host().hostname.replace(|c: char| c == '/' || c.is_control(), "_");
+    if host.is_empty() { "mitra".to_owned() } else { host }
+}
+
 fn target(path: &Path, reader: &Reader) -> Result<PathBuf> {
     if path.is_dir() {
-        // A host name from the archive must not escape the directory.
-        let host = reader.host().hostname.replace(|c: char| c == '/' || c.is_control(), "_");
-        return Ok(path.join(format!("{}.parquet", if host.is_empty() { "mitra" } else { &host })));
+        return Ok(path.join(format!("{}.parquet", host_name(reader))));
     }
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
@@ -72,7 +87,7 @@ fn write(
     reader: &Reader,
     span: Span,
     metrics: &[&'static Metric],
-    select: &SelectArgs,
+    rows: Option<RowFilter>,
 ) -> Result<u64> {
     let file = File::create(path).with_context(|| format!("{}: cannot create", path.display()))?;
     let schema = Arc::new(parse_message_type(SCHEMA)?);
@@ -87,7 +102,7 @@ fn write(
     };
     for part in chunks(span, CHUNK_NS) {
         for batch in batches(metrics) {
-            let query = Query { rows: select::row_filter(select), ..Query::new(part, batch) };
+            let query = Query { rows: rows.clone(), ..Query::new(part, batch) };
             sink.take(&reader.read(&query)?, part)?;
         }
     }

@@ -19,7 +19,7 @@ use crate::log::log;
 use crate::moment::At;
 use crate::render::style::{Style, clean};
 use crate::render::units;
-use crate::served::Served;
+use crate::served::{Face, Served};
 use crate::signals::{self, Hangup, STOP};
 use crate::tui::Source;
 use crate::values::time::LocalClock;
@@ -39,7 +39,7 @@ pub fn run(args: &LiveArgs, color: ColorChoice) -> Result<()> {
         Start::Refused(why) => bail!("{why}"),
     };
     let start = |listen: &Listen| {
-        let mut served = Served::start(&dir, listen, None)?;
+        let mut served = Served::start(&dir, &Face::Http(listen), None)?;
         let address = served.address()?;
         Ok::<_, anyhow::Error>((served, address))
     };

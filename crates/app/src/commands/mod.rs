@@ -11,6 +11,7 @@ mod doctor;
 mod dump;
 mod explain;
 mod export;
+mod fleet;
 mod import;
 mod inspect;
 #[cfg(feature = "bpf")]
@@ -24,6 +25,7 @@ mod record;
 mod replay;
 mod rules;
 mod select;
+mod send;
 mod serve;
 pub mod services;
 mod show;
@@ -32,6 +34,7 @@ mod state;
 mod status;
 #[cfg(feature = "bpf")]
 mod symbolize;
+mod upload;
 mod xfs_geometry;
 
 use std::io::Write;
@@ -58,11 +61,13 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Replay(args) => replay::run(&args, cli.color),
         Command::Live(args) => live::run(&args, cli.color),
         Command::Notify(args) => notify::run(&args),
+        Command::Send(args) => send::run(&args),
         Command::Index(args) => state::index::run(&args, &style),
         Command::Search(args) => state::search::run(&args, &style),
         Command::Show(args) => state::show::run(&args, &style),
         Command::Diff(args) => state::diff::run(&args, &style),
         Command::Outliers(args) => state::outliers::run(&args, &style),
+        Command::Fleet(args) => fleet::run(&args, &style),
         Command::Services(args) => services::run(&args, &style),
         Command::Serve(args) => serve::run(&args),
         Command::Dbus(args) => serve::run_dbus(&args),
@@ -70,6 +75,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),
         Command::Export(args) => export::run(&args),
+        Command::Upload(args) => upload::run(&args),
         Command::Doctor(args) => doctor::run(&args, &style),
         Command::Conditions(args) => conditions::run(&args, &style),
         Command::Rules(args) => rules::run(&args, &style),

@@ -11,10 +11,11 @@ use anyhow::{Context, Result, bail};
 use mitra_inspect::is_trusted_program;
 use mitra_model::report::Report;
 use mitra_model::{SeriesSet, lookup};
-use mitra_notify::{Channel, Config, Event, Failure, Message, Queue, Receiver, SCHEMA, Told, replace};
+use mitra_notify::{Channel, Config, Event, Failure, Kind, Message, Queue, Receiver, SCHEMA, Told, replace};
 use mitra_rules::ConfigError;
 
 use crate::cli::NotifyArgs;
+use crate::commands::fleet::send;
 use crate::commands::print;
 use crate::errors::usage;
 use crate::escalation::settings;
@@ -34,8 +35,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub fn run(args: &NotifyArgs) -> Result<()> {
     signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
     let receivers = receivers(args.config.as_deref())?;
+    let config = args.config.as_deref();
     if args.test {
-        return test(receivers);
+        return test(receivers, config);
     }
     let dir = recording::readable_dir(&args.archive.chosen())?;
     if args.dry_run {
@@ -48,9 +50,9 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
         }
         return Ok(());
     }
-    let folder = state_dir(args.state.as_deref())?;
+    let folder = state_dir(args.state.as_deref(), "notify")?;
     let opened: Vec<(Arc<Line>, Channel)> =
-        receivers.into_iter().map(|receiver| Line::open(receiver, &folder)).collect::<Result<_>>()?;
+        receivers.into_iter().map(|receiver| Line::open(receiver, &folder, config)).collect::<Result<_>>()?;
     let lines: Vec<Arc<Line>> = opened.iter().map(|(line, _)| Arc::clone(line)).collect();
     let workers: Vec<_> = opened.into_iter().map(|(line, way)| line.work(way)).collect::<Result<_>>()?;
     let names: Vec<&str> = lines.iter().map(|line| line.receiver.name.as_str()).collect();
@@ -84,6 +86,16 @@ pub fn read(path: &Path) -> Result<Vec<Receiver>> {
     Ok(config.receivers)
 }
 
+/// The way to a receiver. To a cluster it leads through the index, which the same file may name.
+fn channel(receiver: Receiver, config: Option<&Path>) -> Result<Channel, String> {
+    if receiver.kind != Kind::Opensearch {
+        return Channel::open(receiver, is_trusted_program);
+    }
+    let deliver = send::deliver(config, &receiver.tags)
+        .map_err(|error| format!("notify {}: {error:#}", receiver.name))?;
+    Ok(Channel::by(receiver, deliver))
+}
+
 /// Why the commands of a file would not be run.
 fn untrusted(path: &Path, receivers: &[Receiver]) -> Result<Option<String>> {
     if receivers.iter().all(|receiver| receiver.command.is_empty()) {
@@ -95,8 +107,7 @@ fn untrusted(path: &Path, receivers: &[Receiver]) -> Result<Option<String>> {
 
 /// What of receivers would not work here and now: files that they name, and programs.
 pub fn doubts(path: &Path, receivers: &[Receiver]) -> Result<Vec<String>> {
-    let opened =
-        receivers.iter().filter_map(|receiver| Channel::open(receiver.clone(), is_trusted_program).err());
+    let opened = receivers.iter().filter_map(|receiver| channel(receiver.clone(), Some(path)).err());
     let programs = receivers.iter().filter_map(|receiver| {
         let program = receiver.command.first()?;
         let why = if !Path::new(program).exists() {
@@ -111,11 +122,12 @@ pub fn doubts(path: &Path, receivers: &[Receiver]) -> Result<Vec<String>> {
     Ok(untrusted(path, receivers)?.into_iter().chain(opened).chain(programs).collect())
 }
 
-fn state_dir(named: Option<&Path>) -> Result<PathBuf> {
+/// The folder of what must survive this process: named, of the service, or of this name beside the usual archive.
+pub fn state_dir(named: Option<&Path>, usual: &str) -> Result<PathBuf> {
     let dir = match (named, std::env::var_os("STATE_DIRECTORY")) {
         (Some(dir), _) => dir.to_path_buf(),
         (None, Some(dir)) => dir.into(),
-        (None, None) => recording::usual_dir()?.join("notify"),
+        (None, None) => recording::usual_dir()?.join(usual),
     };
     let mut make = fs::DirBuilder::new();
     make.recursive(true)
@@ -126,7 +138,7 @@ fn state_dir(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Says of each receiver whether it took a message.
-fn test(receivers: Vec<Receiver>) -> Result<()> {
+fn test(receivers: Vec<Receiver>, config: Option<&Path>) -> Result<()> {
     let now = now_ns();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let message = Message {
@@ -145,13 +157,14 @@ fn test(receivers: Vec<Receiver>) -> Result<()> {
         actions: Vec::new(),
         meanings: Vec::new(),
         text: "This is what mitra notify --test sends.".to_owned(),
+        facts: None,
         withheld: 0,
         host,
     };
     let mut failed = 0;
     for receiver in receivers {
         let name = receiver.name.clone();
-        let sent = match Channel::open(receiver, is_trusted_program) {
+        let sent = match channel(receiver, config) {
             Ok(mut channel) => channel.send(&message),
             Err(why) => Err(Failure::Never(why)),
         };
@@ -286,8 +299,8 @@ struct Line {
 }
 
 impl Line {
-    fn open(receiver: Receiver, folder: &Path) -> Result<(Arc<Line>, Channel)> {
-        let channel = Channel::open(receiver.clone(), is_trusted_program).map_err(usage)?;
+    fn open(receiver: Receiver, folder: &Path, config: Option<&Path>) -> Result<(Arc<Line>, Channel)> {
+        let channel = channel(receiver.clone(), config).map_err(usage)?;
         let (queue, trouble) = Queue::open(folder, &receiver.name, receiver.per_hour);
         trouble.iter().for_each(|why| log(why));
         let is_reminded = channel.wants_reminders();

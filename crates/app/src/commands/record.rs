@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::cli::{Listen, RecordArgs};
+use crate::cli::RecordArgs;
 use crate::log::log;
 use crate::recorder::Recorder;
-use crate::served::{News, Served};
+use crate::served::{Face, News, Served};
 use crate::service_manager::ServiceManager;
 use crate::signals::{self, Hangup, STOP};
 use crate::{priority, recording};
@@ -19,15 +19,15 @@ const FIRST_SAMPLES: u32 = 3;
 /// A segment has as many samples. It is sealed within the first samples of the next one.
 const SEGMENT_SAMPLES: u32 = 600;
 
-/// Starts `mitra serve`, which may ask for probes where the configuration lets it.
-fn serve(dir: &Path, listen: &Listen, recorder: &mut Recorder) -> Result<Served> {
+/// Starts what answers beside the recorder. It may ask for probes where the configuration lets it.
+fn serve(dir: &Path, face: &Face<'_>, recorder: &mut Recorder) -> Result<Served> {
     let kinds = recorder.may_be_asked();
     if kinds.is_empty() {
-        return Served::start(dir, listen, None);
+        return Served::start(dir, face, None);
     }
     let (ours, theirs) = UnixStream::pair().context("cannot make a pair of sockets")?;
     recorder.listen(ours)?;
-    Served::start(dir, listen, Some((theirs, &kinds)))
+    Served::start(dir, face, Some((theirs, &kinds)))
 }
 
 /// Records until SIGINT or SIGTERM.
@@ -43,9 +43,11 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let mut recorder = Recorder::open(&dir, &args.sampling)?;
     let mut line = recorder.describe();
     // Who cannot look at it records all the same.
-    let mut served = args.serve.serve.as_ref().and_then(|listen| {
-        serve(&dir, listen, &mut recorder).map_err(|error| log(&format!("not served: {error:#}"))).ok()
+    let faces = args.serve.serve.iter().map(Face::Http).chain(args.dbus.then_some(Face::Bus));
+    let served = faces.filter_map(|face| {
+        serve(&dir, &face, &mut recorder).map_err(|error| log(&format!("not served: {error:#}"))).ok()
     });
+    let mut served: Vec<Served> = served.collect();
     let refused = priority::raise();
     if !refused.is_empty() {
         line.push_str(&format!("; should the machine be in trouble: {}", refused.join(", ")));
@@ -59,10 +61,11 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let mut samples = 0_u32;
     let result = recorder.run(&STOP, |health| {
         manager.note(&health);
-        match served.as_mut().and_then(Served::news) {
-            Some(News::Address(address)) => _ = writeln!(std::io::stdout(), "{address}"),
-            Some(News::Ended(how)) => log(&format!("mitra serve has ended: {how}")),
-            None => {}
+        for news in served.iter_mut().filter_map(Served::news) {
+            match news {
+                News::Address(address) => _ = writeln!(std::io::stdout(), "{address}"),
+                News::Ended(how) => log(&how),
+            }
         }
         samples = samples % SEGMENT_SAMPLES + 1;
         if samples == FIRST_SAMPLES {

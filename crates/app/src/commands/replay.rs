@@ -7,15 +7,16 @@ use clap::ColorChoice;
 use mitra_model::Span;
 use mitra_model::time::SECOND;
 
-use crate::cli::ReplayArgs;
+use crate::cli::{ArchiveArgs, ReplayArgs};
 use crate::errors::usage;
 use crate::live::{Shared, look_back};
 use crate::moment::At;
-use crate::recording::{Recording, not_recorded};
+use crate::recording::{Recording, Wanted, not_recorded};
 use crate::render::style::Style;
 use crate::signals::{self, Hangup};
 use crate::tui::{self, Source};
 use crate::values::time::LocalClock;
+use crate::{diagnosis, remote};
 
 /// Without --since. Incidents of a day are found while its last moment is looked at.
 const USUAL_NS: i64 = 86_400 * SECOND;
@@ -27,7 +28,12 @@ pub fn run(args: &ReplayArgs, color: ColorChoice) -> Result<()> {
         ));
     }
     let style = Style::stdout(color);
-    let recording = Recording::open(&args.archive.chosen())?;
+    let archive = match &args.host {
+        Some(host) => ArchiveArgs { archive: Some(remote::url_of_host(host)?.into()) },
+        None => args.archive.chosen(),
+    };
+    let wanted = Wanted { before_ns: diagnosis::BEFORE_NS, ..Wanted::new(&args.range, USUAL_NS) };
+    let recording = Recording::open_for(&archive, &wanted)?;
     let wanted = recording.range(&args.range, USUAL_NS)?;
     let range = wanted.intersect(recording.span).ok_or_else(|| {
         anyhow!("{}: {}", recording.dir.display(), not_recorded(wanted, recording.span, &style))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use mitra_archive::Reader;
 
-use crate::cli::{ArchiveArgs, DbusArgs, McpArgs, ServeArgs};
+use crate::cli::{ArchiveArgs, DbusArgs, McpArgs, ServeArgs, StartedBy};
 use crate::commands::{print, services};
 use crate::errors::usage;
 use crate::recording;
@@ -28,10 +28,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         )));
     }
     let token = args.token_file.as_deref().map(Token::read).transpose()?;
-    if args.wait {
-        wait_for_a_sample(&args.archive.chosen())?;
-    }
-    let options = Options { tls, may_ask: args.may_ask.clone(), ..options(&args.archive.chosen(), token)? };
+    let archive = args.archive.chosen();
+    let options = Options { tls, ..options(&archive, token, Some(&args.started_by))? };
     serve::run(options, &args.listen, |address| print(&format!("{address}\n")))
 }
 
@@ -45,14 +43,19 @@ fn wait_for_a_sample(archive: &ArchiveArgs) -> Result<()> {
 }
 
 pub fn run_mcp(args: &McpArgs) -> Result<()> {
-    serve::run_on_stdio(options(&args.archive.chosen(), None)?)
+    serve::run_on_stdio(options(&args.archive.chosen(), None, None)?)
 }
 
 pub fn run_dbus(args: &DbusArgs) -> Result<()> {
-    serve::run_on_dbus(options(&args.archive.chosen(), None)?, |name| print(&format!("{name}\n")))
+    let options = options(&args.archive.chosen(), None, Some(&args.started_by))?;
+    serve::run_on_dbus(options, |name| print(&format!("{name}\n")))
 }
 
-fn options(archive: &ArchiveArgs, token: Option<Token>) -> Result<Options> {
+fn options(archive: &ArchiveArgs, token: Option<Token>, started_by: Option<&StartedBy>) -> Result<Options> {
+    if started_by.is_some_and(|by| by.wait) {
+        wait_for_a_sample(archive)?;
+    }
+    let may_ask = started_by.map(|by| by.may_ask.clone()).unwrap_or_default();
     let commands = Commands { services: services::document, restrict: services::one::restrict };
-    Ok(Options { dir: recording::readable_dir(archive)?, token, tls: None, may_ask: Vec::new(), commands })
+    Ok(Options { dir: recording::readable_dir(archive)?, token, tls: None, may_ask, commands })
 }

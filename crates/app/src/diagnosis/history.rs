@@ -13,7 +13,7 @@ use crate::recording::chunks;
 /// Read at a time: a day of every cgroup would not fit in memory.
 const CHUNK_NS: i64 = 3600 * SECOND;
 /// How far back cgroup limits are read. Sysctls are read as far back as a change is worth naming.
-const LIMITS_BACK_NS: i64 = 2 * 3600 * SECOND;
+pub const LIMITS_BACK_NS: i64 = 2 * 3600 * SECOND;
 
 #[derive(Debug, Default)]
 pub struct History {
@@ -23,7 +23,7 @@ pub struct History {
     pub since: Option<i64>,
     /// What crontabs and systemd timers had due.
     pub scheduled_jobs: Vec<ScheduledJob>,
-    /// Why the index could not be read, where there is one.
+    /// Why the index or the cluster could not be read, where there is one.
     pub index_error: Option<String>,
 }
 
@@ -38,9 +38,14 @@ impl History {
     }
 }
 
+/// Changes of a host in a span, from elsewhere than beside the recording.
+pub type Elsewhere<'a> = &'a dyn Fn(&str, Span) -> Result<Vec<Change>>;
+
 /// Reads sysctls and cgroup limits from the recording and all other changes from the index, from a
 /// day before the window on. Scheduled jobs are in neither.
-pub fn read(reader: &Reader, window: Span) -> Result<History> {
+///
+/// With `elsewhere` the index beside the recording is only read if that fails.
+pub fn read(reader: &Reader, window: Span, elsewhere: Option<Elsewhere<'_>>) -> Result<History> {
     let Some(all) = reader.span() else { return Ok(History::default()) };
     let back = window.since.saturating_sub(changes::BACK_NS);
     let since = back.max(all.since);
@@ -49,9 +54,14 @@ pub fn read(reader: &Reader, window: Span) -> Result<History> {
     let limits = Span { since: window.since.saturating_sub(LIMITS_BACK_NS).max(since), until: window.until };
     collect(reader, limits, changes::limits, &mut recorded)?;
     recorded.sort_by_key(|c| c.at);
-    let (changes, index_error) = match indexed(reader, Span { since: back, until: window.until }) {
+    let asked = Span { since: back, until: window.until };
+    let found = elsewhere.map_or_else(|| indexed(reader, asked), |ask| ask(&reader.host().hostname, asked));
+    let (changes, index_error) = match found {
         Ok(indexed) => (changes::together(recorded, indexed), None),
-        Err(error) => (recorded, Some(format!("{error:#}"))),
+        Err(error) => {
+            let beside = if elsewhere.is_some() { indexed(reader, asked).ok() } else { None };
+            (changes::together(recorded, beside.unwrap_or_default()), Some(format!("{error:#}")))
+        }
     };
     Ok(History { changes, since: Some(since), scheduled_jobs: Vec::new(), index_error })
 }
@@ -59,7 +69,7 @@ pub fn read(reader: &Reader, window: Span) -> Result<History> {
 /// Changes of files, packages and settings from the index beside the recording, if there is one.
 fn indexed(reader: &Reader, span: Span) -> Result<Vec<Change>> {
     let dir = reader.dir().join("index");
-    if !dir.is_dir() {
+    if !Index::is_in(&dir) {
         return Ok(Vec::new());
     }
     let host = &reader.host().hostname;
@@ -86,4 +96,44 @@ fn collect(
     }
     changes::keep_last(found);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use mitra_model::ChangeKind;
+
+    use super::*;
+
+    #[test]
+    fn changes_come_from_elsewhere_and_what_fails_there_is_said() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/recordings");
+        let first = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let reader = Reader::open(&first.join("archive")).unwrap();
+        let window = reader.span().unwrap();
+        let name = &reader.host().hostname;
+        let ask = |host: &str, span: Span| -> Result<Vec<Change>> {
+            assert_eq!((host, span.until), (name.as_str(), window.until));
+            assert!(span.since < window.since);
+            Ok(vec![Change {
+                at: Moment(window.since),
+                not_before: None,
+                kind: ChangeKind::Package,
+                name: "libfoo".to_owned(),
+                cgroup: None,
+                cgroup_name: None,
+                from: Some("1".to_owned()),
+                to: Some("2".to_owned()),
+                diff: None,
+                source: "index",
+            }])
+        };
+        let found = read(&reader, window, Some(&ask)).unwrap();
+        assert!(found.changes.iter().any(|c| c.name == "libfoo") && found.index_error.is_none());
+        let fails = |_: &str, _: Span| -> Result<Vec<Change>> { anyhow::bail!("the cluster is away") };
+        let found = read(&reader, window, Some(&fails)).unwrap();
+        assert_eq!(found.index_error.as_deref(), Some("the cluster is away"));
+        assert_eq!(read(&reader, window, None).unwrap().index_error, None);
+    }
 }

@@ -13,15 +13,30 @@ use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::time::SECOND;
 use mitra_model::{Change, Entity, Metric, SeriesSet, Span, lookup};
 
+pub use self::history::Elsewhere;
 use self::history::History;
 use crate::import;
 
+/// What a report may read before its range: limits, and what an incident is compared with. Settings and files are read as far back
+/// as a change is worth naming, where that is recorded.
+pub const BEFORE_NS: i64 = history::LIMITS_BACK_NS;
+
 /// Explains a part of an archive.
 pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
+    explain_with(reader, window, baseline, None)
+}
+
+/// The same with changes from elsewhere than the index beside the recording.
+pub fn explain_with(
+    reader: &Reader,
+    window: Span,
+    baseline: Option<Span>,
+    elsewhere: Option<Elsewhere<'_>>,
+) -> Result<Report> {
     if reader.host().more.contains_key(import::MARK) {
         return imported(reader, window, baseline);
     }
-    let mut history = history::read(reader, window)?;
+    let mut history = history::read(reader, window, elsewhere)?;
     history.scheduled_jobs = scheduled_jobs::of_this_machine(&reader.host().hostname, window);
     recorded(reader, window, baseline, history)
 }
@@ -29,7 +44,7 @@ pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<
 /// Explains a recording of another machine. Reads no crontabs and timers, even if this machine has
 /// the same name.
 pub fn explain_foreign(reader: &Reader, window: Span) -> Result<Report> {
-    recorded(reader, window, None, history::read(reader, window)?)
+    recorded(reader, window, None, history::read(reader, window, None)?)
 }
 
 fn recorded(reader: &Reader, window: Span, baseline: Option<Span>, history: History) -> Result<Report> {
@@ -59,7 +74,7 @@ fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
 
 /// What was changed in a span: settings, limits, files and packages. Where there is an index that cannot be read, why.
 pub fn changes(reader: &Reader, span: Span) -> Result<(Vec<Change>, Option<String>)> {
-    let mut history = history::read(reader, span)?;
+    let mut history = history::read(reader, span, None)?;
     history.changes.retain(|change| change.at.0 >= span.since && change.at.0 < span.until);
     Ok((history.changes, history.index_error))
 }

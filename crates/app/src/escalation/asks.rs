@@ -75,31 +75,36 @@ impl Escalation {
 
     /// Answers what is asked over this socket.
     pub fn listen(&mut self, socket: UnixStream) -> io::Result<()> {
-        self.asks = Some(Asks::new(socket)?);
+        self.asks.push(Asks::new(socket)?);
         Ok(())
     }
 
-    /// Answers one question, and records it.
+    /// Answers one question of each that may ask, and records it.
     pub(super) fn answer(&mut self, frame: &mut Frame, now_s: f64) {
-        let Some(mut asks) = self.asks.take() else { return };
-        let done = asks.next().and_then(|ask| {
-            let Some(ask) = ask else { return Ok(()) };
-            let what = words_of(&ask);
-            let answer = self.arm_asked(&ask, now_s);
-            let text = match answer.outcome {
-                Outcome::Armed => Some(format!("{what}: armed")),
-                _ => asks.is_told(now_s).then(|| format!("{what}: not armed, {}", answer.why)),
-            };
-            if let Some(text) = text {
-                log(&text);
-                frame.events.push(event(frame.time, EventKind::Recorder { text }));
+        let mut all = std::mem::take(&mut self.asks);
+        all.retain_mut(|asks| match self.answer_one(asks, frame, now_s) {
+            Ok(()) => true,
+            Err(error) => {
+                log(&format!("a server beside this recorder can ask for no more probes: {error}"));
+                false
             }
-            asks.answer(&answer)
         });
-        match done {
-            Ok(()) => self.asks = Some(asks),
-            Err(error) => log(&format!("mitra serve can ask for no more probes: {error}")),
+        self.asks = all;
+    }
+
+    fn answer_one(&mut self, asks: &mut Asks, frame: &mut Frame, now_s: f64) -> io::Result<()> {
+        let Some(ask) = asks.next()? else { return Ok(()) };
+        let what = words_of(&ask);
+        let answer = self.arm_asked(&ask, now_s);
+        let text = match answer.outcome {
+            Outcome::Armed => Some(format!("{what}: armed")),
+            _ => asks.is_told(now_s).then(|| format!("{what}: not armed, {}", answer.why)),
+        };
+        if let Some(text) = text {
+            log(&text);
+            frame.events.push(event(frame.time, EventKind::Recorder { text }));
         }
+        asks.answer(&answer)
     }
 
     fn arm_asked(&mut self, ask: &Ask, now_s: f64) -> Answer {
@@ -142,7 +147,7 @@ impl Escalation {
     }
 }
 
-/// Who asks, as far as it looks like an address: the server may say anything.
+/// Who asks, as far as it looks like an address or a user: the server may say anything.
 fn who(ask: &Ask) -> String {
     const LONGEST: usize = 45;
     let is_address = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | ' ');
@@ -153,7 +158,7 @@ fn words_of(ask: &Ask) -> String {
     // A kind that is not in the list is no text for a log.
     let kind: String = ask.kind.chars().filter(char::is_ascii_lowercase).take(32).collect();
     let of = ask.pid.map_or_else(|| "the machine".to_owned(), |pid| format!("process {pid}"));
-    format!("probe {kind} of {of} for {} s, {WHY}{} through mitra serve", ask.seconds, who(ask))
+    format!("probe {kind} of {of} for {} s, {WHY}{}", ask.seconds, who(ask))
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub struct Escalation {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
     news: Vec<(usize, News)>,
-    asks: Option<Asks>,
+    asks: Vec<Asks>,
 }
 
 impl Escalation {
@@ -92,7 +92,7 @@ impl Escalation {
             sender,
             receiver,
             news: Vec::new(),
-            asks: None,
+            asks: Vec::new(),
         }
     }
 

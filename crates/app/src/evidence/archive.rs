@@ -35,7 +35,13 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Whether the walk goes on.
-    fn go(&mut self, name: &str, kind: Kind, mut input: Box<dyn Read + '_>, depth: usize) -> io::Result<bool> {
+    fn go(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        mut input: Box<dyn Read + '_>,
+        depth: usize,
+    ) -> io::Result<bool> {
         let is_nested = matches!(kind, Kind::Gzip | Kind::Xz | Kind::Zstd | Kind::Tar | Kind::Zip);
         if is_nested && depth >= DEPTH_MAX {
             return Ok(self.skip(name, format!("an archive inside {DEPTH_MAX} others: not read")));

@@ -1,7 +1,7 @@
 //! Folders that somebody made in order to do harm, and a few that are just odd.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -261,7 +261,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
     for (name, bytes) in files {
         zip.start_file(*name, stored).unwrap();

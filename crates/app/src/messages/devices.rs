@@ -135,6 +135,7 @@ fn message(host: &str, change: &Change<'_>, before: &[Change<'_>], events: &[Rec
             .collect::<Vec<_>>()
             .join("\n"),
         headline,
+        facts: None,
         withheld: 0,
     }
 }

@@ -141,6 +141,7 @@ fn message(report: &Report, title: &str, headline: String) -> Message {
         meanings: Vec::new(),
         text: headline.clone(),
         headline,
+        facts: None,
         withheld: 0,
     }
 }

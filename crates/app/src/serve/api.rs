@@ -14,7 +14,7 @@ use mitra_model::{Entity, Kind, Metric, Span};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
-use super::answers::{captures, compare, status};
+use super::answers::{captures, compare, segments, status};
 use super::archive::{Archive, View};
 use super::cache::Cache;
 use super::counter::Client;
@@ -67,6 +67,8 @@ enum Route {
     Arm,
     Capture,
     Compare,
+    Segments,
+    Segment,
     Search,
     Document,
     Status,
@@ -100,6 +102,8 @@ const ROUTES: &[(&str, Route)] = &[
     ("/api/v1/captures", Route::Captures),
     (captures::ONE, Route::Capture),
     ("/api/v1/compare", Route::Compare),
+    ("/api/v1/segments", Route::Segments),
+    (segments::ONE, Route::Segment),
     ("/api/v1/search", Route::Search),
     ("/api/v1/document", Route::Document),
     ("/api/v1/status", Route::Status),
@@ -169,6 +173,7 @@ impl Server {
         let is_asked = |known: &str| match known {
             prometheus::LABEL_VALUES => prometheus::label(path).is_some(),
             captures::ONE => captures::asked(path).is_some(),
+            segments::ONE => segments::asked(path).is_some(),
             _ => known == path,
         };
         let route = ROUTES.iter().find(|(known, _)| is_asked(known)).map(|(_, route)| *route);
@@ -240,6 +245,14 @@ impl Server {
             Some(Route::Compare) => {
                 let query = query(&["a_since", "a_until", "b_since", "b_until"], &[])?;
                 Ok(of_json(&compare::answer(self, &query, client).await?))
+            }
+            Some(Route::Segments) => {
+                query(&[], &[])?;
+                Ok(of_json(&segments::list(self, client).await?))
+            }
+            Some(Route::Segment) => {
+                query(&[], &[])?;
+                segments::one(self, segments::asked(path).unwrap_or_default(), client).await
             }
             Some(Route::Search) => {
                 let query = query(&["query", "at", "changed", "since", "until", "limit"], &[])?;

@@ -11,10 +11,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
-use super::counter::Client;
 use super::response::Failure;
 use crate::asked::{Answer, Ask, LINE_MAX, Outcome};
 
+/// Why nobody is asked.
+pub const NO_RECORDER: &str = "this server asks no recorder for probes: want mitra record --serve or --dbus, and ask = true in the table \
+                               [captures]; or, as root: mitra capture KIND --seconds 5 --pid PID";
 /// The recorder looks once in each of its intervals.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -46,13 +48,7 @@ impl Asks {
     }
 
     /// Has a probe armed.
-    pub async fn arm(
-        &self,
-        kind: &str,
-        pid: Option<u32>,
-        seconds: f64,
-        client: Client,
-    ) -> Result<(), Failure> {
+    pub async fn arm(&self, kind: &str, pid: Option<u32>, seconds: f64, who: String) -> Result<(), Failure> {
         // A longer line would end the conversation.
         if !self.kinds.iter().any(|known| known == kind) {
             return Err(Failure::bad(
@@ -60,7 +56,6 @@ impl Asks {
                 format!("no such probe can be asked for: {}", self.kinds.join(", ")),
             ));
         }
-        let who = client.map_or_else(|| "a Unix socket".to_owned(), |address| address.to_string());
         let asked = async {
             let mut recorder = self.recorder.lock().await;
             recorder.asked += 1;

@@ -1,4 +1,4 @@
-//! `mitra dbus`: the questions of `api.rs` on the system bus, and a signal for each incident.
+//! `mitra dbus`: the questions of `api.rs` on the system bus, a signal for each incident, and probes of the recorder that started it.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +16,7 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, connection, fdo, interface, proxy};
 
 use super::api::{self, Server};
+use super::asks::{Asks, NO_RECORDER};
 use super::listen::Signals;
 use super::query::Query;
 use super::response::Failure;
@@ -29,6 +30,7 @@ const NAME: &str = "org.mitra.Mitra1";
 const PATH: &str = "/org/mitra/Mitra1";
 /// What polkit is asked.
 const READ: &str = "org.mitra.Mitra1.read";
+const ARM: &str = "org.mitra.Mitra1.arm";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Answers until SIGTERM or SIGINT. `tell` gets the name as soon as it is taken.
@@ -41,8 +43,9 @@ pub fn run(options: Options, tell: impl FnOnce(&str) -> Result<()>) -> Result<()
         // While nothing of the archive is read yet: afterwards it can connect to nothing.
         let connection =
             connection::Builder::system().build().await.context("cannot reach the system bus")?;
+        let asks = Asks::open(&options.may_ask)?;
         confined::to_serve(&dir, true);
-        let server = Server::open(options, None, None)?;
+        let server = Server::open(options, None, asks)?;
         let mitra =
             Mitra { server: Arc::clone(&server), is_public: guard::is_public(&dir), owner: meta.uid() };
         connection.object_server().at(PATH, mitra).await.context("cannot answer on the system bus")?;
@@ -130,6 +133,22 @@ impl Mitra {
         serde_json::to_string(&*report).map_err(|error| fdo::Error::Failed(error.to_string()))
     }
 
+    /// Has the recorder that started this arm a probe: `/api/v1/captures` by POST. A pid of 0 is the whole machine.
+    async fn arm(
+        &self,
+        kind: &str,
+        pid: u32,
+        seconds: f64,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> fdo::Result<()> {
+        let uid = self.authorized(ARM, "have probes armed", &header, connection).await?;
+        let asks =
+            self.server.asks.as_ref().ok_or_else(|| fdo::Error::NotSupported(NO_RECORDER.to_owned()))?;
+        let pid = (pid != 0).then_some(pid);
+        asks.arm(kind, pid, seconds, format!("user {uid}")).await.map_err(failed)
+    }
+
     /// The version of Mitra.
     #[zbus(property(emits_changed_signal = "const"))]
     fn version(&self) -> &'static str {
@@ -177,22 +196,32 @@ impl Mitra {
 
     /// Whether who asks may read the archive.
     async fn allow(&self, header: &Header<'_>, connection: &Connection) -> fdo::Result<()> {
-        const MAY_ASK_THE_USER: u32 = 1;
         if self.is_public {
             return Ok(());
         }
+        self.authorized(READ, "read the recording", header, connection).await.map(drop)
+    }
+
+    /// The user who asks, if it is root, the owner of the archive, or one whom polkit lets do that.
+    async fn authorized(
+        &self,
+        action: &str,
+        what: &str,
+        header: &Header<'_>,
+        connection: &Connection,
+    ) -> fdo::Result<u32> {
+        const MAY_ASK_THE_USER: u32 = 1;
         let sender = header.sender().ok_or_else(|| fdo::Error::AccessDenied("nobody asks".to_owned()))?;
         let bus = fdo::DBusProxy::new(connection).await?;
         let uid = bus.get_connection_unix_user(sender.clone().into()).await?;
         if uid == 0 || uid == self.owner {
-            return Ok(());
+            return Ok(uid);
         }
-        let denied =
-            |why: &str| fdo::Error::AccessDenied(format!("user {uid} may not read the recording: {why}"));
+        let denied = |why: &str| fdo::Error::AccessDenied(format!("user {uid} may not {what}: {why}"));
         let authority = AuthorityProxy::new(connection).await?;
         let subject = ("system-bus-name", HashMap::from([("name", Variant::from(sender.as_str()))]));
-        match authority.check_authorization(&subject, READ, &HashMap::new(), MAY_ASK_THE_USER, "").await {
-            Ok((true, ..)) => Ok(()),
+        match authority.check_authorization(&subject, action, &HashMap::new(), MAY_ASK_THE_USER, "").await {
+            Ok((true, ..)) => Ok(uid),
             Ok(_) => Err(denied("polkit does not let it")),
             Err(error) => Err(denied(&format!("polkit does not answer: {error}"))),
         }

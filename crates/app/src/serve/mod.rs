@@ -14,7 +14,7 @@ mod guard;
 mod incidents;
 mod listen;
 mod mcp;
-mod openmetrics;
+pub mod openmetrics;
 mod page;
 mod pool;
 mod processes;

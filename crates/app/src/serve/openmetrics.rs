@@ -17,7 +17,7 @@ use crate::render::text::culprit;
 pub const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What is watched of a machine from outside; everything else is asked for by name.
-const METRICS: &[&str] = &[
+pub const METRICS: &[&str] = &[
     "sys.cpu_user",
     "sys.cpu_nice",
     "sys.cpu_system",

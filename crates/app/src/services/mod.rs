@@ -18,7 +18,7 @@ pub use address::{Address, Endpoint, call};
 pub use filter::Filter;
 pub use incident::concerns;
 pub use map::{Caller, Edge, Map};
-pub use past::Slower;
+pub use past::{BACK_NS, Slower};
 pub use process::Processes;
 pub use read::{add_past, read};
 pub use tally::Tally;

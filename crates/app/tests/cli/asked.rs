@@ -154,8 +154,6 @@ fn a_recorder_arms_what_it_is_asked_for() {
     let reader = mitra_archive::Reader::open(std::path::Path::new(archive)).unwrap();
     let events = reader.events(mitra_model::Span::ALL).unwrap();
     let said = |part: &str| events.iter().any(|event| format!("{:?}", event.kind).contains(part));
-    assert!(said("for 4 s, asked for by 127.0.0.1 through mitra serve: armed"));
-    assert!(said(
-        "probe oncpu of the machine for 31 s, asked for by 127.0.0.1 through mitra serve: not armed, want 1 to 30"
-    ));
+    assert!(said("for 4 s, asked for by 127.0.0.1: armed"));
+    assert!(said("probe oncpu of the machine for 31 s, asked for by 127.0.0.1: not armed, want 1 to 30"));
 }

@@ -120,6 +120,7 @@ fn the_interface_is_the_one_that_is_shipped() {
     assert_eq!(
         real,
         [
+            ".Arm method sud",
             ".Explain method ss",
             ".Incident signal ssss",
             ".Incidents method ss",
@@ -128,7 +129,7 @@ fn the_interface_is_the_one_that_is_shipped() {
         ]
     );
     let shipped = include_str!("../../../../packaging/dbus/org.mitra.Mitra1.xml");
-    for name in ["Explain", "Incidents", "Status", "Incident", "Version"] {
+    for name in ["Arm", "Explain", "Incidents", "Status", "Incident", "Version"] {
         assert!(shipped.contains(&format!("name=\"{name}\"")), "{name}");
     }
 }
@@ -229,6 +230,51 @@ fn another_user_gets_what_polkit_lets() {
     assert_eq!(bus.call(&["Status"])["schema"], "mitra.recording/1", "root");
     assert!(bus.busctl(&[&mock[..], &["true"]].concat()).0);
     assert_eq!(as_nobody(&ask), (true, String::new()));
+    // Who may read may not have probes armed.
+    assert!(bus.busctl(&[&mock[..], &["false"]].concat()).0);
+    let mut lets = mock;
+    lets[4] = "SetAllowed";
+    lets[5] = "as";
+    assert!(bus.busctl(&[&lets[..], &["1", "org.mitra.Mitra1.read"]].concat()).0);
+    assert_eq!(as_nobody(&ask), (true, String::new()));
+    let arm = ["call", NAME, PATH, NAME, "Arm", "sud", "oncpu", "0", "2"];
+    assert_eq!(as_nobody(&arm), denied);
+    let (is_good, said) = bus.busctl(&arm);
+    assert!(!is_good && said.contains("asks no recorder for probes"), "root: {said}");
     _ = polkit.kill();
     _ = polkit.wait();
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn a_recorder_on_the_bus_arms_a_probe() {
+    let Some(bus) = Bus::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (archive, config) = (dir.path().join("archive"), dir.path().join("mitra.toml"));
+    std::fs::write(&config, "[escalation]\nbuiltin = false\n[captures]\nask = true\n").unwrap();
+    let mut command = command(&["record", "--dbus", "--archive"]);
+    command.arg(&archive).arg("--config").arg(&config).env("DBUS_SYSTEM_BUS_ADDRESS", &bus.address);
+    let mut recorder = Running::start(&mut command);
+    while recorder.line().trim() != NAME {}
+    let arm = |words: &[&str]| bus.busctl(&[&["call", NAME, PATH, NAME, "Arm", "sud"], words].concat());
+    let (is_good, said) = arm(&["heap", "1", "2"]);
+    if said.ends_with("asked for: \n") {
+        println!("skipped: this kernel has no probes");
+        return;
+    }
+    assert!(!is_good && said.contains("no such probe can be asked for"), "{said}");
+    let own = std::process::id().to_string();
+    let (is_good, said) = arm(&["oncpu", &own, "31"]);
+    assert!(!is_good && said.contains("want 1 to 30 seconds"), "{said}");
+    let (is_good, said) = arm(&["oncpu", &own, "2"]);
+    assert!(is_good, "{said}");
+    let captures = archive.join("captures");
+    wait_until("the capture is there", || {
+        std::fs::read_dir(&captures).is_ok_and(|mut files| files.next().is_some())
+    });
+    recorder.end(rustix::process::Signal::TERM);
+    let reader = mitra_archive::Reader::open(&archive).unwrap();
+    let events = reader.events(mitra_model::Span::ALL).unwrap();
+    let who = format!("asked for by user {}: armed", rustix::process::getuid().as_raw());
+    assert!(events.iter().any(|event| format!("{:?}", event.kind).contains(&who)), "{events:?}");
 }

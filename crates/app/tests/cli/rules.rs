@@ -42,7 +42,7 @@ fn the_example_of_the_package_is_right_as_it_is_and_with_its_rules() {
     let rules = rules.replacen("pid-of = \"sum(task.system_time) by pid\"\n", "", 1);
     let file = write(dir.path(), &format!("{}{rules}", &text[..at]));
     let said = good(&["rules", "check", &file]);
-    assert!(said.contains("2 rules of its own"), "{said}");
+    assert!(said.contains("3 rules of its own"), "{said}");
 }
 
 #[test]
@@ -385,4 +385,65 @@ fn commands_of_a_file_that_others_may_write_are_refused_to_root() {
     }
     assert!(nobody.status.success() && said.contains("everybody may write it, and"), "{said}");
     assert!(said.contains("a recorder of root refuses it"), "{said}");
+}
+
+/// The last count of lines that match.
+fn matches(archive: &str) -> Option<i64> {
+    let reader = mitra_archive::Reader::open(Path::new(archive)).ok()?;
+    let (of, mut last) = (column("pattern.matches")?, None);
+    let mut each = |frame: &Frame, _: &Strings| {
+        if let Some((_, row)) = frame.table(Entity::Pattern).rows().next() {
+            last = row.get(of).copied();
+        }
+    };
+    reader.frames(mitra_model::Span::ALL, &mut each).ok()?;
+    last
+}
+
+#[test]
+fn lines_of_a_log_are_counted_through_a_rotation_and_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (log, archive) = (path("app.log"), path("archive"));
+    let when = format!("log{{file=\"{log}\"}} =~ \"timeout\" > 10/s");
+    let config = write(dir.path(), &format!("[[rule]]\nname = \"app-timeouts\"\nwhen = '{when}'\n"));
+    let append = |lines: usize| {
+        let text = "a timeout\nsomething else\n".repeat(lines);
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    };
+    append(5);
+    let record = || {
+        let args = ["record", "--no-bpf", "--interval", "100ms", "--config", &config, "--archive", &archive];
+        Running::start(&mut command(&args))
+    };
+    let mut recorder = record();
+    recorder.line();
+    wait_until("the log is followed", || matches(&archive) == Some(0));
+    append(300);
+    wait_until("lines", || matches(&archive) == Some(300));
+    recorder.end(Signal::KILL);
+    append(20);
+    std::fs::rename(&log, path("app.log.1")).unwrap();
+    append(10);
+    let mut recorder = record();
+    recorder.line();
+    wait_until("lines of meanwhile", || matches(&archive) == Some(330));
+    let before = frames(&archive);
+    wait_for_frames(&archive, before + 15);
+    assert!(recorder.end(Signal::TERM).0.success());
+    assert_eq!(matches(&archive), Some(330));
+    let events =
+        mitra_archive::Reader::open(Path::new(&archive)).unwrap().events(mitra_model::Span::ALL).unwrap();
+    let is_told = events.iter().any(|event| {
+        matches!(&event.kind, mitra_model::EventKind::Suspicion { rule, text, .. } if rule == "app-timeouts" && text.contains("/s"))
+    });
+    assert!(is_told, "{events:?}");
+    let said = good(&["rules", "test", "--archive", &archive, "--config", &config, "--rule", "app-timeouts"]);
+    assert!(said.contains("app-timeouts") && said.contains("would have been recorded"), "{said}");
+    // Of a log that no rule named nothing is known.
+    let said = good(&["rules", "test", "--archive", &archive, "--when", "log{file=/other} =~ \"x\" > 1"]);
+    assert!(said.contains("no rule followed log{file=/other} =~ \"x\" then"), "{said}");
+    let said = good(&["rules", "check", &config]);
+    assert!(said.contains("1 rules of its own"), "{said}");
 }

@@ -10,11 +10,11 @@ use crate::serve::recording;
 const TOKEN: &str = "0123456789abcdef0123";
 
 /// A folder with two authorities, a certificate of the server for `web1.example`, one of a client, and a token.
-struct Keys(tempfile::TempDir);
+pub struct Keys(tempfile::TempDir);
 
 impl Keys {
     /// `None` where openssl or curl are missing.
-    fn make() -> Option<Keys> {
+    pub fn make() -> Option<Keys> {
         let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
         if !has("curl") || Command::new("openssl").arg("version").output().is_err() {
             println!("skipped: openssl or curl is not installed");
@@ -26,9 +26,10 @@ impl Keys {
                 "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN={ca} -keyout {ca}.key -out {ca}.pem"
             ));
         }
-        for (name, more) in
-            [("server", "subjectAltName=DNS:web1.example"), ("client", "subjectAltName=DNS:laptop")]
-        {
+        for (name, more) in [
+            ("server", "subjectAltName=DNS:web1.example,IP:127.0.0.1"),
+            ("client", "subjectAltName=DNS:laptop"),
+        ] {
             keys.openssl(&format!(
                 "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN={name} -addext {more} \
                  -addext basicConstraints=critical,CA:FALSE -CA ca.pem -CAkey ca.key -keyout {name}.key -out {name}.pem"
@@ -45,7 +46,7 @@ impl Keys {
         self.0.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub fn text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
 
@@ -59,7 +60,7 @@ impl Keys {
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    fn serve(&self, more: &[&str]) -> (Running, u16) {
+    pub fn serve(&self, more: &[&str]) -> (Running, u16) {
         let (cert, key, token) = (self.text("server.pem"), self.text("server.key"), self.text("token"));
         let recording = recording();
         let args = [

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::index::{Index, TRAILER_BYTES, parse_trailer};
 use crate::block::{self, Kind};
 use crate::error::{Error, Skipped};
-use crate::log::record::file_version;
+use crate::log::record::{FILE_HEADER_BYTES, file_version};
 use crate::schema::{self, Schema};
 use crate::varint::{Corrupt, Got};
 use crate::writer::{SEGMENT_MAGIC, VERSION};
@@ -41,6 +41,8 @@ impl Identity {
 /// A segment whose index has been read.
 pub(crate) struct Segment {
     source: Source,
+    /// The name of the file, or of the log that it was read from.
+    pub(crate) name: String,
     pub(crate) index: Index,
     pub(crate) bytes: u64,
     /// Of a file whose index was whole.
@@ -113,7 +115,8 @@ impl Segment {
             }
         };
         let identity = is_whole.then_some(identity);
-        Ok(Some(Segment { source: Source::Disk(path.to_path_buf()), index, bytes, identity }))
+        let source = Source::Disk(path.to_path_buf());
+        Ok(Some(Segment { source, name: file_name(path), index, bytes, identity }))
     }
 
     /// Whether it is of this file, which has not changed since. A sealed segment never does.
@@ -121,8 +124,8 @@ impl Segment {
         matches!(&self.source, Source::Disk(own) if own == path) && self.identity == Some(Identity::of(meta))
     }
 
-    /// Reads the index of a segment in memory.
-    pub(crate) fn from_memory(bytes: Vec<u8>) -> Got<Segment> {
+    /// Reads the index of a segment in memory, which was made of this log.
+    pub(crate) fn from_memory(bytes: Vec<u8>, log: &Path) -> Got<Segment> {
         let tail = bytes.len().checked_sub(TRAILER_BYTES).ok_or(Corrupt("a trailer"))?;
         let index = parse_trailer(&bytes[tail..]).and_then(|(offset, _)| {
             let block = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
@@ -130,7 +133,8 @@ impl Segment {
             if header.kind == Kind::Index { Index::parse(&payload) } else { Err(Corrupt("an index")) }
         });
         let index = index.or_else(|_| Index::scan(&bytes))?;
-        Ok(Segment { bytes: bytes.len() as u64, source: Source::Memory(bytes), index, identity: None })
+        let name = file_name(log);
+        Ok(Segment { bytes: bytes.len() as u64, source: Source::Memory(bytes), name, index, identity: None })
     }
 
     /// Of a file on disk.
@@ -154,6 +158,33 @@ impl Segment {
         };
         Ok(Opened { segment: self, file, name, skipped: Vec::new() })
     }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether every byte of a sealed segment is as it was written, by its own checksums.
+pub fn is_intact(path: &Path) -> Result<bool, Error> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let bytes = file.metadata().map_err(Error::io("stat", path))?.len();
+    if bytes > SEGMENT_BYTES_MAX {
+        return Ok(false);
+    }
+    let Ok(index) = indexed(&file, bytes).map_err(Error::io("read", path))? else { return Ok(false) };
+    let mut whole = vec![0; bytes as usize];
+    file.read_exact_at(&mut whole, 0).map_err(Error::io("read", path))?;
+    let mut end = FILE_HEADER_BYTES as u64;
+    for block in &index.blocks {
+        let stored = usize::try_from(block.offset).ok().and_then(|offset| whole.get(offset..));
+        // Blocks of later versions lie between those that are known.
+        let is_next = block.offset >= end;
+        end = block.offset.saturating_add(block.bytes);
+        if !is_next || stored.is_none_or(|stored| block::check(stored) != Ok(block.bytes)) {
+            return Ok(false);
+        }
+    }
+    Ok(file_version(&whole, SEGMENT_MAGIC).is_some())
 }
 
 fn indexed(file: &File, bytes: u64) -> io::Result<Got<Index>> {

@@ -12,7 +12,7 @@ use super::dns::Resolvers;
 use super::enums::each_value;
 use super::load::{AnyError, CgroupLink, Probes, cpus, take_map};
 use super::net::{DROP_REASONS, NetAttached, NetTrouble};
-use super::services::Services;
+use super::services::{Passes, Services};
 use super::sys::iter_link;
 use crate::file::{Buffer, Root};
 use crate::mounts::{hierarchies, read_mounts};
@@ -75,8 +75,24 @@ impl Probes {
                 map("calls")?,
                 map(".bss")?,
             ];
-            let passes =
-                [connection_pass(object, btf, "open_pass")?, connection_pass(object, btf, "window_pass")?];
+            // Linux as some build it refuses iterators over the elements of a map.
+            let mut by_connection = || {
+                Ok::<_, AnyError>([
+                    connection_pass(object, btf, "open_pass")?,
+                    connection_pass(object, btf, "window_pass")?,
+                ])
+            };
+            let (passes, unaccepted) = match by_connection() {
+                Ok(passes) => (passes, None),
+                Err(_) => (
+                    [
+                        file_pass(object, btf, "open_pass_files")?,
+                        file_pass(object, btf, "window_pass_files")?,
+                    ],
+                    Some(take_map(object, "unaccepted")?),
+                ),
+            };
+            let passes = Passes { links: passes, unaccepted: unaccepted.as_ref() };
             Ok::<_, AnyError>(Services::new(maps.each_ref(), programs, passes, cpus()?)?)
         })();
         match opened {
@@ -137,6 +153,14 @@ fn connection_pass(object: &mut Ebpf, btf: &Btf, name: &str) -> Result<OwnedFd, 
         return Err("no map of connections".into());
     };
     Ok(iter_link(program.as_fd(), Some(connections.fd().as_fd()))?)
+}
+
+/// What goes over the files of all processes.
+fn file_pass(object: &mut Ebpf, btf: &Btf, name: &str) -> Result<OwnedFd, AnyError> {
+    let program: &mut Iter =
+        object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
+    program.load("task_file", btf)?;
+    Ok(iter_link(program.fd()?.try_clone()?.as_fd(), None)?)
 }
 
 /// The names of the reasons, by number, in small letters. A reason that the kernel has no name for has none here.

@@ -170,6 +170,7 @@ pub struct Services {
     calls: MapReader<u32, u64>,
     totals: MapReader<u32, Totals>,
     over_connections: OwnedFd,
+    unaccepted: Option<MapReader<u64, Unaccepted>>,
     /// Until it has begun.
     seeing: Option<Seeing>,
     windows: Option<Windows>,
@@ -178,15 +179,37 @@ pub struct Services {
 /// As `enum setting` has them.
 const IS_ON: u32 = 0;
 const TICK_NS: u32 = 2;
+const BY_FILES: u32 = 3;
+
+/// What goes over all connections.
+pub(super) struct Passes<'a> {
+    /// To count what is open, and as a window begins.
+    pub(super) links: [OwnedFd; 2],
+    /// The connections without a file, if both go over files.
+    pub(super) unaccepted: Option<&'a MapData>,
+}
+
+/// Twin of `struct unaccepted`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Unaccepted {
+    generation: u64,
+    asked_ns: u64,
+    slot: u32,
+    pad: u32,
+}
+// SAFETY: repr(C), integer fields, no hole.
+unsafe impl Plain for Unaccepted {}
+const UNACCEPTED_MAX: usize = 16384;
 
 type SlotNumber = u32;
 
 impl Services {
-    /// `programs` see each request; `over_connections` go over all connections, to count what is open and as a window begins.
+    /// `programs` see each request.
     pub(super) fn new(
         [slot_of, slots, free, listening, settings, calls, globals]: [&MapData; 7],
         programs: [OwnedFd; 2],
-        [over_connections, pass]: [OwnedFd; 2],
+        Passes { links: [over_connections, pass], unaccepted }: Passes<'_>,
         cpus: usize,
     ) -> io::Result<Self> {
         let info = slots.info().map_err(io::Error::other)?;
@@ -202,6 +225,7 @@ impl Services {
             calls: MapReader::new(calls, cpus)?,
             totals: MapReader::new(globals, 1)?,
             over_connections,
+            unaccepted: unaccepted.map(|map| MapReader::new(map, 1)).transpose()?,
             seeing: Some(Seeing { programs, pass, settings: MapReader::new(settings, 1)? }),
             windows: None,
         };
@@ -215,6 +239,7 @@ impl Services {
     pub fn begin(&mut self, but_for: Option<u32>) -> io::Result<()> {
         let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
         self.settings.store(&TICK_NS, &u32::try_from(tick.tv_nsec).unwrap_or(0))?;
+        self.settings.store(&BY_FILES, &u32::from(self.unaccepted.is_some()))?;
         self.settings.store(&IS_ON, &but_for.unwrap_or(1))?;
         if let Some(seeing) = self.seeing.take() {
             self.windows = Some(Windows::start(seeing)?);
@@ -241,7 +266,44 @@ impl Services {
         }
         // The programs add to the slots.
         let pass = || sys::iterate(self.over_connections.as_fd());
-        self.windows.as_ref().map_or_else(pass, |windows| windows.alone(pass))
+        self.windows.as_ref().map_or_else(pass, |windows| windows.alone(pass))?;
+        self.add_unaccepted()
+    }
+
+    /// Adds what waits to be accepted, where the pass goes over files.
+    fn add_unaccepted(&mut self) -> io::Result<()> {
+        let Some(mut unaccepted) = self.unaccepted.take() else { return Ok(()) };
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now_ns = u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0);
+        let mut gone = None;
+        let done = unaccepted.each(UNACCEPTED_MAX, |socket, each| {
+            for one in each {
+                let at = self.offset(one.slot).filter(|at| {
+                    self.slots.read::<u64>(*at).is_some_and(|generation| generation == one.generation)
+                });
+                match at {
+                    Some(at) => self.add_one_unaccepted(at, one, now_ns),
+                    None => gone = Some(*socket),
+                }
+            }
+        });
+        // Of a slot that was given up: one in each pass is enough.
+        let done = done.and_then(|()| gone.map_or(Ok(()), |socket| unaccepted.remove(&socket)));
+        self.unaccepted = Some(unaccepted);
+        done
+    }
+
+    fn add_one_unaccepted(&self, at: usize, one: &Unaccepted, now_ns: u64) {
+        let add = |field: usize, n: u64| {
+            if let Some(word) = self.slots.atomic(at + field) {
+                word.fetch_add(n, Ordering::Relaxed);
+            }
+        };
+        add(std::mem::offset_of!(ServiceCounts, alive), 1);
+        if one.asked_ns != 0 {
+            add(OPEN_AT, 1);
+            add(std::mem::offset_of!(ServiceCounts, open_ns), now_ns.saturating_sub(one.asked_ns));
+        }
     }
 
     /// Says that a port is listened on.

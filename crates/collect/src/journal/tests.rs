@@ -15,7 +15,7 @@ const START: Duration = Duration::from_secs(30);
 const LINE: &str = "2026/11/24 15:02:11 [alert] 8#8: 64 worker_connections are not enough";
 
 /// A process that does not outlive the test.
-struct Killed(Child);
+pub struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -25,13 +25,13 @@ impl Drop for Killed {
 }
 
 /// journald, and what it leaves behind.
-struct Journald {
+pub struct Journald {
     name: String,
     running: Option<Killed>,
 }
 
 impl Journald {
-    fn start(test: &str) -> Option<Journald> {
+    pub fn start(test: &str) -> Option<Journald> {
         let programs = ["/usr/lib/systemd/systemd-journald", "/lib/systemd/systemd-journald"];
         let Some(program) = programs.into_iter().find(|path| Path::new(path).exists()) else {
             println!("skipped: systemd-journald is not installed");
@@ -59,14 +59,29 @@ impl Journald {
     }
 
     /// What a unit has as its standard output. Of root journald believes which one that is.
-    fn stdout_of(&self, unit: &str) -> Stdio {
+    pub fn stdout_of(&self, unit: &str) -> Stdio {
         let mut stream = UnixStream::connect(self.socket("stdout")).unwrap();
         stream.write_all(format!("test\n{unit}\n6\n0\n0\n0\n0\n").as_bytes()).unwrap();
         OwnedFd::from(stream).into()
     }
 
+    /// The names of its files.
+    pub fn files(&self) -> Vec<String> {
+        let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        let folder = |folder: &&str| format!("/{folder}/{}.{}", machine.trim(), self.name);
+        let folders = FOLDERS.iter().map(folder).filter_map(|folder| fs::read_dir(folder).ok());
+        folders.flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Has it finish its files and begin others.
+    pub fn rotate(&self) {
+        let pid =
+            self.running.as_ref().and_then(|running| rustix::process::Pid::from_raw(running.0.id() as i32));
+        rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::USR2).unwrap();
+    }
+
     /// How many messages of a process have this in them, by its own program.
-    fn has(&self, field: &str, text: &str) -> u64 {
+    pub fn has(&self, field: &str, text: &str) -> u64 {
         let mut command = Command::new("journalctl");
         command.args(["--namespace", &self.name, "-o", "cat", "--no-pager", field]);
         let said = command.stderr(Stdio::null()).output().unwrap().stdout;
@@ -97,7 +112,7 @@ impl Drop for Removed {
     }
 }
 
-fn until<T>(what: &str, mut of: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, mut of: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = of() {
@@ -138,7 +153,7 @@ impl Looks {
 }
 
 /// A shell under the name of a program that writes a line for each one that it is told.
-fn program(dir: &Path, name: &str, script: &str, output: Stdio) -> (Killed, u64) {
+pub fn program(dir: &Path, name: &str, script: &str, output: Stdio) -> (Killed, u64) {
     if !dir.join(name).exists() {
         fs::copy("/bin/sh", dir.join(name)).unwrap();
     }
@@ -153,7 +168,7 @@ fn program(dir: &Path, name: &str, script: &str, output: Stdio) -> (Killed, u64)
     (child, pid)
 }
 
-fn tell(child: &mut Killed, line: &str) {
+pub fn tell(child: &mut Killed, line: &str) {
     writeln!(child.0.stdin.as_mut().unwrap(), "{line}").unwrap();
 }
 

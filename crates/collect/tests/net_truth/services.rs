@@ -361,6 +361,38 @@ fn time_before_the_program_reads_counts_and_so_does_an_answer_that_has_not_come(
 
 #[test]
 #[ignore = "needs root: make test-kernel"]
+fn what_waits_to_be_accepted_is_open() {
+    let Some(mut bench) = settled() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let row = address.to_string();
+    (0..SETTLE).for_each(|_| bench.sample());
+    let answer = || {
+        let (mut served, _) = listener.accept().expect("a connection");
+        served.read_exact(&mut [0]).expect("a question");
+        served.write_all(&[1]).expect("an answer is sent");
+        served
+    };
+    let mut first = TcpStream::connect(address).expect("a connection");
+    first.write_all(&[1]).expect("a question");
+    let _first = answer();
+    first.read_exact(&mut [0]).expect("an answer");
+    bench.sample();
+    assert_eq!((bench.service(&row, "open"), bench.service(&row, "requests")), (0, 1));
+    let mut second = TcpStream::connect(address).expect("a connection");
+    second.write_all(&[1]).expect("a question");
+    let _silent = TcpStream::connect(address).expect("a connection");
+    std::thread::sleep(Duration::from_millis(50));
+    bench.sample();
+    assert_eq!((bench.service(&row, "open"), bench.service(&row, "established")), (1, 3));
+    let _second = answer();
+    second.read_exact(&mut [0]).expect("an answer");
+    bench.sample();
+    assert_eq!((bench.service(&row, "open"), bench.service(&row, "established")), (0, 3));
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
 fn who_hangs_up_on_whom() {
     let Some(mut bench) = settled() else { return };
     let (address, server) = start(Act::HangUp, 1);

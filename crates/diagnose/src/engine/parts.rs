@@ -379,6 +379,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_of_a_part_is_smaller_and_comes_to_an_end() {
+        let part = Part::whole(span(0, 600));
+        let worth = |_: Span| true;
+        let besides_s = BESIDES_NS / SECOND;
+        let left: Vec<Span> =
+            besides(&part, &[span(200, 220), span(300, 310)], worth).iter().map(|p| p.span).collect();
+        let gap = span(220 + besides_s, 300 - besides_s);
+        let (first, last) = (span(0, 200 - besides_s), span(310 + besides_s, 600));
+        let wanted: Vec<Span> =
+            [first, gap, last].into_iter().filter(|s| s.until - s.since >= BESIDES_NS).collect();
+        assert_eq!(left, wanted);
+        assert_eq!(besides(&part, &[span(200, 220)], |_| false), Vec::new(), "nothing worth a look");
+        assert_eq!(besides(&part, &[], worth), Vec::new(), "nothing was found");
+        assert_eq!(besides(&part, &[span(700, 900)], worth), Vec::new(), "what was found lies elsewhere");
+        // Whatever is found in what is left, each look has less before it.
+        let (mut queue, mut looks) = (vec![part], 0_i64);
+        while let Some(part) = queue.pop() {
+            looks += 1;
+            let found = Span { since: part.span.since, until: part.span.since + 1 };
+            for rest in besides(&part, &[found], worth) {
+                let length = |span: Span| span.until - span.since;
+                assert!(length(rest.span) <= length(part.span) - BESIDES_NS);
+                queue.push(rest);
+            }
+        }
+        assert!(looks <= 600 / besides_s, "{looks}");
+    }
+
+    #[test]
     fn time_inside_an_episode_is_never_quiet() {
         // The look at a part of an episode that fills the recording.
         let all = [span(0, 1000)];

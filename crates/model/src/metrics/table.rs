@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 const ENTITIES: &str = "System Cpu Node Zone Disk Filesystem Nic Slab Cgroup Task Exited Irq Netns \
-    Listener Drop Peer Resolver Service Dependency Lock Wait Session Command Pool Fuse Limit Jvm Call Lookup Mapping Allocator Census Run Log Path";
+    Listener Drop Peer Resolver Service Dependency Lock Wait Session Command Pool Fuse Limit Jvm Pattern Call Lookup Mapping Allocator Census Run Log Path";
 const KINDS: &str = "Counter Gauge Bucket Text";
 const UNITS: &str = "Count Bytes Pages KiB Nanos Micros Millis Ticks Centi Ppm Sectors Text None";
 

@@ -33,6 +33,9 @@ pub enum Failure {
 /// Which programs may be started: those that only root can change.
 pub type Programs = fn(&Path) -> bool;
 
+/// Delivers a message by means that this crate does not have.
+pub type Deliver = Box<dyn FnMut(&Message) -> Result<(), Failure> + Send>;
+
 /// A way to a receiver.
 pub struct Channel {
     receiver: Receiver,
@@ -45,6 +48,7 @@ pub struct Channel {
 enum To {
     Http { agent: Agent, url: String, key: Option<String> },
     Here,
+    By(Deliver),
 }
 
 impl Channel {
@@ -69,10 +73,18 @@ impl Channel {
                 mitra_http::client(is_secure, receiver.ca_file.as_deref(), CONNECT_WITHIN, ANSWER_WITHIN)
                     .map_err(|error| failed(error.to_string()))?;
             To::Http { agent, url, key }
+        } else if receiver.kind == Kind::Opensearch {
+            return Err(failed("a cluster is reached through the index".to_owned()));
         } else {
             To::Here
         };
         Ok(Channel { receiver, to, trusted, shown: Vec::new() })
+    }
+
+    /// A way that the caller provides: to [`Kind::Opensearch`].
+    #[must_use]
+    pub fn by(receiver: Receiver, deliver: Deliver) -> Channel {
+        Channel { receiver, to: To::By(deliver), trusted: |_| false, shown: Vec::new() }
     }
 
     /// Who it leads to.
@@ -92,8 +104,10 @@ impl Channel {
     /// # Errors
     /// If the receiver does not take it.
     pub fn send(&mut self, message: &Message) -> Result<(), Failure> {
-        match (&self.to, self.receiver.kind) {
+        match (&mut self.to, self.receiver.kind) {
+            (To::By(deliver), _) => deliver(message),
             (To::Http { agent, url, key }, kind) => {
+                let url = url.as_str();
                 let (path, body) = match kind {
                     Kind::Slack => ("", slack::body(message)),
                     Kind::Teams => ("", teams::body(message)),

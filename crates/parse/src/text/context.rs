@@ -110,7 +110,8 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
     }
     let Some(program) = program else { return false };
     let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
-    let name = [&b"-bpfcc"[..], b".bt", b".py"].iter().find_map(|end| name.strip_suffix(*end)).unwrap_or(name);
+    let name =
+        [&b"-bpfcc"[..], b".bt", b".py"].iter().find_map(|end| name.strip_suffix(*end)).unwrap_or(name);
     // What is run from the folder or as root is a command, whatever its name.
     if !NAMES.contains(&name) && !program.starts_with(b"./") && !is_root {
         return false;

@@ -44,7 +44,9 @@ const CPU_TIMES: &[(&str, &str)] = &[
 fn all_cpus(set: &mut SeriesSet) {
     for (sum, part) in CPU_TIMES {
         let cpus = set.each(part).count();
-        let Some(metric) = lookup(sum).filter(|_| cpus > 0 && set.host.cpus as usize == cpus) else { continue };
+        let Some(metric) = lookup(sum).filter(|_| cpus > 0 && set.host.cpus as usize == cpus) else {
+            continue;
+        };
         if set.get(sum, "").is_some() || set.total(sum, "").is_some() {
             continue;
         }

@@ -39,7 +39,10 @@ fn what_used_to_be_hollow() {
         ("x", "2026-11-27 10:00:00 anon 12\n2026-11-27 10:00:00 file 34\n2026-11-27 10:00:00 pgfault 7\n"),
         ("history.csv", "2026-11-27 10:00:00,1,2,3\n2026-11-27 10:00:10,2,3,4\n"),
         ("history.csv", "10:00:00;1.5;2.5;3\n10:00:10;1.5;2.5;3\n"),
-        ("x", "{\"sysstat\": {\"hosts\": [{\"nodename\": \"a\", \"statistics\": [\n{\"timestamp\": \"10:00:00\", \"tape\": [{\"tape\": \"st0\", \"r/s\": 1}]}\n]}]}}\n"),
+        (
+            "x",
+            "{\"sysstat\": {\"hosts\": [{\"nodename\": \"a\", \"statistics\": [\n{\"timestamp\": \"10:00:00\", \"tape\": [{\"tape\": \"st0\", \"r/s\": 1}]}\n]}]}}\n",
+        ),
         ("x", "Tape:    r/s     w/s   kB_read/s\nst0        0     370           0\n"),
         ("x", "some avg10=18.61 avg60=13.96 avg300=3.89 total=19001035\n"),
     ] {

@@ -3,8 +3,8 @@
 mod bench;
 mod filesystems;
 mod heaps;
-mod iostat;
 mod hollow;
+mod iostat;
 mod logs;
 mod monitors;
 mod net;

@@ -25,7 +25,8 @@ fn answers_of_prometheus() {
     check(&read.set, "sys.load1", "", &[0.21, 0.25, 3.5]);
     check(&read.set, "mem.available", "", &[8_388_608.0, 4_194_304.0, 2_097_152.0]);
     let read = whole(output("prometheus/query-range-jq.json"));
-    let last = |metric: &str, row: &str| series(&read.set, metric, row).values.iter().last().copied().unwrap();
+    let last =
+        |metric: &str, row: &str| series(&read.set, metric, row).values.iter().next_back().copied().unwrap();
     assert!(near(last("cpu.user", "0"), 7.0 / 15.0));
     assert!(near(last("disk.read_bytes", "vda"), 3_000_000.0 / 15.0));
     // Each CPU is there, so that all of them are.
@@ -46,7 +47,8 @@ fn answers_of_netdata() {
     let read = whole(output("netdata/jsonwrap.json"));
     let set = &read.set;
     assert_eq!(series(set, "sys.cpu_user", "").axis.t[0], T0 * SECOND);
-    let share = series(set, "sys.cpu_user", "").values.iter().map(|v| (v * 100.0).round()).collect::<Vec<_>>();
+    let share =
+        series(set, "sys.cpu_user", "").values.iter().map(|v| (v * 100.0).round()).collect::<Vec<_>>();
     assert_eq!(share, [20.0, 30.0, 40.0]);
     let read = whole(output("netdata/data-disk.vda.json"));
     check(&read.set, "disk.write_bytes", "vda", &[256.0 * 1024.0, 512.0 * 1024.0]);
@@ -73,7 +75,11 @@ fn containers_and_pods() {
     check(&read.set, "cgroup.cpu_usage", "web", &[0.1, 0.9]);
     assert_eq!(seconds_in(Era::Sequence, series(&read.set, "cgroup.cpu_usage", "web")).len(), 2);
     let read = whole(output("docker/podman-stats.txt"));
-    check_row(&read.set, "cache", &[("cgroup.memory_current", 12_500_000.0, 2), ("cgroup.pids_current", 4.0, 2)]);
+    check_row(
+        &read.set,
+        "cache",
+        &[("cgroup.memory_current", 12_500_000.0, 2), ("cgroup.pids_current", 4.0, 2)],
+    );
     let read = whole(output("kubectl/top-pod-A.txt"));
     check(&read.set, "cgroup.cpu_usage", "shop/web-7f6c4d8b9-abcde", &[0.25]);
     check(&read.set, "cgroup.cpu_usage", "shop/db-0", &[2.0]);
@@ -128,9 +134,14 @@ fn access_logs_with_times() {
     assert_eq!(requests.axis.t[0], (T0 + 10) * SECOND);
     assert_eq!(requests.values[0], 2.0);
     let p99 = series(&read.set, "service.latency_p99", "web");
-    assert_eq!((p99.values[0], *p99.values.iter().last().unwrap()), (0.026, 0.9));
+    assert_eq!((p99.values[0], *p99.values.iter().next_back().unwrap()), (0.026, 0.9));
     assert_eq!(p99.axis.places[0].line, 1);
-    check(&read.set, "service.response_time", "web", &[20.0 * 0.026 / 10.0, (10.0 * 0.026 + 9.0 * 0.9) / 10.0, 0.09]);
+    check(
+        &read.set,
+        "service.response_time",
+        "web",
+        &[20.0 * 0.026 / 10.0, (10.0 * 0.026 + 9.0 * 0.9) / 10.0, 0.09],
+    );
     let read = whole(output("access/nginx-named.log"));
     // An hour east of Greenwich.
     assert_eq!(series(&read.set, "service.requests", "nginx-named.log").axis.t[0], (T0 - 3600 + 10) * SECOND);
@@ -206,7 +217,12 @@ fn csv_of_dstat() {
     let idle = series(&read.set, "sys.cpu_idle", "");
     // 2026-11-28 00:05:34.
     assert_eq!(idle.axis.t[0], (T0 + 3334) * SECOND);
-    check(&read.set, "mem.free", "", &[23_487_574_016.0, 23_478_857_728.0, 23_458_242_560.0, 23_412_170_752.0]);
+    check(
+        &read.set,
+        "mem.free",
+        "",
+        &[23_487_574_016.0, 23_478_857_728.0, 23_458_242_560.0, 23_412_170_752.0],
+    );
     check(&read.set, "sys.ctxt", "", &[461.0, 1595.0, 314.0]);
     assert_eq!(series(&read.set, "sys.load1", "").axis.places[1].line, 8);
 }
@@ -246,7 +262,7 @@ fn columns_of_collectl() {
     assert_eq!(series(set, "cpu.user", "0").axis.t[0], (T0 + 3286) * SECOND);
     let read = whole(output("collectl/P-sep.txt"));
     assert_eq!(series(&read.set, "sys.cpu_nice", "").values.len(), 3);
-    assert_eq!(series(&read.set, "sys.ctxt", "").values.iter().last(), Some(&421.0));
+    assert_eq!(series(&read.set, "sys.ctxt", "").values.iter().next_back(), Some(&421.0));
 }
 
 #[test]
@@ -263,7 +279,7 @@ fn tasks_of_iotop() {
     check(&read.set, "task.write_bytes", "9570@0", &[3.93 * 1024.0, 3.92 * 1024.0]);
     let read = whole(output("iotop/py-b-aP.txt"));
     let total = read.set.total("task.write_bytes", "3778@0").unwrap();
-    assert_eq!(total.values.iter().last(), Some(&(32.0 * 1024.0)));
+    assert_eq!(total.values.iter().next_back(), Some(&(32.0 * 1024.0)));
 }
 
 #[test]
@@ -285,7 +301,7 @@ fn exporters_of_prometheus() {
         container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 13.5 1795821011000\n\
         container_spec_memory_limit_bytes{id=\"/kubepods/pod1\"} 0 1795821001000\n";
     let set = import("x", groups).set;
-    assert_eq!(series(&set, "cgroup.cpu_usage", "/kubepods/pod1").values.iter().last(), Some(&0.1));
+    assert_eq!(series(&set, "cgroup.cpu_usage", "/kubepods/pod1").values.iter().next_back(), Some(&0.1));
     assert!(set.get("cgroup.memory_max", "/kubepods/pod1").is_none());
 }
 

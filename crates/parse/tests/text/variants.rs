@@ -29,7 +29,7 @@ fn a_day_of_sar_that_begins_with_a_boot_or_a_comment() {
             let user = series(&read.set, "sys.cpu_user", "");
             // Of a share of two CPUs, where the header says that there are two.
             let wanted = if header.is_empty() { 0.2 } else { 0.4 };
-            assert_eq!(user.values.iter().last(), Some(&wanted), "{text}");
+            assert_eq!(user.values.iter().next_back(), Some(&wanted), "{text}");
         }
     }
     // A log that speaks of the same.
@@ -45,7 +45,11 @@ fn posix_and_chosen_columns_of_df() {
     for text in [posix, with_type, chosen] {
         let read = whole("df", text);
         assert_eq!(formats(&read), ["df"]);
-        check_row(&read.set, "/var/a b", &[("fs.total_bytes", 1_024_000.0, 2), ("fs.avail_bytes", 51_200.0, 2)]);
+        check_row(
+            &read.set,
+            "/var/a b",
+            &[("fs.total_bytes", 1_024_000.0, 2), ("fs.avail_bytes", 51_200.0, 2)],
+        );
         assert_eq!(text_of(&read.set, "fs.device", "/var/a b"), Some("/dev/vda1"));
     }
     let read = whole("df", chosen);
@@ -98,8 +102,12 @@ fn files_that_look_like_others() {
     let schedstat = "version 15\ntimestamp 4295032784\ncpu0 0 0 0 0 0 0 102 33 44\ndomain0 3 1 2 3 4\ncpu1 0 0 0 0 0 0 102 33 44\n";
     let read = import("schedstat", schedstat);
     assert!(is_empty(&read) && read.files[0].unread == 5);
-    assert!(is_empty(&import("swapon", "NAME      TYPE      SIZE USED PRIO\n/dev/vda2 partition   2G   0B   -2\n")));
-    let exec = "Tracing exec()s. Ctrl-C to end.\n   PID   PPID ARGS\n  4243   4242 ls -l\n  4244   4242 cat x\n";
+    assert!(is_empty(&import(
+        "swapon",
+        "NAME      TYPE      SIZE USED PRIO\n/dev/vda2 partition   2G   0B   -2\n"
+    )));
+    let exec =
+        "Tracing exec()s. Ctrl-C to end.\n   PID   PPID ARGS\n  4243   4242 ls -l\n  4244   4242 cat x\n";
     let read = import("x", exec);
     assert_eq!(formats(&read), ["execsnoop"]);
     assert_eq!(one(&read.set, "call.calls", "execve").0, 2.0);
@@ -217,9 +225,7 @@ fn arrays_of_disks() {
     let text = "Personalities : [raid1] [raid6]\nmd0 : active raid1 sdb1[1](F) sda1[0]\n      1046528 blocks super 1.2 [2/1] [U_]\n      bitmap: 0/1 pages [0KB], 65536KB chunk\n\nunused devices: <none>\n";
     let read = whole("mdstat", text);
     assert_eq!(text_of(&read.set, "disk.mirror", "sda1"), Some("md0"));
-    let lost = |e: &mitra_model::Event| {
-        matches!(&e.kind, mitra_model::EventKind::DeviceError { device, .. } if device == "sdb1")
-    };
+    let lost = |e: &mitra_model::Event| matches!(&e.kind, mitra_model::EventKind::DeviceError { device, .. } if device == "sdb1");
     assert!(read.set.events.iter().any(lost) && read.set.events.len() == 1);
     assert!(is_empty(&import("x", "md0 : active with nobody\n")));
 }
@@ -234,7 +240,10 @@ fn traces_of_other_versions() {
     assert_eq!(one(&whole("x", &flat).set, "path.samples", "java;main;native_write_msr").0, 2.0);
     let old = "PCOMM            PID    RET ARGS\nls               4243     0 /bin/ls -l\ncat              4244    -2 /bin/cat x\n";
     let read = whole("x", old);
-    assert_eq!((one(&read.set, "call.calls", "execve").0, one(&read.set, "call.errors", "execve").0), (2.0, 1.0));
+    assert_eq!(
+        (one(&read.set, "call.calls", "execve").0, one(&read.set, "call.errors", "execve").0),
+        (2.0, 1.0)
+    );
     let bpftrace = "Attaching 2 probes...\nTIME(ms)     PID   ARGS\n10           4243  ls -l\n20           4244  cat x\n";
     assert_eq!(one(&import("x", bpftrace).set, "call.calls", "execve").0, 2.0);
     let bio = "Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n611          vda     bash             4179         10\n611          vda     cksum            4179          0\n";

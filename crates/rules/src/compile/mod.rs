@@ -5,9 +5,10 @@ mod program;
 use mitra_model::series::level;
 use mitra_model::{Entity, Kind as MetricKind, column, lookup};
 
-use crate::ast::{Expression, Function, GroupBy, Kind, Match, Node, Operator};
+use crate::ast::{Expression, Function, GroupBy, Kind, LogPattern, Match, Node, Operator};
 use crate::dimension::{Dimension, Measured};
 use crate::error::Mistake;
+use crate::logs;
 use crate::suggest;
 
 /// Metrics, selectors and functions over rows in one expression.
@@ -31,6 +32,7 @@ enum Type {
 struct Compiler {
     uses: Vec<MetricUse>,
     selectors: Vec<Selector>,
+    logs: Vec<LogPattern>,
     aggregates: Vec<Aggregate>,
     shown: Vec<Shown>,
     score: Option<(Op, f64)>,
@@ -62,6 +64,7 @@ fn program(expression: &Expression, is_condition: bool) -> Result<Program, Mista
     let mut compiler = Compiler {
         uses: Vec::new(),
         selectors: Vec::new(),
+        logs: Vec::new(),
         aggregates: Vec::new(),
         shown: Vec::new(),
         score: None,
@@ -80,6 +83,7 @@ fn program(expression: &Expression, is_condition: bool) -> Result<Program, Mista
         hold_s: expression.hold.map_or(0.0, |hold| hold.value()),
         uses: compiler.uses,
         selectors: compiler.selectors,
+        logs: compiler.logs,
         aggregates: compiler.aggregates,
         shown: compiler.shown,
         score: compiler.score,
@@ -93,6 +97,7 @@ impl Compiler {
         match &node.kind {
             Kind::Literal(literal) => Ok(one(Op::Constant(literal.value()), Dimension::of_literal(literal))),
             Kind::Metric { name, matches } => self.metric(node, name, matches, false),
+            Kind::Log(log) => self.log(node, log),
             Kind::Negative(of) => {
                 let of = self.number(of)?;
                 Ok(Compiled { op: Op::Negative(Box::new(of.op)), ..of })
@@ -163,6 +168,35 @@ impl Compiler {
         Ok(Compiled { op, ty: Type::Number(Some(dimension)), domain })
     }
 
+    /// A counter of matching lines: the one row that has the term as its name.
+    fn log(&mut self, node: &Node, log: &LogPattern) -> Result<Compiled, Mistake> {
+        logs::check(log).map_err(|message| at(node, &message))?;
+        let Some((metric, column)) = lookup(logs::MATCHES).zip(column(logs::MATCHES)) else {
+            return Err(at(node, "logs are not recorded"));
+        };
+        if self.uses.len() >= USES_MAX {
+            return Err(at(node, &format!("more than {USES_MAX} metrics")));
+        }
+        let test = Test {
+            of: Attribute::Name,
+            negated: false,
+            pattern: log.to_string(),
+            is_exact: true,
+            number: None,
+            value: f64::NAN,
+            cache: self.caches,
+        };
+        self.caches += 1;
+        self.selectors.push(Selector { entity: Entity::Pattern, tests: vec![test] });
+        let selector = Some(self.selectors.len() - 1);
+        self.uses.push(MetricUse { metric, column, selector, is_one: true, is_slope: false });
+        if !self.logs.contains(log) {
+            self.logs.push(log.clone());
+        }
+        let op = Op::Metric(self.uses.len() - 1);
+        Ok(Compiled { op, ty: Type::Number(Some(Dimension::of(metric))), domain: Domain::One })
+    }
+
     fn selector(&mut self, node: &Node, entity: Entity, matches: &[Match]) -> Result<Option<usize>, Mistake> {
         if matches.is_empty() {
             return Ok(None);
@@ -184,7 +218,9 @@ impl Compiler {
             });
             let cache = self.caches;
             self.caches += 1;
-            tests.push(Test { of, negated: one.negated, pattern: one.pattern.clone(), number, value, cache });
+            let pattern = one.pattern.clone();
+            let is_exact = false;
+            tests.push(Test { of, negated: one.negated, pattern, is_exact, number, value, cache });
         }
         self.selectors.push(Selector { entity, tests });
         Ok(Some(self.selectors.len() - 1))

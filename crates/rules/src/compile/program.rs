@@ -2,7 +2,8 @@
 
 use mitra_model::{Entity, Metric};
 
-use crate::ast::{Function, GroupBy, Operator};
+use crate::ast::{Function, GroupBy, LogPattern, Operator};
+use crate::glob;
 
 /// What an expression has one value for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +57,22 @@ pub struct Test {
     pub negated: bool,
     /// The pattern of a text.
     pub pattern: String,
+    /// Whether `*` and `?` in the pattern mean themselves.
+    pub is_exact: bool,
     /// The pattern as a number, where it is one: as the kernel writes it.
     pub number: Option<i64>,
     /// The same in base units, as series have it.
     pub value: f64,
     /// The position among all tests of texts of the program, for what is remembered of each text.
     pub cache: usize,
+}
+
+impl Test {
+    /// Whether a text fits the pattern.
+    #[must_use]
+    pub fn fits(&self, text: &str) -> bool {
+        if self.is_exact { self.pattern == text } else { glob::matches(&self.pattern, text) }
+    }
 }
 
 /// What of a row a selector looks at.
@@ -135,6 +146,8 @@ pub struct Program {
     pub uses: Vec<MetricUse>,
     /// The selectors.
     pub selectors: Vec<Selector>,
+    /// The patterns that are looked for in logs.
+    pub logs: Vec<LogPattern>,
     /// The functions over rows, inner ones before outer ones.
     pub aggregates: Vec<Aggregate>,
     /// Of these the ones whose groups have to be looked at: for a group that none of them has it cannot hold.

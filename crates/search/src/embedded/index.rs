@@ -51,6 +51,12 @@ pub(super) struct FromClause {
 }
 
 impl Index {
+    /// Whether a directory has an index, and not only what waits for a cluster. In doubt it has.
+    #[must_use]
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(database::FILE).try_exists().unwrap_or(true)
+    }
+
     /// Opens an index for queries. A missing index is an error.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let reader = Mutex::new(Reader::new(database::open_to_read(dir)?));

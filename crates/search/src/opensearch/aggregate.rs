@@ -30,7 +30,12 @@ pub(super) fn hosts_in(cluster: &Cluster, index: &str) -> Result<BTreeSet<String
     hosts_of(cluster, &SearchTarget { indices: vec![index.to_owned()], filter: Vec::new() }, &Query::all())
 }
 
-fn hosts_of(cluster: &Cluster, place: &SearchTarget, query: &Query) -> Result<BTreeSet<String>, Error> {
+/// The hosts that have matching documents.
+pub(super) fn hosts_of(
+    cluster: &Cluster,
+    place: &SearchTarget,
+    query: &Query,
+) -> Result<BTreeSet<String>, Error> {
     let mut hosts = BTreeSet::new();
     each(cluster, place, query, &["host"], &mut |key| {
         if let Some(host) = key.get("host").and_then(Json::as_str) {

@@ -1,4 +1,4 @@
-//! Index names: `mitra_2026-11-21`, `mitra_history_2026-11-21`, `mitra_hosts`.
+//! Index names: `mitra_2026-11-21`, `mitra_history_2026-11-21`, `mitra_hosts`, `mitra_incidents_2026-11`.
 
 use crate::day::Day;
 use crate::error::Error;
@@ -6,6 +6,7 @@ use crate::error::Error;
 /// Maximum length of a prefix in bytes. With a day appended, a name must stay below 255.
 const PREFIX_MAX: usize = 200;
 const HISTORY: &str = "history_";
+const INCIDENTS: &str = "incidents_";
 
 /// The index names with one prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +53,17 @@ impl Names {
         format!("{}hosts", self.prefix)
     }
 
+    /// The index of the incidents that began in the month of a moment.
+    pub fn incidents(&self, ns: i64) -> String {
+        let day = Day::of(ns).to_string();
+        format!("{}{INCIDENTS}{}", self.prefix, day.get(..7).unwrap_or(&day))
+    }
+
+    /// A pattern that matches the indices of incidents.
+    pub fn incidents_pattern(&self) -> String {
+        format!("{}{INCIDENTS}*", self.prefix)
+    }
+
     /// A pattern that matches all of them, and possibly indices of others.
     pub fn pattern(&self) -> String {
         format!("{}*", self.prefix)
@@ -82,12 +94,14 @@ mod tests {
         let day: Day = "2026-11-21".parse().unwrap();
         assert_eq!(names.day(day), "mitra_2026-11-21");
         assert_eq!(names.history(day), "mitra_history_2026-11-21");
+        assert_eq!(names.incidents(day.start_ns()), "mitra_incidents_2026-11");
         assert_eq!(names.read("mitra_2026-11-21"), Some(IndexKind::Day(day)));
         assert_eq!(names.read("mitra_history_2026-11-21"), Some(IndexKind::History(day)));
         // Indices of others with the same prefix are never read or deleted.
         for other in [
             "mitra_",
             "mitra_hosts",
+            "mitra_incidents_2026-11",
             "mitra_2026-11",
             "mitra_2026-11-21-x",
             "mitra_lab_2026-11-21",

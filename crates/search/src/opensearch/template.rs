@@ -18,12 +18,16 @@ const VERSION: u64 = 1;
 /// fields.
 const FIELDS_MAX: u32 = 20_000;
 /// Higher than that of the templates that come with a cluster.
-const PRIORITY: u32 = 200;
+pub(super) const PRIORITY: u32 = 200;
 
 /// The template for index names that match a pattern (`mitra_*`).
 #[must_use]
 pub fn template(pattern: &str) -> Value {
-    let mut made = unsigned(pattern);
+    signed(unsigned(pattern))
+}
+
+/// Adds a digest, by which a changed template is known.
+pub(super) fn signed(mut made: Value) -> Value {
     let digest = sha256(made.to_string().as_bytes());
     if let Some(about) = made.get_mut("_meta").and_then(Value::as_object_mut) {
         about.insert("digest".to_owned(), json!(digest));
@@ -134,10 +138,14 @@ fn families() -> Vec<Value> {
     all
 }
 
-/// Installs the template, unless the cluster has the same or a newer one.
+/// Installs the template of documents, unless the cluster has the same or a newer one.
 pub(super) fn install(cluster: &Cluster) -> Result<(), Error> {
-    let path = format!("/_index_template/{}", cluster.names.template());
-    let wanted = template(&cluster.names.pattern());
+    installed(cluster, &cluster.names.template(), template(&cluster.names.pattern()), VERSION).map(|_| ())
+}
+
+/// Installs a template, unless the cluster has the same or a newer one. Returns whether it did.
+pub(super) fn installed(cluster: &Cluster, name: &str, wanted: Value, version: u64) -> Result<bool, Error> {
+    let path = format!("/_index_template/{name}");
     let has = match cluster.nodes.ask(Request { method: "GET", path: &path, body: Body::None })? {
         Outcome::Reply(reply) if reply.is_ok() => {
             reply.body.pointer("/index_templates/0/index_template/_meta").cloned()
@@ -148,14 +156,14 @@ pub(super) fn install(cluster: &Cluster) -> Result<(), Error> {
         Outcome::TooLarge => None,
     };
     if let Some(has) = has {
-        let version = has.get("version").and_then(Value::as_u64).unwrap_or(0);
-        if version > VERSION || Some(&has) == wanted.get("_meta") {
-            return Ok(());
+        let held = has.get("version").and_then(Value::as_u64).unwrap_or(0);
+        if held > version || Some(&has) == wanted.get("_meta") {
+            return Ok(false);
         }
     }
     let body = serde_json::to_vec(&wanted).map_err(|e| Error::Cannot(e.to_string()))?;
     match cluster.nodes.ask(Request { method: "PUT", path: &path, body: Body::Json(&body) })? {
-        Outcome::Reply(reply) if reply.is_ok() => Ok(()),
+        Outcome::Reply(reply) if reply.is_ok() => Ok(true),
         Outcome::Reply(reply) => match error(&reply) {
             Error::Refused(why) => {
                 Err(Error::Refused(format!("the index template {path} cannot be set: {why}")))

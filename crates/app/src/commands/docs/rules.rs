@@ -31,6 +31,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("rate(mem.sunreclaim) > 10MiB/s for 30s", "a level grows; counters mean their rate anyway"),
     ("count(task.minflt > 10000/s) >= 3", "three threads at least fault that often"),
     ("bytes(vm.pgsteal_file) > 500MB/s", "pages, as bytes"),
+    (
+        "log{file=\"/var/log/app.log\"} =~ \"timeout\" > 5/s for 10s",
+        "more than five lines with this word come into the log each second",
+    ),
+    (
+        "log{unit=nginx.service} =~ \"(?i)worker.*exited\" > 0",
+        "a unit says something to journald that matches",
+    ),
 ];
 
 pub fn page() -> String {
@@ -111,7 +119,7 @@ mod tests {
             .map(|line| format!("{}\n", line.strip_prefix("# ").unwrap_or("")))
             .collect();
         let config = crate::escalation::settings::parse("packaging/mitra.toml", &whole).unwrap();
-        assert_eq!(config.rules.iter().filter(|rule| !rule.is_builtin).count(), 2);
+        assert_eq!(config.rules.iter().filter(|rule| !rule.is_builtin).count(), 3);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use mitra_rules::{Config, Rule};
 use serde_json::{Value, json};
 
 use crate::cli::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs};
-use crate::commands::{notify, print, print_json, similar};
+use crate::commands::{notify, print, print_json, send, similar};
 use crate::errors::usage;
 use crate::escalation::settings;
 use crate::log::log;
@@ -41,6 +41,8 @@ fn check(args: &RulesCheckArgs) -> Result<()> {
     }
     let receivers = notify::read(path)?;
     notify::doubts(path, &receivers)?.iter().for_each(|why| log(why));
+    let outputs = send::read(path)?;
+    send::doubts(&outputs).iter().for_each(|why| log(why));
     let own = config.rules.iter().filter(|rule| !rule.is_builtin).count();
     let built_in = config.rules.len() - own;
     let told = match receivers.len() {
@@ -48,7 +50,12 @@ fn check(args: &RulesCheckArgs) -> Result<()> {
         1 => "; 1 receiver of messages".to_owned(),
         n => format!("; {n} receivers of messages"),
     };
-    print(&format!("{}: {own} rules of its own, {built_in} built-in{told}\n", path.display()))
+    let sent = match outputs.len() {
+        0 => String::new(),
+        1 => "; 1 output of samples".to_owned(),
+        n => format!("; {n} outputs of samples"),
+    };
+    print(&format!("{}: {own} rules of its own, {built_in} built-in{told}{sent}\n", path.display()))
 }
 
 /// Built-in rules that the budget of the file never allows. Own rules would be errors; 0 is meant.

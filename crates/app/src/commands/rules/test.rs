@@ -3,6 +3,8 @@
 use anyhow::{Context, Result};
 use mitra_model::Era;
 use mitra_model::series::seconds_between;
+use mitra_rules::ast::LogPattern;
+use mitra_rules::logs::MATCHES;
 use mitra_rules::{Config, Rule, in_words};
 use serde_json::{Value, json};
 
@@ -14,7 +16,7 @@ use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
 use crate::progress::Progress;
-use crate::recording::Recording;
+use crate::recording::{Recording, Wanted};
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, rfc3339};
 use crate::render::units;
@@ -53,7 +55,7 @@ fn config(args: &RulesTestArgs) -> Result<Config> {
 
 /// Frame by frame, as the recorder would have evaluated it.
 fn on_archive(args: &RulesTestArgs, config: &Config) -> Result<Tested> {
-    let recording = Recording::open(&args.archive)?;
+    let recording = Recording::open_for(&args.archive, &Wanted::new(&args.range, i64::MAX))?;
     let span = recording.range(&args.range, i64::MAX)?;
     let reader = &recording.reader;
     let page_bytes = if reader.host().page_bytes == 0 { 4096.0 } else { reader.host().page_bytes as f64 };
@@ -144,10 +146,20 @@ fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
         );
     }
     for (rule, missing) in &tested.cannot_tell {
-        let name = rules.get(*rule).map_or("?", |rule| rule.name.as_str());
-        page.paragraph(0, 2, None, &format!("{name} cannot be told: {} is not there", missing.join(", ")));
+        let (name, logs) =
+            rules.get(*rule).map_or(("?", &[][..]), |rule| (&*rule.name, &rule.program.logs[..]));
+        page.paragraph(0, 2, None, &format!("{name} cannot be told: {}", not_there(missing, logs)));
     }
     page.finish()
+}
+
+/// What is missing, in words. A log is followed only where a rule named it when the recording was made.
+fn not_there(missing: &[&str], logs: &[LogPattern]) -> String {
+    let (of_logs, others): (Vec<&str>, Vec<&str>) = missing.iter().partition(|name| **name == MATCHES);
+    let others = (!others.is_empty()).then(|| format!("{} is not there", others.join(", ")));
+    let logs: Vec<String> = logs.iter().map(ToString::to_string).collect();
+    let logs = (!of_logs.is_empty()).then(|| format!("no rule followed {} then", logs.join(" and ")));
+    others.into_iter().chain(logs).collect::<Vec<_>>().join("; ")
 }
 
 /// What the rule would have done in a stretch.

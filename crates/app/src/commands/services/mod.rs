@@ -15,7 +15,7 @@ use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::import;
 use crate::progress::Progress;
-use crate::recording::Recording;
+use crate::recording::{Recording, Wanted};
 use crate::render::style::Style;
 use crate::services::{self, Filter, Map, Services};
 
@@ -25,7 +25,10 @@ const USUAL_NS: i64 = 60 * SECOND;
 const ROWS: usize = 20;
 
 pub fn run(args: &ServicesArgs, style: &Style) -> Result<()> {
-    let recording = Recording::open(&args.archive)?;
+    let recording = Recording::open_for(
+        &args.archive,
+        &Wanted { before_ns: services::BACK_NS, ..Wanted::new(&args.range, USUAL_NS) },
+    )?;
     let span = recording.recorded(&args.range, USUAL_NS)?;
     let progress = Progress::new("reading");
     let mut services = read(&recording.reader, span)?;

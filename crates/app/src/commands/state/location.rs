@@ -60,6 +60,17 @@ fn usual_config() -> Result<Option<Config>> {
     Ok(there.map(Config::load).transpose()?.flatten())
 }
 
+/// The cluster that a configuration names, and the host's name in its index. `file` is the usual one
+/// if it is not given or says nothing of an index.
+pub fn cluster(file: Option<&Path>) -> Result<Option<(Settings, Option<String>)>> {
+    let given = file.filter(|file| file.exists()).map(Config::load).transpose()?.flatten();
+    let config = given.map_or_else(usual_config, |config| Ok(Some(config)))?;
+    Ok(config.and_then(|config| {
+        let cluster = config.opensearch.as_ref()?;
+        Some((of_config(cluster, &config.prefix), config.host))
+    }))
+}
+
 /// Says which configuration is not read, where there are two.
 pub fn say_if_two_configs(args: &IndexLocationArgs) {
     let two =
@@ -195,6 +206,18 @@ pub fn query(text: Option<&str>, all_words: bool, here: &LocalClock) -> Result<Q
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cluster_of_a_configuration_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mitra.toml");
+        let text = "[index]\nfiles = [\"/etc\"]\nhost = \"web1\"\n[index.opensearch]\nnodes = [\"http://127.0.0.1:9200\"]\n";
+        std::fs::write(&file, text).unwrap();
+        let (settings, host) = cluster(Some(&file)).unwrap().unwrap();
+        assert_eq!((settings.nodes[0].as_str(), host.as_deref()), ("http://127.0.0.1:9200", Some("web1")));
+        std::fs::write(&file, "[index]\nfiles = [\"/etc\"]\n").unwrap();
+        assert!(cluster(Some(&file)).unwrap().is_none());
+    }
 
     #[test]
     fn a_day_is_one_of_utc_whatever_the_local_zone_is() {

@@ -12,6 +12,7 @@ use crate::render::capture::{cost, merged};
 use crate::render::style::rfc3339;
 use crate::serve::api::Server;
 use crate::serve::archive::View;
+use crate::serve::asks::NO_RECORDER;
 use crate::serve::counter::Client;
 use crate::serve::pool::Cancel;
 use crate::serve::query::Query;
@@ -103,11 +104,10 @@ pub async fn arm(
     let wanted: Wanted = serde_json::from_slice(body)
         .map_err(|error| Failure::bad("bad_body", format!("want kind, seconds and perhaps pid: {error}")))?;
     let Some(asks) = &server.asks else {
-        let why = "this server asks no recorder for probes: want mitra record --serve, and ask = true in the table [captures]; \
-                   or, as root: mitra capture KIND --seconds 5 --pid PID";
-        return Err(Failure::new(StatusCode::CONFLICT, "no_recorder", why));
+        return Err(Failure::new(StatusCode::CONFLICT, "no_recorder", NO_RECORDER));
     };
-    asks.arm(&wanted.kind, wanted.pid, wanted.seconds, client).await?;
+    let who = client.map_or_else(|| "a Unix socket".to_owned(), |address| address.to_string());
+    asks.arm(&wanted.kind, wanted.pid, wanted.seconds, who).await?;
     let told = json!({ "kind": wanted.kind, "pid": wanted.pid, "seconds": wanted.seconds });
     let mut response = of_json(&told);
     *response.status_mut() = StatusCode::ACCEPTED;

@@ -3,4 +3,5 @@
 
 pub mod captures;
 pub mod compare;
+pub mod segments;
 pub mod status;

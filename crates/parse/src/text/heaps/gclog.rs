@@ -99,8 +99,7 @@ fn classic(line: &[u8]) -> Option<Entry<'_>> {
     {
         rest = id.get(at + 2..)?;
     }
-    let known = begins(rest, &[b"[GC", b"[Full GC", b"[CMS"])
-        && (has(rest, b" secs]") || is_open(rest));
+    let known = begins(rest, &[b"[GC", b"[Full GC", b"[CMS"]) && (has(rest, b" secs]") || is_open(rest));
     let stopped = rest.starts_with(STOPPED);
     (known || stopped).then_some(Entry { when, uptime, text: rest })
 }

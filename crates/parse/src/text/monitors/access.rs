@@ -72,7 +72,8 @@ fn request(line: &[u8]) -> Option<Request<'_>> {
     let ms = number(total.strip_prefix(b"+").unwrap_or(total)).filter(|ms| *ms >= 0.0)?;
     list.next().filter(|status| number(status).is_some())?;
     let service = frontend.strip_suffix(b"~").unwrap_or(frontend);
-    let is_one = times.len() == 5 && times.iter().all(|w| number(w.strip_prefix(b"+").unwrap_or(w)).is_some());
+    let is_one =
+        times.len() == 5 && times.iter().all(|w| number(w.strip_prefix(b"+").unwrap_or(w)).is_some());
     is_one.then_some(Request { service, end: t.saturating_add((ms * 1e6) as i64), seconds: ms / 1e3 })
 }
 
@@ -88,7 +89,8 @@ fn nginx(t: i64, rest: &[u8]) -> Option<Request<'_>> {
         first(value.strip_prefix(b"\"").unwrap_or(value))
     });
     let seconds = named.or_else(|| {
-        let unquoted = |w: &[u8]| w.strip_prefix(b"\"").and_then(|w| w.strip_suffix(b"\"")).map(<[u8]>::to_vec);
+        let unquoted =
+            |w: &[u8]| w.strip_prefix(b"\"").and_then(|w| w.strip_suffix(b"\"")).map(<[u8]>::to_vec);
         let last = words(tail).last()?;
         let last = unquoted(last).unwrap_or_else(|| last.to_vec());
         let dot = memchr::memchr(b'.', &last)?;
@@ -162,7 +164,9 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         put(start, &service, bucket, import);
     }
     if left_out > 0 {
-        import.note(format!("{left_out} requests are left out: out of order by minutes, or of too many frontends"));
+        import.note(format!(
+            "{left_out} requests are left out: out of order by minutes, or of too many frontends"
+        ));
     }
 }
 

@@ -69,7 +69,8 @@ fn docker_header(line: &[u8]) -> Option<Docker> {
     let at = |name: &[u8]| list.iter().position(|cell| *cell == name);
     let memory = at(b"MEM USAGE / LIMIT").or_else(|| at(b"MEM USAGE/LIMIT"));
     memory?;
-    let name = at(b"NAME").or_else(|| at(b"CONTAINER ID")).or_else(|| at(b"ID")).or_else(|| at(b"CONTAINER"))?;
+    let name =
+        at(b"NAME").or_else(|| at(b"CONTAINER ID")).or_else(|| at(b"ID")).or_else(|| at(b"CONTAINER"))?;
     let tasks = at(b"PIDS").or_else(|| at(b"PROCS"));
     let block = at(b"BLOCK I/O").or_else(|| at(b"BLOCK IO"));
     Some(Docker { name, cpu: at(b"CPU %"), memory, block, tasks, width: list.len() })
@@ -214,7 +215,8 @@ fn numactl(lines: &mut Lines<'_>, import: &mut Import) {
         } else if line.starts_with(b"node distances:") {
             distances = true;
         } else if !is_nodes_title(line) {
-            let is_distance = distances && words(line).next().is_some_and(|w| w == b"node" || w.ends_with(b":"));
+            let is_distance =
+                distances && words(line).next().is_some_and(|w| w == b"node" || w.ends_with(b":"));
             return if is_distance { Took::Yes } else { Took::No };
         }
         Took::Yes

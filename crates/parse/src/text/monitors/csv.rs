@@ -67,7 +67,9 @@ const DISK: &[Names] = &[
 const CPU: &[Names] = &[names(
     Form::Rate,
     0.01,
-    pairs!("usr cpu.user  sys cpu.system  idl cpu.idle  wai cpu.iowait  stl cpu.steal  hiq cpu.irq  siq cpu.softirq"),
+    pairs!(
+        "usr cpu.user  sys cpu.system  idl cpu.idle  wai cpu.iowait  stl cpu.steal  hiq cpu.irq  siq cpu.softirq"
+    ),
 )];
 const NIC: &[Names] = &[names(Form::Rate, 1.0, pairs!("recv nic.rx_bytes  send nic.tx_bytes"))];
 
@@ -81,10 +83,13 @@ fn dstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 
 /// `"total cpu usage",,,,,"dsk/total",`.
 fn is_groups(line: &[u8]) -> bool {
-    line.starts_with(b"\"") && cells(line).iter().any(|cell| {
-        matches!(*cell, b"total cpu usage" | b"total usage" | b"memory usage" | b"load avg" | b"procs" | b"system")
-            || begins(cell, &[b"dsk/", b"net/", b"io/"])
-    })
+    line.starts_with(b"\"")
+        && cells(line).iter().any(|cell| {
+            matches!(
+                *cell,
+                b"total cpu usage" | b"total usage" | b"memory usage" | b"load avg" | b"procs" | b"system"
+            ) || begins(cell, &[b"dsk/", b"net/", b"io/"])
+        })
 }
 
 fn is_names(line: &[u8]) -> bool {
@@ -96,7 +101,8 @@ fn dstat_cell(group: &[u8], name: &[u8]) -> Option<Cell> {
     // Of single CPUs the names repeat the group: `cpu0 usage:usr`.
     let name = name.rsplit(|b| *b == b':').next().unwrap_or(name);
     let key = [group, b"/", name].concat();
-    if let Some((kind, row)) = group.iter().position(|b| *b == b'/').and_then(|at| group.split_at_checked(at)) {
+    if let Some((kind, row)) = group.iter().position(|b| *b == b'/').and_then(|at| group.split_at_checked(at))
+    {
         let row = row.get(1..)?;
         // The sum over all devices has no metric: a device and its partitions would count twice.
         if row == b"total" {
@@ -139,7 +145,10 @@ fn dstat(lines: &mut Lines<'_>, import: &mut Import) {
             return if title <= TITLE_LINES { Took::Yes } else { Took::No };
         }
         let fits = list.len() >= wide.cells.len()
-            && list.iter().enumerate().all(|(i, c)| Some(i) == time_at || c.is_empty() || leading(c).is_some());
+            && list
+                .iter()
+                .enumerate()
+                .all(|(i, c)| Some(i) == time_at || c.is_empty() || leading(c).is_some());
         if !fits {
             return Took::unread_if(lines.soon(1, |line| cells(line).len() == wide.cells.len()));
         }

@@ -121,10 +121,15 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             return Took::Yes;
         }
         let Some(found) = sample(line) else {
-            return Took::unread_if(lines.soon(2, |line| line.starts_with(b"# TYPE") || sample(line).is_some()));
+            return Took::unread_if(
+                lines.soon(2, |line| line.starts_with(b"# TYPE") || sample(line).is_some()),
+            );
         };
-        let Some(cell) = node_names::cell(found.name, |key| label(found.labels, key)) else { return Took::Yes };
-        let seconds = found.time.map(|t| if t > 1e12 { t / 1e3 } else { t }).filter(|t| (1e9..4e9).contains(t));
+        let Some(cell) = node_names::cell(found.name, |key| label(found.labels, key)) else {
+            return Took::Yes;
+        };
+        let seconds =
+            found.time.map(|t| if t > 1e12 { t / 1e3 } else { t }).filter(|t| (1e9..4e9).contains(t));
         let when = seconds.map_or(import.now(), |t| When::At((t * SECOND as f64) as i64));
         if found.value.is_nan() {
             return Took::Yes;

@@ -75,7 +75,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
 impl Transaction {
     fn take(&mut self, line: &[u8], at: u32) {
         self.waits |= line.starts_with(b"LOCK WAIT");
-        let thread = line.strip_prefix(b"MySQL thread id ").or_else(|| line.strip_prefix(b"MariaDB thread id "));
+        let thread =
+            line.strip_prefix(b"MySQL thread id ").or_else(|| line.strip_prefix(b"MariaDB thread id "));
         if let Some(id) = thread.and_then(|rest| words(rest).next()) {
             self.thread = integer(id.strip_suffix(b",").unwrap_or(id)).map(|id| (id, at));
         } else if self.thread.is_some() && self.command.is_none() {
@@ -87,7 +88,8 @@ impl Transaction {
 }
 
 fn put(transaction: Option<Transaction>, when: When, import: &mut Import) {
-    let Some(Transaction { seconds: Some(seconds), waits, thread: Some((id, at)), command }) = transaction else {
+    let Some(Transaction { seconds: Some(seconds), waits, thread: Some((id, at)), command }) = transaction
+    else {
         return;
     };
     let row = id.to_string();

@@ -21,7 +21,9 @@ use crate::text::snapshots::sink::Sink;
 pub const FORMAT: Format = Format::new(
     "nmon",
     "recordings of `nmon -f`: CPUs, memory, disks, interfaces, processes",
-    |lines, _| lines.at(|line| begins(line, &[b"AAA,progname,", b"AAA,command,", b"AAA,version,", b"AAA,host,"])),
+    |lines, _| {
+        lines.at(|line| begins(line, &[b"AAA,progname,", b"AAA,command,", b"AAA,version,", b"AAA,host,"]))
+    },
     read,
 );
 
@@ -101,13 +103,14 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         let line = lines.line();
         let list: Vec<&[u8]> = line.split(|b| *b == b',').collect();
         let (Some(section), Some(second)) = (list.first().copied(), list.get(1).copied()) else {
-            return Took::unread_if(lines.soon(3, |l| begins(l, &[b"ZZZZ,", b"CPU", b"AAA,", b"BBB", b"TOP,"])));
+            return Took::unread_if(
+                lines.soon(3, |l| begins(l, &[b"ZZZZ,", b"CPU", b"AAA,", b"BBB", b"TOP,"])),
+            );
         };
         if !section.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_') {
             return Took::No;
         }
-        let is_snapshot =
-            |w: &[u8]| w.strip_prefix(b"T").and_then(integer).is_some() && w.len() >= 4;
+        let is_snapshot = |w: &[u8]| w.strip_prefix(b"T").and_then(integer).is_some() && w.len() >= 4;
         match section {
             b"AAA" => fact(second, list.get(2).copied().unwrap_or_default(), import),
             b"ZZZZ" => reader.when = snapshot(&list),
@@ -163,7 +166,7 @@ impl Reader {
         let pid = list.get(1).and_then(|w| integer(w)).and_then(|n| u32::try_from(n).ok());
         // The command is the fourteenth; with `-T` the whole command line stands behind it.
         let command = list.get(13).copied().unwrap_or_default();
-        let (Some(pid), Some(when)) = (pid, self.when) else { return import.unread(at, &list.join(&b','))  };
+        let (Some(pid), Some(when)) = (pid, self.when) else { return import.unread(at, &list.join(&b',')) };
         let row = import.task(pid, &text(command.get(..15).unwrap_or(command)));
         for (column, word) in self.tasks.iter().zip(list.iter().skip(3)) {
             let (Some((table, metric)), Some(value)) = (column, number(word)) else { continue };

@@ -81,7 +81,8 @@ fn cell(labels: &[(String, String)], instance: &mut Option<String>, import: &mut
     };
     let name = label(b"__name__")?;
     let found = node_names::cell(&name, label)?;
-    let of = labels.iter().find(|(key, _)| key == "instance").map(|(_, value)| value.clone()).unwrap_or_default();
+    let of =
+        labels.iter().find(|(key, _)| key == "instance").map(|(_, value)| value.clone()).unwrap_or_default();
     let first = instance.get_or_insert_with(|| of.clone());
     if *first != of {
         import.note(format!("series of several machines: only those of {first} are read"));

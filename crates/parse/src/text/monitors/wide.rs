@@ -83,7 +83,9 @@ impl Wide {
         import: &mut Import,
     ) {
         for (cell, word) in self.cells.iter().zip(words) {
-            let Some(cell) = cell.as_ref().filter(|c| !only_levels || c.form == Form::Level) else { continue };
+            let Some(cell) = cell.as_ref().filter(|c| !only_levels || c.form == Form::Level) else {
+                continue;
+            };
             // None of the metrics can be negative: nmon has -1 for what is not there.
             if let Some(value) = number(word.trim_ascii()).filter(|value| *value >= 0.0) {
                 cell.put(value, when, line, sink, import);

@@ -50,8 +50,7 @@ fn first_line(line: &[u8]) -> Option<(&[u8], i64, f64)> {
         last = [last[1], word];
     }
     // Old versions spell it: `10 seconds elapsed`.
-    let elapsed =
-        if last[1].starts_with(b"second") { number(last[0]) } else { duration(last[1]) };
+    let elapsed = if last[1].starts_with(b"second") { number(last[0]) } else { duration(last[1]) };
     Some((host, day * DAY + time, elapsed?))
 }
 
@@ -107,9 +106,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
 fn is_unknown_kind(line: &[u8]) -> bool {
     let mut list = words(line);
     let is_label = |w: &[u8]| w.len() == 3 && w.iter().all(u8::is_ascii_alphanumeric);
-    list.next().is_some_and(is_label)
-        && list.next() == Some(b"|")
-        && line.trim_ascii_end().ends_with(b"|")
+    list.next().is_some_and(is_label) && list.next() == Some(b"|") && line.trim_ascii_end().ends_with(b"|")
 }
 
 fn is_ours(line: &[u8]) -> bool {

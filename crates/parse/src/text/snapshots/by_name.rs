@@ -398,7 +398,9 @@ fn swaps(block: &Block, sink: &mut Sink, import: &mut Import) {
         let list: Vec<&[u8]> = words(line).collect();
         let cell = |behind: usize| list.len().checked_sub(behind).and_then(|i| list.get(i)).copied();
         match (cell(3).and_then(integer), cell(2).and_then(integer)) {
-            (Some(all), Some(taken)) if taken <= all => (size, used) = (size + all as f64, used + taken as f64),
+            (Some(all), Some(taken)) if taken <= all => {
+                (size, used) = (size + all as f64, used + taken as f64)
+            }
             _ => return import.unread(at, line),
         }
     }

@@ -66,7 +66,16 @@ pub(super) fn read(pid: u32, file: TaskFile, block: &Block, sink: &mut Sink, imp
             task.put(block.when, block.first, import);
             if let Some(metric) = lookup("task.rss") {
                 let bytes = stat.rss.max(0) as f64 * PAGE as f64;
-                task.sink.put_as(import, metric, Form::Level, 1.0, row.as_bytes(), block.when, block.first, bytes);
+                task.sink.put_as(
+                    import,
+                    metric,
+                    Form::Level,
+                    1.0,
+                    row.as_bytes(),
+                    block.when,
+                    block.first,
+                    bytes,
+                );
             }
         }
         TaskFile::Statm => {
@@ -75,7 +84,16 @@ pub(super) fn read(pid: u32, file: TaskFile, block: &Block, sink: &mut Sink, imp
             for (name, pages) in ["task.vsize", "task.rss"].into_iter().zip(pages) {
                 let Some(metric) = lookup(name) else { continue };
                 let bytes = pages as f64 * PAGE as f64;
-                task.sink.put_as(import, metric, Form::Level, 1.0, row.as_bytes(), block.when, block.first, bytes);
+                task.sink.put_as(
+                    import,
+                    metric,
+                    Form::Level,
+                    1.0,
+                    row.as_bytes(),
+                    block.when,
+                    block.first,
+                    bytes,
+                );
             }
         }
         TaskFile::Io => {

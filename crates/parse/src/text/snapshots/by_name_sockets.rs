@@ -100,6 +100,7 @@ pub(super) fn read(block: &Block, sink: &mut Sink, import: &mut Import) {
         put("sock.send_queue_bytes", block.first, send);
         put("sock.recv_queue_bytes", block.first, receive);
     } else {
-        import.note("connections by state are left out: only one of /proc/net/tcp and /proc/net/tcp6 is there");
+        import
+            .note("connections by state are left out: only one of /proc/net/tcp and /proc/net/tcp6 is there");
     }
 }

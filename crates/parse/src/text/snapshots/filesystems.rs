@@ -149,9 +149,8 @@ enum Out {
 
 /// The columns of `df --output`, and what their amounts are; `None` where they are those of `df` alone.
 fn output_columns(line: &[u8], is_si: bool) -> Option<(Vec<Out>, Amounts)> {
-    const NUMBERS: Pairs = pairs!(
-        "Inodes fs.inodes  IFree fs.inodes_free  Size fs.total_bytes  Avail fs.avail_bytes"
-    );
+    const NUMBERS: Pairs =
+        pairs!("Inodes fs.inodes  IFree fs.inodes_free  Size fs.total_bytes  Avail fs.avail_bytes");
     let mut amounts = Amounts::Human(if is_si { 1000.0 } else { 1024.0 });
     let mut out = Vec::new();
     let mut list = words(line);
@@ -353,10 +352,8 @@ fn pairs_of(line: &[u8]) -> Option<[Option<&[u8]>; 3]> {
     loop {
         let end = memchr::memchr(b'"', rest)?;
         let (value, behind) = rest.split_at_checked(end)?;
-        if let Some(slot) = [&b"NAME"[..], b"ROTA", b"SCHED"]
-            .iter()
-            .position(|k| *k == key)
-            .and_then(|at| found.get_mut(at))
+        if let Some(slot) =
+            [&b"NAME"[..], b"ROTA", b"SCHED"].iter().position(|k| *k == key).and_then(|at| found.get_mut(at))
         {
             *slot = Some(value);
         }
@@ -389,8 +386,7 @@ fn put_disk(
     sink: &mut Sink,
     import: &mut Import,
 ) {
-    const SCHEDULERS: &[&[u8]] =
-        &[b"none", b"mq-deadline", b"bfq", b"kyber", b"noop", b"deadline", b"cfq"];
+    const SCHEDULERS: &[&[u8]] = &[b"none", b"mq-deadline", b"bfq", b"kyber", b"noop", b"deadline", b"cfq"];
     let rotates = rotates.and_then(integer).filter(|v| *v <= 1);
     if let (Some(value), Some(metric)) = (rotates, lookup("disk.rotational")) {
         sink.put(import, metric, name, when, at, value as f64);

@@ -16,18 +16,23 @@ use crate::text::prelude::*;
 pub const FORMAT: Format = Format::new(
     "/proc/mdstat",
     "members of mirrors, and disks of arrays that failed",
-    |lines, _| lines.at(|line| line.starts_with(b"Personalities : ")) || lines.peek().and_then(array).is_some(),
+    |lines, _| {
+        lines.at(|line| line.starts_with(b"Personalities : ")) || lines.peek().and_then(array).is_some()
+    },
     read,
 );
 
 /// The name and the level of an array, and the words of its members.
-fn array(line: &[u8]) -> Option<(&[u8], &[u8], Vec<&[u8]>)> {
+type Array<'a> = (&'a [u8], &'a [u8], Vec<&'a [u8]>);
+
+fn array(line: &[u8]) -> Option<Array<'_>> {
     let mut list = words(line);
     let name = list.next().filter(|name| name.starts_with(b"md"))?;
     if list.next() != Some(b":") || !matches!(list.next(), Some(b"active" | b"inactive")) {
         return None;
     }
-    let rest: Vec<&[u8]> = list.filter(|word| !matches!(*word, b"(read-only)" | b"(auto-read-only)")).collect();
+    let rest: Vec<&[u8]> =
+        list.filter(|word| !matches!(*word, b"(read-only)" | b"(auto-read-only)")).collect();
     let (level, members) = match rest.split_first() {
         Some((level, members)) if !level.contains(&b'[') => (*level, members),
         _ => (&b""[..], rest.as_slice()),
@@ -64,7 +69,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         let is_ours = line.trim_ascii().is_empty()
             || line.starts_with(b"Personalities : ")
             || line.starts_with(b"unused devices:")
-            || (line.starts_with(b" ") && (has(line, b" blocks") || has(line, b"bitmap:") || has(line, b"speed=")));
+            || (line.starts_with(b" ")
+                && (has(line, b" blocks") || has(line, b"bitmap:") || has(line, b"speed=")));
         if is_ours { Took::Yes } else { Took::No }
     });
 }

@@ -81,8 +81,16 @@ impl Zone {
                 b"node_unreclaimable" | b"all_unreclaimable" => {
                     Some(self.value(of_entity(Entity::Zone, b"node_unreclaimable")?, second))
                 }
-                b"cpu" | b"count" | b"high" | b"batch" | b"start_pfn" | b"inactive_ratio"
-                | b"node_inactive_ratio" | b"prev_priority" | b"high_min" | b"high_max" => Some(ZoneLine::Nothing),
+                b"cpu"
+                | b"count"
+                | b"high"
+                | b"batch"
+                | b"start_pfn"
+                | b"inactive_ratio"
+                | b"node_inactive_ratio"
+                | b"prev_priority"
+                | b"high_min"
+                | b"high_max" => Some(ZoneLine::Nothing),
                 _ => None,
             };
         }

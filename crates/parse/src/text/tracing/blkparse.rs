@@ -72,9 +72,20 @@ fn is_summary(line: &[u8]) -> bool {
     begins(
         line.trim_ascii_start(),
         &[
-            b"CPU", b"Total (", b"Reads Queued", b"Read Dispatches", b"Reads Requeued", b"Reads Completed",
-            b"Read Merges", b"PC Reads", b"PC Read", b"Read depth", b"IO unplugs", b"Throughput (R/W)",
-            b"Events (", b"Skips:",
+            b"CPU",
+            b"Total (",
+            b"Reads Queued",
+            b"Read Dispatches",
+            b"Reads Requeued",
+            b"Reads Completed",
+            b"Read Merges",
+            b"PC Reads",
+            b"PC Read",
+            b"Read depth",
+            b"IO unplugs",
+            b"Throughput (R/W)",
+            b"Events (",
+            b"Skips:",
         ],
     )
 }

@@ -22,12 +22,7 @@ use super::ftrace::seconds;
 
 /// See the module.
 pub(super) const FORMATS: [Format; 3] = [
-    Format::new(
-        "perf script",
-        "samples by stack",
-        |l, _| at_header(l),
-        script,
-    ),
+    Format::new("perf script", "samples by stack", |l, _| at_header(l), script),
     Format::new(
         "folded stacks",
         "stacks on one line with a count, as for flame graphs",
@@ -140,9 +135,11 @@ fn header_without_time(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let fits = match behind {
         [_] => true,
         // The CPU, the period.
-        [.., _] => behind.iter().rev().skip(1).all(|w| {
-            integer(w).is_some() || (w.starts_with(b"[") && w.ends_with(b"]"))
-        }),
+        [.., _] => behind
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|w| integer(w).is_some() || (w.starts_with(b"[") && w.ends_with(b"]"))),
         [] => false,
     };
     let id = list.get(at)?;
@@ -161,7 +158,10 @@ fn at_header(lines: &mut Lines<'_>) -> bool {
 fn is_frame(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     let address = words(line).next().unwrap_or_default();
-    address.len() >= 4 && address.iter().all(u8::is_ascii_hexdigit) && has(line, b" (") && line.ends_with(b")")
+    address.len() >= 4
+        && address.iter().all(u8::is_ascii_hexdigit)
+        && has(line, b" (")
+        && line.ends_with(b")")
 }
 
 /// The symbol in `ffffffff8104a6b6 native_write_msr+0x6 ([kernel.kallsyms])`.

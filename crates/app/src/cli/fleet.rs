@@ -1,0 +1,119 @@
+//! Incidents of all hosts, in a cluster: `mitra fleet`.
+
+use clap::{Args, Subcommand};
+
+use super::{IndexLocationArgs, examples};
+use crate::values::time::TimeExpr;
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::below(
+    "fleet",
+    "Incidents come to the cluster by mitra notify, with a table [[notify]] that says to = \"opensearch\". The cluster is that of the \
+                        table [index.opensearch]: docs/fleet.md."
+))]
+pub struct FleetArgs {
+    #[command(subcommand)]
+    pub command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Install the index template and the retention of incidents in the cluster
+    Setup(FleetSetupArgs),
+    /// List the incidents of all hosts, the latest first
+    Incidents(FleetIncidentsArgs),
+    /// Show which findings are on how many hosts
+    #[command(after_help = examples::below("fleet findings", ""))]
+    Findings(FleetGroupsArgs),
+    /// Show which root causes are on how many hosts, how often, and what they cost
+    #[command(after_help = examples::below("fleet roots", ""))]
+    Roots(FleetGroupsArgs),
+    /// Say what hosts with a root cause have in common that others lack: packages, settings, files
+    Why(FleetWhyArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::below("fleet setup", ""))]
+pub struct FleetSetupArgs {
+    #[command(flatten)]
+    pub location: IndexLocationArgs,
+    /// Delete incidents after so many days
+    #[arg(long, value_name = "N", default_value_t = mitra_search::opensearch::KEEP_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub keep_days: u32,
+    /// Only print what would be installed, as JSON
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Which time.
+#[derive(Debug, Clone, Args)]
+pub struct FleetTimeArgs {
+    /// From this time on, with what went on then: 7d, '2 hours ago', 14:03, '2026-11-21 14:03', RFC 3339, @SECONDS
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, default_value = "7d")]
+    pub since: TimeExpr,
+    /// What began before this time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, default_value = "now")]
+    pub until: TimeExpr,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::below("fleet incidents", ""))]
+pub struct FleetIncidentsArgs {
+    #[command(flatten)]
+    pub time: FleetTimeArgs,
+    /// Only with this root cause
+    #[arg(long, value_name = "CONDITION")]
+    pub root: Option<String>,
+    /// Only of this host
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// List so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
+    pub limit: usize,
+    #[command(flatten)]
+    pub location: IndexLocationArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct FleetGroupsArgs {
+    #[command(flatten)]
+    pub time: FleetTimeArgs,
+    /// Only of this host
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// List so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
+    pub limit: usize,
+    #[command(flatten)]
+    pub location: IndexLocationArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::below("fleet why", ""))]
+pub struct FleetWhyArgs {
+    /// The root cause, an id of mitra conditions
+    #[arg(value_name = "CONDITION")]
+    pub root: String,
+    #[command(flatten)]
+    pub time: FleetTimeArgs,
+    #[command(flatten)]
+    pub location: IndexLocationArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// As many as a cluster returns at once.
+fn limit(text: &str) -> Result<usize, String> {
+    use mitra_search::opensearch::RECORDS_MAX;
+    text.parse()
+        .ok()
+        .filter(|n| (1..=RECORDS_MAX).contains(n))
+        .ok_or_else(|| format!("wanted 1 to {RECORDS_MAX}"))
+}

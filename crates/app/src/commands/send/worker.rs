@@ -1,0 +1,361 @@
+//! One output: from where it is to the end of the archive, whatever its store does.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use mitra_archive::Reader;
+use mitra_model::Span;
+use mitra_model::time::SECOND;
+use mitra_send::{
+    BATCH_SAMPLES, Backoff, Batch, Channel, Failure, Kind, Output, Position, Series, Tally, batches,
+};
+
+use super::hours::{self, HOUR_NS};
+use super::latest::Latest;
+use super::stretch::Wanted;
+use crate::log::log;
+use crate::signals::STOP;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What an output that catches up sends in a second: a day of ten seconds and a thousand series in seven minutes.
+const SAMPLES_PER_S: f64 = 20_000.0;
+/// It pauses so many times as long as it read: a quarter of a CPU.
+const PAUSE_FACTOR: u32 = 3;
+/// Samples that are read at once.
+const SAMPLES_AT_ONCE: usize = 100_000;
+/// Intervals that are read at once, and how much of the recording.
+const INTERVALS_MAX: i64 = 60;
+const READ_NS: i64 = 600 * SECOND;
+/// The same where each task is read.
+const READ_TASKS_NS: i64 = 60 * SECOND;
+/// `--once` gives a store up that has taken nothing for so long.
+const ONCE_WITHIN: Duration = Duration::from_secs(120);
+/// What a store refuses is said as often.
+const REFUSED_EVERY: Duration = Duration::from_secs(3600);
+
+/// One output.
+pub struct Worker {
+    pub output: Output,
+    wanted: Wanted,
+    position: Position,
+    /// `None` for Parquet.
+    channel: Option<Channel>,
+    backoff: Backoff,
+    is_once: bool,
+    /// How many intervals are read at once: grows while they have few samples.
+    intervals: i64,
+    /// Since when nothing is taken.
+    failing: Option<Instant>,
+    refused_said: Option<Instant>,
+    dropped_said: Option<Instant>,
+    /// What was said last of why nothing is taken.
+    said: Option<String>,
+    unsaved: Option<String>,
+}
+
+/// What became of a stretch.
+enum Delivered {
+    Taken,
+    /// It lies further back than `keep` now.
+    TooOld,
+    /// The program ends.
+    Stopped,
+}
+
+impl Worker {
+    pub fn new(output: Output, position: Position, is_once: bool) -> Result<Self, String> {
+        let channel = (output.kind != Kind::Parquet).then(|| Channel::open(&output)).transpose()?;
+        Ok(Worker {
+            wanted: Wanted::of(&output),
+            output,
+            position,
+            channel,
+            backoff: Backoff::default(),
+            is_once,
+            intervals: 1,
+            failing: None,
+            refused_said: None,
+            dropped_said: None,
+            said: None,
+            unsaved: None,
+        })
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.position.tally
+    }
+
+    /// How much of the recording it may want, or has to count.
+    pub fn back(&self) -> Duration {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let position = u64::try_from(self.position.until_ns.unwrap_or(i64::MAX)).unwrap_or(0);
+        self.output.keep.max(now.saturating_sub(Duration::from_nanos(position)))
+    }
+
+    /// Sends what is recorded, until the program ends.
+    pub fn follow(mut self, latest: &Latest) {
+        let mut seen = 0;
+        while let Some(reader) = latest.newer_than(&mut seen) {
+            // A bug in one stretch must not end the output.
+            let sent = catch_unwind(AssertUnwindSafe(|| self.send(&reader, latest)));
+            if let Err(error) =
+                sent.unwrap_or_else(|_| bail!("a bug: this stretch of time could not be sent"))
+            {
+                let why = format!("{error:#}");
+                self.fails(&why, "");
+                let pause = self.backoff.next(None);
+                self.pause(pause);
+            }
+        }
+    }
+
+    /// Sends everything that a reader has.
+    pub fn send(&mut self, reader: &Arc<Reader>, latest: &Latest) -> Result<()> {
+        match self.output.folder.clone() {
+            Some(folder) => self.send_hours(&folder, reader),
+            None => self.send_samples(reader, latest),
+        }
+    }
+
+    fn keep_ns(&self) -> i64 {
+        i64::try_from(self.output.keep.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// Where it goes on. The first time that is the end of the recording, and `keep` before it if it is sent once.
+    fn start(&self, reader: &Reader, span: Span) -> i64 {
+        let known = self.position.at(|boot| reader.offset_of(boot));
+        known.unwrap_or(if self.is_once { span.until.saturating_sub(self.keep_ns()) } else { span.until })
+    }
+
+    fn advance(&mut self, reader: &Reader, until: i64) {
+        let boot = reader.host().boot_id.clone();
+        self.position.advance(until, &boot, reader.offset_of(&boot).unwrap_or(0));
+        self.save();
+    }
+
+    fn send_samples(&mut self, reader: &Arc<Reader>, latest: &Latest) -> Result<()> {
+        let Some(span) = reader.span() else { return Ok(()) };
+        let every = self.wanted.every_ns;
+        // An interval is over when there is a sample after it.
+        let end = if self.is_once { span.until } else { (span.until - 1).div_euclid(every) * every };
+        let mut from = self.start(reader, span);
+        if self.position.until_ns.is_none() && !self.is_once {
+            self.advance(reader, from);
+        }
+        while from < end && !STOP.load(Ordering::Relaxed) {
+            let limit = latest.until().unwrap_or(span.until).saturating_sub(self.keep_ns());
+            if from < limit {
+                from = self.give_up(reader, Span { since: from, until: limit })?;
+                continue;
+            }
+            let from_recorded = from.max(span.since);
+            let until = self.until(from_recorded, end);
+            let begun = Instant::now();
+            let part = Span { since: from_recorded, until };
+            let series = self.wanted.read(reader, part).context("cannot read the archive")?;
+            let took = begun.elapsed();
+            self.adapt(&series, part);
+            match self.deliver(&series, until, reader, latest)? {
+                Delivered::Taken => {
+                    self.advance(reader, until);
+                    from = until;
+                    self.pause(took * PAUSE_FACTOR);
+                }
+                Delivered::TooOld => {}
+                Delivered::Stopped => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of what is read at once.
+    fn until(&self, from: i64, end: i64) -> i64 {
+        let every = self.wanted.every_ns;
+        let most_ns = if self.wanted.is_of_tasks() { READ_TASKS_NS } else { READ_NS };
+        let intervals = self.intervals.min(most_ns / every).max(1);
+        self.wanted.interval(from).saturating_add(intervals).saturating_mul(every).min(end)
+    }
+
+    /// So that memory does not grow with how many series there are.
+    fn adapt(&mut self, series: &[Series], part: Span) {
+        let samples: usize = series.iter().map(|series| series.samples.len()).sum();
+        let intervals = self.wanted.interval(part.until - 1) - self.wanted.interval(part.since) + 1;
+        let room = SAMPLES_AT_ONCE as i64 / (samples as i64 / intervals.max(1)).max(1);
+        self.intervals = room.min(self.intervals * 2).clamp(1, INTERVALS_MAX);
+    }
+
+    /// Counts a stretch that is not sent any more, without the time in which nothing was recorded. Returns its end.
+    fn give_up(&mut self, reader: &Reader, span: Span) -> Result<i64> {
+        let recorded = reader.span().and_then(|all| all.intersect(span));
+        let gaps = reader.gaps().context("cannot read the archive")?;
+        let missing =
+            gaps.iter().filter_map(|gap| gap.span.intersect(recorded?)).map(Span::seconds).sum::<f64>();
+        let lost_s = recorded.map_or(0.0, Span::seconds) - missing;
+        self.position.tally.dropped_s += lost_s.max(0.0).round() as u64;
+        if lost_s >= 1.0 && self.dropped_said.is_none_or(|said| said.elapsed() > REFUSED_EVERY) {
+            self.dropped_said = Some(Instant::now());
+            let (name, keep) = (&self.output.name, self.output.keep.as_secs());
+            let all_s = self.position.tally.dropped_s;
+            log(&format!("output {name}: what lies more than {keep} s back is given up: {all_s} s so far"));
+        }
+        self.advance(reader, span.until);
+        Ok(span.until)
+    }
+
+    fn deliver(
+        &mut self,
+        series: &[Series],
+        until: i64,
+        reader: &Reader,
+        latest: &Latest,
+    ) -> Result<Delivered> {
+        let every = self.wanted.every_ns;
+        let mut waiting: VecDeque<Batch> = batches(series, every, BATCH_SAMPLES).into();
+        while let Some((end, batch)) = waiting.pop_front() {
+            if STOP.load(Ordering::Relaxed) {
+                return Ok(Delivered::Stopped);
+            }
+            let count: u64 = batch.iter().map(|series| series.samples.len() as u64).sum();
+            let sent = self.channel.as_ref().map(|channel| channel.send(&batch));
+            match sent.context("there is no way to it")? {
+                Ok(taken) => {
+                    let refused = taken.refused.map_or(0, |(refused, why)| {
+                        self.refuses(refused, &why);
+                        refused.min(count)
+                    });
+                    self.position.tally.sent += count - refused;
+                    self.works();
+                }
+                Err(Failure::Never(why)) => {
+                    // Prometheus takes nothing of a request with a sample that it has already, after a restart: each interval
+                    // by itself was taken or was not.
+                    let intervals = batches(&batch, every, 1);
+                    if intervals.len() > 1 {
+                        for (own_end, interval) in intervals.into_iter().rev() {
+                            waiting.push_front((own_end.min(end), interval));
+                        }
+                        continue;
+                    }
+                    self.refuses(count, &why);
+                    self.backoff.reset();
+                }
+                Err(Failure::Later(why, asked)) => {
+                    self.waits(&why, asked)?;
+                    let limit = latest.until().unwrap_or(i64::MIN).saturating_sub(self.keep_ns());
+                    if until < limit {
+                        return Ok(Delivered::TooOld);
+                    }
+                    waiting.push_front((end, batch));
+                    continue;
+                }
+            }
+            if end < until {
+                self.advance(reader, end);
+            }
+            self.pause(Duration::from_secs_f64(count as f64 / SAMPLES_PER_S));
+        }
+        Ok(Delivered::Taken)
+    }
+
+    /// Waits until a store may be tried again. `--once` gives it up some time.
+    fn waits(&mut self, why: &str, asked: Option<Duration>) -> Result<()> {
+        let since = *self.failing.get_or_insert_with(Instant::now);
+        if self.is_once && since.elapsed() > ONCE_WITHIN {
+            bail!("{why}");
+        }
+        self.position.tally.failed += 1;
+        let pause = self.backoff.next(asked);
+        self.fails(why, &format!("; tried again in {:.1} s", pause.as_secs_f64()));
+        self.pause(pause);
+        Ok(())
+    }
+
+    fn send_hours(&mut self, folder: &Path, reader: &Arc<Reader>) -> Result<()> {
+        let Some(span) = reader.span() else { return Ok(()) };
+        let limit = span.until.saturating_sub(self.keep_ns());
+        let mut hour = match self.position.at(|boot| reader.offset_of(boot)) {
+            Some(position) => hours::begin(position),
+            None => self.start(reader, span).div_euclid(HOUR_NS) * HOUR_NS,
+        };
+        // An hour of which a part may be kept is kept.
+        let first = limit.max(span.since).div_euclid(HOUR_NS) * HOUR_NS;
+        if hour < first {
+            hour = self.give_up(reader, Span { since: hour, until: first })?;
+        }
+        while hour < span.until && !STOP.load(Ordering::Relaxed) {
+            let is_over = hour.saturating_add(HOUR_NS) < span.until;
+            if !is_over && !self.is_once {
+                break;
+            }
+            let begun = Instant::now();
+            self.position.tally.sent += hours::write(folder, reader, &self.wanted.metrics, hour)?;
+            self.works();
+            if !is_over {
+                // It is written anew when it is whole.
+                break;
+            }
+            hour = hour.saturating_add(HOUR_NS);
+            self.advance(reader, hour);
+            self.pause(begun.elapsed() * PAUSE_FACTOR);
+        }
+        Ok(())
+    }
+
+    fn works(&mut self) {
+        self.backoff.reset();
+        let was_failing = self.failing.take().is_some();
+        self.position.last_error = None;
+        self.said = None;
+        if was_failing {
+            let Tally { sent, refused, dropped_s, .. } = self.position.tally;
+            let name = &self.output.name;
+            log(&format!(
+                "output {name}: takes samples again; {sent} sent so far, {refused} refused, {dropped_s} s given up"
+            ));
+        }
+    }
+
+    /// Says why nothing is taken, where it did not say so already.
+    fn fails(&mut self, why: &str, then: &str) {
+        self.failing.get_or_insert_with(Instant::now);
+        if self.said.as_deref() == Some(why) {
+            return;
+        }
+        self.said = Some(why.to_owned());
+        self.position.last_error = Some(why.to_owned());
+        log(&format!("output {}: {why}{then}; samples wait in the archive", self.output.name));
+        self.save();
+    }
+
+    fn refuses(&mut self, count: u64, why: &str) {
+        self.position.tally.refused += count;
+        if self.refused_said.is_none_or(|said| said.elapsed() > REFUSED_EVERY) {
+            self.refused_said = Some(Instant::now());
+            let (name, all) = (&self.output.name, self.position.tally.refused);
+            log(&format!("output {name}: samples are refused and not sent again, {all} so far: {why}"));
+        }
+    }
+
+    /// A full disk is no reason to send nothing; after a restart some is sent twice.
+    fn save(&mut self) {
+        let error = self.position.save().err().map(|error| error.to_string());
+        if error != self.unsaved {
+            if let Some(why) = &error {
+                log(&format!("output {}: its position cannot be written: {why}", self.output.name));
+            }
+            self.unsaved = error;
+        }
+    }
+
+    fn pause(&self, pause: Duration) {
+        let end = Instant::now() + pause;
+        while Instant::now() < end && !STOP.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! One open file of a log, read line by line.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+
+use flate2::read::MultiGzDecoder;
+use rustix::fs::{SeekFrom, Stat, fstat, seek};
+
+use crate::file::read_at;
+
+/// A longer line is looked at up to here, and counts once.
+pub const LINE_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of one read: more than a line.
+const CHUNK_BYTES: usize = 128 * 1024;
+/// Bytes by which a file is known again.
+pub const BEGIN_BYTES_MAX: usize = 1024;
+/// Decompressed bytes that are passed over in one step.
+const PASSED_BYTES_MAX: u64 = 1 << 20;
+
+/// Device and inode.
+pub type Id = (u64, u64);
+
+/// The beginning of a file, by which it is known again: under another name, copied or compressed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// How many bytes.
+    pub len: usize,
+    /// Of these bytes.
+    pub hash: u64,
+    /// Whether the file has no more.
+    pub is_whole: bool,
+    /// The bytes themselves, unless only the hash was kept.
+    bytes: Vec<u8>,
+}
+
+/// Whether another file begins alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Likeness {
+    Same,
+    Other,
+    /// It is too short to tell, as a copy that is being made.
+    Unclear,
+}
+
+impl Begin {
+    /// Of a file of which only this is known.
+    pub fn kept(len: usize, hash: u64, is_whole: bool) -> Begin {
+        Begin { len, hash, is_whole, bytes: Vec::new() }
+    }
+
+    pub fn of(bytes: &[u8]) -> Begin {
+        let bytes = bytes.get(..bytes.len().min(BEGIN_BYTES_MAX)).unwrap_or_default();
+        Begin { len: bytes.len(), hash: fnv(bytes), is_whole: false, bytes: bytes.to_vec() }
+    }
+
+    /// Compares with the first bytes of a file, which are one more than a beginning can have.
+    pub fn like(&self, first: &[u8]) -> Likeness {
+        match first.get(..self.len) {
+            Some(_) if self.len == 0 => Likeness::Other,
+            Some(same) if fnv(same) != self.hash => Likeness::Other,
+            Some(_) if self.is_whole && first.len() != self.len => Likeness::Other,
+            Some(_) => Likeness::Same,
+            None if self.bytes.starts_with(first) => Likeness::Unclear,
+            None => Likeness::Other,
+        }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = BEGIN_BYTES_MAX.saturating_sub(self.bytes.len());
+        let more = bytes.get(..bytes.len().min(room)).unwrap_or_default();
+        if !more.is_empty() {
+            self.bytes.extend_from_slice(more);
+            (self.len, self.hash) = (self.bytes.len(), fnv(&self.bytes));
+        }
+    }
+}
+
+/// FNV-1a: stays the same from one version to the next. Nobody gains from two files that are alike: they are logs of the
+/// same owner.
+pub fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// What a file holds.
+enum Content {
+    Plain(OwnedFd),
+    Gzip(Box<Gzip>),
+}
+
+/// A compressed file, which nobody changes any more.
+struct Gzip {
+    decoder: MultiGzDecoder<File>,
+    /// Decompressed and not consumed; it ends at `at`.
+    rest: Vec<u8>,
+    at: u64,
+    is_end: bool,
+}
+
+/// What a read brought.
+struct Filled {
+    bytes: usize,
+    /// Bytes that were passed over to get there.
+    passed: u64,
+    /// Whether the file ends behind.
+    is_end: bool,
+}
+
+/// How far a read came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The allowance is used up.
+    More,
+    /// Nothing is left but a line that has no end yet.
+    End,
+    /// The file was cut off, or is another one. No line of the new content was counted.
+    Truncated,
+}
+
+/// An open file and how far its lines were counted.
+pub struct OpenLog {
+    content: Content,
+    pub id: Id,
+    pub begin: Begin,
+    /// Where the next line begins, or somewhere inside of one whose rest is not looked at.
+    pub offset: u64,
+    /// Whether a line was counted, or passed over, whose end is still to come.
+    pub is_in_rest: bool,
+    /// Size and modification time when nothing was left.
+    settled: Option<(u64, i64)>,
+    pub size: u64,
+    pub mtime_ns: i64,
+}
+
+pub fn id_of(stat: &Stat) -> Id {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub fn mtime_ns(stat: &Stat) -> i64 {
+    let ns = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(ns)
+}
+
+pub fn size_of(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+impl OpenLog {
+    /// A file that is read from its beginning.
+    pub fn new(fd: OwnedFd, stat: &Stat, is_gzip: bool) -> OpenLog {
+        let content = if is_gzip {
+            let decoder = MultiGzDecoder::new(File::from(fd));
+            Content::Gzip(Box::new(Gzip { decoder, rest: Vec::new(), at: 0, is_end: false }))
+        } else {
+            Content::Plain(fd)
+        };
+        OpenLog {
+            content,
+            id: id_of(stat),
+            begin: Begin::default(),
+            offset: 0,
+            is_in_rest: false,
+            settled: None,
+            size: size_of(stat),
+            mtime_ns: mtime_ns(stat),
+        }
+    }
+
+    pub fn is_gzip(&self) -> bool {
+        matches!(self.content, Content::Gzip(_))
+    }
+
+    /// Goes on where it was left, here or in a copy.
+    pub fn resume(&mut self, offset: u64, is_in_rest: bool, begin: &Begin) -> io::Result<()> {
+        (self.offset, self.is_in_rest) = (offset, is_in_rest);
+        self.begin = begin.clone();
+        self.load_begin()
+    }
+
+    /// Passes over what is there up to a size, but for a line that has no end there yet.
+    pub fn begin_at(&mut self, size: u64) -> io::Result<()> {
+        let Content::Plain(fd) = &self.content else { return Ok(()) };
+        let from = size.saturating_sub(LINE_BYTES_MAX as u64);
+        let mut tail = vec![0; usize::try_from(size - from).unwrap_or(0)];
+        let filled = read_at(fd, &mut tail, from)?;
+        tail.truncate(filled);
+        match tail.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => self.offset = from + at as u64 + 1,
+            None if from == 0 => self.offset = 0,
+            None => (self.offset, self.is_in_rest) = (from + filled as u64, true),
+        }
+        self.load_begin()
+    }
+
+    /// Reads again what the file is known by: as much as was consumed of it.
+    fn load_begin(&mut self) -> io::Result<()> {
+        let Content::Plain(fd) = &self.content else { return Ok(()) };
+        let mut bytes = vec![0; BEGIN_BYTES_MAX.min(usize::try_from(self.offset).unwrap_or(usize::MAX))];
+        let filled = read_at(fd, &mut bytes, 0)?;
+        bytes.truncate(filled);
+        self.begin = Begin::of(&bytes);
+        Ok(())
+    }
+
+    /// The first bytes of a file that is not compressed: one more than those by which it is known.
+    pub fn first_bytes(&self) -> io::Result<Vec<u8>> {
+        let Content::Plain(fd) = &self.content else { return Ok(Vec::new()) };
+        let mut bytes = vec![0; BEGIN_BYTES_MAX + 1];
+        let filled = read_at(fd, &mut bytes, 0)?;
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
+    /// The same file, from its beginning.
+    pub fn emptied(self) -> OpenLog {
+        OpenLog { begin: Begin::default(), offset: 0, is_in_rest: false, settled: None, ..self }
+    }
+
+    /// Whether the file still begins as what was read of it.
+    fn is_same(&self) -> io::Result<bool> {
+        let Content::Plain(fd) = &self.content else { return Ok(true) };
+        let mut space = [0; BEGIN_BYTES_MAX];
+        let space = space.get_mut(..self.begin.bytes.len()).unwrap_or_default();
+        let filled = read_at(fd, space, 0)?;
+        Ok(space.get(..filled) == Some(&self.begin.bytes[..]))
+    }
+
+    /// Passes on the lines that are complete, as long as there is something left of the allowance.
+    pub fn read(
+        &mut self,
+        left: &mut u64,
+        buffer: &mut Vec<u8>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<Progress> {
+        if let Content::Plain(fd) = &self.content {
+            let stat = fstat(fd)?;
+            (self.size, self.mtime_ns) = (size_of(&stat), mtime_ns(&stat));
+        }
+        let now = (self.size, self.mtime_ns);
+        if self.settled == Some(now) {
+            return Ok(Progress::End);
+        }
+        if !self.is_gzip() && self.size < self.offset {
+            return Ok(Progress::Truncated);
+        }
+        buffer.resize(CHUNK_BYTES, 0);
+        loop {
+            if *left == 0 {
+                return Ok(Progress::More);
+            }
+            let filled = self.content.fill(self.offset, buffer)?;
+            // Asked after the bytes were read: they are of the file that was read before, if that still is there now.
+            if !self.is_same()? {
+                return Ok(Progress::Truncated);
+            }
+            let text = buffer.get(..filled.bytes).unwrap_or_default();
+            let consumed = self.take(text, each);
+            *left = left.saturating_sub(filled.passed.saturating_add(consumed as u64).max(1));
+            if filled.is_end {
+                self.settled = Some(now);
+                return Ok(Progress::End);
+            }
+            if !self.is_in_rest && text.iter().all(|byte| *byte == 0) {
+                self.pass_hole();
+            }
+        }
+    }
+
+    /// A writer that does not append leaves a hole in a file that was cut off.
+    fn pass_hole(&mut self) {
+        let Content::Plain(fd) = &self.content else { return };
+        match seek(fd, SeekFrom::Data(self.offset)) {
+            Ok(at) => self.offset = at.max(self.offset),
+            Err(rustix::io::Errno::NXIO) => self.offset = self.size.max(self.offset),
+            Err(_) => {}
+        }
+    }
+
+    /// Passes on the lines of a text and returns how much of it was consumed. A line without an end is left to be read again
+    /// with it, unless it is too long for that. Zero bytes before a line are none of it.
+    fn take(&mut self, text: &[u8], each: &mut dyn FnMut(&[u8])) -> usize {
+        let mut at = 0;
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            let zeros = if self.is_in_rest { 0 } else { rest.iter().take_while(|byte| **byte == 0).count() };
+            if zeros > 0 {
+                at += zeros;
+                continue;
+            }
+            match rest.iter().position(|byte| *byte == b'\n') {
+                Some(end) => {
+                    if !std::mem::take(&mut self.is_in_rest) {
+                        each(line(rest.get(..end).unwrap_or_default()));
+                    }
+                    at += end + 1;
+                }
+                None if self.is_in_rest => at = text.len(),
+                None if rest.len() > LINE_BYTES_MAX => {
+                    each(line(rest));
+                    self.is_in_rest = true;
+                    at = text.len();
+                }
+                None => break,
+            }
+        }
+        if self.begin.bytes.len() as u64 == self.offset {
+            self.begin.extend(text.get(..at).unwrap_or_default());
+        }
+        self.offset += at as u64;
+        at
+    }
+
+    /// Passes on a last line without an end, of a file that nobody writes to any more.
+    pub fn finish(&mut self, buffer: &mut Vec<u8>, each: &mut dyn FnMut(&[u8])) {
+        buffer.resize(CHUNK_BYTES, 0);
+        let Ok(filled) = self.content.fill(self.offset, buffer) else { return };
+        let rest = buffer.get(..filled.bytes).unwrap_or_default();
+        if !rest.is_empty() && !self.is_in_rest && self.is_same().unwrap_or(false) {
+            each(line(rest));
+        }
+        let is_all_of_it = self.begin.bytes.len() as u64 == self.offset;
+        self.begin.is_whole = is_all_of_it && self.begin.len < BEGIN_BYTES_MAX && filled.bytes == 0;
+    }
+
+    /// Bytes that are still to be read. Of a compressed file nobody knows.
+    pub fn unread(&self) -> u64 {
+        if self.is_gzip() { 0 } else { self.size.saturating_sub(self.offset) }
+    }
+
+    /// Passes over at least so many bytes, up to the end of a line. Returns how many.
+    pub fn skip(&mut self, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<u64> {
+        let before = self.offset;
+        self.offset += bytes;
+        buffer.resize(CHUNK_BYTES, 0);
+        let filled = self.content.fill(self.offset, buffer)?;
+        let text = buffer.get(..filled.bytes).unwrap_or_default();
+        match text.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (self.offset, self.is_in_rest) = (self.offset + end as u64 + 1, false),
+            None => self.is_in_rest = true,
+        }
+        self.load_begin()?;
+        Ok(self.offset - before)
+    }
+}
+
+/// What of a line is looked at.
+fn line(text: &[u8]) -> &[u8] {
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    text.get(..LINE_BYTES_MAX).unwrap_or(text)
+}
+
+/// The first bytes of a file: one more than those by which it is known.
+pub fn first_bytes(fd: OwnedFd, is_gzip: bool) -> Vec<u8> {
+    const MOST: u64 = BEGIN_BYTES_MAX as u64 + 1;
+    let (file, mut bytes) = (File::from(fd), Vec::new());
+    // What is damaged, or not complete yet, has the bytes before that.
+    _ = match is_gzip {
+        true => MultiGzDecoder::new(file).take(MOST).read_to_end(&mut bytes),
+        false => file.take(MOST).read_to_end(&mut bytes),
+    };
+    bytes
+}
+
+impl Content {
+    fn fill(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<Filled> {
+        match self {
+            Content::Plain(fd) => {
+                let bytes = read_at(fd, buffer, offset)?;
+                Ok(Filled { bytes, passed: 0, is_end: bytes < buffer.len() })
+            }
+            Content::Gzip(gzip) => Ok(gzip.fill(offset, buffer)),
+        }
+    }
+}
+
+impl Gzip {
+    /// Decompresses up to an offset and beyond. What is damaged ends there.
+    fn fill(&mut self, offset: u64, buffer: &mut [u8]) -> Filled {
+        let first = self.at - self.rest.len() as u64;
+        let consumed = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);
+        self.rest.drain(..consumed.min(self.rest.len()));
+        let mut passed = 0;
+        while self.at < offset && !self.is_end && passed < PASSED_BYTES_MAX {
+            let wanted = (offset - self.at).min(buffer.len() as u64) as usize;
+            let read = self.decode(wanted);
+            self.rest.clear();
+            passed += read;
+        }
+        while self.at >= offset && self.rest.len() < buffer.len() && !self.is_end {
+            self.decode(buffer.len() - self.rest.len());
+        }
+        let bytes = self.rest.len().min(buffer.len());
+        if let (Some(to), Some(from)) = (buffer.get_mut(..bytes), self.rest.get(..bytes)) {
+            to.copy_from_slice(from);
+        }
+        Filled { bytes, passed, is_end: self.is_end && bytes < buffer.len() }
+    }
+
+    fn decode(&mut self, wanted: usize) -> u64 {
+        let before = self.rest.len();
+        self.rest.resize(before + wanted, 0);
+        let room = self.rest.get_mut(before..).unwrap_or_default();
+        let read = loop {
+            match self.decoder.read(room) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.unwrap_or(0),
+            }
+        };
+        self.is_end |= read == 0;
+        self.rest.truncate(before + read);
+        self.at += read as u64;
+        read as u64
+    }
+}

@@ -1,0 +1,326 @@
+//! Incidents of a fleet in a real OpenSearch: no document twice, what is on how many hosts, and what
+//! ill hosts share.
+//!
+//! 200 hosts differ in versions of packages, settings and files by chance. Thirty of them get a
+//! deployment, and fall ill some time later.
+
+mod engine;
+#[path = "simulate/noise.rs"]
+mod noise;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use engine::Engine;
+use mitra_search::answers::association::Group;
+use mitra_search::backend::{Batch, Sink};
+use mitra_search::document::{Facts, Value};
+use mitra_search::opensearch::{Cluster, FleetCulprit, PolicyState, Record, RecordKind, Wanted, Writer};
+use mitra_search::{Day, Document, Kind};
+use noise::Noise;
+use serde_json::{Value as Json, json};
+
+const MINUTE: i64 = 60_000_000_000;
+const HOUR: i64 = 60 * MINUTE;
+const HOSTS: usize = 200;
+const ILL: usize = 30;
+const PACKAGES: usize = 60;
+const SETTINGS: usize = 40;
+const FILES: usize = 12;
+/// 2026-11-21
+const DAY: Day = Day(20_778);
+const BAD: &str = "2.0-1~bad";
+const DEPLOYED: [&str; 3] = ["libfoo", "libfoo-common", "libfoo-tools"];
+
+fn name(host: usize) -> String {
+    format!("host-{host:03}.example.org")
+}
+
+/// The state of a host.
+#[derive(Clone)]
+struct Machine {
+    host: String,
+    packages: BTreeMap<String, String>,
+    settings: BTreeMap<String, f64>,
+    files: BTreeMap<String, String>,
+    kernel: &'static str,
+}
+
+impl Machine {
+    fn new(host: usize, noise: &mut Noise) -> Self {
+        // Most hosts have the same version; how rare another one is depends on the package.
+        let mut version = |number: usize| {
+            let rare = 2 + number as u64 % 37;
+            if noise.one_in(rare) { noise.below(3) } else { 0 }
+        };
+        let mut packages: BTreeMap<String, String> =
+            (0..PACKAGES).map(|i| (format!("pkg{i}"), format!("1.{}-1", version(i)))).collect();
+        packages.extend(DEPLOYED.map(|name| (name.to_owned(), "1.0-1".to_owned())));
+        let mut settings: BTreeMap<String, f64> =
+            (0..SETTINGS).map(|i| (format!("vm.setting{i}"), version(i) as f64)).collect();
+        // Of each host its own, as an address or a key.
+        settings.insert("net.own".to_owned(), host as f64);
+        let mut files: BTreeMap<String, String> =
+            (0..FILES).map(|i| (format!("/etc/file{i}"), format!("a = {}\n", version(i)))).collect();
+        files.insert("/etc/hostname".to_owned(), name(host));
+        let kernel = noise.pick(&["6.1.0-18-amd64", "6.1.0-18-amd64", "6.1.0-21-amd64"]);
+        Self { host: name(host), packages, settings, files, kernel }
+    }
+
+    fn deploy(&mut self, version: &str) {
+        for package in DEPLOYED {
+            self.packages.insert(package.to_owned(), version.to_owned());
+        }
+    }
+
+    fn documents(&self) -> Vec<Document> {
+        let word = |text: &str| vec![Value::Text(text.to_owned())];
+        let packages = self.packages.iter().map(|(p, v)| (format!("package.{p}"), word(v)));
+        let settings = self.settings.iter().map(|(s, v)| (format!("sysctl.{s}"), vec![Value::Number(*v)]));
+        let kernel = [("kernel.release".to_owned(), word(self.kernel))];
+        let of = |name: &str, kind: Kind, facts: Facts| Document {
+            content: Some(format!("{facts:?}")),
+            facts,
+            ..Document::new(&self.host, name, kind)
+        };
+        let mut all = vec![
+            of("@packages/dpkg", Kind::Package, packages.collect()),
+            of("@sysctl", Kind::Sysctl, settings.collect()),
+            of("@kernel", Kind::Kernel, kernel.into_iter().collect()),
+        ];
+        all.extend(self.files.iter().map(|(name, text)| Document {
+            content: Some(text.clone()),
+            ..Document::new(&self.host, name, Kind::File)
+        }));
+        all
+    }
+
+    fn look(&self, writer: &mut Writer, at_ns: i64) {
+        let documents = self.documents();
+        let batch = Batch { host: &self.host, at_ns, documents: &documents, gone: &[] };
+        writer.put(&batch).expect("taken");
+    }
+}
+
+fn record(host: &str, root: &str, begin_ns: i64, minutes: Option<i64>) -> Record {
+    Record {
+        kind: RecordKind::Incident,
+        key: format!("{host}-{begin_ns}"),
+        host: host.to_owned(),
+        begin_ns,
+        end_ns: minutes.map(|minutes| begin_ns + minutes * MINUTE),
+        root: root.to_owned(),
+        unexplained: false,
+        culprit: FleetCulprit {
+            kind: Some("process".to_owned()),
+            name: Some("dd".to_owned()),
+            group: Some("backup.service".to_owned()),
+        },
+        confidence: 0.97,
+        strength: Some(0.9),
+        cost: Some(12.5),
+        line: "dd in backup.service writes 500 MB/s to sda and fills its queue".to_owned(),
+        kernel: Some("6.1.0-18-amd64".to_owned()),
+        mitra: "0.2.0".to_owned(),
+        tags: vec!["db".to_owned()],
+    }
+}
+
+fn wanted(root: Option<&str>) -> Wanted<'_> {
+    let (since_ns, until_ns) = (DAY.start_ns() - 24 * HOUR, DAY.end_ns());
+    Wanted { kind: RecordKind::Incident, since_ns, until_ns, root, host: None }
+}
+
+fn why(cluster: &Cluster, root: &str) -> mitra_search::opensearch::Shared {
+    cluster.why(root, DAY.start_ns(), DAY.end_ns()).unwrap_or_else(|e| panic!("{root}: {e}"))
+}
+
+fn items(group: &Group) -> Vec<(&str, &str)> {
+    group.members.iter().map(|m| (m.item.as_str(), m.value.as_str())).collect()
+}
+
+/// Looks at all hosts on the day before and on the day, deploys to the ill ones and to some others,
+/// and looks again on the day after. Returns the onset of each ill host.
+fn live(writer: &mut Writer, noise: &mut Noise) -> BTreeMap<String, i64> {
+    let mut machines: Vec<Machine> = (0..HOSTS).map(|host| Machine::new(host, noise)).collect();
+    for day in [DAY.before(), DAY] {
+        for machine in &machines {
+            machine.look(writer, day.start_ns() + 2 * HOUR);
+        }
+    }
+    // Everybody gets this, at noon.
+    for machine in &mut machines {
+        machine.packages.insert("pkg5".to_owned(), "8.8-1".to_owned());
+        machine.look(writer, DAY.start_ns() + 12 * HOUR);
+    }
+    let mut ill: Vec<usize> = (0..HOSTS).collect();
+    for i in (1..HOSTS).rev() {
+        ill.swap(i, noise.below(i as u64 + 1) as usize);
+    }
+    let (ill, others) = ill.split_at(ILL);
+    let mut onsets = BTreeMap::new();
+    for host in ill {
+        let at = DAY.start_ns() + 13 * HOUR + noise.below(30) as i64 * MINUTE;
+        machines[*host].deploy(BAD);
+        machines[*host].look(writer, at);
+        onsets.insert(name(*host), at + (10 + noise.below(40) as i64) * MINUTE);
+    }
+    // Others get something else at the same time.
+    for host in others.iter().take(40) {
+        machines[*host].packages.insert("pkg3".to_owned(), "9.9-1".to_owned());
+        machines[*host].look(writer, DAY.start_ns() + 13 * HOUR);
+    }
+    // Some are mended the same evening, so that the last state of the day is the old version.
+    for host in ill.iter().take(5) {
+        machines[*host].deploy("1.0-1");
+        machines[*host].look(writer, DAY.start_ns() + 18 * HOUR);
+    }
+    // The remedy of the others: it is on ill hosts only, and no cause.
+    for host in ill.iter().skip(5) {
+        machines[*host].settings.insert("vm.setting0".to_owned(), 77.0);
+        machines[*host].look(writer, DAY.start_ns() + 20 * HOUR);
+    }
+    for machine in &machines {
+        machine.look(writer, DAY.after().start_ns() + 2 * HOUR);
+    }
+    onsets
+}
+
+#[test]
+#[ignore = "starts an OpenSearch: make test-search"]
+fn opensearch_tells_what_ill_hosts_share() {
+    let Some(engine) = Engine::start(1) else { return };
+    let cluster = engine.cluster("sick_");
+    let mut writer = engine.writer("sick_", "spool");
+    let mut noise = Noise::new(20_261_121);
+    let onsets = live(&mut writer, &mut noise);
+    assert_eq!((writer.waiting(), writer.messages()), (0, Vec::new()));
+    cluster.install_incidents().expect("a template");
+    for (host, begin) in &onsets {
+        cluster.put_record(&record(host, "disk-hog", *begin, Some(20))).expect("taken");
+    }
+    cluster.refresh().expect("refreshed");
+    let began = Instant::now();
+    let found = why(&cluster, "disk-hog");
+    println!("{} values of {HOSTS} hosts: {:?}", found.compared, began.elapsed());
+    assert_eq!((found.ill, found.ill_known, found.well), (ILL, 30, 170));
+    assert!(found.compared > 200 && found.tests <= found.compared, "{found:?}");
+    let first = found.groups.first().unwrap_or_else(|| panic!("{found:?}"));
+    let bad: Vec<(String, &str)> = DEPLOYED.iter().map(|p| (format!("package.{p}"), BAD)).collect();
+    assert_eq!(items(first), bad.iter().map(|(p, v)| (p.as_str(), *v)).collect::<Vec<_>>());
+    let table = first.members[0].table;
+    assert_eq!((table.ill_with, table.ill, table.well_with, table.well), (30, 30, 0, 170));
+    assert!(first.members[0].p_corrected < 1e-20 && first.members[0].odds_ratio > 10_000.0);
+    assert_eq!((first.known, first.changed_before, first.changed_after), (30, 30, 0));
+    assert!((600.0..3_600.0).contains(&first.lead_seconds.expect("a lead")), "{first:?}");
+    // The version that only well hosts have is not shared by ill ones, and no other group is named.
+    assert_eq!(found.groups.len(), 1, "{:#?}", found.groups);
+
+    // Twenty fleets without a fault: incidents at any hosts at any time of the day.
+    let mut named = Vec::new();
+    for fleet in 0..20 {
+        let root = format!("chance-{fleet}");
+        let mut hosts: Vec<usize> = (0..HOSTS).collect();
+        for i in (1..HOSTS).rev() {
+            hosts.swap(i, noise.below(i as u64 + 1) as usize);
+        }
+        for host in hosts.iter().take(4 + noise.below(60) as usize) {
+            let begin = DAY.start_ns() + 3 * HOUR + noise.below(20 * 60) as i64 * MINUTE;
+            cluster.put_record(&record(&name(*host), &root, begin, Some(5))).expect("taken");
+        }
+        cluster.refresh().expect("refreshed");
+        named.extend(why(&cluster, &root).groups.into_iter().map(|group| (root.clone(), group)));
+    }
+    assert!(named.is_empty(), "{named:#?}");
+
+    // Nobody is told apart from two hosts, or without a state.
+    let error = cluster.why("nothing", DAY.start_ns(), DAY.end_ns()).unwrap_err().to_string();
+    assert!(error.contains("0 hosts"), "{error}");
+}
+
+#[test]
+#[ignore = "starts an OpenSearch: make test-search"]
+fn opensearch_has_each_incident_once() {
+    let Some(engine) = Engine::start(1) else { return };
+    let cluster = engine.cluster("once_");
+    assert!(cluster.install_incidents().expect("a template"));
+    assert!(!cluster.install_incidents().expect("a template"), "it was there");
+    // The distribution for tests has no plugins.
+    assert_eq!(cluster.install_policy(400).expect("an answer"), PolicyState::Unsupported);
+    let begin = DAY.start_ns() + 14 * HOUR;
+    let open: Vec<Record> =
+        (0..40).map(|host| record(&name(host), "disk-hog", begin + host as i64 * MINUTE, None)).collect();
+    for one in &open {
+        cluster.put_record(one).expect("taken");
+    }
+    // The verdict changes, the incident ends, and each is sent again by a process that was killed.
+    for one in open.iter().take(10) {
+        let revised = Record { root: "dirty-throttle".to_owned(), ..one.clone() };
+        let ended = Record { end_ns: Some(one.begin_ns + 3 * MINUTE), ..revised.clone() };
+        for state in [&revised, &revised, &ended, &ended] {
+            cluster.put_record(state).expect("taken");
+        }
+    }
+    let finding =
+        Record { kind: RecordKind::Finding, key: "fd-growth-2026-11-21".to_owned(), ..open[0].clone() };
+    let killed_and_back = engine.cluster("once_");
+    for _ in 0..3 {
+        killed_and_back.put_record(&finding).expect("taken");
+    }
+    cluster.refresh().expect("refreshed");
+    let (total, list) = cluster.records(&wanted(None), 100).expect("a list");
+    assert_eq!((total, list.len()), (40, 40));
+    assert!(list.windows(2).all(|w| w[0].begin_ns >= w[1].begin_ns), "the latest first");
+    assert_eq!(list.iter().filter(|r| r.end_ns.is_some()).count(), 10);
+    let roots = cluster.roots(&wanted(None)).expect("groups");
+    assert!(!roots.is_partial);
+    let told: Vec<(&str, u64, u64, u64, Option<f64>)> =
+        roots.groups.iter().map(|g| (g.root.as_str(), g.hosts, g.times, g.open, g.cost)).collect();
+    assert_eq!(told, [("disk-hog", 30, 30, 30, Some(375.0)), ("dirty-throttle", 10, 10, 0, Some(125.0))]);
+    assert_eq!(roots.groups[1].first_ns, begin);
+    assert_eq!(roots.groups[0].culprit.name.as_deref(), Some("dd"));
+    let only = Wanted { host: Some("host-003.example.org"), ..wanted(Some("dirty-throttle")) };
+    assert_eq!(cluster.records(&only, 100).expect("a list").0, 1);
+    let findings = Wanted { kind: RecordKind::Finding, ..wanted(None) };
+    assert_eq!(cluster.records(&findings, 100).expect("a list").0, 1);
+    // What ended before is not listed, what goes on is.
+    let later = Wanted { since_ns: begin + 2 * HOUR, ..wanted(None) };
+    assert_eq!(cluster.records(&later, 100).expect("a list").0, 30);
+    only_known_fields(&engine, &cluster);
+    size(&engine, &cluster);
+}
+
+/// The mapping is strict, so that no field is ever added.
+fn only_known_fields(engine: &Engine, cluster: &Cluster) {
+    let index = cluster.incidents_pattern().replace('*', "2026-11");
+    let mapping = engine.raw("GET", &format!("/{index}/_mapping"), "");
+    for wrong in [json!({"host": "x", "more": 1}), json!({"culprit": {"pid": 1}})] {
+        let answer = engine.raw("PUT", &format!("/{index}/_doc/x"), &wrong.to_string());
+        assert!(answer.contains("strict_dynamic_mapping_exception"), "{answer}");
+    }
+    assert_eq!(engine.raw("GET", &format!("/{index}/_mapping"), ""), mapping);
+}
+
+/// What a document takes in the index, where many are alike.
+fn size(engine: &Engine, cluster: &Cluster) {
+    const COUNT: usize = 2_000;
+    let begin = Day(20_700).start_ns();
+    let (mut sent, mut index) = (0, String::new());
+    for i in 0..COUNT {
+        let one = record(&name(i % HOSTS), "disk-hog", begin + i as i64 * MINUTE, Some(5));
+        sent += one.to_json().to_string().len();
+        cluster.put_record(&one).expect("taken");
+        index = cluster.incidents_pattern().replace('*', "2026-09");
+    }
+    engine.raw("POST", &format!("/{index}/_forcemerge?max_num_segments=1&flush=true"), "");
+    let stats = engine.raw("GET", &format!("/{index}/_stats/store,docs"), "");
+    let stats: Json = serde_json::from_str(&stats).expect("JSON");
+    let at = |pointer: &str| stats.pointer(pointer).and_then(Json::as_u64).expect("a number");
+    let (bytes, docs) = (at("/_all/primaries/store/size_in_bytes"), at("/_all/primaries/docs/count"));
+    println!(
+        "{docs} documents: {} bytes of JSON each, {} bytes in the index",
+        sent / COUNT,
+        bytes / docs.max(1)
+    );
+    assert!(docs == COUNT as u64 && bytes / docs < 1_024);
+}

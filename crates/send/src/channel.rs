@@ -1,0 +1,366 @@
+//! How samples reach a store: a request over HTTP, or a connection of TCP.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use mitra_http::ureq::http::{HeaderMap, Uri};
+use mitra_http::{Agent, secret};
+
+use crate::config::{Kind, Output};
+use crate::encode::{graphite, influx, opentsdb, otlp, remote_write, text};
+use crate::series::Series;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Of an answer that is read.
+const ANSWER_MAX: u64 = 4_096;
+/// Of an answer that is quoted.
+const QUOTE_MAX: usize = 300;
+/// How many samples a store of remote write 2.0 has written.
+const WRITTEN: &str = "x-prometheus-remote-write-samples-written";
+
+/// Why nothing was taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It may be taken later; the store may say when.
+    Later(String, Option<Duration>),
+    /// It will never be taken.
+    Never(String),
+}
+
+/// What was taken.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// What the store answered, for whoever asks.
+    pub answer: String,
+    /// Samples that it refused nevertheless, and why.
+    pub refused: Option<(u64, String)>,
+}
+
+/// A way to a store.
+pub struct Channel {
+    output: Output,
+    to: To,
+}
+
+enum To {
+    Http {
+        agent: Agent,
+        authorization: Option<String>,
+    },
+    /// Host and port.
+    Tcp(String, u16),
+}
+
+impl Channel {
+    /// Reads the files that the output names.
+    ///
+    /// # Errors
+    /// If one of them cannot be used, or it is no store.
+    pub fn open(output: &Output) -> Result<Channel, String> {
+        let failed = |error: String| format!("output {}: {error}", output.name);
+        let uri: Uri = output.url.parse().map_err(|error| failed(format!("no address: {error}")))?;
+        let to = match (uri.scheme_str(), uri.host(), uri.port_u16()) {
+            (Some("tcp"), Some(host), Some(port)) => {
+                To::Tcp(host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)
+            }
+            (Some(scheme @ ("http" | "https")), ..) => {
+                let ca_file = output.ca_file.as_deref();
+                let agent = mitra_http::client(scheme == "https", ca_file, CONNECT_WITHIN, ANSWER_WITHIN);
+                let agent = agent.map_err(|error| failed(error.to_string()))?;
+                To::Http { agent, authorization: authorization(output).map_err(failed)? }
+            }
+            _ => return Err(failed("there is no way to it".to_owned())),
+        };
+        Ok(Channel { output: output.clone(), to })
+    }
+
+    /// Sends a batch.
+    ///
+    /// # Errors
+    /// If the store does not take it.
+    pub fn send(&self, batch: &[Series]) -> Result<Taken, Failure> {
+        match &self.to {
+            To::Http { agent, authorization } => self.post(agent, authorization.as_deref(), batch),
+            To::Tcp(host, port) => {
+                let said = tcp(host, *port, &self.bytes(batch)?)
+                    .map_err(|error| Failure::Later(format!("{host}:{port}: {error}"), None))?;
+                // Only a telnet port of OpenTSDB answers: a line for each point that it does not like.
+                let lines = said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64;
+                let refused = (lines > 0).then(|| (lines, quote(&said)));
+                Ok(Taken { answer: "read to the end".to_owned(), refused })
+            }
+        }
+    }
+
+    fn bytes(&self, batch: &[Series]) -> Result<Vec<u8>, Failure> {
+        Ok(match (self.output.kind, &self.to) {
+            (Kind::Prometheus, _) => {
+                remote_write::body(batch, self.output.is_version_2).map_err(Failure::Never)?
+            }
+            (Kind::Otlp, _) => otlp::body(batch),
+            (Kind::Influx, _) => influx::body(batch).into_bytes(),
+            (Kind::Opentsdb, To::Http { .. }) => opentsdb::json(batch).into_bytes(),
+            (Kind::Opentsdb, To::Tcp(..)) => opentsdb::lines(batch).into_bytes(),
+            (Kind::Graphite, _) if self.output.pickle => graphite::pickles(batch),
+            (Kind::Graphite, _) => graphite::lines(batch).into_bytes(),
+            (Kind::Parquet, _) => return Err(Failure::Never("Parquet files are not sent".to_owned())),
+        })
+    }
+
+    /// What [`Channel::send`] would send, for people to read: the lines themselves, or what stands in the binary ones.
+    #[must_use]
+    pub fn shown(output: &Output, batch: &[Series]) -> String {
+        match output.kind {
+            Kind::Influx => influx::body(batch),
+            Kind::Opentsdb if output.url.starts_with("tcp:") => opentsdb::lines(batch),
+            Kind::Opentsdb => opentsdb::json(batch) + "\n",
+            Kind::Graphite => graphite::lines(batch),
+            Kind::Prometheus | Kind::Otlp | Kind::Parquet => text::body(batch),
+        }
+    }
+
+    fn post(&self, agent: &Agent, authorization: Option<&str>, batch: &[Series]) -> Result<Taken, Failure> {
+        let body = self.bytes(batch)?;
+        let mut request = agent.post(&self.output.url);
+        for (name, value) in headers(&self.output) {
+            request = request.header(*name, *value);
+        }
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let mut answer = request
+            .send(&body[..])
+            .map_err(|error| Failure::Later(format!("cannot be reached: {error}"), None))?;
+        let status = answer.status().as_u16();
+        let headers = answer.headers().clone();
+        let mut said = Vec::new();
+        // What came of a body that breaks off is good enough.
+        _ = answer.body_mut().as_reader().take(ANSWER_MAX).read_to_end(&mut said);
+        let why = format!("HTTP {status} {}", quote(&said)).trim_end().to_owned();
+        match status {
+            200..=299 => self.taken(why, &headers, &said, batch),
+            // The sender or its address is wrong, not the samples: they keep in the archive until that is mended.
+            300..=399 | 401 | 403 | 404 | 407 | 408 | 425 | 429 | 500.. => {
+                Err(Failure::Later(why, retry_after(&headers)))
+            }
+            _ => Err(Failure::Never(why)),
+        }
+    }
+
+    fn taken(
+        &self,
+        answer: String,
+        headers: &HeaderMap,
+        said: &[u8],
+        batch: &[Series],
+    ) -> Result<Taken, Failure> {
+        let refused = match self.output.kind {
+            Kind::Otlp => otlp::refused(said),
+            Kind::Prometheus if self.output.is_version_2 => {
+                // A store that knows only version 1.0 reads such a message as an empty one.
+                let Some(written) = headers.get(WRITTEN).and_then(|value| value.to_str().ok()?.parse().ok())
+                else {
+                    let why =
+                        "it does not say what it has written, so it knows only version 1 of remote write";
+                    return Err(Failure::Later(why.to_owned(), None));
+                };
+                let sent: u64 = batch.iter().map(|series| series.samples.len() as u64).sum();
+                let missing = sent.saturating_sub(written);
+                (missing > 0).then(|| (missing, format!("{written} of {sent} samples were written")))
+            }
+            _ => None,
+        };
+        Ok(Taken { answer, refused })
+    }
+}
+
+fn headers(output: &Output) -> &'static [(&'static str, &'static str)] {
+    match (output.kind, output.is_version_2) {
+        (Kind::Prometheus, false) => &[
+            ("content-type", "application/x-protobuf"),
+            ("content-encoding", "snappy"),
+            ("x-prometheus-remote-write-version", "0.1.0"),
+        ],
+        (Kind::Prometheus, true) => &[
+            ("content-type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
+            ("content-encoding", "snappy"),
+            ("x-prometheus-remote-write-version", "2.0.0"),
+        ],
+        (Kind::Otlp, _) => &[("content-type", "application/x-protobuf")],
+        (Kind::Opentsdb, _) => &[("content-type", "application/json")],
+        _ => &[("content-type", "text/plain; charset=utf-8")],
+    }
+}
+
+fn authorization(output: &Output) -> Result<Option<String>, String> {
+    let read = |path: &Path| secret(path).map_err(|error| error.to_string());
+    Ok(match (&output.token_file, &output.user, &output.password_file) {
+        (Some(file), ..) => {
+            let scheme = if output.kind == Kind::Influx { "Token" } else { "Bearer" };
+            Some(format!("{scheme} {}", read(file)?))
+        }
+        (None, Some(user), Some(file)) => {
+            Some(format!("Basic {}", STANDARD.encode(format!("{user}:{}", read(file)?))))
+        }
+        _ => None,
+    })
+}
+
+/// Seconds; a date is not understood.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Sends all, and waits until the other side has read it to its end and closes: TCP has no other acknowledgement. Returns what it
+/// said.
+fn tcp(host: &str, port: u16, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut last = std::io::Error::other("the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let mut stream = match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+            Ok(stream) => stream,
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.write_all(bytes)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut said = Vec::new();
+        stream.take(ANSWER_MAX).read_to_end(&mut said)?;
+        return Ok(said);
+    }
+    Err(last)
+}
+
+/// One line of what a store says.
+fn quote(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let line: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(QUOTE_MAX).collect();
+    line.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::series::tests::series;
+
+    fn channel(table: &str) -> Channel {
+        let config = Config::read(&format!("[[output]]\n{table}"), &|_, _| Ok(())).unwrap();
+        Channel::open(&config.outputs[0]).unwrap()
+    }
+
+    /// Answers one request; returns its address and the thread that ends with the head of what it got.
+    fn answering(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let mut head = String::new();
+            while stream.read_line(&mut head).unwrap() > 2 {}
+            let head = head.to_lowercase();
+            let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")?.trim().parse().ok());
+            stream.read_exact(&mut vec![0; length.unwrap_or(0)]).unwrap();
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+            head
+        });
+        (format!("http://{address}/w"), thread)
+    }
+
+    fn sent(to: &str, answer: &'static str) -> (Result<Taken, Failure>, String) {
+        let (url, thread) = answering(answer);
+        let result =
+            channel(&format!("to = {to}\nurl = \"{url}\"")).send(&[series("mitra_a", None, &[(1, 1.0)])]);
+        (result, thread.join().unwrap())
+    }
+
+    #[test]
+    fn what_refuses_the_samples_is_told_from_what_may_take_them_later() {
+        let (result, head) = sent("\"prometheus\"", "HTTP/1.1 204 x\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(result.unwrap(), Taken { answer: "HTTP 204".into(), refused: None });
+        for header in
+            ["content-encoding: snappy", "x-prometheus-remote-write-version: 0.1.0", "user-agent: mitra/"]
+        {
+            assert!(head.contains(header), "{head}");
+        }
+        let bad = "HTTP/1.1 400 x\r\nContent-Length: 12\r\n\r\nout of\norder";
+        assert_eq!(sent("\"influx\"", bad).0, Err(Failure::Never("HTTP 400 out of order".into())));
+        let busy = "HTTP/1.1 429 x\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n";
+        let later = Failure::Later("HTTP 429".into(), Some(Duration::from_secs(7)));
+        assert_eq!(sent("\"influx\"", busy).0, Err(later));
+        for answer in
+            ["HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401 x\r\nContent-Length: 0\r\n\r\n", ""]
+        {
+            assert!(matches!(sent("\"influx\"", answer).0, Err(Failure::Later(..))), "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_reads_nothing_of_version_2_is_found_out() {
+        let version_2 = "\"prometheus\"\nversion = 2";
+        let (result, head) = sent(version_2, "HTTP/1.1 204 x\r\nContent-Length: 0\r\n\r\n");
+        assert!(matches!(result, Err(Failure::Later(why, _)) if why.contains("version 1")));
+        assert!(head.contains("proto=io.prometheus.write.v2.request"), "{head}");
+        let some =
+            "HTTP/1.1 204 x\r\nX-Prometheus-Remote-Write-Samples-Written: 0\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(sent(version_2, some).0.unwrap().refused.unwrap().0, 1);
+    }
+
+    #[test]
+    fn a_part_that_is_refused_is_counted() {
+        // Three points, by OTLP's own message.
+        let answer = "HTTP/1.1 200 x\r\nContent-Length: 4\r\n\r\n\x0a\x02\x08\x03";
+        assert_eq!(sent("\"otlp\"", answer).0.unwrap().refused, Some((3, String::new())));
+    }
+
+    #[test]
+    fn a_connection_has_taken_what_it_read_to_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("tcp://{}", listener.local_addr().unwrap());
+        let channel = channel(&format!("to = \"opentsdb\"\nurl = \"{url}\""));
+        let thread = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            for answer in ["", "put: illegal argument\n"] {
+                let mut stream = listener.accept().unwrap().0;
+                let mut text = String::new();
+                stream.read_to_string(&mut text).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+                got.push(text);
+            }
+            got
+        });
+        let batch = [series("mitra_a", None, &[(1_000_000_000, 1.0)])];
+        assert!(channel.send(&batch).is_ok());
+        let refused = channel.send(&batch).unwrap().refused;
+        assert_eq!(refused, Some((1, "put: illegal argument".to_owned())));
+        assert_eq!(thread.join().unwrap(), ["put mitra_a 1 1 host=web1\n"; 2]);
+        assert!(matches!(channel.send(&batch), Err(Failure::Later(..))), "nobody listens");
+    }
+
+    #[test]
+    fn a_token_comes_from_a_file_that_nobody_else_reads() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "sesame\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let (url, thread) = answering("HTTP/1.1 204 x\r\nContent-Length: 0\r\n\r\n");
+        let table = format!("to = \"influx\"\nurl = \"{url}\"\ntoken-file = \"{}\"", file.display());
+        channel(&table).send(&[series("a", None, &[(1, 1.0)])]).unwrap();
+        assert!(thread.join().unwrap().contains("authorization: token sesame"));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let config = Config::read(&format!("[[output]]\n{table}"), &|_, _| Ok(())).unwrap();
+        assert!(Channel::open(&config.outputs[0]).err().unwrap().contains("others than its owner"));
+    }
+}

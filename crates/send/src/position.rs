@@ -1,0 +1,123 @@
+//! How far an output has come. It stands on the disk; what lies behind it is in the archive.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What became of all samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tally {
+    /// Samples that the store took.
+    pub sent: u64,
+    /// Samples that it refused for good.
+    pub refused: u64,
+    /// Seconds of the recording that were given up because they lay further back than `keep`.
+    pub dropped_s: u64,
+    /// Times that the store could not be reached, or said to come again.
+    pub failed: u64,
+}
+
+/// How far an output has come.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Position {
+    /// The time of the recording up to which the store has everything.
+    pub until_ns: Option<i64>,
+    /// The boot that was recorded then, and what was added to its boot time. Times of a recording move when the wall clock is
+    /// set; boot time does not.
+    #[serde(default)]
+    pub boot_id: String,
+    /// See `boot_id`.
+    #[serde(default)]
+    pub offset_ns: i64,
+    /// What became of all samples.
+    #[serde(default)]
+    pub tally: Tally,
+    /// Why the store took nothing the last time, while that is so.
+    #[serde(default)]
+    pub last_error: Option<String>,
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+impl Position {
+    /// Reads the position of this output in a folder. One that cannot be read is begun anew, which is told.
+    #[must_use]
+    pub fn open(dir: &Path, name: &str) -> (Position, Option<String>) {
+        let path = dir.join(format!("{name}.json"));
+        let read = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Position::default()),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(position) => (Position { path, ..position }, None),
+            Err(error) => {
+                let why = format!("{}: begun anew: {error}", path.display());
+                (Position { path, ..Position::default() }, Some(why))
+            }
+        }
+    }
+
+    /// Where it is on an axis whose clock says `offset_of` of its boot. `None` before the first.
+    #[must_use]
+    pub fn at(&self, offset_of: impl Fn(&str) -> Option<i64>) -> Option<i64> {
+        let moved = offset_of(&self.boot_id).map_or(0, |offset| offset.saturating_sub(self.offset_ns));
+        Some(self.until_ns?.saturating_add(moved))
+    }
+
+    /// It has come so far, on the clock of this boot.
+    pub fn advance(&mut self, until_ns: i64, boot_id: &str, offset_ns: i64) {
+        self.until_ns = Some(until_ns);
+        boot_id.clone_into(&mut self.boot_id);
+        self.offset_ns = offset_ns;
+    }
+
+    /// Writes it to the disk.
+    ///
+    /// # Errors
+    /// Where that fails; what was there before is still there.
+    pub fn save(&self) -> io::Result<()> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let new = self.path.with_extension("new");
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        // A position that a power failure takes back is sent again, which stores see as the same samples.
+        file.sync_data()?;
+        fs::rename(&new, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_survives_and_moves_with_the_clock() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut position, trouble) = Position::open(dir.path(), "a");
+        assert_eq!((position.at(|_| Some(5)), trouble), (None, None));
+        position.advance(1_000, "boot", 100);
+        position.tally.sent = 7;
+        position.save().unwrap();
+        let (read, trouble) = Position::open(dir.path(), "a");
+        assert_eq!((&read, trouble), (&position, None));
+        assert_eq!(read.at(|boot| (boot == "boot").then_some(100)), Some(1_000));
+        // The clock was set an hour ahead, or that boot is in the archive no more.
+        assert_eq!(read.at(|boot| (boot == "boot").then_some(3_700)), Some(4_600));
+        assert_eq!(read.at(|_| None), Some(1_000));
+    }
+
+    #[test]
+    fn a_damaged_position_is_begun_anew_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.json"), "{").unwrap();
+        let (position, trouble) = Position::open(dir.path(), "a");
+        assert!(position.until_ns.is_none() && trouble.unwrap().contains("begun anew"));
+        position.save().unwrap();
+        assert_eq!(Position::open(dir.path(), "a").1, None);
+    }
+}
