@@ -47,7 +47,9 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         if ended {
             return if line.starts_with(RULE) { Took::Last } else { Took::No };
         }
-        if let Some(head) = Some(line).filter(|line| is_head(line)).and_then(|line| line.strip_suffix(b" INNODB MONITOR OUTPUT"))
+        if let Some(head) = Some(line)
+            .filter(|line| is_head(line))
+            .and_then(|line| line.strip_suffix(b" INNODB MONITOR OUTPUT"))
         {
             let mut list = words(head);
             let stamp = [list.next().unwrap_or_default(), list.next().unwrap_or_default()].join(&b' ');
