@@ -139,6 +139,7 @@ pub struct Import {
     dropped: u64,
     /// How many rows, texts, events and samples there were.
     stored: u64,
+    only_context: bool,
     default_date: Option<i64>,
 }
 
@@ -181,22 +182,32 @@ impl Import {
     pub(super) fn begin_format(&mut self, name: &str) -> FormatMark {
         let (formats, unread) = (self.current().formats.len(), self.current().unread);
         self.format(name);
-        FormatMark { formats, unread, stored: self.stored, host: self.host.clone() }
+        self.only_context = false;
+        FormatMark { formats, unread, stored: self.stored }
     }
 
     /// Ends it. An output that gave nothing, no number, no text and no event, counts as unread, line by line: nobody
     /// should take it for evidence that was looked at.
     pub(super) fn end_format(&mut self, mark: FormatMark, line: u32, lines: u32, first: &[u8]) {
-        if self.stored > mark.stored || self.host != mark.host {
+        if self.stored > mark.stored {
             return;
         }
+        let only_context = self.only_context;
         let file = self.current();
         file.formats.truncate(mark.formats);
+        if only_context {
+            return;
+        }
         let counted = file.unread.saturating_sub(mark.unread);
         file.unread += u64::from(lines).saturating_sub(counted);
         if file.first_unread.as_ref().is_none_or(|(known, _)| *known > line) {
             file.first_unread = Some((line, super::number::text(first)));
         }
+    }
+
+    /// Says that the lines of an output say what those after them are, and no more.
+    pub(super) fn is_context(&mut self) {
+        self.only_context = true;
     }
 
     /// Says that something was read that has no row, such as that nothing happened.
@@ -485,7 +496,6 @@ pub(super) struct FormatMark {
     formats: usize,
     unread: u64,
     stored: u64,
-    host: HostInfo,
 }
 
 /// How long something would be in words, which none are made for.

@@ -15,9 +15,15 @@ use crate::text::prelude::*;
 pub const FORMAT: Format = Format::new(
     "InnoDB status",
     "transactions and what they wait for, of `SHOW ENGINE INNODB STATUS`",
-    |lines, _| lines.at(|line| line.ends_with(b" INNODB MONITOR OUTPUT")),
+    |lines, _| lines.at(is_head) || (lines.at(|line| line.starts_with(RULE)) && lines.soon(1, is_head)),
     read,
 );
+
+const RULE: &[u8] = b"=====";
+
+fn is_head(line: &[u8]) -> bool {
+    line.ends_with(b" INNODB MONITOR OUTPUT") && !line.starts_with(b"END")
+}
 
 /// Lines of one status: it is cut at a megabyte.
 const LINES_MAX: u32 = 50_000;
@@ -34,17 +40,23 @@ struct Transaction {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut when = import.now();
     let mut open: Option<Transaction> = None;
-    let mut read = 0;
+    let (mut read, mut ended) = (0, false);
     lines.each(import, |lines, at, import| {
         let line = lines.line();
         read += 1;
-        if let Some(head) = line.strip_suffix(b" INNODB MONITOR OUTPUT") {
+        if ended {
+            return if line.starts_with(RULE) { Took::Last } else { Took::No };
+        }
+        if let Some(head) = Some(line)
+            .filter(|line| is_head(line))
+            .and_then(|line| line.strip_suffix(b" INNODB MONITOR OUTPUT"))
+        {
             let mut list = words(head);
             let stamp = [list.next().unwrap_or_default(), list.next().unwrap_or_default()].join(&b' ');
             when = time(&stamp).unwrap_or(when);
         } else if line.starts_with(b"END OF INNODB MONITOR OUTPUT") || read > LINES_MAX {
             put(open.take(), when, import);
-            return Took::Last;
+            ended = true;
         } else if let Some(rest) = line.strip_prefix(b"---TRANSACTION ") {
             put(open.take(), when, import);
             let seconds = behind(rest, b", ACTIVE ").and_then(first);

@@ -62,9 +62,9 @@ fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
         lines.at(|line| has(line, word)) || lines.soon(AHEAD_MAX, |line| has(line, word))
     };
     near(lines, b"\"labels\"")
-        && near(lines, b"\"data\"")
         && near(lines, b"\"time\"")
-        && (near(lines, b"\"dimension_names\"") || chart_of(&context.file_name).is_some())
+        && (near(lines, b"\"dimension_names\"")
+            || (near(lines, b"\"data\"") && chart_of(&context.file_name).is_some()))
 }
 
 /// The chart that the name of a file tells: `system.cpu.json`, `data-system.load.txt`.

@@ -70,7 +70,8 @@ pub(super) fn what(lines: &mut Lines<'_>, context: &Context) -> Option<What> {
     }
     let (path, rest) = path_of(line, context);
     if has_leaf(path)
-        && let Some(found) = by_path(path, stamp::prefix(rest).map_or(rest, |(_, rest)| rest))
+        && let Some(found) =
+            by_path(path, rest).or_else(|| by_path(path, stamp::prefix(rest).map_or(rest, |(_, rest)| rest)))
     {
         return Some(found);
     }

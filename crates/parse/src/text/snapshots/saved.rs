@@ -159,10 +159,13 @@ fn grep_path(line: &[u8]) -> Option<(&str, &[u8])> {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut reader = Reader::default();
     let mut line = Vec::new();
+    let mut only_titles = true;
     while by_name::what(lines, &import.context).is_none() {
         let Some(peeked) = lines.peek() else { break };
         line.clear();
         line.extend_from_slice(peeked);
+        let is_title = names::banner(&line).is_some();
+        only_titles &= is_title || line.trim_ascii().is_empty();
         if line.trim_ascii().is_empty() {
             reader.pause();
         } else if !reader.take(&line, lines, import) {
@@ -172,6 +175,9 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             reader.pause();
         }
         lines.advance();
+    }
+    if only_titles {
+        import.is_context();
     }
 }
 
