@@ -393,6 +393,19 @@ static __always_inline void note_unaccepted(struct sock *sk, struct conn *conn)
 	conn->is_unaccepted = !bpf_map_update_elem(&unaccepted, &key, &one, BPF_ANY);
 }
 
+/* Who accepts may have no descriptor for it: the kernel, or a ring. */
+static __always_inline void answered_unaccepted(struct sock *sk, struct conn *conn)
+{
+	__u64 key = (__u64)sk;
+	struct unaccepted *one;
+
+	if (!conn->is_unaccepted || !sk->sk_socket)
+		return;
+	one = bpf_map_lookup_elem(&unaccepted, &key);
+	if (one)
+		one->asked = 0;
+}
+
 static __always_inline void forget_unaccepted(struct sock *sk, struct conn *conn)
 {
 	__u64 key = (__u64)sk;

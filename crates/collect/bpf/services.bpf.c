@@ -261,6 +261,7 @@ int socket_sent(unsigned long long *ctx)
 	if (conn->role == ROLE_SERVER) {
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
+		answered_unaccepted(sk, conn);
 		if (conn->is_known)
 			conn->seen_to = sends_of(tcp, conn);
 		note_thread(slot, window);

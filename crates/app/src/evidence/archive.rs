@@ -17,6 +17,8 @@ const NAME_BYTES_MAX: usize = 4096;
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a zip, which is read as a whole: its list of members stands at its end.
 const ZIP_MAX: u64 = 256 << 20;
+/// Of one inside another archive: several may be in memory at once.
+const INNER_ZIP_MAX: u64 = 32 << 20;
 
 /// What is told of each member: its text, or why it is not read. `false` ends the walk.
 pub type Take<'a> = &'a mut dyn FnMut(&str, Result<&mut dyn Read, String>) -> bool;
@@ -90,8 +92,9 @@ impl Walk<'_> {
             }
             let Some(member) = self.member(name, &path) else { return Ok(self.too_many(name)) };
             let goes_on = if kind.is_file() || kind.is_contiguous() {
-                let (kind, inner) = peek(Box::new(entry))?;
-                self.go(&member, kind, inner, depth + 1)?
+                let walked =
+                    peek(Box::new(entry)).and_then(|(kind, inner)| self.go(&member, kind, inner, depth + 1));
+                walked.unwrap_or_else(|error| self.skip(&member, broken_off(&error)))
             } else {
                 self.skip(&member, "not a regular file: not read".to_owned())
             };
@@ -104,9 +107,11 @@ impl Walk<'_> {
 
     fn zip(&mut self, name: &str, input: Box<dyn Read + '_>, depth: usize) -> io::Result<bool> {
         let mut bytes = Vec::new();
-        input.take(ZIP_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > ZIP_MAX {
-            return Ok(self.skip(name, "a zip of more than 256 MiB: not read; unpack it".to_owned()));
+        let most = if depth == 0 { ZIP_MAX } else { INNER_ZIP_MAX };
+        input.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            let why = format!("a zip of more than {} MiB: not read; unpack it", most >> 20);
+            return Ok(self.skip(name, why));
         }
         let packed = bytes.len() as u64;
         let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(io::Error::other)?;
@@ -126,8 +131,9 @@ impl Walk<'_> {
             };
             let path = file.name().map_or_else(|_| format!("#{at}"), Cow::into_owned);
             let Some(member) = self.member(name, path.as_bytes()) else { return Ok(self.too_many(name)) };
-            let (kind, inner) = peek(super::read::bounded(Box::new(file), packed))?;
-            if !self.go(&member, kind, inner, depth + 1)? {
+            let walked = peek(super::read::bounded(Box::new(file), packed))
+                .and_then(|(kind, inner)| self.go(&member, kind, inner, depth + 1));
+            if !walked.unwrap_or_else(|error| self.skip(&member, broken_off(&error))) {
                 return Ok(false);
             }
         }
@@ -152,6 +158,11 @@ impl Walk<'_> {
         self.skip(name, format!("more than {MEMBERS_MAX} files inside: the others were not read"));
         false
     }
+}
+
+/// A damaged member does not end the reading of the others.
+fn broken_off(error: &io::Error) -> String {
+    format!("could not be read to its end: {error}")
 }
 
 /// What a stream is by its first bytes, and the whole stream.

@@ -107,12 +107,33 @@ pub fn text(kind: Kind, handle: &FileHandle) -> io::Result<Option<Box<dyn Read>>
     })
 }
 
+/// As much of an xz as tells the dictionary of its first block.
+const XZ_HEAD_BYTES: usize = 64;
+
+/// Whether the first block of an xz has a dictionary of more than 128 MiB, which is allocated before anything is unpacked.
+/// `xz -9` takes 64 MiB.
+fn wants_much(head: &[u8]) -> bool {
+    /// Of LZMA2: 30 are 128 MiB.
+    const SIZE_MAX: u8 = 30;
+    const STREAM_HEADER: usize = 12;
+    let end = STREAM_HEADER + head.get(STREAM_HEADER).map_or(0, |n| (usize::from(*n) + 1) * 4);
+    let block = head.get(STREAM_HEADER..end.min(head.len())).unwrap_or_default();
+    block.windows(3).any(|window| matches!(window, [0x21, 1, size] if *size > SIZE_MAX))
+}
+
 /// What was packed by gzip, xz or zstd, within bounds.
 pub fn unpacked<'a>(kind: Kind, input: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let taken = Rc::new(Cell::new(0));
     let packed = Packed { inner: input, taken: Rc::clone(&taken), until: cpu_seconds() + SECONDS_MAX };
     let inner: Box<dyn Read + 'a> = match kind {
-        Kind::Xz => Box::new(lzma_rust2::XzReader::new(packed, true)),
+        Kind::Xz => {
+            let (mut packed, mut head) = (packed, Vec::with_capacity(XZ_HEAD_BYTES));
+            packed.by_ref().take(XZ_HEAD_BYTES as u64).read_to_end(&mut head)?;
+            if wants_much(&head) {
+                return Err(io::Error::other("packed with a dictionary of more than 128 MiB: not read"));
+            }
+            Box::new(lzma_rust2::XzReader::new(io::Cursor::new(head).chain(packed), true))
+        }
         Kind::Zstd => {
             let mut decoder = zstd::Decoder::new(packed)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;

@@ -296,7 +296,7 @@ impl Log {
         if let Some(copy) = copy {
             self.old.push(Old { file: copy, read_s: now_s, is_copy: true, is_read: false });
         } else {
-            self.skipped += size_before.saturating_sub(was.offset);
+            self.skipped = self.skipped.saturating_add(size_before.saturating_sub(was.offset));
             self.see(was.begin);
         }
         self.is_scan_due = true;
@@ -393,7 +393,7 @@ impl Log {
             if progress.is_err() {
                 // Nobody has to keep what had the name before.
                 old.is_copy = true;
-                self.skipped += old.file.unread();
+                self.skipped = self.skipped.saturating_add(old.file.unread());
             }
             at += 1;
         }
@@ -407,7 +407,7 @@ impl Log {
             if bytes > 0
                 && let Ok(passed) = file.skip(bytes, work.buffer)
             {
-                self.skipped += passed;
+                self.skipped = self.skipped.saturating_add(passed);
                 excess = excess.saturating_sub(passed);
             }
         }

@@ -90,9 +90,30 @@ enum Content {
     Gzip(Box<Gzip>),
 }
 
+/// No honest gzip takes as many bytes for nothing.
+const PACKED_BYTES_MAX: u64 = 1 << 20;
+
+/// The packed bytes of one read.
+struct Metered {
+    file: File,
+    left: u64,
+}
+
+impl io::Read for Metered {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            return Err(io::Error::other("unpacks to nothing"));
+        }
+        let most = out.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read(out.get_mut(..most).unwrap_or_default())?;
+        self.left = self.left.saturating_sub(read as u64);
+        Ok(read)
+    }
+}
+
 /// A compressed file, which nobody changes any more.
 struct Gzip {
-    decoder: MultiGzDecoder<File>,
+    decoder: MultiGzDecoder<Metered>,
     /// Decompressed and not consumed; it ends at `at`.
     rest: Vec<u8>,
     at: u64,
@@ -151,7 +172,7 @@ impl OpenLog {
     /// A file that is read from its beginning.
     pub fn new(fd: OwnedFd, stat: &Stat, is_gzip: bool) -> OpenLog {
         let content = if is_gzip {
-            let decoder = MultiGzDecoder::new(File::from(fd));
+            let decoder = MultiGzDecoder::new(Metered { file: File::from(fd), left: 0 });
             Content::Gzip(Box::new(Gzip { decoder, rest: Vec::new(), at: 0, is_end: false }))
         } else {
             Content::Plain(fd)
@@ -356,7 +377,7 @@ pub fn first_bytes(fd: OwnedFd, is_gzip: bool) -> Vec<u8> {
     let (file, mut bytes) = (File::from(fd), Vec::new());
     // What is damaged, or not complete yet, has the bytes before that.
     _ = match is_gzip {
-        true => MultiGzDecoder::new(file).take(MOST).read_to_end(&mut bytes),
+        true => MultiGzDecoder::new(file.take(PACKED_BYTES_MAX)).take(MOST).read_to_end(&mut bytes),
         false => file.take(MOST).read_to_end(&mut bytes),
     };
     bytes
@@ -401,6 +422,7 @@ impl Gzip {
         let before = self.rest.len();
         self.rest.resize(before + wanted, 0);
         let room = self.rest.get_mut(before..).unwrap_or_default();
+        self.decoder.get_mut().left = PACKED_BYTES_MAX;
         let read = loop {
             match self.decoder.read(room) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -18,6 +18,9 @@ use crate::file::Root;
 const NOTES_MAX: usize = 256;
 /// Between two looks that nobody has asked for: names in a directory may change all the time.
 const PAUSE: Duration = Duration::from_millis(50);
+/// A look that takes long is followed by a pause that is as many times longer, up to the longest.
+const PAUSE_FACTOR: u32 = 20;
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A look without a question, should the recorder stand still.
 const WAIT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
@@ -120,14 +123,17 @@ fn run(mut follower: Follower, bell: &OwnedFd, shared: &Shared, notes: &SyncSend
     while !shared.is_over.load(Ordering::Relaxed) {
         let is_asked = wait(&follower, bell);
         let now_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let looked = Instant::now();
         follower.look(now_ns, &mut |note| tell(note, &mut troubles, notes));
+        let took = looked.elapsed();
         if is_asked {
             // Only now: the rate of a sample is of the time between two questions.
             for (at, counts) in follower.counts() {
                 shared.rows.get(at).iter().for_each(|row| row.show(&counts));
             }
         } else {
-            std::thread::sleep(PAUSE);
+            // Somebody may rename files in a huge directory for ever.
+            std::thread::sleep(PAUSE.max(took.saturating_mul(PAUSE_FACTOR)).min(PAUSE_MAX));
         }
     }
 }

@@ -125,7 +125,7 @@ pub fn each_value(
                     value_text = cut(text);
                     Some(Value::Text(&value_text))
                 }
-                Token::Number(number) => Some(Value::Number(number)).filter(|_| !number.is_nan()),
+                Token::Number(number) => Some(Value::Number(number)),
                 // What stands behind it on the line cannot be told apart.
                 Token::Damage => {
                     good = false;

@@ -60,7 +60,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 "numjobs" => job.run.put(import, "run.connections", n, number(text.as_bytes())),
                 _ => {}
             },
-            (_, Value::Number(x)) => {
+            (_, Value::Number(x)) if !x.is_nan() => {
                 job.direction = Some(match part(2) {
                     "read" => Direction::Read,
                     "write" => Direction::Write,

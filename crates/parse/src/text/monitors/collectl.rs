@@ -40,9 +40,10 @@ const MACHINE: &[Names] = &[
          [CPU]Irq% sys.cpu_irq  [CPU]Soft% sys.cpu_softirq  [CPU]Steal% sys.cpu_steal  [CPU]Idle% sys.cpu_idle"
     )),
     names(Form::Rate, 1.0, pairs!(
-        "[CPU]Intrpt/sec sys.intr  [CPU]Ctx/sec sys.ctxt  [CPU]Proc/sec sys.forks  [MEM]PageIn vm.pgpgin
+        "[CPU]Intrpt/sec sys.intr  [CPU]Ctx/sec sys.ctxt  [CPU]Proc/sec sys.forks
          [MEM]PageMajFaults vm.pgmajfault  [MEM]PageFaults vm.pgfault"
     )),
+    names(Form::Rate, KIB, pairs!("[MEM]PageIn vm.pgpgin  [MEM]PageOut vm.pgpgout")),
     names(Form::Level, 1.0, pairs!(
         "[CPU]ProcRun sys.procs_running  [CPU]RunTot sys.procs_running  [CPU]BlkTot sys.procs_blocked
          [CPU]L-Avg1 sys.load1  [CPU]L-Avg5 sys.load5  [CPU]L-Avg15 sys.load15

@@ -91,18 +91,28 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut sink = Sink::default();
     let mut chart = chart_of(&import.context.file_name).unwrap_or_default();
     let mut labels: Vec<String> = Vec::new();
+    let mut has_all = false;
     let (mut row, mut column) = (None, 0);
     each_value(lines, import, |path, value, at, import| {
         let tail: Vec<&str> = path.iter().map(String::as_str).filter(|key| *key != "result").collect();
         match (tail.as_slice(), value) {
             (["id"], Value::Text(id)) => id.clone_into(&mut chart),
-            (["labels", ""], Value::Text(label)) => labels.push(label.to_owned()),
+            (["labels", ""], Value::Text(label)) => {
+                // The list of another chart.
+                if std::mem::take(&mut has_all) {
+                    labels.clear();
+                }
+                labels.push(label.to_owned());
+            }
+            (["labels"], Value::End) => has_all = true,
             (["data", ""], Value::End) => (row, column) = (None, 0),
             (["data", "", ""], Value::Number(number)) => {
                 if column == 0 {
                     let seconds = if number > 1e12 { number / 1e3 } else { number };
                     row = Some(seconds).filter(|s| (1e9..4e9).contains(s));
                 } else if let Some((seconds, label)) = row.zip(labels.get(column))
+                    // What was not collected is null, and has its place.
+                    && !number.is_nan()
                     && let Some(cell) = cell(&chart, label)
                 {
                     // What is drawn below the line, such as writes, is negative.

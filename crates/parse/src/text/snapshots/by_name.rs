@@ -36,6 +36,8 @@ pub const FORMAT: Format = Format::new(
 
 /// Lines of one file; `/proc/net/tcp` of a busy machine has most.
 const LINES_MAX: usize = 500_000;
+/// Bytes of one file.
+const BYTES_MAX: usize = 64 << 20;
 
 /// What a block of lines is.
 #[derive(Clone, Debug, PartialEq)]
@@ -231,6 +233,9 @@ fn block(lines: &mut Lines<'_>, import: &mut Import, what: &What) -> Block {
         if of.is_none() {
             block.when = stamp.unwrap_or(block.when);
             of = Some((path.to_vec(), stamp));
+        }
+        if block.text.len() + rest.len() > BYTES_MAX {
+            break;
         }
         block.text.extend_from_slice(rest);
         block.text.push(b'\n');
