@@ -184,6 +184,15 @@ impl Reader {
         Some(crate::log::decode::ns(placed.offset_us))
     }
 
+    /// The boot that was recorded just before a moment, and its offset as [`Reader::offset_of`] has it.
+    #[must_use]
+    pub fn clock_at(&self, t: i64) -> Option<(&str, i64)> {
+        let mut parts = self.segments.iter().zip(&self.placed).rev();
+        let (segment, _) = parts.find(|(segment, placed)| placed.at(segment.index.first) < t)?;
+        let boot = segment.index.meta.host.boot_id.as_str();
+        Some((boot, self.offset_of(boot)?))
+    }
+
     /// The folder that it reads.
     #[must_use]
     pub fn dir(&self) -> &Path {

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -145,7 +145,7 @@ impl Channel {
         match status {
             200..=299 => self.taken(why, &headers, &said, batch),
             // The sender or its address is wrong, not the samples: they keep in the archive until that is mended.
-            300..=399 | 401 | 403 | 404 | 407 | 408 | 425 | 429 | 500.. => {
+            300..=399 | 401..=405 | 407 | 408 | 415 | 425 | 429 | 500.. => {
                 Err(Failure::Later(why, retry_after(&headers)))
             }
             _ => Err(Failure::Never(why)),
@@ -230,14 +230,29 @@ fn tcp(host: &str, port: u16, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
             }
         };
         stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         stream.write_all(bytes)?;
         stream.shutdown(Shutdown::Write)?;
-        let mut said = Vec::new();
-        stream.take(ANSWER_MAX).read_to_end(&mut said)?;
-        return Ok(said);
+        return answer(&mut stream);
     }
     Err(last)
+}
+
+/// What comes until the end of a connection, within a time for all of it.
+fn answer(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + ANSWER_WITHIN;
+    let (mut said, mut piece) = (Vec::new(), [0; 512]);
+    while (said.len() as u64) < ANSWER_MAX {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece)? {
+            0 => break,
+            n => said.extend_from_slice(piece.get(..n).unwrap_or_default()),
+        }
+    }
+    Ok(said)
 }
 
 /// One line of what a store says.

@@ -43,22 +43,24 @@ pub struct Position {
 }
 
 impl Position {
-    /// Reads the position of this output in a folder. One that cannot be read is begun anew, which is told.
-    #[must_use]
-    pub fn open(dir: &Path, name: &str) -> (Position, Option<String>) {
+    /// Reads the position of this output in a folder. One that is damaged is begun anew, which is told.
+    ///
+    /// # Errors
+    /// Where it is there and cannot be read: what it holds would be sent never.
+    pub fn open(dir: &Path, name: &str) -> Result<(Position, Option<String>), String> {
         let path = dir.join(format!("{name}.json"));
         let read = match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Position::default()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        match read {
+        Ok(match read {
             Ok(position) => (Position { path, ..position }, None),
             Err(error) => {
                 let why = format!("{}: begun anew: {error}", path.display());
                 (Position { path, ..Position::default() }, Some(why))
             }
-        }
+        })
     }
 
     /// Where it is on an axis whose clock says `offset_of` of its boot. `None` before the first.
@@ -82,8 +84,9 @@ impl Position {
     pub fn save(&self) -> io::Result<()> {
         use std::os::unix::fs::OpenOptionsExt;
         let new = self.path.with_extension("new");
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        // What a program that was killed has left; a link there would be followed.
+        _ = fs::remove_file(&new);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         // A position that a power failure takes back is sent again, which stores see as the same samples.
         file.sync_data()?;
@@ -98,12 +101,12 @@ mod tests {
     #[test]
     fn a_position_survives_and_moves_with_the_clock() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut position, trouble) = Position::open(dir.path(), "a");
+        let (mut position, trouble) = Position::open(dir.path(), "a").unwrap();
         assert_eq!((position.at(|_| Some(5)), trouble), (None, None));
         position.advance(1_000, "boot", 100);
         position.tally.sent = 7;
         position.save().unwrap();
-        let (read, trouble) = Position::open(dir.path(), "a");
+        let (read, trouble) = Position::open(dir.path(), "a").unwrap();
         assert_eq!((&read, trouble), (&position, None));
         assert_eq!(read.at(|boot| (boot == "boot").then_some(100)), Some(1_000));
         // The clock was set an hour ahead, or that boot is in the archive no more.
@@ -115,9 +118,9 @@ mod tests {
     fn a_damaged_position_is_begun_anew_and_told() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.json"), "{").unwrap();
-        let (position, trouble) = Position::open(dir.path(), "a");
+        let (position, trouble) = Position::open(dir.path(), "a").unwrap();
         assert!(position.until_ns.is_none() && trouble.unwrap().contains("begun anew"));
         position.save().unwrap();
-        assert_eq!(Position::open(dir.path(), "a").1, None);
+        assert_eq!(Position::open(dir.path(), "a").unwrap().1, None);
     }
 }

@@ -21,8 +21,8 @@ use crate::errors::usage;
 /// The oldest go first.
 const CACHE_BYTES_MAX: u64 = 2 << 30;
 /// A log grows between the listing and the answer.
-const GROWS_BYTES: u64 = 64 << 20;
-const CAPTURE_BYTES_MAX: u64 = 64 << 20;
+pub(super) const GROWS_BYTES: u64 = 64 << 20;
+pub(super) const CAPTURE_BYTES_MAX: u64 = 64 << 20;
 const VIEW: &str = "view.";
 /// Where no user has a cache.
 const SYSTEM: &str = "/var/cache";

@@ -99,8 +99,17 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
         let [since, until] = [known.since, known.until].map(rfc3339);
         bail!("{url}: nothing was recorded in that time; it holds {since} to {until}");
     }
-    let bytes: u64 = files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes));
-    if bytes > FETCH_BYTES_MAX || files.len() > FILES_MAX {
+    let captures: Vec<_> = match &source {
+        Source::Host(host) => {
+            host.captures(&spans).filter(|one| one.bytes <= cache::CAPTURE_BYTES_MAX).collect()
+        }
+        Source::Bucket(_) => Vec::new(),
+    };
+    // The server says how long they are, and a log grows meanwhile.
+    let grows = |file: &RemoteFile| if file.is_sealed { 0 } else { cache::GROWS_BYTES };
+    let sizes = files.iter().map(|file| file.bytes.saturating_add(grows(file)));
+    let bytes = sizes.chain(captures.iter().map(|one| one.bytes)).fold(0, u64::saturating_add);
+    if bytes > FETCH_BYTES_MAX || files.len() + captures.len() > FILES_MAX {
         let (many, most) = (bytes >> 20, FETCH_BYTES_MAX >> 20);
         return Err(usage(format!(
             "{url}: that time has {} files and {many} MiB, and at most {FILES_MAX} and {most} MiB are fetched at once; take a shorter one",
@@ -112,12 +121,7 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
     each(&jobs, |(number, file)| {
         view.fetch(number + 1, file, &|name, most, out| source.read(name, most, out))
     })?;
-    if let Source::Host(host) = &source {
-        let captures: Vec<_> = host.captures(&spans).collect();
-        each(&captures, |capture| {
-            view.fetch_capture(capture, &|name, most, out| source.read(name, most, out))
-        })?;
-    }
+    each(&captures, |capture| view.fetch_capture(capture, &|name, most, out| source.read(name, most, out)))?;
     view.trim();
     Ok(view)
 }

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
 use super::response::Failure;
-use crate::asked::{Answer, Ask, LINE_MAX, Outcome};
+use crate::asked::{Answer, Ask, LINE_MAX, Outcome, SECONDS_MAX};
 
 /// Why nobody is asked.
 pub const NO_RECORDER: &str = "this server asks no recorder for probes: want mitra record --serve or --dbus, and ask = true in the table \
@@ -55,6 +55,10 @@ impl Asks {
                 "refused",
                 format!("no such probe can be asked for: {}", self.kinds.join(", ")),
             ));
+        }
+        // JSON has no word for what is no number, which D-Bus may send.
+        if !seconds.is_finite() {
+            return Err(Failure::bad("refused", format!("want 1 to {SECONDS_MAX} seconds")));
         }
         let asked = async {
             let mut recorder = self.recorder.lock().await;

@@ -32,14 +32,15 @@ fn parts(name: &str) -> (&str, &str) {
     second.map_or((name, "value"), |at| (&name[..at], &name[at + 1..]))
 }
 
-/// Control characters, of which a line break would end the line, become underscores.
+/// Control characters, of which a line break would end the line, become underscores, and so do backslashes, of which one at the end
+/// would take the comma behind it.
 fn tag(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if matches!(c, ',' | ' ' | '=' | '\\') {
+        if matches!(c, ',' | ' ' | '=') {
             out.push('\\');
         }
-        out.push(if c.is_control() { '_' } else { c });
+        out.push(if c.is_control() || c == '\\' { '_' } else { c });
     }
     out
 }
@@ -74,6 +75,6 @@ mod tests {
         let batch = [series("mitra_fs_x", Some("/a b,c=d\\ x=1 1\nmitra_fs x=2"), &[(1, 1.0)])];
         let text = body(&batch);
         assert_eq!(text.lines().count(), 1);
-        assert_eq!(text, "mitra_fs,disk=/a\\ b\\,c\\=d\\\\\\ x\\=1\\ 1_mitra_fs\\ x\\=2,host=web1 x=1 1\n");
+        assert_eq!(text, "mitra_fs,disk=/a\\ b\\,c\\=d_\\ x\\=1\\ 1_mitra_fs\\ x\\=2,host=web1 x=1 1\n");
     }
 }

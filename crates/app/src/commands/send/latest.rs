@@ -41,9 +41,13 @@ impl Latest {
         self.changed.notify_all();
     }
 
-    /// Where the recording ends.
-    pub fn until(&self) -> Option<i64> {
-        self.lock().reader.as_ref()?.span().map(|span| span.until)
+    /// Where the recording ends now, on the clock of a reader that was opened before.
+    pub fn until_on(&self, reader: &Reader) -> Option<i64> {
+        let latest = self.lock().reader.clone()?;
+        let boot = &reader.host().boot_id;
+        let moved = latest.offset_of(boot).zip(reader.offset_of(boot));
+        let moved = moved.map_or(0, |(now, then)| now.saturating_sub(then));
+        Some(latest.span()?.until.saturating_sub(moved))
     }
 
     /// Waits for a reader that was not seen. `None` when the program ends.

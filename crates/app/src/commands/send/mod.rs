@@ -51,7 +51,7 @@ pub fn run(args: &SendArgs) -> Result<()> {
     let workers = outputs
         .into_iter()
         .map(|output| {
-            let (position, trouble) = Position::open(&folder, &output.name);
+            let (position, trouble) = Position::open(&folder, &output.name).map_err(anyhow::Error::msg)?;
             trouble.iter().for_each(|why| log(why));
             Worker::new(output, position, args.once).map_err(usage)
         })

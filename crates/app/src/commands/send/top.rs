@@ -66,6 +66,10 @@ pub fn read(reader: &Reader, part: Span, wanted: &Wanted, top: usize) -> Result<
         for (cpu, lost, process) in ranked.into_iter().take(top) {
             let [of_cpu, of_lost, of_resident] =
                 found.entry((process.pid, process.comm.to_owned())).or_default();
+            // The id was used again in this interval: one value is enough, and two make a store refuse all.
+            if of_cpu.last().is_some_and(|(t, _)| t == last) {
+                continue;
+            }
             of_cpu.push((*last, cpu));
             of_lost.push((*last, lost));
             let pages = ["task.rss_anon", "task.rss_file", "task.rss_shmem"].map(|metric| {

@@ -35,6 +35,8 @@ const READ_NS: i64 = 600 * SECOND;
 const READ_TASKS_NS: i64 = 60 * SECOND;
 /// `--once` gives a store up that has taken nothing for so long.
 const ONCE_WITHIN: Duration = Duration::from_secs(120);
+/// A request that a store refuses is halved down to so many series.
+const SERIES_LEAST: usize = 100;
 /// What a store refuses is said as often.
 const REFUSED_EVERY: Duration = Duration::from_secs(3600);
 
@@ -133,8 +135,8 @@ impl Worker {
     }
 
     fn advance(&mut self, reader: &Reader, until: i64) {
-        let boot = reader.host().boot_id.clone();
-        self.position.advance(until, &boot, reader.offset_of(&boot).unwrap_or(0));
+        let (boot, offset) = reader.clock_at(until).unwrap_or(("", 0));
+        self.position.advance(until, boot, offset);
         self.save();
     }
 
@@ -147,8 +149,16 @@ impl Worker {
         if self.position.until_ns.is_none() && !self.is_once {
             self.advance(reader, from);
         }
+        if from > span.until {
+            let name = &self.output.name;
+            log(&format!(
+                "output {name}: its position lies after the end of the recording; it goes on there"
+            ));
+            self.advance(reader, span.until);
+            from = span.until;
+        }
         while from < end && !STOP.load(Ordering::Relaxed) {
-            let limit = latest.until().unwrap_or(span.until).saturating_sub(self.keep_ns());
+            let limit = latest.until_on(reader).unwrap_or(span.until).saturating_sub(self.keep_ns());
             if from < limit {
                 from = self.give_up(reader, Span { since: from, until: limit })?;
                 continue;
@@ -203,8 +213,9 @@ impl Worker {
             let all_s = self.position.tally.dropped_s;
             log(&format!("output {name}: what lies more than {keep} s back is given up: {all_s} s so far"));
         }
-        self.advance(reader, span.until);
-        Ok(span.until)
+        let until = span.until.min(reader.span().map_or(span.until, |all| all.until));
+        self.advance(reader, until);
+        Ok(until)
     }
 
     fn deliver(
@@ -225,8 +236,9 @@ impl Worker {
             match sent.context("there is no way to it")? {
                 Ok(taken) => {
                     let refused = taken.refused.map_or(0, |(refused, why)| {
+                        let refused = refused.min(count);
                         self.refuses(refused, &why);
-                        refused.min(count)
+                        refused
                     });
                     self.position.tally.sent += count - refused;
                     self.works();
@@ -241,12 +253,21 @@ impl Worker {
                         }
                         continue;
                     }
+                    // What a store does not like of some series, or that they are too many, must not cost the others.
+                    if batch.len() > SERIES_LEAST {
+                        let mut first = batch;
+                        let second = first.split_off(first.len() / 2);
+                        waiting.push_front((end, second));
+                        // No position lies between them.
+                        waiting.push_front((i64::MAX, first));
+                        continue;
+                    }
                     self.refuses(count, &why);
                     self.backoff.reset();
                 }
                 Err(Failure::Later(why, asked)) => {
                     self.waits(&why, asked)?;
-                    let limit = latest.until().unwrap_or(i64::MIN).saturating_sub(self.keep_ns());
+                    let limit = latest.until_on(reader).unwrap_or(i64::MIN).saturating_sub(self.keep_ns());
                     if until < limit {
                         return Ok(Delivered::TooOld);
                     }
