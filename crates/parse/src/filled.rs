@@ -100,7 +100,7 @@ fn names_in_code() -> BTreeSet<String> {
                 dirs.push(path);
             } else if path.extension().is_some_and(|end| end == "rs") && !is_test(&path) {
                 let code = String::from_utf8(read(&path).unwrap()).unwrap();
-                let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+                let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
                 let code: Vec<&str> =
                     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
                 let code = code.join("\n");

@@ -23,17 +23,11 @@ pub const TIMES: &[(&str, &str)] = &[
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("MITRA_ARCHIVE", "the archive where --archive is not given"),
     ("MITRA_PAGER, PAGER", "the pager [default: less -FRX]; cat for none"),
-    (
-        "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …",
-        "for s3:// where no key-file is named, as other tools have them",
-    ),
+    ("AWS_ACCESS_KEY_ID …", "the keys of s3:// where no file has them"),
     ("NO_COLOR", "no colours, unless --color says otherwise"),
     ("TZ", "the time zone of times that are typed and printed"),
-    (
-        "XDG_CACHE_HOME",
-        "where what was fetched of other hosts is kept, in mitra/archives [default: ~/.cache]",
-    ),
-    ("XDG_STATE_HOME", "where the archive of a user other than root is, in mitra"),
+    ("XDG_CACHE_HOME", "what was fetched of other hosts, in mitra/archives"),
+    ("XDG_STATE_HOME", "the archives of users other than root, in mitra"),
 ];
 
 /// Where things are.
@@ -91,7 +85,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "the last hour of a host that runs mitra serve",
             ),
             (
-                "mitra explain --archive s3://recordings/mitra/web17 --since 14:00 --until 15:00",
+                "mitra explain --archive s3://recordings/web17 --since 14:00 --until 15:00",
                 "an hour that mitra upload stored",
             ),
         ],

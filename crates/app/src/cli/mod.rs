@@ -217,7 +217,7 @@ pub enum Command {
     Diff(DiffArgs),
     /// Show which hosts differ from their peers, and in what
     Outliers(OutliersArgs),
-    /// Show the incidents of all hosts of a cluster, and what ill hosts share
+    /// Show incidents of a cluster's hosts, and what ill ones share
     Fleet(FleetArgs),
     /// Show how services answer, how fast, and what they wait for
     Services(ServicesArgs),

@@ -347,7 +347,7 @@ fn an_array_is_noted() {
                 Raid Devices : 12\n            Layout : near=2\n        Chunk Size : 256K\n\n    Number   Major   Minor   RaidDevice State\n       \
                 0       8        0        0      active sync set-A   /dev/sda\n";
     let (set, file) = parts(import("md.txt", text));
-    assert_eq!((file.unread, set.metrics().count()), (0, 0));
+    assert_eq!((file.unread, set.metrics().count()), (10, 0));
     let command = "mitra xfs-geometry --level raid10 --disks 12 --stripe-unit 256k";
     assert_eq!(file.notes, [format!("/dev/md0 is raid10 of 12 disks, chunk 256K: see {command}")]);
 }

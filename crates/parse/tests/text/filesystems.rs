@@ -72,7 +72,8 @@ fn mounts_and_disks() {
     assert_eq!(one(&read.set, "disk.rotational", "vda"), (1.0, 3));
     assert_eq!(text_of(&read.set, "disk.queue_scheduler", "vda"), Some("mq-deadline"));
     assert_eq!(text_of(&read.set, "disk.queue_scheduler", "zram0"), None);
-    is_clean(&import("x", bytes(output("snapshots/lsblk.txt"))));
+    // Names and places are no numbers.
+    assert!(import("x", bytes(output("snapshots/lsblk.txt"))).files[0].unread > 0);
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn tables_of_nodes() {
     is_clean(&read);
     assert_eq!(one(&read.set, "node.mem_free", "0").0, 20_612.80 * 1_048_576.0);
     let read = import("x", bytes(output("snapshots/numastat-n.txt")));
-    is_clean(&read);
+    assert!(read.files[0].unread > 0);
     assert!(read.set.total("node.numa_hit", "0").is_none());
 }
 

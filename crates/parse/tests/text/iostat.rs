@@ -363,7 +363,7 @@ fn the_others_are_named_and_passed_over() {
         Tape:    r/s     w/s   kB_read/s   kB_wrtn/s %Rd %Wr %Oa    Rs/s    Ot/s\n\
         st0        0     370           0      185241   0 100 100       0       0\n";
     let imported = import("file", text);
-    assert_eq!((imported.set.metrics().count(), imported.files[0].unread), (0, 0));
+    assert_eq!((imported.set.metrics().count(), imported.files[0].unread), (0, 5));
     assert_eq!(imported.files[0].notes.len(), 2);
 }
 

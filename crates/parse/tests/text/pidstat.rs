@@ -145,7 +145,7 @@ fn since_boot_and_one_process() {
     let imported = pidstat(output("pidstat/T.txt"));
     check(&imported.set, "task.user_time", "30207@0", &[0.3235]);
     assert!(imported.files[0].notes[0].contains("children"));
-    for file in ["u-1.txt", "svR.txt", "human.txt"] {
+    for file in ["u-1.txt", "human.txt"] {
         pidstat(output(format!("pidstat/{file}")));
     }
 }
