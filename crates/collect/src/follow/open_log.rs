@@ -172,7 +172,7 @@ impl OpenLog {
     /// A file that is read from its beginning.
     pub fn new(fd: OwnedFd, stat: &Stat, is_gzip: bool) -> OpenLog {
         let content = if is_gzip {
-            let decoder = MultiGzDecoder::new(Metered { file: File::from(fd), left: 0 });
+            let decoder = MultiGzDecoder::new(Metered { file: File::from(fd), left: PACKED_BYTES_MAX });
             Content::Gzip(Box::new(Gzip { decoder, rest: Vec::new(), at: 0, is_end: false }))
         } else {
             Content::Plain(fd)
