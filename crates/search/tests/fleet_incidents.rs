@@ -188,7 +188,7 @@ fn live(writer: &mut Writer, noise: &mut Noise) -> BTreeMap<String, i64> {
 
 #[test]
 #[ignore = "starts an OpenSearch: make test-search"]
-fn by_hand_what_ill_hosts_share() {
+fn opensearch_tells_what_ill_hosts_share() {
     let Some(engine) = Engine::start(1) else { return };
     let cluster = engine.cluster("sick_");
     let mut writer = engine.writer("sick_", "spool");

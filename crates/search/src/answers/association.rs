@@ -17,8 +17,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The chance that anything is named if nothing is shared: one analysis in a hundred.
-pub const LEVEL: f64 = 0.01;
+/// The chance that an analysis names anything if nothing is shared. Whoever asks about the twenty roots of a week gets a false name in one
+/// week of fifty; of a hundredth it would be one week of six.
+pub const LEVEL: f64 = 0.001;
 /// With fewer ill or well hosts nothing can be said to be shared.
 pub const HOSTS_MIN: u64 = 3;
 /// Changes of one host within this time are one deployment.
