@@ -40,7 +40,7 @@ fn smaps_as_it_was_published() {
 
 #[test]
 fn smaps_of_several_processes() {
-    let (set, _) = parts(import("smaps-two", bytes(output("smaps/smaps-two.txt"))));
+    let (set, _) = parts(whole(output("smaps/smaps-two.txt")));
     let rows = rows_of(&set, "mapping.rss");
     assert!(rows.iter().any(|r| r.starts_with("31007:55dd412d0000-55dd412d2000 /usr/bin/sleep")), "{rows:?}");
     assert!(rows.iter().any(|r| r.starts_with("#2:")), "{rows:?}");

@@ -273,6 +273,10 @@ fn tasks_of_iotop() {
     assert_eq!(text_of(set, "task.comm", "3778@0"), Some("kworker/u8:5-ex"));
     assert_eq!(crate::support::clocks(series(set, "task.read_bytes", "10640@0")), [294, 295]);
     assert!(set.get("task.blkio_delay", "10640@0").is_none(), "unavailable");
+    let read = whole(output("iotop/c-b.txt"));
+    check(&read.set, "task.write_bytes", "10704@0", &[7.89 * 1024.0, 11.71 * 1024.0]);
+    let read = whole(output("iotop/c-b-okq.txt"));
+    check(&read.set, "task.write_bytes", "9570@0", &[3.93 * 1024.0, 3.92 * 1024.0]);
     let read = whole(output("iotop/py-b-aP.txt"));
     let total = read.set.total("task.write_bytes", "3778@0").unwrap();
     assert_eq!(total.values.iter().next_back(), Some(&(32.0 * 1024.0)));

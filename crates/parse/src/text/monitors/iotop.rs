@@ -26,7 +26,7 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 /// `Total DISK READ …`, with a time before it.
 fn is_total(line: &[u8]) -> bool {
     let rest = stamped(line).1;
-    rest.starts_with(b"Total DISK READ") && has(rest, b"| Total DISK WRITE")
+    rest.starts_with(b"Total DISK READ") && has(rest, b"Total DISK WRITE")
 }
 
 /// The time of a line, if it has one, and what follows.

@@ -165,7 +165,6 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         line.clear();
         line.extend_from_slice(peeked);
         let is_title = names::banner(&line).is_some();
-        only_titles &= is_title || line.trim_ascii().is_empty();
         if line.trim_ascii().is_empty() {
             reader.pause();
         } else if !reader.take(&line, lines, import) {
@@ -174,6 +173,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             }
             reader.pause();
         }
+        only_titles &= is_title || line.trim_ascii().is_empty();
         lines.advance();
     }
     if only_titles {
