@@ -59,6 +59,8 @@ pub struct Log {
     current: Option<OpenLog>,
     old: Vec<Old>,
     seen: VecDeque<Begin>,
+    /// Those that were closed last.
+    closed: VecDeque<FileState>,
     /// When the file with the name was last written to. What was rotated since was written to later.
     horizon_ns: i64,
     /// The file that had the name at first and could not be read, and its size then.
@@ -106,6 +108,7 @@ impl Log {
             current: None,
             old: Vec::new(),
             seen: VecDeque::new(),
+            closed: VecDeque::new(),
             horizon_ns: i64::MIN,
             unreadable: None,
             scanned: None,
@@ -342,6 +345,9 @@ impl Log {
                     if let Some(mut file) = one.open_log(dir.fd.as_fd())
                         && self.pass_unreadable(&mut file).is_ok()
                     {
+                        if let Some(was) = self.left_at(one.id, &first) {
+                            _ = file.resume(was.offset, was.is_in_rest, &was.begin);
+                        }
                         self.old.push(Old { file, read_s: now_s, is_copy: false, is_read: false });
                     }
                 }
@@ -425,8 +431,24 @@ impl Log {
                 *lines += 1;
                 (work.each)(line);
             });
+            // Its writer may still have it open, and go on.
+            self.closed.push_back(FileState::of(&old.file));
+            while self.closed.len() > OLD_MAX {
+                self.closed.pop_front();
+            }
             self.see(old.file.begin);
         }
+    }
+
+    /// Where a file was left that was closed and has grown since.
+    fn left_at(&mut self, id: Id, first: &[u8]) -> Option<FileState> {
+        let is_it = |was: &FileState| {
+            was.id == id
+                && was.begin.len > 0
+                && Begin::kept(was.begin.len, was.begin.hash, false).like(first) == Likeness::Same
+        };
+        let at = self.closed.iter().position(is_it)?;
+        self.closed.remove(at)
     }
 
     fn see(&mut self, begin: Begin) {

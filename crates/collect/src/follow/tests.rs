@@ -259,6 +259,26 @@ fn a_full_queue_of_changed_names_and_none_at_all() {
 }
 
 #[test]
+fn of_a_closed_file_that_grows_only_what_is_new_counts() {
+    let mut case = Case::begun();
+    case.write("timeout 1\nanother\n");
+    case.look();
+    case.rename("app.log", "app.log.1");
+    case.write("timeout 2\n");
+    assert_eq!(case.look(), (3, 2));
+    // Longer than a file that is idle stays open.
+    case.now_s += 100;
+    case.look();
+    // The writer did not hear of the new name.
+    let mut old = File::options().append(true).open(case.path("app.log.1")).unwrap();
+    old.write_all(b"timeout 3\n").unwrap();
+    File::create(case.path("other")).unwrap();
+    assert_eq!(case.look(), (4, 3));
+    case.now_s += 100;
+    assert_eq!((case.look(), case.lost.len(), case.skipped()), ((4, 3), 0, 0));
+}
+
+#[test]
 fn what_was_cut_off_goes_on_in_its_copy() {
     let mut case = Case::begun();
     case.write("timeout 1\n");
