@@ -219,10 +219,15 @@ impl Reader {
 
     /// Stretches without frames.
     pub fn gaps(&self) -> Result<Vec<Gap>, Error> {
+        self.gaps_in(Span::ALL)
+    }
+
+    /// Stretches without frames that end in a span.
+    pub fn gaps_in(&self, span: Span) -> Result<Vec<Gap>, Error> {
         let mut timeline = Timeline::default();
         let mut gaps = Vec::new();
         // The moments of a month would take hundreds of megabytes.
-        self.walk(Span::ALL, &mut timeline, &mut |_, _, timeline| gaps.append(&mut timeline.start_over()))?;
+        self.walk(span, &mut timeline, &mut |_, _, timeline| gaps.append(&mut timeline.start_over()))?;
         Ok(gaps)
     }
 

@@ -202,7 +202,8 @@ impl Worker {
     /// Counts a stretch that is not sent any more, without the time in which nothing was recorded. Returns its end.
     fn give_up(&mut self, reader: &Reader, span: Span) -> Result<i64> {
         let recorded = reader.span().and_then(|all| all.intersect(span));
-        let gaps = reader.gaps().context("cannot read the archive")?;
+        let gaps = recorded.map_or(Ok(Vec::new()), |span| reader.gaps_in(span));
+        let gaps = gaps.context("cannot read the archive")?;
         let missing =
             gaps.iter().filter_map(|gap| gap.span.intersect(recorded?)).map(Span::seconds).sum::<f64>();
         let lost_s = recorded.map_or(0.0, Span::seconds) - missing;
