@@ -24,10 +24,10 @@ pub enum FleetCommand {
     Incidents(FleetIncidentsArgs),
     /// Show which findings are on how many hosts
     #[command(after_help = examples::below("fleet findings", ""))]
-    Findings(FleetGroupsArgs),
+    Findings(FleetListArgs),
     /// Show which root causes are on how many hosts, how often, and what they cost
     #[command(after_help = examples::below("fleet roots", ""))]
-    Roots(FleetGroupsArgs),
+    Roots(FleetListArgs),
     /// Say what hosts with a root cause have in common that others lack: packages, settings, files
     Why(FleetWhyArgs),
 }
@@ -59,26 +59,15 @@ pub struct FleetTimeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("fleet incidents", ""))]
 pub struct FleetIncidentsArgs {
-    #[command(flatten)]
-    pub time: FleetTimeArgs,
     /// Only with this root cause
     #[arg(long, value_name = "CONDITION")]
     pub root: Option<String>,
-    /// Only of this host
-    #[arg(long, value_name = "NAME")]
-    pub host: Option<String>,
-    /// List so many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
-    pub limit: usize,
     #[command(flatten)]
-    pub location: IndexLocationArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    pub list: FleetListArgs,
 }
 
 #[derive(Debug, Args)]
-pub struct FleetGroupsArgs {
+pub struct FleetListArgs {
     #[command(flatten)]
     pub time: FleetTimeArgs,
     /// Only of this host

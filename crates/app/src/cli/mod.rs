@@ -32,7 +32,7 @@ pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use demo::{DemoArgs, DemoIncident};
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use fleet::{
-    FleetArgs, FleetCommand, FleetGroupsArgs, FleetIncidentsArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
+    FleetArgs, FleetCommand, FleetIncidentsArgs, FleetListArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
 };
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,

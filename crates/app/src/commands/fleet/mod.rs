@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::state::location::{self, Location};
 use crate::cli::{
-    FleetArgs, FleetCommand, FleetGroupsArgs, FleetIncidentsArgs, FleetSetupArgs, FleetTimeArgs,
+    FleetArgs, FleetCommand, FleetIncidentsArgs, FleetListArgs, FleetSetupArgs, FleetTimeArgs,
     IndexLocationArgs,
 };
 use crate::commands::{print as out, print_json};
@@ -92,11 +92,12 @@ fn setup(args: &FleetSetupArgs) -> Result<()> {
 }
 
 fn incidents(args: &FleetIncidentsArgs, style: &Style) -> Result<()> {
-    let (since_ns, until_ns) = span(&args.time)?;
-    let (root, host) = (args.root.as_deref(), args.host.as_deref());
+    let (root, list_args) = (args.root.as_deref(), &args.list);
+    let (since_ns, until_ns) = span(&list_args.time)?;
+    let host = list_args.host.as_deref();
     let wanted = Wanted { kind: RecordKind::Incident, since_ns, until_ns, root, host };
-    let (total, list) = cluster(&args.location)?.records(&wanted, args.limit)?;
-    if args.json {
+    let (total, list) = cluster(&list_args.location)?.records(&wanted, list_args.limit)?;
+    if list_args.json {
         let incidents: Vec<_> = list.iter().map(|record| record.to_json()).collect();
         return print_json(&json!({
             "schema": "mitra.fleet.incidents/1", "since": time(since_ns), "until": time(until_ns), "total": total,
@@ -110,7 +111,7 @@ fn incidents(args: &FleetIncidentsArgs, style: &Style) -> Result<()> {
     out(&print::incidents(&list, total, style))
 }
 
-fn groups(args: &FleetGroupsArgs, kind: RecordKind, style: &Style) -> Result<()> {
+fn groups(args: &FleetListArgs, kind: RecordKind, style: &Style) -> Result<()> {
     let (since_ns, until_ns) = span(&args.time)?;
     let wanted = Wanted { kind, since_ns, until_ns, root: None, host: args.host.as_deref() };
     let found = cluster(&args.location)?.roots(&wanted)?;
