@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -162,6 +163,28 @@ def pace(scratch):
 
 
 @contextlib.contextmanager
+def postgres(scratch):
+    """PostgreSQL refuses to work for root."""
+    port = free_port()
+    folder = scratch / "postgres"
+    folder.mkdir()
+    os.chmod(scratch, 0o755)
+    shutil.chown(folder, "postgres")
+    binaries = max(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+    as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
+    subprocess.run([*as_user, binaries / "initdb", "-D", folder / "data", "-A", "trust"], check=True, capture_output=True)
+    argv = [binaries / "postgres", "-D", folder / "data", "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1"]
+    pgbench = [binaries / "pgbench", "-U", "postgres", "-h", "127.0.0.1", "-p", str(port)]
+    with server([*as_user, *argv], port):
+        for _ in range(100):
+            if subprocess.run([*pgbench, "-i", "-s", "2", "-q", "postgres"], capture_output=True).returncode == 0:
+                break
+            time.sleep(0.1)
+        argv = [*pgbench, "-n", "-S", "-c", CONNECTIONS, "-T", FOR_EVER_S, "postgres"]
+        yield Work(argv, "pgbench", CLIENT_CPU)
+
+
+@contextlib.contextmanager
 def build(scratch):
     for i in range(BUILD_FILES):
         functions = "".join(
@@ -187,6 +210,7 @@ WORKLOADS = [
     Workload("redis-benchmark get", ("redis-server", "redis-benchmark"), redis),
     Workload("wrk against nginx", ("nginx", "wrk"), nginx),
     Workload("wrk against nginx, paced", ("nginx", "wrk"), nginx_paced),
+    Workload("pgbench -S", ("pgbench", "setpriv"), postgres),
     Workload("make -j2", ("make", "cc"), build),
     Workload("pipe ping-pong", ("cc",), pingpong),
 ]
