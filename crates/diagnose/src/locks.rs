@@ -2,6 +2,7 @@
 
 use mitra_model::{SeriesSet, Span};
 
+use crate::process::Process;
 use crate::view::{High, View};
 use crate::waits::{self, Walk};
 use crate::words;
@@ -120,6 +121,24 @@ impl<'a> Queue<'a> {
         mutex_of(first).into_iter().chain(waiters).any(serves)
     }
 
+    /// How many of those that wait for the first of them did something else before. Who waits from its birth on has queued on
+    /// purpose: `flock FILE COMMAND`, a build beside another one. Where no tasks were recorded all count.
+    #[must_use]
+    pub fn kept_from_work(&self, view: &View<'_>) -> usize {
+        let Some(first) = self.rows().next() else { return 0 };
+        let elsewhere_s = |process: &Process<'_>| {
+            let of = |set| elsewhere_s(set, process, first);
+            of(view.set).max(of(view.base_set))
+        };
+        let worked = |pid: u32| match view.process(pid) {
+            _ if is_mutex(first) => true,
+            Some(process) => elsewhere_s(process) >= NEED_S,
+            // Of tasks that did nothing at all there are no rows.
+            None => !view.has("task.tgid"),
+        };
+        waiters(view.set, first, self.high.run.end).into_iter().filter(|pid| worked(*pid)).count()
+    }
+
     /// Who waits for the first of the locks.
     #[must_use]
     pub fn victims(&self, view: &View<'_>) -> Option<String> {
@@ -128,6 +147,18 @@ impl<'a> Queue<'a> {
         let names: Vec<String> = all.into_iter().map(|pid| named(view, first, Some(pid))).collect();
         (!names.is_empty()).then(|| format!("{} wait and are victims", names.join(", ")))
     }
+}
+
+/// How long a process was there without waiting for a lock.
+fn elsewhere_s(set: &SeriesSet, process: &Process<'_>, lock: &str) -> f64 {
+    let is_held = |t: i64| {
+        let at = Span { since: t, until: t.saturating_add(1) };
+        set.get(LOCKS, lock).and_then(|series| series.last(at)).is_some_and(|waiting| waiting >= 1.0)
+    };
+    let waits = |t: i64| is_held(t) && waiters(set, lock, t).contains(&process.pid);
+    let leader = process.series(set, "task.tgid").next();
+    let samples = leader.into_iter().flat_map(|series| series.samples(Span::ALL));
+    samples.filter(|(t, dt, _)| dt.is_finite() && !waits(*t)).map(|(_, dt, _)| dt).sum()
 }
 
 /// The process of a mutex: `mutex:4242:7f10a0`.

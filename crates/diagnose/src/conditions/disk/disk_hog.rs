@@ -2,9 +2,10 @@
 //!
 //! The device is not faulty: its latency is its queue. The culprit is the process that moves most bytes; the harm is
 //! that other programs are found waiting for I/O more than before. A backup on a disk that nobody else wants is no
-//! incident. Kernel threads that write back or serve a loop device are messengers and never the culprit. Bytes are
-//! counted per process and not per device, so where several devices are busy the device named is the one whose traffic
-//! is nearest to what the program moved, and a stacked device before the one it stands on.
+//! incident; where others ask for so little that hardly any time is lost, and each of their requests takes twice as long, it
+//! is a finding. Kernel threads that write back or serve a loop device are messengers and never the culprit. Bytes are counted
+//! per process and not per device, so where several devices are busy the device named is the one whose traffic is nearest to
+//! what the program moved, and a stacked device before the one it stands on.
 //!
 //! Where no state of tasks was recorded, as in what pidstat and iostat print, the harm is counted in requests: what
 //! others read meanwhile, in requests of the size that the device served before, each of which took as much longer as
@@ -32,6 +33,7 @@ pub const CONDITION: Condition = Condition {
         "disk.transfer_time",
     ],
     needs_of: &[device::NEEDS],
+    may_be_harmless: true,
     observe,
     causes: &[effect("disk-saturated", "one process keeps the device's queue full").here()],
     remedies: &[Advice {
@@ -52,6 +54,10 @@ const SHARE: f64 = 0.5;
 const BEYOND: f64 = 1.5;
 /// Others spend a tenth of a task's time more in D state than before.
 const HARM: f64 = 0.1;
+/// Requests that share the queue with as many others take twice as long.
+const SLOWER: f64 = 2.0;
+/// A task's time that others wait beyond before and that is no stray of the counters: they are read some ten milliseconds apart.
+const STRAY: f64 = 0.01;
 
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("disk.io_time") {
@@ -88,7 +94,8 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     let disk = nearest(&saturated, top.rate);
-    let by_requests = others_requests(view, &top.members, disk);
+    let longer = others_requests(view, &top.members, disk);
+    let by_requests = longer.as_ref().map(|longer| (longer.waited, 0.0));
     let harm = if has_states {
         // States are seen once a second: of a wait that is short and comes often a few samples tell little.
         let by_states = process::others_waiting_for_io(view, &top.members, span);
@@ -102,7 +109,11 @@ fn observe(view: &View<'_>) -> Observation {
             "whether others waited: iostat -x 1 from before it began, or the states of tasks",
         );
     };
-    if waiting - waited_before < HARM {
+    let slower = disk.await_before_s.is_some_and(|before| disk.await_s >= SLOWER * before);
+    let is_minor = waiting - waited_before < HARM;
+    let is_felt = |longer: &Longer| longer.waited > STRAY && longer.await_s >= SLOWER * longer.before_s;
+    let felt = longer.filter(is_felt);
+    if is_minor && felt.is_none() {
         return Observation::Inactive(format!(
             "{} filled {} and no other task was found waiting ({} of a task's time)",
             top.comm,
@@ -111,7 +122,7 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     // Without states of tasks it takes both: others that waited, and requests that got slower.
-    if !has_states && disk.await_before_s.is_none_or(|before| disk.await_s < 2.0 * before) {
+    if !has_states && !slower {
         return Observation::Inactive(format!(
             "{} filled {} and its requests took no longer than before",
             top.comm, disk.device
@@ -135,9 +146,15 @@ fn observe(view: &View<'_>) -> Observation {
     finding.evidence.push(view.evidence_of("tasks.d_io", "others", Some(waited_before), waiting));
     finding.loss_s = Some((waiting - waited_before) * disk.busy.run.seconds());
     // The share of the bytes, and whether requests really took longer than before.
-    let slower =
-        disk.await_before_s.map_or(0.5, |before| if disk.await_s > 2.0 * before { 1.0 } else { 0.5 });
-    finding.confidence = 0.5 * share + 0.5 * slower;
+    finding.confidence = 0.5 * share + if slower { 0.5 } else { 0.25 };
+    if let Some(longer) = felt.filter(|_| is_minor) {
+        finding.is_harmless = true;
+        finding.remarks.push(format!(
+            "requests took {} instead of {}: whoever waits for one at a time is that much slower",
+            words::seconds(longer.await_s),
+            words::seconds(longer.before_s)
+        ));
+    }
     finding.active()
 }
 
@@ -159,10 +176,17 @@ fn io_delay_is_known(view: &View<'_>) -> bool {
     view.each("task.blkio_delay").any(|(_, series)| series.max(view.window).is_some_and(|delay| delay > 0.0))
 }
 
-/// Task-seconds per second that requests of other processes took longer than before, and zero for before; `None` where
-/// the time before is not known. Reads alone count, since what is written goes to the page cache and is waited for by few.
+/// What others lose by requests that take longer.
+struct Longer {
+    /// Task-seconds per second beyond before.
+    waited: f64,
+    await_s: f64,
+    before_s: f64,
+}
+
+/// How much longer requests of other processes took than before; `None` where the time before is not known. Reads alone count, since what is written goes to the page cache and is waited for by few.
 /// Their requests are taken to be as large as those that the device served before.
-fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(f64, f64)> {
+fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<Longer> {
     let span = disk.busy.run.span();
     let both = &["disk.reads", "disk.writes"][..];
     let usual = |of: &[&str]| {
@@ -190,7 +214,7 @@ fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(
         // A task waits for one request at a time, so for no more than all of the time.
         .map(|read| (read / seconds / bytes * longer_s).min(1.0))
         .sum();
-    Some((waited, 0.0))
+    Some(Longer { waited, await_s, before_s })
 }
 
 /// The median over the samples of the baseline, or of those before the device was full, of a sum of its metrics for each

@@ -11,8 +11,9 @@
 //! A lock that is taken and given back several times a second is free at many samples of the kernel's list. Then it is told by
 //! the threads of the service that is late: most of its requests wait for the lock.
 //!
-//! A single process that waits for a lock may do so on purpose (`flock FILE COMMAND` starts one job after the other). It is
-//! an incident by itself from two on, or where the one that waits serves others. Where the holder itself waits for the disk most
+//! Who waits for a lock may do so on purpose: `flock FILE COMMAND` starts one job after the other, a build waits for another
+//! one. So a queue is an incident by itself where one that waits serves others, or two did something else before they had to
+//! wait; where all have waited since they began it is a finding. Where the holder itself waits for the disk most
 //! of the time, the disk is the cause: it holds each lock for as long as the disk takes (a convoy).
 
 use crate::locks::{self, LOCKS, NEED_S};
@@ -24,6 +25,7 @@ use crate::waits;
 pub const CONDITION: Condition = Condition {
     id: "lock-queue",
     title: "processes wait for a lock that another one holds",
+    may_be_harmless: true,
     area: "service",
     needs: &[
         SESSIONS,
@@ -81,6 +83,7 @@ struct Queue {
     remarks: Vec<String>,
     confidence: f64,
     is_convoy: bool,
+    is_on_purpose: bool,
 }
 
 /// What a holder waits for in a convoy.
@@ -112,6 +115,10 @@ fn observe(view: &View<'_>) -> Observation {
     let waited_s = queue.high.during * queue.high.run.high_s;
     (finding.loss_s, finding.client_wait_s) = (Some(waited_s), Some(waited_s));
     finding.confidence = queue.confidence;
+    if queue.is_on_purpose {
+        finding.is_harmless = true;
+        finding.governs = Some(&[]);
+    }
     if !queue.is_convoy {
         finding.despite.extend(DISK);
     }
@@ -142,16 +149,21 @@ fn observe_after(view: &View<'_>, others: &Others<'_>) -> Observation {
 fn of_locks(view: &View<'_>) -> Option<Queue> {
     let queue = locks::longest(view).filter(|queue| !queue.is_circle)?;
     // One that waits alone keeps somebody else waiting only where it serves.
-    if queue.high.peak < CROWD && !queue.keeps_a_service(view) {
+    let serves = queue.keeps_a_service(view);
+    if queue.high.peak < CROWD && !serves {
         return None;
     }
     let (process, holder) = queue.culprit(view);
+    let is_on_purpose = !serves && (queue.kept_from_work(view) as f64) < CROWD;
+    let purpose = "all of them have waited since they began: they were started to wait their turn";
+    let victims = if is_on_purpose { Some(purpose.to_owned()) } else { queue.victims(view) };
     Some(Queue {
         process,
         statement: queue.words(view),
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
-        remarks: queue.victims(view).into_iter().chain(queue.beyond()).collect(),
+        remarks: victims.into_iter().chain(queue.beyond()).collect(),
         confidence: if queue.has_holder() { NAMED } else { 0.6 },
+        is_on_purpose,
         is_convoy: holder.is_some_and(|pid| waits_for_disk(view, pid, queue.high.run.span())),
         holder,
         high: queue.high,
@@ -206,6 +218,7 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         if in_turns { blocked >= MOST } else { own.is_some_and(|pid| waits_for_disk(view, pid, span)) };
     Some(Queue {
         is_convoy,
+        is_on_purpose: false,
         holder: server.pid.or(own),
         process: Some(server.comm.to_owned()),
         statement,
@@ -496,6 +509,21 @@ mod tests {
         series(&mut set, "service.requests", "127.0.0.1:80", vec![10.0; 8]);
         series(&mut set, "service.pid", "127.0.0.1:80", vec![20.0; 8]);
         assert!(is_queued(&set));
+    }
+
+    #[test]
+    fn who_waits_since_it_began_has_queued_on_purpose() {
+        let mut set = SeriesSet::default();
+        queue(&mut set, "fe:00:1", 10.0, "20,21,22");
+        series(&mut set, LOCKS, "fe:00:1", vec![3.0; 8]);
+        for pid in ["20", "21", "22"] {
+            series(&mut set, "task.tgid", &format!("{pid}@1"), vec![pid.parse().unwrap(); 8]);
+            text(&mut set, "task.comm", &format!("{pid}@1"), "flock");
+        }
+        assert!(observed(&set).is_harmless);
+        // They did something else for half of the time, until somebody took the lock.
+        series(&mut set, LOCKS, "fe:00:1", [0.0, 3.0].map(|n| [n; 4]).concat());
+        assert!(!observed(&set).is_harmless);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Observed {
             .values()
             .filter(|a| a.condition.role == Role::Root)
             .filter(|a| !links.caused_by_a_root(a.condition.id, &self.active))
-            .filter(|a| !is_free(a, &links))
+            .filter(|a| !is_free(a, &links, &self.active))
             .filter(goes_on)
             .collect();
         roots.sort_by_key(|a| a.finding.onset);
@@ -159,7 +159,7 @@ impl Observed {
     /// What is no incident and could still be better.
     pub(crate) fn findings(&self, view: &View<'_>) -> Vec<report::Finding> {
         let links = Links::new(&self.active, view);
-        let is_one = |a: &&Active| a.condition.role == Role::Finding || is_free(a, &links);
+        let is_one = |a: &&Active| a.condition.role == Role::Finding || is_free(a, &links, &self.active);
         let list = self.active.values().filter(is_one);
         list.map(|a| as_finding(a.condition, &a.finding)).collect()
     }
@@ -208,9 +208,10 @@ impl Observed {
     }
 }
 
-/// Whether it harms nobody and nothing follows from it.
-fn is_free(active: &Active, links: &Links) -> bool {
-    active.finding.is_harmless && links.effects(active.condition.id).is_empty()
+/// Whether it harms nobody and nothing follows from it that somebody notices: a mechanism is none by itself.
+fn is_free(active: &Active, links: &Links, all: &BTreeMap<&'static str, Active>) -> bool {
+    let is_noticed = |id: &str| all.get(id).is_some_and(|a| a.condition.role != Role::Mechanism);
+    active.finding.is_harmless && !links.effects(active.condition.id).into_iter().any(is_noticed)
 }
 
 /// Whether an incident tells of a condition as the doing of the same.
