@@ -75,39 +75,71 @@ pub struct Plan {
     pub at: Option<SystemTime>,
 }
 
-/// Runs a plan in this thread, until its end or until `stop` returns.
+impl Plan {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check(&self) -> Result<(), Error> {
+        let hosts = self.targets.origins.len();
+        match &self.work {
+            _ if self.targets.all.is_empty() => Err(Error::wanted("nothing to ask for")),
+            _ if self.connections < hosts => {
+                let wanted = self.connections;
+                Err(Error::wanted(format!("{wanted} connections are too few for {hosts} hosts")))
+            }
+            Work::Logged { .. } if self.targets.all.len() != 1 => {
+                Err(Error::wanted("a log is replayed to one host"))
+            }
+            _ if self.targets.is_secure() && self.tls.is_none() => {
+                Err(Error::wanted("https wants certificates to trust"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn source(&self) -> Result<Source, Error> {
+        Ok(match &self.work {
+            Work::Timed(schedule) => {
+                Source::Timed { schedule: *schedule, targets: self.targets.all.clone(), next: 0 }
+            }
+            Work::Logged { log, speed, length } => {
+                Source::Logged(Box::new(Replay::open(log, *speed)?), *length)
+            }
+        })
+    }
+}
+
+/// Runs a plan in this thread, until its end or until `stop` returns. `begun` is called when the first request is due.
 ///
 /// # Errors
 /// If it cannot begin, or the log cannot be read.
-pub fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Outcome, Error> {
+pub fn run(plan: &Plan, stop: impl Future<Output = ()>, begun: impl FnOnce()) -> Result<Outcome, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Dropping the set ends what is still under way.
-    let outcome = LocalSet::new().block_on(&runtime, offer(plan, stop));
+    let outcome = LocalSet::new().block_on(&runtime, offer(plan, stop, begun));
     // A thread may hang in a read of a body's file.
     runtime.shutdown_background();
     outcome
 }
 
-/// The same inside a [`LocalSet`].
-///
-/// # Errors
-/// If it cannot begin, or the log cannot be read.
-pub async fn offer(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Outcome, Error> {
-    let mut source = source(plan)?;
+async fn offer(plan: &Plan, stop: impl Future<Output = ()>, begun: impl FnOnce()) -> Result<Outcome, Error> {
+    plan.check()?;
+    let mut source = plan.source()?;
     let shared = Rc::new(Shared::new(plan).await?);
     let alarm = Alarm::of_kernel()?;
     let mut stop = std::pin::pin!(stop);
     tokio::select! {
-        begun = begin(plan.at, &alarm) => begun?,
+        begins = begin(plan.at, &alarm) => begins?,
         () = &mut stop => return Ok(shared.finish(true, &source)),
     }
+    begun();
     let (start, real) = (Instant::now(), SystemTime::now());
     shared.start.set((start, real.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()));
 
-    let paced =
-        pace(&mut source, start, &alarm, async |ticket: Ticket, late| shared.hand_out(ticket, late).await);
+    let hand_out = async |ticket: Ticket, late| shared.hand_out(ticket, late).await;
     let is_stopped = tokio::select! {
-        paced = paced => { paced?; false }
+        paced = pace(&mut source, start, &alarm, hand_out) => { paced?; false }
         () = &mut stop => true,
     };
     let is_stopped = is_stopped
@@ -116,27 +148,6 @@ pub async fn offer(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Outcom
             () = &mut stop => true,
         };
     Ok(shared.finish(is_stopped, &source))
-}
-
-fn source(plan: &Plan) -> Result<Source, Error> {
-    if plan.targets.all.is_empty() {
-        return Err(Error::wanted("nothing to ask for"));
-    }
-    if plan.connections < plan.targets.origins.len() {
-        let (wanted, hosts) = (plan.connections, plan.targets.origins.len());
-        return Err(Error::wanted(format!("{wanted} connections are too few for {hosts} hosts")));
-    }
-    Ok(match &plan.work {
-        Work::Timed(schedule) => {
-            Source::Timed { schedule: *schedule, targets: plan.targets.all.clone(), next: 0 }
-        }
-        Work::Logged { log, speed, length } => {
-            if plan.targets.all.len() != 1 {
-                return Err(Error::wanted("a log is replayed to one host"));
-            }
-            Source::Logged(Box::new(Replay::open(log, *speed)?), *length)
-        }
-    })
 }
 
 /// Waits until the clock on the wall shows the common start.
@@ -192,9 +203,6 @@ impl Shared {
                 let mut config = ClientConfig::clone(config);
                 config.alpn_protocols = vec![plan.protocol.alpn().to_vec()];
                 Some(Arc::new(config))
-            }
-            None if plan.targets.origins.iter().any(|origin| origin.is_secure) => {
-                return Err(Error::wanted("https wants certificates to trust"));
             }
             None => None,
         };

@@ -52,7 +52,8 @@ pub struct Step {
     pub outcome: Outcome,
 }
 
-/// Raises the rate of a plan step by step until the server does not follow. `tell` hears of each step.
+/// Raises the rate of a plan step by step until the server does not follow. `begun` is called when a step begins,
+/// `tell` when it has ended.
 ///
 /// # Errors
 /// As [`run`], and if the first step has too few requests to tell what is usual.
@@ -60,6 +61,7 @@ pub fn find_knee(
     plan: &Plan,
     search: &Search,
     stop: impl AsyncFn(),
+    mut begun: impl FnMut(),
     mut tell: impl FnMut(&Step),
 ) -> Result<Knee, Error> {
     let schedule = |rate| Schedule { shape: Shape::Constant(rate), length: search.step };
@@ -83,7 +85,7 @@ pub fn find_knee(
     loop {
         plan.work = Work::Timed(schedule(rate));
         plan.load = format!("{rate} for {:?}", search.step);
-        let outcome = run(&plan, stop())?;
+        let outcome = run(&plan, stop(), &mut begun)?;
         // A common start is that of the first step.
         plan.at = None;
         let step = Step { rate: rate.per_s(), outcome };

@@ -26,7 +26,7 @@ mod wire;
 pub use alarm::Alarm;
 pub use body::BodySource;
 pub use distribution::{Distribution, QUANTILES};
-pub use engine::{Plan, Work, offer, run};
+pub use engine::{Plan, Work, run};
 pub use error::Error;
 pub use hyper::header::{HeaderName, HeaderValue};
 pub use hyper::{HeaderMap, Method};

@@ -257,6 +257,15 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_each_kind_of_error() {
+        let page = include_str!("../../../docs/load.md");
+        for (kind, meaning) in ERROR_KINDS {
+            let words = meaning.replace("--timeout", "`--timeout`");
+            assert!(page.contains(&format!("| `{kind}` | {words} |")), "{kind}");
+        }
+    }
+
+    #[test]
     fn results_add_up_exactly() {
         let (mut both, second) = (run(0, 101), run(5, 101));
         assert_eq!(both.offered_rate(), Some(100.0));

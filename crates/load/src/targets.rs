@@ -132,6 +132,12 @@ impl Targets {
         Ok(())
     }
 
+    /// Whether one of them wants TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.origins.iter().any(|origin| origin.is_secure)
+    }
+
     /// Whom it asks, for people and recordings: host and port, never a path.
     #[must_use]
     pub fn names(&self) -> String {
