@@ -58,8 +58,8 @@ mod tests {
         };
         let set = SeriesSet {
             events: vec![
-                line("offers 500/s for 60 s to 127.0.0.1:80 from @1000.500"),
-                line("offered 500/s for 60 s to 127.0.0.1:80 from @1000.500 to @1060.5"),
+                line("offers 500/s for 60s to 127.0.0.1:80 from @1000.500"),
+                line("offered 500/s for 60s to 127.0.0.1:80 from @1000.500 to @1060.5"),
                 line("offers 1/s to a from @1100.0"),
                 line("offered 9/s to b from @10 to @20"),
                 line("offered 9/s to b from @x to @20"),
@@ -73,6 +73,6 @@ mod tests {
             .iter()
             .map(|run| (run.what.as_str(), run.since.0 / SECOND, run.until.map(|m| m.0 / SECOND)))
             .collect();
-        assert_eq!(told, [("500/s for 60 s to 127.0.0.1:80", 1000, Some(1060)), ("1/s to a", 1100, None)]);
+        assert_eq!(told, [("500/s for 60s to 127.0.0.1:80", 1000, Some(1060)), ("1/s to a", 1100, None)]);
     }
 }

@@ -52,8 +52,7 @@ pub struct Step {
     pub outcome: Outcome,
 }
 
-/// Raises the rate of a plan step by step until the server does not follow. `begun` is called when a step begins,
-/// `tell` when it has ended.
+/// Raises the rate of a plan step by step until the server does not follow. `begun` is called when a step begins.
 ///
 /// # Errors
 /// As [`run`], and if the first step has too few requests to tell what is usual.
@@ -62,7 +61,6 @@ pub fn find_knee(
     search: &Search,
     stop: impl AsyncFn(),
     mut begun: impl FnMut(),
-    mut tell: impl FnMut(&Step),
 ) -> Result<Knee, Error> {
     let schedule = |rate| Schedule { shape: Shape::Constant(rate), length: search.step };
     let first = schedule(search.from).requests();
@@ -89,7 +87,6 @@ pub fn find_knee(
         // A common start is that of the first step.
         plan.at = None;
         let step = Step { rate: rate.per_s(), outcome };
-        tell(&step);
         let ended = ended(&step, knee.bound);
         knee.steps.push(step);
         if let Some((why, is_open)) = ended {

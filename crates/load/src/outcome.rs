@@ -75,7 +75,7 @@ pub struct Outcome {
     pub schema: String,
     /// Hosts and ports that were asked.
     pub target: String,
-    /// The load in words: `500/s for 60 s`.
+    /// The load in words: `500/s for 60s`.
     pub load: String,
     /// `HTTP/1.1` or `HTTP/2`.
     pub protocol: String,
@@ -243,7 +243,7 @@ mod tests {
         (0..n).for_each(|i| latency.record(Duration::from_millis(i + 1)));
         Outcome {
             schema: SCHEMA.to_owned(),
-            load: "100/s for 1 s".to_owned(),
+            load: "100/s for 1s".to_owned(),
             target: format!("host:{first_ms}"),
             runs: 1,
             requests: n,
@@ -272,7 +272,7 @@ mod tests {
         both.merge(&second).unwrap();
         assert_eq!((both.requests, both.runs, both.statuses[&200]), (202, 2, 202));
         assert!((both.offered_rate().unwrap() - 200.0).abs() < 0.1, "{both:?}");
-        assert_eq!((both.target.as_str(), both.load.as_str()), ("host:0; host:5", "100/s for 1 s"));
+        assert_eq!((both.target.as_str(), both.load.as_str()), ("host:0; host:5", "100/s for 1s"));
         let mut wanted = run(0, 101).latency;
         wanted.add(&second.latency);
         assert_eq!(both.latency, wanted);

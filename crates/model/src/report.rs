@@ -134,14 +134,14 @@ pub struct Report {
 }
 
 /// How lines of the kernel log begin with which `mitra load` notes its runs:
-/// `mitra load: offers 500/s for 60 s to 127.0.0.1:8080 from @1795232527.250`, and when it has ended
-/// `mitra load: offered 500/s for 60 s to 127.0.0.1:8080 from @1795232527.250 to @1795232587.250`.
+/// `mitra load: offers 500/s for 60s to 127.0.0.1:8080 from @1795232527.250`, and when it has ended
+/// `mitra load: offered 500/s for 60s to 127.0.0.1:8080 from @1795232527.250 to @1795232587.250`.
 pub const LOAD_MARK: &str = "mitra load: ";
 
 /// A run of `mitra load` on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LoadRun {
-    /// How much to whom: `500/s for 60 s to 127.0.0.1:8080`.
+    /// How much to whom: `500/s for 60s to 127.0.0.1:8080`.
     pub what: String,
     /// When it began.
     pub since: Moment,

@@ -77,7 +77,7 @@ fn offer(args: &LoadArgs, style: &Style) -> Result<u8> {
         return Err(usage("--find-knee wants a range of rates: --rate 100..2000/s"));
     };
     let search = Search { from, to, step: args.step };
-    let knee = mitra_load::find_knee(&plan, &search, async || stopped().await, || mark.begin(), |_| ());
+    let knee = mitra_load::find_knee(&plan, &search, async || stopped().await, || mark.begin());
     drop(progress);
     mark.end();
     let knee = knee?;
@@ -116,12 +116,8 @@ fn plan(args: &LoadArgs) -> Result<Plan> {
         (None, None) => return Err(usage("--rate or --replay is wanted")),
     };
     let load = match &work {
-        Work::Timed(schedule) if args.find_knee => {
-            format!("{} in steps of {}", schedule.shape, units::value(args.step.as_secs_f64(), "s"))
-        }
-        Work::Timed(schedule) => {
-            format!("{} for {}", schedule.shape, units::value(schedule.length.as_secs_f64(), "s"))
-        }
+        Work::Timed(schedule) if args.find_knee => format!("{} in steps of {:?}", schedule.shape, args.step),
+        Work::Timed(schedule) => format!("{} for {:?}", schedule.shape, schedule.length),
         Work::Logged { speed, .. } => format!("a log at {speed} times its speed"),
     };
     let mut headers = HeaderMap::new();
@@ -416,7 +412,7 @@ mod tests {
 
     fn outcome(late_ms: u64) -> Outcome {
         let mut outcome = Outcome {
-            load: "100/s for 10 s".to_owned(),
+            load: "100/s for 10s".to_owned(),
             requests: 1000,
             answered: 1000,
             due: Some(Times { first: 0.0, last: 9.99 }),
@@ -438,7 +434,7 @@ mod tests {
         let said = |outcome: &Outcome| {
             text(outcome, &Style::plain(120)).lines().next().unwrap_or_default().to_owned()
         };
-        assert!(said(&outcome(0)).starts_with("kept 100/s for 10 s; p50 2"), "{}", said(&outcome(0)));
+        assert!(said(&outcome(0)).starts_with("kept 100/s for 10s; p50 2"), "{}", said(&outcome(0)));
         assert!(said(&outcome(2)).starts_with("not to be trusted"), "{}", said(&outcome(2)));
         let mut bad = outcome(0);
         bad.statuses = BTreeMap::from([(200, 500), (503, 500)]);

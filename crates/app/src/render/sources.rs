@@ -146,7 +146,7 @@ pub fn loads(page: &mut Page<'_>, report: &Report, style: &Style) {
     }
 }
 
-/// `mitra load offered 500/s for 60 s to 127.0.0.1:8080 from 14:02:07 to 14:03:07`.
+/// `mitra load offered 500/s for 60s to 127.0.0.1:8080 from 14:02:07 to 14:03:07`.
 pub fn load(run: &LoadRun, style: &Style) -> String {
     let until = match run.until {
         Some(until) => format!("to {}", style.clock(until.0)),

@@ -75,7 +75,7 @@ fn the_verdict_comes_first() {
     let url = server("200 OK");
     let said = run(&["load", &url, "--rate", "100/s", "--duration", "1s", "--no-mark"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
-    assert!(said.out.lines().next().unwrap().contains("100/s for 1 s"), "{}", said.out);
+    assert!(said.out.lines().next().unwrap().contains("100/s for 1s"), "{}", said.out);
     assert!(said.out.contains("100 due, 100 answered") && said.out.contains("200: 100"), "{}", said.out);
     let said = run(&["load", &server("503 Busy"), "--rate", "20/s", "--duration", "1s", "--no-mark"]);
     assert_eq!(said.code, 0);
@@ -181,8 +181,8 @@ fn explain_names_a_run() {
     assert!(status.success(), "{err}");
     let report: Value = serde_json::from_str(&good(&["explain", "--json", "--archive", archive])).unwrap();
     let host = url.trim_start_matches("http://").trim_end_matches('/');
-    assert_eq!(report["loads"][0]["what"], format!("20/s for 1 s to {host}"), "{report}");
+    assert_eq!(report["loads"][0]["what"], format!("20/s for 1s to {host}"), "{report}");
     assert!(report["loads"][0]["until"].is_string(), "{report}");
     let text = good(&["explain", "--archive", archive]);
-    assert!(text.contains(&format!("mitra load offered 20/s for 1 s to {host} from ")), "{text}");
+    assert!(text.contains(&format!("mitra load offered 20/s for 1s to {host} from ")), "{text}");
 }
