@@ -97,7 +97,7 @@ async fn read(path: PathBuf, mut left: u64, mut sender: Sender<Bytes, io::Error>
             };
             let mut bytes = vec![0; wanted];
             file.read_exact(&mut bytes)?;
-            Ok((file, Bytes::from(bytes)))
+            Ok::<_, io::Error>((file, Bytes::from(bytes)))
         });
         let bytes = match piece.await.unwrap_or_else(|_| Err(io::Error::other("reading failed"))) {
             Ok((opened, bytes)) => {

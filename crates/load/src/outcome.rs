@@ -86,10 +86,12 @@ pub struct Outcome {
     /// Requests that were due.
     pub requests: u64,
     /// When they were due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Times>,
     /// Requests that were answered completely, whatever the status.
     pub answered: u64,
     /// When the answers were complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Times>,
     /// Requests that were under way or waiting when the run was interrupted.
     pub unfinished: u64,

@@ -85,10 +85,12 @@ impl Failure {
             // A body that cannot be read is no fault of the server.
             return if error.is_user() { Failure::new("body", cause) } else { Failure::of_io(cause) };
         }
-        let kind = match () {
-            () if error.is_user() => "body",
-            () if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => "closed",
-            () => "protocol",
+        let kind = if error.is_user() {
+            "body"
+        } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+            "closed"
+        } else {
+            "protocol"
         };
         let text = match error.source() {
             Some(source) => format!("{error}: {source}"),

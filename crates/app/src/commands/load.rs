@@ -65,8 +65,11 @@ fn offer(args: &LoadArgs, style: &Style) -> Result<u8> {
     make_room(u64::from(args.connections))?;
     let mut mark = Mark::new(args, &plan);
     let progress = Progress::new("making load");
+    // A connection that the server has closed is an error of a request.
+    signals::outlive_closed_pipe();
     if !args.find_knee {
         let outcome = mitra_load::run(&plan, stopped(), || mark.begin());
+        signals::die_on_closed_pipe();
         drop(progress);
         mark.end();
         let outcome = outcome?;
@@ -78,6 +81,7 @@ fn offer(args: &LoadArgs, style: &Style) -> Result<u8> {
     };
     let search = Search { from, to, step: args.step };
     let knee = mitra_load::find_knee(&plan, &search, async || stopped().await, || mark.begin());
+    signals::die_on_closed_pipe();
     drop(progress);
     mark.end();
     let knee = knee?;
@@ -222,7 +226,9 @@ struct Told<'a> {
     verdict: String,
     is_kept: bool,
     is_trusted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     offered_rate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     achieved_rate: Option<f64>,
     #[serde(flatten)]
     outcome: &'a Outcome,
