@@ -20,7 +20,9 @@ impl Alarm {
     /// If the process has no descriptor left.
     pub fn of_kernel() -> io::Result<Alarm> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        Ok(Alarm(Some(AsyncFd::new(fd)?)))
+        // SAFETY: an OwnedFd is one descriptor, open as long as it lives, and it lives in the AsyncFd.
+        let fd = unsafe { AsyncFd::register(fd) }?;
+        Ok(Alarm(Some(fd)))
     }
 
     /// The clock of tokio, which tests may set.

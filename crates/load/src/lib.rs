@@ -8,8 +8,6 @@
 //!
 //! Everything runs in one thread. What the thread is late itself is measured: see [`Outcome::is_trusted`].
 
-#![forbid(unsafe_code)]
-
 mod alarm;
 mod body;
 mod distribution;

@@ -80,8 +80,12 @@ impl Failure {
     }
 
     pub fn of_hyper(error: &hyper::Error) -> Failure {
-        let mut causes = std::iter::successors(error.source(), |cause| cause.source());
-        if let Some(cause) = causes.find_map(|cause| cause.downcast_ref::<io::Error>()) {
+        let (mut next, mut found) = (error.source(), None);
+        while let Some(cause) = next {
+            found = found.or_else(|| cause.downcast_ref::<io::Error>());
+            next = cause.source();
+        }
+        if let Some(cause) = found {
             // A body that cannot be read is no fault of the server.
             return if error.is_user() { Failure::new("body", cause) } else { Failure::of_io(cause) };
         }

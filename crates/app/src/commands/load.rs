@@ -346,11 +346,9 @@ fn text(outcome: &Outcome, style: &Style) -> String {
 }
 
 /// The quantiles of a distribution, and its maximum.
-fn cells(times: &Distribution) -> impl Iterator<Item = String> {
+fn cells(times: &Distribution) -> Vec<String> {
     let all = QUANTILES.iter().map(|(_, q)| times.quantile(*q)).chain([times.max()]);
-    all.map(|value| value.map_or_else(|| "-".to_owned(), |value| units::value(value, "s")))
-        .collect::<Vec<_>>()
-        .into_iter()
+    all.map(|value| value.map_or_else(|| "-".to_owned(), |value| units::value(value, "s"))).collect()
 }
 
 fn print_knee(args: &LoadArgs, knee: &Knee, style: &Style) -> Result<()> {
