@@ -116,7 +116,7 @@ fn ended(step: &Step, bound: Option<f64>) -> Option<(String, bool)> {
         return Some((format!("at {:.0}/s the generator itself was late", step.rate), true));
     }
     if !outcome.is_kept() {
-        let (bad, late) = (outcome.failed() + outcome.overloaded(), outcome.achieved_rate());
+        let (bad, late) = (outcome.bad(), outcome.achieved_rate());
         let why = match late {
             Some(late) if bad == 0 => format!("at {:.0}/s only {late:.0}/s were answered", step.rate),
             _ => format!("at {:.0}/s {bad} of {} requests failed", step.rate, outcome.requests),

@@ -150,6 +150,12 @@ impl Outcome {
         self.errors.values().fold(0, |sum, failed| sum.saturating_add(failed.count))
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn bad(&self) -> u64 {
+        self.failed().saturating_add(self.overloaded())
+    }
+
     /// Whether the server kept up: as many good answers as requests, at the rate at which these were due.
     #[must_use]
     pub fn is_kept(&self) -> bool {

@@ -270,7 +270,7 @@ fn verdict(outcome: &Outcome) -> String {
         }
         _ => format!("did not keep {}", outcome.load),
     };
-    let bad = outcome.failed() + outcome.overloaded();
+    let bad = outcome.bad();
     let failed = if bad > 0 { format!(", {} failed", number(bad)) } else { String::new() };
     let slow = match (outcome.latency.quantile(0.5), outcome.latency.quantile(0.99), outcome.latency.max()) {
         (Some(p50), Some(p99), _) => {
@@ -324,7 +324,7 @@ fn text(outcome: &Outcome, style: &Style) -> String {
     for (kind, failed) in &outcome.errors {
         line("Error", format!("{kind}: {} ({})", number(failed.count), failed.first));
     }
-    if outcome.unread_lines + outcome.left_out > 0 {
+    if outcome.unread_lines > 0 || outcome.left_out > 0 {
         let (unread, left_out) = (number(outcome.unread_lines), number(outcome.left_out));
         line(
             "Log",
@@ -368,7 +368,7 @@ fn print_knee(args: &LoadArgs, knee: &Knee, style: &Style) -> Result<()> {
         let outcome = &step.outcome;
         let achieved =
             outcome.achieved_rate().map_or_else(|| "-".to_owned(), |rate| units::value(rate, "1/s"));
-        let bad = units::grouped((outcome.failed() + outcome.overloaded()) as f64);
+        let bad = units::grouped(outcome.bad() as f64);
         table.row([units::value(step.rate, "1/s"), achieved, bad].into_iter().chain(cells(&outcome.latency)));
     }
     page.lines(0, &table.render(style));
