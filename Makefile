@@ -178,6 +178,11 @@ bench-ask: build ## what a question costs over TCP, a Unix socket and D-Bus, and
 	tools/bench/ask.py --mitra $(MITRA) lab/recordings/cpu-quota.loud.101 --readme crates/app/src/commands/docs/http.md
 	tools/bench/ask_load.py --mitra $(MITRA) --seconds $(if $(filter file,$(origin SECONDS)),20,$(SECONDS))
 
+.PHONY: bench-load
+bench-load: build ## mitra load beside wrk, hey, ab and vegeta: rates on nginx, and what each tells of servers whose delays are known
+	@tools/install-deps.sh bench
+	tools/bench/load.py --mitra $(MITRA)
+
 .PHONY: bench-month
 bench-month: build ## what mitra serve takes while its page is used on a month of 1,000 processes, which is simulated
 	cargo build --release --locked -p mitra-archive --example simulate

@@ -181,6 +181,10 @@ need_bench() {
     need_command bpftool bpftool
     # Asks `mitra serve` as much as it can.
     need_command wrk wrk
+    # Load generators beside `mitra load`, and whom they ask.
+    need_command hey hey
+    need_command ab apache2-utils
+    need_command nginx nginx-light
 }
 
 need_observer() {

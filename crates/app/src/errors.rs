@@ -6,6 +6,8 @@ use thiserror::Error;
 pub const DONE: u8 = 0;
 /// With `--exit-code` only: an incident was found.
 pub const INCIDENT: u8 = 1;
+/// `mitra load` only: the load could not be made, or nobody answered.
+pub const NOT_MADE: u8 = 1;
 /// The command was used wrongly or could not do its work. Clap ends with the same code.
 pub const FAILED: u8 = 2;
 /// A signal ended the command early: 128 and the number of SIGINT, as shells report it.
@@ -14,7 +16,7 @@ pub const INTERRUPTED: u8 = 130;
 /// The table of the help, the manual and `docs/commands.md`.
 pub const EXIT_CODES: &[(u8, &str)] = &[
     (DONE, "done; with --exit-code, no incident was found"),
-    (INCIDENT, "an incident was found; only mitra explain --exit-code"),
+    (INCIDENT, "mitra explain --exit-code: an incident; mitra load: nobody answered"),
     (FAILED, "an error: wrong usage, nothing to read, or a command that failed"),
     (INTERRUPTED, "interrupted before it was done"),
 ];

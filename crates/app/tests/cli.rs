@@ -24,6 +24,8 @@ mod harness;
 mod inspect;
 #[path = "cli/live.rs"]
 mod live;
+#[path = "cli/load.rs"]
+mod load;
 #[path = "cli/mcp.rs"]
 mod mcp;
 #[path = "cli/notify.rs"]

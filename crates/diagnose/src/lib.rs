@@ -26,6 +26,7 @@ mod hangs;
 mod heap;
 mod heap_captures;
 mod kernel_log;
+mod loads;
 mod locks;
 mod lookups;
 pub mod network;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use rustls;
+use rustls::RootCertStore;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 pub use ureq::{self, Agent};
 
@@ -63,6 +64,20 @@ pub fn client_with(
         .tls_config(tls)
         .build();
     Ok(Agent::new_with_config(config))
+}
+
+/// TLS 1.2 and 1.3 for connections that others open: the certificates in `ca_file` are trusted, or those of the system.
+///
+/// # Errors
+/// If there are no certificates to trust.
+pub fn client_tls(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Error> {
+    let mut trusted = RootCertStore::empty();
+    trusted.add_parsable_certificates(roots::trusted(ca_file)?);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::Cannot(error.to_string()))?;
+    Ok(builder.with_root_certificates(trusted).with_no_client_auth())
 }
 
 fn client_cert(certificate: &Path, key: &Path) -> Result<ClientCert, Error> {

@@ -17,14 +17,19 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// The certificates in `file`, or in the first of the system's files that exists.
-pub fn read(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, Error> {
+pub fn trusted(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, Error> {
     let Some(path) = file.or_else(|| SYSTEM.iter().map(Path::new).find(|p| p.exists())) else {
         return Err(Error::Cannot(format!(
             "no certificates to trust: none of {} is there; name a file with them",
             SYSTEM.join(", ")
         )));
     };
-    let found = certificates(path)?;
+    certificates(path)
+}
+
+/// The same for ureq.
+pub fn read(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, Error> {
+    let found = trusted(file)?;
     Ok(found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())
 }
 

@@ -108,6 +108,9 @@ pub struct Report {
     pub left_out: Option<LeftOut>,
     /// Areas that were checked and are not the problem.
     pub healthy: Vec<String>,
+    /// Load that was made on purpose.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<LoadRun>,
     /// Gaps and unavailable sources of the recording.
     pub recorder: RecorderState,
     /// Active conditions without a cause that could be named.
@@ -128,6 +131,23 @@ pub struct Report {
     /// Where the report contradicts itself, which is a bug of Mitra.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contradictions: Vec<String>,
+}
+
+/// How lines of the kernel log begin with which `mitra load` notes its runs:
+/// `mitra load: offers 500/s for 60s to 127.0.0.1:8080 from @1795232527.250`, and when it has ended
+/// `mitra load: offered 500/s for 60s to 127.0.0.1:8080 from @1795232527.250 to @1795232587.250`.
+pub const LOAD_MARK: &str = "mitra load: ";
+
+/// A run of `mitra load` on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LoadRun {
+    /// How much to whom: `500/s for 60s to 127.0.0.1:8080`.
+    pub what: String,
+    /// When it began.
+    pub since: Moment,
+    /// When it ended; absent if that is not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Moment>,
 }
 
 /// Incidents that are alike.

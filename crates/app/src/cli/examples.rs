@@ -305,6 +305,24 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "load",
+        &[
+            (
+                "mitra load http://127.0.0.1:8080/ --rate 500/s --duration 60s",
+                "how fast it answers at this rate",
+            ),
+            ("mitra load http://web17/ --rate 100..5000/s --find-knee", "up to which rate it follows"),
+            ("mitra load https://web17/ --replay access.log --speed 2", "what was asked, twice as fast"),
+        ],
+    ),
+    (
+        "load merge",
+        &[
+            ("mitra load merge a.json b.json", "what several machines saw together"),
+            ("mitra load merge a.json b.json --json > both.json", "the same for programs"),
+        ],
+    ),
+    (
         "upload",
         &[
             ("mitra upload --to s3://recordings/mitra", "store each segment when it is sealed"),

@@ -7,6 +7,7 @@ pub mod examples;
 mod explain;
 mod fleet;
 mod inspect;
+mod load;
 mod notify;
 mod probes;
 mod record;
@@ -37,6 +38,7 @@ pub use fleet::{
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
 };
+pub use load::{HeaderContent, LoadArgs, LoadCommand, LoadMergeArgs};
 pub use notify::NotifyArgs;
 pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
@@ -75,7 +77,7 @@ pub struct Cli {
 const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "live", "notify", "send", "status", "import", "export", "upload"]),
     ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "dbus", "demo"]),
-    ("Probe", &["capture", "rules", "doctor"]),
+    ("Probe", &["capture", "load", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
     ("Search", &["index", "search", "show", "diff", "outliers", "fleet"]),
     ("Reference", &["conditions", "metrics", "xfs-geometry", "completions", "man", "help"]),
@@ -111,6 +113,7 @@ impl Cli {
             | Command::Live(_)
             | Command::Dbus(_)
             | Command::Mcp(_)
+            | Command::Load(_)
             | Command::Notify(_)
             | Command::Send(_)
             | Command::Replay(_)
@@ -205,6 +208,8 @@ pub enum Command {
     Send(SendArgs),
     /// Run an on-demand probe: off-CPU time, CPU time, page faults, …
     Capture(CaptureArgs),
+    /// Make HTTP load at a constant rate, and measure the answers
+    Load(LoadArgs),
     /// Look into the memory of a process, without stopping it
     Inspect(InspectArgs),
     /// Read files and settings of this machine into the index

@@ -17,6 +17,7 @@ mod inspect;
 #[cfg(feature = "bpf")]
 mod learner;
 mod live;
+mod load;
 mod man;
 mod metrics;
 mod notify;
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Record(args) => record::run(&args),
         Command::Explain(args) => return explain::run(&args, cli.color, &style),
         Command::Capture(args) => capture::run(&args, &style),
+        Command::Load(args) => return load::run(&args, &style),
         Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, cli.color, &style),
         Command::Import(args) => import::run(&args),

@@ -1,7 +1,7 @@
 //! The sources of a report: time range, files, benchmark runs.
 
 use mitra_model::Era;
-use mitra_model::report::{Comparison, FileRead, Moment, Report, RunResult, Window};
+use mitra_model::report::{Comparison, FileRead, LoadRun, Moment, Report, RunResult, Window};
 
 use crate::render::page::Page;
 use crate::render::proof::{self, ShownLines};
@@ -137,6 +137,22 @@ pub fn range(window: Window, style: &Style) -> String {
         Era::Day => format!("{from} to {to} of a day without a date"),
         _ => format!("{from} to {to} after boot"),
     }
+}
+
+/// Load that was made on purpose.
+pub fn loads(page: &mut Page<'_>, report: &Report, style: &Style) {
+    for run in &report.loads {
+        page.labelled(0, "Load", 8, None, &load(run, style));
+    }
+}
+
+/// `mitra load offered 500/s for 60s to 127.0.0.1:8080 from 14:02:07 to 14:03:07`.
+pub fn load(run: &LoadRun, style: &Style) -> String {
+    let until = match run.until {
+        Some(until) => format!("to {}", style.clock(until.0)),
+        None => "on; its end is not recorded".to_owned(),
+    };
+    format!("mitra load offered {} from {} {until}", run.what, style.clock(run.since.0))
 }
 
 /// Gaps and unavailable sources.

@@ -276,6 +276,7 @@ fn whole(page: &mut Page<'_>, report: &Report) {
     if let Some(left_out) = &report.left_out {
         page.labelled(0, "Left out", 8, Some(Ink::Bad), &repeats::left_out(left_out));
     }
+    sources::loads(page, report, style);
     sources::recorder(page, report, style);
     let mut looked = range(report.window, style);
     if !report.host.is_empty() {
@@ -306,6 +307,7 @@ fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut ShownLines, title: Ti
     if let Some(left_out) = &report.left_out {
         page.labelled(0, "Left out", 8, Some(Ink::Bad), &repeats::left_out(left_out));
     }
+    sources::loads(page, report, style);
     sources::recorder(page, report, style);
 }
 

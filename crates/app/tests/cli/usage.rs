@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &[
     "import",
     "live",
     "capture",
+    "load",
     "inspect",
     "services",
     "dump",

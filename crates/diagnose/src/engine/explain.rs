@@ -14,7 +14,7 @@ use crate::condition::Condition;
 use crate::engine::parts::{self, BASELINE_NS, Cost, Part};
 use crate::engine::{ahead, areas, check, episodes, graph, ledger, verdict};
 use crate::view::View;
-use crate::{conditions, growth};
+use crate::{conditions, growth, loads};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -237,6 +237,7 @@ pub fn explain(
         left_out,
         incidents,
         healthy: healthy.into_iter().chain(services).collect(),
+        loads: loads::runs(scan, window),
         recorder: recorder_state(scan, window, loader.troubles),
         ..Report::default()
     })

@@ -245,6 +245,8 @@ fn whole(body: &mut Body, report: &Report, style: &Style) {
     body.section("Files read", &files(&report.files));
     let healthy = escape(&report.healthy.join(", ")).into_owned();
     body.section("Checked and healthy", &enclosed("<p class=\"good\">", [healthy], "</p>\n"));
+    let loads: Vec<String> = report.loads.iter().map(|run| sources::load(run, style)).collect();
+    body.section("Load that was made", &enclosed("<p>", [escape(&loads.join("; ")).into_owned()], "</p>\n"));
     let mut unseen = Vec::new();
     if let Some(left_out) = &report.left_out {
         unseen.push(("Left out".to_owned(), escape(&repeats::left_out(left_out)).into_owned()));

@@ -29,6 +29,32 @@ const OPEN_MAX: usize = 64;
 /// Response times that are kept of one row, to find its quantiles.
 const TIMES_MAX: usize = 1_000_000;
 
+/// A request as a log has it, whether or not the line says how long it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoggedRequest<'a> {
+    /// When, in nanoseconds since 1970 UTC.
+    pub real: i64,
+    /// Whether the line has fractions of a second. The common and the combined format have none.
+    pub has_fraction: bool,
+    /// `GET`.
+    pub method: &'a [u8],
+    /// `/path?query`, as it was asked for.
+    pub target: &'a [u8],
+}
+
+/// Reads a line of an access log in the common or the combined format, or of HAProxy.
+#[must_use]
+pub fn logged_request(line: &[u8]) -> Option<LoggedRequest<'_>> {
+    let (real, rest) = stamp(line)?;
+    let before = line.get(..line.len().checked_sub(rest.len())?)?;
+    let inside = before.get(memchr::memrchr(b'[', before)?..)?;
+    let quoted = rest.get(memchr::memchr(b'"', rest)? + 1..)?;
+    let mut list = words(quoted.get(..memchr::memchr(b'"', quoted)?)?);
+    let (method, target) = (list.next()?, list.next()?);
+    list.next().filter(|version| version.starts_with(b"HTTP/"))?;
+    Some(LoggedRequest { real, has_fraction: inside.contains(&b'.'), method, target })
+}
+
 /// A request that ended.
 struct Request<'a> {
     service: &'a [u8],
@@ -184,4 +210,31 @@ fn put(start: i64, service: &[u8], mut bucket: Bucket, import: &mut Import) {
     let names = ["service.latency_p50", "service.latency_p90", "service.latency_p99", "service.latency_max"];
     let levels = import.columns(&names, Form::Level);
     import.put(levels, service, when, bucket.first, &[at(0.5), at(0.9), at(0.99), at(1.0)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_logs_have_time_method_and_target() {
+        let combined =
+            br#"10.0.0.7 - - [27/Nov/2026:23:10:01 +0100] "GET /a?b=c HTTP/1.1" 200 12 "-" "curl/8""#;
+        let found = logged_request(combined).unwrap();
+        assert_eq!((found.method, found.target, found.has_fraction), (&b"GET"[..], &b"/a?b=c"[..], false));
+        assert_eq!(found.real, 1_795_817_401 * SECOND);
+        let haproxy = br#"Nov 27 23:10:01 lb haproxy[812]: 10.0.0.7:50122 [27/Nov/2026:23:10:01.123] web shop/app1 0/0/1/25/26 200 1234 - - ---- 1/1/0/0/0 0/0 "POST /x HTTP/1.1""#;
+        let found = logged_request(haproxy).unwrap();
+        assert_eq!((found.method, found.target, found.has_fraction), (&b"POST"[..], &b"/x"[..], true));
+        for bad in [
+            &br#"10.0.0.7 - - [27/Nov/2026:23:10:01 +0100] "-" 408 0"#[..],
+            br#"10.0.0.7 - - [27/Nov/2026:23:10:01 +0100] "GET /a" 400 0"#,
+            br#"10.0.0.7 - - [27/Nov/2026:23:10:01 +0100] "GET /a HTTP/1.1"#,
+            br#"10.0.0.7 - - "GET /a HTTP/1.1" 200 1"#,
+            b"[",
+            b"",
+        ] {
+            assert_eq!(logged_request(bad), None, "{}", String::from_utf8_lossy(bad));
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod prometheus;
 mod wide;
 
 use super::Format;
+pub use access::{LoggedRequest, logged_request};
 
 /// The formats, the most particular first.
 pub static FORMATS: &[Format] = &[
