@@ -36,6 +36,7 @@ pub use fleet::{
 };
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
+    InspectResolverArgs,
 };
 pub use notify::NotifyArgs;
 pub use probes::{ArmedArgs, CaptureArgs};
@@ -205,7 +206,7 @@ pub enum Command {
     Send(SendArgs),
     /// Run an on-demand probe: off-CPU time, CPU time, page faults, …
     Capture(CaptureArgs),
-    /// Look into the memory of a process, without stopping it
+    /// Look into the memory of a process, without stopping it, or follow a name through the resolvers
     Inspect(InspectArgs),
     /// Read files and settings of this machine into the index
     Index(IndexArgs),
