@@ -42,7 +42,7 @@ pub(super) fn order(host: &Host, name: &str, has_c: bool) -> Order {
         false => Order::FilesDns,
     };
     let Some(file) = &host.nsswitch else { return Order::FilesDns };
-    let Ok(sources) = nsswitch::go(file) else { return fallback() };
+    let Some(sources) = nsswitch::go(file) else { return fallback() };
     if sources.is_empty() {
         return Order::FilesDns;
     }
@@ -133,13 +133,8 @@ fn setting<'e>(environment: &'e Environment, name: &str) -> Option<&'e str> {
 
 /// A lookup by Go itself.
 pub(super) fn lookup(trace: &mut Trace<'_>, host: &Host, name: &str, order: &Order) -> Result<Outcome, Stop> {
-    let files = |trace: &mut Trace<'_>| {
-        let found = host.hosts.as_ref().map_or(0, |file| hosts::addresses(file, name, Reader::Go));
-        trace.source("files", if found > 0 { Status::Success } else { Status::NotFound }, None);
-        found
-    };
     if matches!(order, Order::FilesDns | Order::Files) {
-        let addresses = files(trace);
+        let addresses = files(trace, host, name);
         if addresses > 0 {
             return Ok(Outcome::Found { addresses });
         }
@@ -158,12 +153,18 @@ pub(super) fn lookup(trace: &mut Trace<'_>, host: &Host, name: &str, order: &Ord
     };
     trace.source("dns", status, None);
     if *order == Order::DnsFiles && status != Status::Success {
-        let addresses = files(trace);
+        let addresses = files(trace, host, name);
         if addresses > 0 {
             return Ok(Outcome::Found { addresses });
         }
     }
     Ok(outcome)
+}
+
+fn files(trace: &mut Trace<'_>, host: &Host, name: &str) -> u32 {
+    let found = host.hosts.as_ref().map_or(0, |file| hosts::addresses(file, name, Reader::Go));
+    trace.source("files", if found > 0 { Status::Success } else { Status::NotFound }, None);
+    found
 }
 
 struct Resolver<'s> {

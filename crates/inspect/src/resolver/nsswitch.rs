@@ -110,11 +110,12 @@ pub fn glibc(file: Option<&[u8]>) -> Option<Vec<Source>> {
 fn actions(line: &str) -> Option<Vec<Source>> {
     let mut sources = Vec::new();
     let mut rest = line.trim_start();
-    while !rest.is_empty() && !rest.starts_with('#') {
+    while !rest.is_empty() {
         let end = rest.find(|c: char| c.is_ascii_whitespace() || c == '[').unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
+        // A bracket without a source ends the list. There are no comments behind it.
         if name.is_empty() {
-            return None;
+            break;
         }
         let mut source = Source::new(name);
         rest = after.trim_start();
@@ -158,14 +159,12 @@ fn criterion<'a>(source: &mut Source, text: &'a str) -> Option<&'a str> {
             source.set(*other, action);
         }
     }
-    let is_default = action == Source::new("").action(*status);
-    let is_last = after.trim_start().is_empty();
-    source.is_standard &= !negated && (is_default || (is_last && action == Action::Return));
     Some(after.trim_start())
 }
 
-/// The `hosts` sources as Go reads them. An error is any line of the file that Go cannot read.
-pub fn go(file: &[u8]) -> Result<Vec<Source>, ()> {
+/// The `hosts` sources as Go reads them. `None` if there is any line that Go cannot read.
+#[must_use]
+pub fn go(file: &[u8]) -> Option<Vec<Source>> {
     let text = String::from_utf8_lossy(file);
     let mut sources = Vec::new();
     for line in text.split('\n') {
@@ -173,17 +172,17 @@ pub fn go(file: &[u8]) -> Result<Vec<Source>, ()> {
         if line.is_empty() {
             continue;
         }
-        let (database, list) = line.split_once(':').ok_or(())?;
+        let (database, list) = line.split_once(':')?;
         let read = go_sources(list)?;
         if database.trim() == "hosts" {
             sources.extend(read);
             sources.truncate(SOURCES_MAX);
         }
     }
-    Ok(sources)
+    Some(sources)
 }
 
-fn go_sources(list: &str) -> Result<Vec<Source>, ()> {
+fn go_sources(list: &str) -> Option<Vec<Source>> {
     let mut sources = Vec::new();
     let mut rest = list.trim();
     while !rest.is_empty() {
@@ -191,12 +190,12 @@ fn go_sources(list: &str) -> Result<Vec<Source>, ()> {
         let mut source = Source::new(name);
         rest = after.trim_start();
         if let Some(criteria) = rest.strip_prefix('[') {
-            let (criteria, after) = criteria.split_once(']').ok_or(())?;
+            let (criteria, after) = criteria.split_once(']')?;
             let words: Vec<&str> = criteria.split_ascii_whitespace().collect();
             for (i, word) in words.iter().enumerate() {
                 let bare = word.strip_prefix('!').unwrap_or(word);
                 if bare.len() < 3 || !bare.contains('=') {
-                    return Err(());
+                    return None;
                 }
                 let is_last = i + 1 == words.len();
                 let (status, action) = bare.split_once('=').unwrap_or_default();
@@ -216,7 +215,7 @@ fn go_sources(list: &str) -> Result<Vec<Source>, ()> {
             sources.push(source);
         }
     }
-    Ok(sources)
+    Some(sources)
 }
 
 #[cfg(test)]
@@ -236,7 +235,6 @@ mod tests {
         assert_eq!(sources[1].action(Status::Unavail), Action::Continue);
         assert_eq!(sources[2].action(Status::Unavail), Action::Continue);
         assert_eq!(sources[2].action(Status::TryAgain), Action::Return);
-        assert!(!sources[2].has_standard_actions());
         assert_eq!(names(&go(line).unwrap()), ["files", "mdns4_minimal", "resolve", "dns"]);
     }
 
@@ -245,10 +243,11 @@ mod tests {
         // Without a newline at its end the line is not read.
         assert_eq!(names(&glibc(Some(b"hosts: dns")).unwrap()), ["files", "dns"]);
         assert_eq!(names(&glibc(None).unwrap()), ["files", "dns"]);
+        assert_eq!(names(&glibc(Some(b"hosts: dns # files\n")).unwrap()), ["dns", "#", "files"]);
         assert_eq!(glibc(Some(b"hosts: files [NOTFOUND=perhaps] dns\n")), None);
         assert_eq!(glibc(Some(b"hosts: files [NOTFOUND=return\n")), None);
-        assert_eq!(go(b"hosts: files [x] dns\n"), Err(()));
-        assert_eq!(go(b"what is this\n"), Err(()));
+        assert_eq!(go(b"hosts: files [x] dns\n"), None);
+        assert_eq!(go(b"what is this\n"), None);
         assert_eq!(names(&go(b"hosts: dns # files").unwrap()), ["dns"]);
     }
 }

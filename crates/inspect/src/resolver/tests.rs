@@ -126,7 +126,7 @@ fn truncated_answers() {
     assert_eq!(walk.sent().filter(|sent| sent.query.transport == Transport::Tcp).count(), 2);
     assert_eq!(walk.outcome, Outcome::Found { addresses: 2 });
     let hangs = |query: &Query| match query.transport {
-        Transport::Udp => message(Answer { truncated: true, ..Answer::default() }),
+        Transport::Udp => message(Answer { truncated: true, recursive: true, ..Answer::default() }),
         Transport::Tcp => Reply::assumed(Got::Silence),
     };
     assert_eq!(follow(&host, "a.example", Caller::Getaddrinfo, &mut { hangs }).took_us, None);
@@ -272,6 +272,7 @@ const NSSWITCH: &[&str] = &[
 const HOSTS: &[&str] = &["127.0.0.1", "::1", " ", "\t", "\n", "#", "a.b.c", "localhost", "%", "A.B.C."];
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn hostile_files_and_replies(
         resolv_conf in file(RESOLV_CONF),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use mitra_diagnose::words;
 use mitra_inspect::resolver::resolv_conf::Settings;
 use mitra_inspect::resolver::trace::{
-    Answer, Basis, Got, Kind, Outcome, Query, Reply, Step, Transport, Walk,
+    Answer, Basis, Got, Kind, Outcome, Query, Reply, Status, Step, Transport, Walk,
 };
 use mitra_inspect::resolver::{Asked, Cost, Failure, Lookup, Report, seconds};
 
@@ -129,7 +129,16 @@ fn sources(walk: &Walk, page: &mut Page<'_>) {
     for step in &walk.steps {
         let Step::Source { source, status, note } = step else { continue };
         let note = note.as_ref().map_or(String::new(), |note| format!(": {note}"));
-        page.paragraph(2, 4, None, &format!("{source} {status:?}{note}").to_lowercase());
+        page.paragraph(2, 4, None, &format!("{source} {}{note}", says(*status)));
+    }
+}
+
+fn says(status: Status) -> &'static str {
+    match status {
+        Status::Success => "has the name",
+        Status::NotFound => "does not have the name",
+        Status::Unavail => "cannot be asked",
+        Status::TryAgain => "cannot say now",
     }
 }
 
