@@ -234,7 +234,7 @@ fn resolvers_are_followed_without_a_query() {
         "nothing was asked",
         "db.internal.two.example",
         "getent ahosts: the same as getaddrinfo",
-        "Go with cgo (uses Go's own resolver)",
+        "Go with cgo: the same as Go (uses Go's own resolver)",
         "names mdns4_minimal, whose library is not installed",
         "end the name with a dot, or set ndots:1",
         "if the first name server does not answer, getaddrinfo takes 9.0 s: with options timeout:1 it takes 3.0 s",

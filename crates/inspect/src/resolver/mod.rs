@@ -416,5 +416,27 @@ pub fn seconds(us: u64) -> f64 {
     us as f64 / SECOND_US as f64
 }
 
+/// For fuzzing: the three files, each with a zero byte behind it, and an answer of a name server.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let mut parts = bytes.splitn(4, |byte| *byte == 0).map(<[u8]>::to_vec);
+    let host = Host {
+        resolv_conf: parts.next(),
+        nsswitch: parts.next(),
+        hosts: parts.next(),
+        hostname: "box.example".into(),
+        modules: ["mdns4_minimal", "myhostname", "resolve"].map(str::to_owned).into(),
+        ..Host::default()
+    };
+    let message = parts.next().unwrap_or_default();
+    let mut asker = |queries: &[Query]| {
+        let got = |query: &Query| message::answer(&message, 1, query).map_or(Got::Silence, Got::Message);
+        let reply = |query| Reply { got: got(query), after_us: 1000, basis: Basis::Measured };
+        queries.iter().map(reply).collect()
+    };
+    let report = report(&host, "a.example", Some(&mut asker));
+    assert!(report.asked.len() <= ASKED_MAX);
+    assert!(report.lookups.iter().all(|lookup| lookup.walk.sent().count() <= trace::SENT_MAX));
+}
+
 #[cfg(test)]
 mod tests;
