@@ -88,8 +88,8 @@ fn options(host: &Host, report: &Report, advice: &mut Vec<String>) {
     if settings.single_request || settings.single_request_reopen {
         advice.push("with single-request glibc asks for A and AAAA one after the other, and a SERVFAIL or REFUSED to the first takes the whole timeout: remove it unless answers get lost without it".into());
     }
-    let asks_aaaa = report.lookups.iter().flat_map(|lookup| lookup.walk.sent());
-    if host.has_ipv6 == Some(false) && asks_aaaa.into_iter().any(|sent| sent.query.kind == Kind::Aaaa) {
+    let mut sent = report.lookups.iter().flat_map(|lookup| lookup.walk.sent());
+    if host.has_ipv6 == Some(false) && sent.any(|sent| sent.query.kind == Kind::Aaaa) {
         advice.push("this host has no IPv6 address, and half of the queries ask for one: options no-aaaa saves them with glibc from 2.36 on".into());
     }
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 pub use host::{Environment, Host, Jvm};
 use nsswitch::Source;
 use resolv_conf::Settings;
-use trace::{Answer, Basis, Got, Kind, Outcome, Query, Reply, SECOND_US, Trace, Transport, Walk};
+use trace::{Answer, Basis, Got, Kind, Oracle, Outcome, Query, Reply, SECOND_US, Trace, Transport, Walk};
 
 use crate::Error;
 
@@ -190,12 +190,7 @@ fn is_sendable(name: &str) -> bool {
 }
 
 /// Follows one caller's lookup. `oracle` gives the reply to each query.
-pub fn follow<'a>(
-    host: &Host,
-    name: &str,
-    caller: Caller,
-    oracle: &'a mut (dyn FnMut(&Query) -> Reply + 'a),
-) -> Walk {
+pub fn follow<'a>(host: &Host, name: &str, caller: Caller, oracle: &'a mut Oracle<'a>) -> Walk {
     let mut trace = Trace::new(oracle);
     let outcome = match caller {
         Caller::Getaddrinfo => glibc::lookup(&mut trace, host, name, glibc::Families::Any),

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::trace::{NOERROR, SERVFAIL, Step};
+use super::trace::{NOERROR, NXDOMAIN, SERVFAIL, Step};
 use super::*;
 
 fn host(resolv_conf: &str) -> Host {

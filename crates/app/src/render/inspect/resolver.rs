@@ -12,7 +12,7 @@ use mitra_inspect::resolver::{Asked, Cost, Failure, Lookup, Report, seconds};
 use super::many;
 use super::memory::more;
 use crate::render::page::Page;
-use crate::render::style::{Ink, Style};
+use crate::render::style::Style;
 use crate::render::table::{Align, Table};
 
 /// Columns of the labels.
