@@ -397,7 +397,7 @@ mod tests {
     }
 
     const FILE: &[u8] = b"# made by hand\nnameserver 10.0.0.2\nnameserver 127.1\nnameserver fe80::1%3\n\
-        nameserver 10.0.0.9\nsearch prod.example  example.\noptions ndots:20 timeout:99 attempts:9 rotate inet6\n";
+        nameserver 10.0.0.9\nsearch prod.example  example.\noptions ndots:20 timeout:99 attempts:12 rotate inet6\n";
 
     #[test]
     fn limits_differ() {
@@ -405,7 +405,7 @@ mod tests {
         let go = go(Some(FILE), "host", &none);
         assert_eq!((glibc.ndots, glibc.timeout_s, glibc.attempts), (15, 30, 5));
         assert_eq!((musl.ndots, musl.timeout_s, musl.attempts), (15, 60, 10));
-        assert_eq!((go.ndots, go.timeout_s, go.attempts), (15, 99, 9));
+        assert_eq!((go.ndots, go.timeout_s, go.attempts), (15, 99, 12));
         assert_eq!(glibc.servers.len(), 3);
         assert_eq!((glibc.unused_servers, musl.unused_servers), (1, 1));
         assert_eq!(glibc.servers[1], "127.0.0.1:53".parse().unwrap());

