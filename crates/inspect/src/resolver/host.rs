@@ -77,7 +77,7 @@ pub struct Host {
     /// Files that are longer than what is read of them.
     pub cut: Vec<String>,
     /// Interfaces that addresses of name servers name, with their indices.
-    interfaces: Vec<(String, u32)>,
+    pub interfaces: Vec<(String, u32)>,
 }
 
 impl Host {
