@@ -231,8 +231,8 @@ fn jvms(files: &mut Files) -> Result<Vec<Jvm>, Error> {
         let text = String::from_utf8_lossy(&file);
         let property = |name: &str| {
             let values = text.lines().filter_map(|line| line.trim_start().strip_prefix(name));
-            let values = values.filter_map(|rest| rest.trim_start().strip_prefix(['=', ':']));
-            values.last().map(|value| value.trim().chars().take(20).collect())
+            let mut values = values.filter_map(|rest| rest.trim_start().strip_prefix(['=', ':']));
+            values.next_back().map(|value| value.trim().chars().take(20).collect())
         };
         found.push(Jvm {
             path: format!("/{path}"),

@@ -107,11 +107,9 @@ fn send(trace: &mut Trace<'_>, settings: &Settings, name: &str) -> Result<[Optio
     let mut retries = 0;
     while trace.now_us < end_us {
         if trace.now_us >= next_us {
-            for kind in 0..KINDS.len() {
+            for (kind, _) in got.iter().enumerate().filter(|(_, answer)| answer.is_none()) {
                 for server in 0..settings.servers.len() {
-                    let Some(query) = query_of(kind, server).filter(|_| got[kind].is_none()) else {
-                        continue;
-                    };
+                    let Some(query) = query_of(kind, server) else { continue };
                     let reply = trace.send(query)?;
                     awaited.push((trace.now_us.saturating_add(reply.after_us), kind, server, reply.got));
                 }

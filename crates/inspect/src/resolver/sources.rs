@@ -31,7 +31,8 @@ pub(super) fn other(host: &Host, source: &str, name: &str) -> Said {
         "resolve" => Said::new(Status::Unavail, "systemd-resolved does not run"),
         // nss-mdns 0.15, src/nss.c: other names are not for it.
         mdns if mdns.starts_with("mdns") => {
-            if !is_local(name) && !(host.has_mdns_allow && !mdns.ends_with("minimal")) {
+            let takes_others = host.has_mdns_allow && !mdns.ends_with("minimal");
+            if !is_local(name) && !takes_others {
                 Said::new(Status::Unavail, "the name does not end with .local")
             } else if host.has_avahi {
                 Said::new(
