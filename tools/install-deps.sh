@@ -92,6 +92,11 @@ need_kernel() {
     need_command runc runc
     need_command dockerd docker.io
     [[ -x /bin/busybox ]] || packages+=(busybox-static)
+    # Resolvers that look names up in a network of their own, beside those of glibc and of Java.
+    need_command musl-gcc musl-tools
+    need_command unshare util-linux
+    need_command ip iproute2
+    [[ -x /usr/local/go/bin/go ]] || need_command go golang-go
 }
 
 # Services that tests ask, and look into while they are asked.

@@ -46,6 +46,7 @@ targets! {
     inspect_looks: mitra_inspect::fuzzing::snapshots,
     inspect_memory: mitra_inspect::fuzzing::all,
     inspect_parsers: mitra_inspect::fuzzing::parser,
+    inspect_resolver: mitra_inspect::fuzzing::resolver,
     proc_parsers: proc_parsers::run,
     rules: rules::run,
     search_config: search::config,

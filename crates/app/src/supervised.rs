@@ -30,7 +30,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Runs the command in a child process; `None` if this process has to run it.
 pub fn instead(command: &cli::Command) -> Option<ExitCode> {
     let inspects_others = match command {
-        cli::Command::Inspect(args) => !matches!(args.command, InspectCommand::Diff(_)),
+        cli::Command::Inspect(args) => {
+            !matches!(args.command, InspectCommand::Diff(_) | InspectCommand::Resolver(_))
+        }
         cli::Command::Capture(args) => !args.list && args.show.is_none(),
         _ => false,
     };

@@ -118,6 +118,11 @@ pub fn parser(bytes: &[u8]) {
     }
 }
 
+/// Files of name resolution, each with a zero byte behind it, and then an answer of a name server.
+pub fn resolver(bytes: &[u8]) {
+    crate::resolver::fuzz(bytes);
+}
+
 /// Saved snapshots, one in each line: each alone, each compared with the first, and the verdict of
 /// all.
 pub fn snapshots(bytes: &[u8]) {

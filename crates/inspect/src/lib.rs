@@ -1,5 +1,5 @@
 //! One process in depth, from outside: names of the addresses in its stacks, and what its memory is
-//! made of.
+//! made of. And one name in depth: what the resolvers of this host do with it.
 
 pub mod census;
 pub mod composition;
@@ -18,6 +18,7 @@ mod names;
 mod perfmap;
 mod process;
 pub mod python;
+pub mod resolver;
 pub mod runtimes;
 pub mod snapshot;
 mod symbols;

@@ -137,6 +137,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("mitra inspect heap 4242 --diff before.json", "what grew since"),
             ("mitra inspect heap 4242 --watch 10m --count 6", "what grows within an hour"),
             ("mitra inspect diff monday.json friday.json", "what grew between two saved snapshots"),
+            (
+                "mitra inspect resolver api.example.com",
+                "what is asked for a name, and what a dead server costs",
+            ),
         ],
     ),
     (
@@ -158,6 +162,17 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra inspect diff monday.json friday.json", "what grew between two snapshots"),
             ("mitra inspect diff 1.json 2.json 3.json", "three snapshots tell a leak from a warm-up"),
+        ],
+    ),
+    (
+        "inspect resolver",
+        &[
+            (
+                "mitra inspect resolver api.example.com",
+                "what is asked for a name, and what each server answers",
+            ),
+            ("mitra inspect resolver db --root /proc/4242/root", "with the configuration of a container"),
+            ("mitra inspect resolver db --no-queries --json", "the prediction alone, for a program"),
         ],
     ),
     (

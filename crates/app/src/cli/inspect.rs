@@ -12,8 +12,8 @@ use crate::values::time::duration;
 #[derive(Debug, Args)]
 #[command(after_help = examples::below(
     "inspect",
-    "It only reads: the process is not stopped, nothing is put into it, and pages that are not in memory are left \
-                        where they are. It needs root, or the user of the process where kernel.yama.ptrace_scope allows it."
+    "Of a process it only reads: the process is not stopped, nothing is put into it, and pages that are not in memory are \
+                        left where they are. It needs root, or the user of the process where kernel.yama.ptrace_scope allows it."
 ))]
 pub struct InspectArgs {
     #[command(subcommand)]
@@ -29,6 +29,8 @@ pub enum InspectCommand {
     Heap(Box<InspectHeapArgs>),
     /// Say what grew between saved snapshots, and whether it is a leak
     Diff(InspectDiffArgs),
+    /// Say what each resolver of this host asks for a name, what its servers answer, and what a dead one costs
+    Resolver(InspectResolverArgs),
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +128,30 @@ pub struct InspectDiffArgs {
     #[arg(long, alias = "rows", value_name = "N", default_value_t = 12)]
     pub limit: usize,
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::below(
+    "inspect resolver",
+    "The queries go to the name servers of resolv.conf and nowhere else, 256 at most. LOCALDOMAIN, RES_OPTIONS, HOSTALIASES and \
+                        GODEBUG are taken from the environment of this command."
+))]
+pub struct InspectResolverArgs {
+    /// The name, as a program gives it: with a dot at its end it is absolute
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Read the configuration below this directory, for example /proc/PID/root of a container
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Send nothing: say what is asked if no server knows the name
+    #[arg(long)]
+    pub no_queries: bool,
+    /// Print so many rows of each table
+    #[arg(long, alias = "rows", value_name = "N", default_value_t = 24)]
+    pub limit: usize,
+    /// Print JSON, schema mitra.resolver/1
     #[arg(long)]
     pub json: bool,
 }

@@ -37,6 +37,7 @@ pub use fleet::{
 };
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
+    InspectResolverArgs,
 };
 pub use load::{HeaderContent, LoadArgs, LoadCommand, LoadMergeArgs};
 pub use notify::NotifyArgs;
@@ -210,7 +211,7 @@ pub enum Command {
     Capture(CaptureArgs),
     /// Make HTTP load at a constant rate, and measure the answers
     Load(LoadArgs),
-    /// Look into the memory of a process, without stopping it
+    /// Look into the memory of a process, without stopping it, or follow a name through the resolvers
     Inspect(InspectArgs),
     /// Read files and settings of this machine into the index
     Index(IndexArgs),

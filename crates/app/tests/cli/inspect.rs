@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use rustix::process::Signal;
 
-use crate::harness::{Running, command, good, run};
+use crate::harness::{Running, command, finish, good, run};
 
 /// A Python program that holds strings of C and of its own, and adds more for each line that it is sent.
 struct Program(Child, BufReader<std::process::ChildStdout>);
@@ -197,6 +197,11 @@ fn what_is_wrong_is_told() {
         &["inspect", "heap", "1", "--watch", "soon"],
         &["inspect", "diff", "one.json"],
         &["inspect", "diff", "/nonexistent/a.json", "/nonexistent/b.json"],
+        &["inspect", "resolver"],
+        &["inspect", "resolver", "10.0.0.1"],
+        &["inspect", "resolver", "two words"],
+        &["inspect", "resolver", "a..example"],
+        &["inspect", "resolver", "a.example", "--root", "/nonexistent", "--no-queries"],
     ];
     for args in wrong {
         let output = run(args);
@@ -208,4 +213,48 @@ fn what_is_wrong_is_told() {
     let junk = junk.to_str().unwrap();
     let output = run(&["inspect", "diff", junk, junk]);
     assert!(output.code == 2 && output.err.contains("no saved snapshot"), "{}: {}", output.code, output.err);
+}
+
+#[test]
+fn resolvers_are_followed_without_a_query() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_str().unwrap();
+    std::fs::create_dir(dir.path().join("etc")).unwrap();
+    let lines = "nameserver 192.0.2.1\nnameserver 192.0.2.2\nsearch one.example two.example\noptions ndots:5 timeout:3\n";
+    std::fs::write(dir.path().join("etc/resolv.conf"), lines).unwrap();
+    std::fs::write(dir.path().join("etc/nsswitch.conf"), "hosts: files mdns4_minimal dns\n").unwrap();
+    let args = ["inspect", "resolver", "db.internal", "--root", root, "--no-queries"];
+    let mut plain = command(&args);
+    for variable in ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES", "GODEBUG"] {
+        plain.env_remove(variable);
+    }
+    let text = finish(&mut plain);
+    assert_eq!(text.code, 0, "{}", text.err);
+    for wanted in [
+        "nothing was asked",
+        "db.internal.two.example",
+        "getent ahosts: the same as getaddrinfo",
+        "Go with cgo: the same as Go (uses Go's own resolver)",
+        "names mdns4_minimal, whose library is not installed",
+        "end the name with a dot, or set ndots:1",
+        "if the first name server does not answer, getaddrinfo takes 9.0 s: with options timeout:1 it takes 3.0 s",
+    ] {
+        let words = |text: &str| text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&text.out).contains(wanted), "{wanted}: {}", text.out);
+    }
+    plain.arg("--json").env("LOCALDOMAIN", "here");
+    let json: Value = serde_json::from_str(&finish(&mut plain).out).unwrap();
+    assert_eq!(json["schema"], "mitra.resolver/1");
+    let lookups = json["report"]["lookups"].as_array().unwrap();
+    let names = |lookup: &Value| {
+        let steps = lookup["steps"].as_array().unwrap().iter().filter(|step| step["step"] == "query");
+        steps
+            .map(|step| format!("{} {}", step["name"], step["kind"]))
+            .collect::<Vec<_>>()
+            .join(", ")
+            .replace('"', "")
+    };
+    let here = "db.internal.here A, db.internal.here AAAA, db.internal A, db.internal AAAA";
+    assert_eq!((lookups[0]["caller"].as_str(), names(&lookups[0]).as_str()), (Some("getaddrinfo"), here));
+    assert_eq!(json["report"]["asked"].as_array().map(Vec::len), Some(0));
 }

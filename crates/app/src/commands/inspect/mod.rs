@@ -1,9 +1,10 @@
-//! `mitra inspect`: what is in the memory of a running process.
+//! `mitra inspect`: what is in the memory of a running process, and what the resolvers do with a name.
 
 mod diff;
 mod heap;
 mod memory;
 mod recorded;
+mod resolver;
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -21,6 +22,7 @@ pub fn run(args: &InspectArgs, style: &Style) -> Result<()> {
         InspectCommand::Memory(args) => memory::run(args, style),
         InspectCommand::Heap(args) => heap::run(args, style),
         InspectCommand::Diff(args) => diff::run(args, style),
+        InspectCommand::Resolver(args) => resolver::run(args, style),
     }
 }
 

@@ -4,6 +4,7 @@ pub mod diff;
 pub mod growth;
 pub mod heap;
 pub mod memory;
+pub mod resolver;
 
 use mitra_diagnose::words;
 

@@ -1,0 +1,330 @@
+//! What the resolvers of a host are configured with, read below a root directory.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::Error;
+
+/// Bytes of a file that are read. Lists of blocked names in `/etc/hosts` have some megabytes.
+const FILE_MAX: u64 = 16 << 20;
+/// `openat2` fails with EAGAIN while something in the path is renamed.
+const OPEN_TRIES: usize = 16;
+
+/// Variables of the environment that change a lookup.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Environment {
+    /// `LOCALDOMAIN`: the search list of glibc.
+    pub localdomain: Option<String>,
+    /// `RES_OPTIONS`: options of glibc.
+    pub res_options: Option<String>,
+    /// `HOSTALIASES`: a file of glibc with names for names.
+    pub hostaliases: Option<String>,
+    /// `GODEBUG`, which may have `netdns=` and `netedns0=`.
+    pub godebug: Option<String>,
+}
+
+/// How long a Java VM keeps answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Jvm {
+    /// Its security properties.
+    pub path: String,
+    /// `networkaddress.cache.ttl`, if it is set.
+    pub ttl: Option<String>,
+    /// `networkaddress.cache.negative.ttl`, if it is set.
+    pub negative_ttl: Option<String>,
+}
+
+/// The configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// `/etc/resolv.conf`.
+    pub resolv_conf: Option<Vec<u8>>,
+    /// `/etc/nsswitch.conf`.
+    pub nsswitch: Option<Vec<u8>>,
+    /// `/etc/hosts`.
+    pub hosts: Option<Vec<u8>>,
+    /// The host's name.
+    pub hostname: String,
+    /// Variables.
+    pub environment: Environment,
+    /// Sources whose library `libnss_NAME.so.2` is there.
+    pub modules: BTreeSet<String>,
+    /// systemd-resolved listens.
+    pub has_resolved: bool,
+    /// avahi-daemon listens.
+    pub has_avahi: bool,
+    /// nscd listens.
+    pub has_nscd: bool,
+    /// `/etc/mdns.allow` is there.
+    pub has_mdns_allow: bool,
+    /// An IPv4 address other than 127.0.0.1; `None` if that could not be read.
+    pub has_ipv4: Option<bool>,
+    /// An IPv6 address other than `::1`; `None` if that could not be read.
+    pub has_ipv6: Option<bool>,
+    /// The kernel has IPv6 at all: a Java VM asks for it then.
+    pub has_ipv6_stack: bool,
+    /// `net.ipv4.tcp_syn_retries`; `None` if it could not be read.
+    pub syn_retries: Option<u32>,
+    /// Java VMs.
+    pub jvms: Vec<Jvm>,
+    /// Files that are longer than what is read of them.
+    pub cut: Vec<String>,
+    /// Interfaces that addresses of name servers name, with their indices.
+    pub interfaces: Vec<(String, u32)>,
+}
+
+impl Host {
+    /// Reads it below `root`. Links lead nowhere out of it.
+    pub fn read(root: &Path, environment: Environment) -> Result<Self, Error> {
+        let mut files = Files::open(root)?;
+        let mut host = Host {
+            resolv_conf: files.read("etc/resolv.conf")?,
+            nsswitch: files.read("etc/nsswitch.conf")?,
+            hosts: files.read("etc/hosts")?,
+            environment,
+            ..Host::default()
+        };
+        let hostname = match files.read("proc/sys/kernel/hostname")? {
+            Some(name) => Some(name),
+            None => files.read("etc/hostname")?,
+        };
+        host.hostname = first_word(hostname.as_deref());
+        for source in super::nsswitch::glibc(host.nsswitch.as_deref()).unwrap_or_default() {
+            if is_plain(&source.name) && files.has_library(&format!("libnss_{}.so.2", source.name)) {
+                host.modules.insert(source.name);
+            }
+        }
+        host.has_resolved = files.has("run/systemd/resolve/io.systemd.Resolve", FileType::Socket);
+        host.has_avahi = files.has("run/avahi-daemon/socket", FileType::Socket);
+        host.has_nscd = files.has("run/nscd/socket", FileType::Socket);
+        host.has_mdns_allow = files.has("etc/mdns.allow", FileType::RegularFile);
+        host.has_ipv4 = files.read("proc/net/fib_trie")?.map(|file| has_ipv4(&file));
+        let if_inet6 = files.read("proc/net/if_inet6")?;
+        host.has_ipv6_stack = if_inet6.as_ref().is_some_and(|file| !file.is_empty());
+        // Without IPv6 in the kernel there is no such file.
+        host.has_ipv6 = match if_inet6 {
+            Some(file) => Some(has_ipv6(&file)),
+            None => host.has_ipv4.map(|_| false),
+        };
+        let retries = files.read("proc/sys/net/ipv4/tcp_syn_retries")?;
+        host.syn_retries = first_word(retries.as_deref()).parse().ok();
+        for name in zones(host.resolv_conf.as_deref()) {
+            let index = files.read(&format!("sys/class/net/{name}/ifindex"))?;
+            if let Ok(index) = first_word(index.as_deref()).parse() {
+                host.interfaces.push((name, index));
+            }
+        }
+        host.jvms = jvms(&mut files)?;
+        host.cut = files.cut;
+        Ok(host)
+    }
+
+    /// The index of an interface that `resolv.conf` names.
+    #[must_use]
+    pub fn interface(&self, name: &str) -> Option<u32> {
+        self.interfaces.iter().find(|(known, _)| known == name).map(|(_, index)| *index)
+    }
+}
+
+/// Files below a directory.
+struct Files {
+    root: OwnedFd,
+    path: String,
+    cut: Vec<String>,
+}
+
+impl Files {
+    fn open(root: &Path) -> Result<Self, Error> {
+        let path = root.display().to_string();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat(CWD, root, flags, Mode::empty()) {
+            Ok(fd) => Ok(Files { root: fd, path, cut: Vec::new() }),
+            Err(error) => Err(Error::Io { path, source: error.into() }),
+        }
+    }
+
+    fn open_inside(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut tries = 0;
+        loop {
+            let flags = flags | OFlags::CLOEXEC;
+            match openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                Err(Errno::AGAIN) if tries < OPEN_TRIES => tries += 1,
+                opened => return opened,
+            }
+        }
+    }
+
+    /// A regular file. `None` if there is none.
+    fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        let failed = |error: Errno| Error::Io {
+            path: format!("{}/{path}", self.path.trim_end_matches('/')),
+            source: error.into(),
+        };
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = match self.open_inside(path, flags) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::NXIO) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let stat = fstat(&fd).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let read = File::from(fd).take(FILE_MAX + 1).read_to_end(&mut bytes);
+        match read {
+            Ok(_) => {}
+            Err(source) => return Err(Error::Io { path: format!("{}/{path}", self.path), source }),
+        }
+        if bytes.len() as u64 > FILE_MAX {
+            bytes.truncate(FILE_MAX as usize);
+            self.cut.push(format!("/{path}"));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn has(&self, path: &str, kind: FileType) -> bool {
+        let Ok(fd) = self.open_inside(path, OFlags::PATH) else { return false };
+        fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind)
+    }
+
+    /// Whether a library is where the dynamic loader of the distributions looks.
+    fn has_library(&self, name: &str) -> bool {
+        let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+        ["lib64", "lib", multiarch.as_str()].iter().any(|dir| {
+            self.has(&format!("usr/{dir}/{name}"), FileType::RegularFile)
+                || self.has(&format!("{dir}/{name}"), FileType::RegularFile)
+        })
+    }
+}
+
+/// Directories of Java VMs that are looked into.
+const JVMS_MAX: usize = 16;
+
+/// Java VMs in the places of Debian, Red Hat and the images of OpenJDK.
+fn jvms(files: &mut Files) -> Result<Vec<Jvm>, Error> {
+    let mut homes = vec!["opt/java/openjdk".to_owned()];
+    if let Ok(fd) = files.open_inside("usr/lib/jvm", OFlags::RDONLY | OFlags::DIRECTORY)
+        && let Ok(dir) = rustix::fs::Dir::read_from(&fd)
+    {
+        let mut names: Vec<String> = dir
+            .take(4 * JVMS_MAX)
+            .flatten()
+            .filter(|entry| entry.file_type() == FileType::Directory)
+            .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned))
+            .filter(|name| !name.starts_with('.'))
+            .collect();
+        names.sort();
+        homes.extend(names.into_iter().map(|name| format!("usr/lib/jvm/{name}")));
+    }
+    let mut found = Vec::new();
+    for home in homes.iter().take(JVMS_MAX) {
+        let path = format!("{home}/conf/security/java.security");
+        let Some(file) = files.read(&path)? else { continue };
+        let text = String::from_utf8_lossy(&file);
+        let property = |name: &str| {
+            let values = text.lines().filter_map(|line| line.trim_start().strip_prefix(name));
+            let mut values = values.filter_map(|rest| rest.trim_start().strip_prefix(['=', ':']));
+            values.next_back().map(|value| value.trim().chars().take(20).collect())
+        };
+        found.push(Jvm {
+            path: format!("/{path}"),
+            ttl: property("networkaddress.cache.ttl"),
+            negative_ttl: property("networkaddress.cache.negative.ttl"),
+        });
+    }
+    Ok(found)
+}
+
+/// What may stand in the name of a library or of an interface.
+fn is_plain(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '.';
+    !name.is_empty() && name.len() <= 64 && name.chars().all(is_fine) && !name.starts_with('.')
+}
+
+/// Names of interfaces in `nameserver fe80::1%eth0`.
+fn zones(resolv_conf: Option<&[u8]>) -> Vec<String> {
+    let text = String::from_utf8_lossy(resolv_conf.unwrap_or_default());
+    let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("nameserver"));
+    let zones = lines.filter_map(|rest| rest.trim().split_once('%'));
+    let zones = zones.filter_map(|(_, zone)| zone.split_ascii_whitespace().next());
+    zones.filter(|zone| is_plain(zone)).take(super::resolv_conf::SERVERS_MAX).map(str::to_owned).collect()
+}
+
+fn first_word(file: Option<&[u8]>) -> String {
+    let text = String::from_utf8_lossy(file.unwrap_or_default());
+    text.split_ascii_whitespace().next().unwrap_or_default().chars().take(255).collect()
+}
+
+/// `/proc/net/fib_trie` has each local address above a line `/32 host LOCAL`. glibc's
+/// `AI_ADDRCONFIG` does not count 127.0.0.1.
+fn has_ipv4(fib_trie: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(fib_trie);
+    let mut address = "";
+    for line in text.lines() {
+        let line = line.trim_start();
+        if let Some(leaf) = line.strip_prefix("|-- ") {
+            address = leaf;
+        } else if line.starts_with("/32 host LOCAL") && address != "127.0.0.1" {
+            return true;
+        }
+    }
+    false
+}
+
+/// Lines of `/proc/net/if_inet6` begin with the address in 32 digits.
+fn has_ipv6(if_inet6: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(if_inet6);
+    text.lines().any(|line| line.len() > 32 && !line.starts_with("00000000000000000000000000000001"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_stay_below_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("run/stub.conf", "nameserver 10.1.2.3\n");
+        write("etc/nsswitch.conf", "hosts: files myhostname ../evil dns\n");
+        write("usr/lib64/libnss_myhostname.so.2", "");
+        write("etc/hostname", "box\n");
+        write(
+            "usr/lib/jvm/java-17/conf/security/java.security",
+            "#networkaddress.cache.ttl=-1\nnetworkaddress.cache.negative.ttl=10\n",
+        );
+        symlink("/run/stub.conf", root.path().join("etc/resolv.conf")).unwrap();
+        symlink("../../../../etc/hostname", root.path().join("etc/hosts")).unwrap();
+        let host = Host::read(root.path(), Environment::default()).unwrap();
+        assert_eq!(host.resolv_conf.as_deref(), Some(b"nameserver 10.1.2.3\n".as_slice()));
+        assert_eq!(host.hosts.as_deref(), Some(b"box\n".as_slice()));
+        assert_eq!(host.hostname, "box");
+        assert_eq!(host.modules.iter().collect::<Vec<_>>(), ["myhostname"]);
+        assert_eq!((host.has_ipv4, host.has_ipv6, host.syn_retries), (None, None, None));
+        assert_eq!(host.jvms[0].ttl, None);
+        assert_eq!(host.jvms[0].negative_ttl.as_deref(), Some("10"));
+    }
+
+    #[test]
+    fn addresses_of_interfaces() {
+        let loopback = b"  |-- 127.0.0.0\n   /8 host LOCAL\n  |-- 127.0.0.1\n   /32 host LOCAL\n";
+        assert!(!has_ipv4(loopback));
+        assert!(has_ipv4(b"  |-- 10.0.0.5\n     /32 host LOCAL\n"));
+        assert!(!has_ipv6(b"00000000000000000000000000000001 01 80 10 80       lo\n"));
+        assert!(has_ipv6(b"fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n"));
+    }
+}

@@ -1,0 +1,316 @@
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::trace::{NOERROR, NXDOMAIN, SERVFAIL, Step};
+use super::*;
+
+fn host(resolv_conf: &str) -> Host {
+    Host {
+        resolv_conf: Some(resolv_conf.into()),
+        nsswitch: Some("hosts: files dns\n".into()),
+        hosts: Some("127.0.0.1 localhost\n".into()),
+        hostname: "box".into(),
+        has_ipv4: Some(true),
+        has_ipv6: Some(true),
+        has_ipv6_stack: true,
+        ..Host::default()
+    }
+}
+
+fn message(answer: Answer) -> Reply {
+    Reply { got: Got::Message(answer), after_us: 1000, basis: Basis::Measured }
+}
+
+fn address() -> Reply {
+    message(Answer { records: 1, addresses: 1, recursive: true, ..Answer::default() })
+}
+
+fn code(rcode: u8) -> Reply {
+    message(Answer { rcode, recursive: true, ..Answer::default() })
+}
+
+/// `1 name A 0.000` for each query: server, name, type and time.
+fn lines(walk: &Walk) -> String {
+    let mut text = String::new();
+    for sent in walk.sent() {
+        let server = sent.query.server.ip().to_string();
+        let last = server.rsplit('.').next().unwrap();
+        let tcp = if sent.query.transport == Transport::Tcp { " tcp" } else { "" };
+        let at = seconds(sent.at_us);
+        writeln!(text, "{last} {} {:?}{tcp} {at:.3}", sent.query.name, sent.query.kind).unwrap();
+    }
+    text
+}
+
+const TWO: &str = "nameserver 10.0.0.1\nnameserver 10.0.0.2\noptions timeout:2 attempts:2\n";
+
+#[test]
+fn glibc_shares_the_timeout_among_later_servers() {
+    let host = host(&format!("{TWO}options timeout:5\n"));
+    let walk = follow(&host, "a.example", Caller::Gethostbyname, &mut |_| Reply::assumed(Got::Silence));
+    // 5 s for the first server; twice as many, for two servers, for the second one.
+    assert_eq!(
+        lines(&walk),
+        "1 a.example A 0.000\n2 a.example A 5.000\n1 a.example A 10.000\n2 a.example A 15.000\n"
+    );
+    assert_eq!((walk.took_us, walk.outcome), (Some(20 * SECOND_US), Outcome::TryAgain));
+}
+
+#[test]
+fn time_that_runs_out_ends_the_search_of_glibc() {
+    let host = host("nameserver 10.0.0.1\nsearch one two three\noptions ndots:5 attempts:1 timeout:1\n");
+    let walk = follow(&host, "a.b", Caller::Gethostbyname, &mut |_| Reply::assumed(Got::Silence));
+    assert_eq!(lines(&walk), "1 a.b.one A 0.000\n1 a.b A 1.000\n");
+    let walk = follow(&host, "a.b", Caller::Gethostbyname, &mut |_| code(SERVFAIL));
+    assert_eq!(walk.sent().count(), 4);
+    let walk = follow(&host, "a.b", Caller::Go, &mut |_| Reply::assumed(Got::Silence));
+    assert_eq!((walk.sent().count(), walk.took_us), (8, Some(4 * SECOND_US)));
+}
+
+#[test]
+fn a_lost_answer_costs_glibc_three_timeouts() {
+    let host = host("nameserver 10.0.0.1\noptions timeout:1\n");
+    let mut oracle = |query: &Query| match query.kind {
+        Kind::A => address(),
+        Kind::Aaaa => Reply::assumed(Got::Silence),
+    };
+    let walk = follow(&host, "a.example", Caller::Getaddrinfo, &mut oracle);
+    assert_eq!(walk.outcome, Outcome::Found { addresses: 1 });
+    assert_eq!(walk.took_us, Some(3 * SECOND_US));
+    assert_eq!(walk.sent().count(), 6);
+}
+
+#[test]
+fn a_failure_with_single_request_costs_the_timeout() {
+    let host = host(&format!("{TWO}options single-request\n"));
+    let mut oracle = |query: &Query| match query.server.ip().to_string().ends_with('1') {
+        true => code(SERVFAIL),
+        false => address(),
+    };
+    let walk = follow(&host, "a.example", Caller::Getaddrinfo, &mut oracle);
+    assert_eq!(
+        lines(&walk),
+        "1 a.example A 0.000\n2 a.example A 2.000\n2 a.example AAAA 2.001\n".replace("AAAA", "Aaaa")
+    );
+}
+
+#[test]
+fn musl_asks_all_and_stops_at_an_empty_name() {
+    let host = host(&format!("{TWO}search one\n"));
+    let walk = follow(&host, "web", Caller::Musl, &mut |_| code(NOERROR));
+    assert_eq!(
+        lines(&walk),
+        "1 web.one A 0.000\n2 web.one A 0.000\n1 web.one Aaaa 0.000\n2 web.one Aaaa 0.000\n"
+    );
+    assert_eq!(walk.outcome, Outcome::NoData);
+    // With enough dots there is no search at all.
+    let walk =
+        follow(&host, "web.x", Caller::Musl, &mut |_| Reply::assumed(Got::Message(Answer::nxdomain())));
+    assert_eq!(walk.sent().count(), 4);
+    let silent = follow(&host, "web.x", Caller::Musl, &mut |_| Reply::assumed(Got::Silence));
+    assert_eq!((silent.took_us, silent.outcome), (Some(2 * SECOND_US), Outcome::TryAgain));
+    let mut broken = host.clone();
+    broken.resolv_conf = Some("options attempts:0\n".into());
+    assert_eq!(follow(&broken, "a", Caller::Musl, &mut |_| address()).outcome, Outcome::Crashes);
+}
+
+#[test]
+fn truncated_answers() {
+    let host = host(TWO);
+    let mut oracle = |query: &Query| match query.transport {
+        Transport::Udp => message(Answer { truncated: true, recursive: true, ..Answer::default() }),
+        Transport::Tcp => address(),
+    };
+    let walk = follow(&host, "a.example", Caller::Getaddrinfo, &mut oracle);
+    assert_eq!(walk.sent().filter(|sent| sent.query.transport == Transport::Tcp).count(), 2);
+    assert_eq!(walk.outcome, Outcome::Found { addresses: 2 });
+    let hangs = |query: &Query| match query.transport {
+        Transport::Udp => message(Answer { truncated: true, recursive: true, ..Answer::default() }),
+        Transport::Tcp => Reply::assumed(Got::Silence),
+    };
+    assert_eq!(follow(&host, "a.example", Caller::Getaddrinfo, &mut { hangs }).took_us, None);
+    assert_eq!(follow(&host, "a.example", Caller::Go, &mut { hangs }).outcome, Outcome::TryAgain);
+    assert_eq!(follow(&host, "a.example", Caller::Musl, &mut { hangs }).outcome, Outcome::NoData);
+}
+
+#[test]
+fn sources_come_first() {
+    let mut host = host(TWO);
+    host.nsswitch = Some("hosts: files myhostname mdns4_minimal [NOTFOUND=return] dns\n".into());
+    host.modules.insert("myhostname".into());
+    let walk = follow(&host, "localhost", Caller::Getaddrinfo, &mut |_| panic!("nobody is asked"));
+    assert_eq!(walk.outcome, Outcome::Found { addresses: 1 });
+    let walk = follow(&host, "BOX", Caller::Gethostbyname, &mut |_| panic!("nobody is asked"));
+    assert!(matches!(walk.steps.as_slice(), [_, Step::Source { source, .. }] if source == "myhostname"));
+    assert_eq!(follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 2);
+    host.modules.insert("mdns4_minimal".into());
+    host.has_avahi = true;
+    assert_eq!(follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 0);
+}
+
+#[test]
+fn a_report_measures_what_is_predicted() {
+    let host = host("nameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch one two\noptions ndots:5\n");
+    let mut asked = Vec::new();
+    let mut asker = |queries: &[Query]| {
+        asked.extend_from_slice(queries);
+        let reply =
+            |query: &Query| match (query.server.ip().to_string().ends_with('1'), query.name == "a.b.c") {
+                (true, _) => Reply { got: Got::Silence, after_us: 5 * SECOND_US, basis: Basis::Measured },
+                (false, true) => address(),
+                (false, false) => code(NXDOMAIN),
+            };
+        queries.iter().map(reply).collect()
+    };
+    let report = report(&host, "a.b.c", Some(&mut asker));
+    // Three names, two types, two servers; with and without EDNS.
+    assert_eq!(asked.len(), 24);
+    assert!(report.lookups.iter().all(|lookup| matches!(lookup.walk.outcome, Outcome::Found { .. })));
+    let all = report.advice.join("\n");
+    assert!(all.contains("10.0.0.1:53 did not answer 12 of 12 queries"), "{all}");
+    assert!(
+        all.contains("asked for in 2 search domains first: end the name with a dot, or set ndots:2"),
+        "{all}"
+    );
+    assert!(all.contains("getaddrinfo takes 15.0 s: with options timeout:1 it takes 3.0 s"), "{all}");
+    let plain = super::report(&host, "a.b.c", None);
+    assert!(plain.asked.is_empty());
+    assert!(
+        plain.costs.iter().all(|cost| cost.failure == Failure::AllServers || cost.basis == Basis::Assumed)
+    );
+    let server = "10.0.0.1:53".parse().unwrap();
+    let of = |caller| {
+        let wanted = |cost: &&Cost| cost.caller == caller && cost.failure == (Failure::Server { server });
+        plain.costs.iter().find(wanted).unwrap().took_us
+    };
+    assert_eq!(
+        (of(Caller::Getaddrinfo), of(Caller::Musl), of(Caller::Go)),
+        (Some(15_000_000), Some(0), Some(15_000_000))
+    );
+}
+
+#[test]
+fn lookups_are_bounded() {
+    let host = host("nameserver 10.0.0.1\noptions attempts:16000000\n");
+    let walk = follow(&host, "a.example", Caller::Go, &mut |_| Reply::assumed(Got::Silence));
+    assert_eq!((walk.outcome, walk.sent().count()), (Outcome::TooLong, trace::SENT_MAX));
+}
+
+#[test]
+fn names_that_nobody_asks_for() {
+    for name in ["10.0.0.1", "::1", "", ".", "a..b", "a b", "b\u{fc}cher", &"a".repeat(64)] {
+        assert!(check_name(name).is_err(), "{name}");
+    }
+    for name in ["a", "a.example.", "_srv._tcp.example", &format!("{}.b", "a".repeat(63))] {
+        check_name(name).unwrap();
+    }
+}
+
+/// Lines that a hostile file may have, among them plausible ones.
+fn file(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        4 => prop::sample::select(words).prop_map(|word| word.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..20),
+    ];
+    prop::collection::vec(word, 0..40).prop_map(|words| words.concat())
+}
+
+const RESOLV_CONF: &[&str] = &[
+    "nameserver ",
+    "10.0.0.1",
+    "::1",
+    "fe80::1%eth0",
+    "search ",
+    "domain ",
+    "a.b",
+    ".",
+    "\n",
+    " ",
+    "\t",
+    "options ",
+    "ndots:",
+    "timeout:",
+    "attempts:",
+    "-",
+    "99999999999999999999",
+    "0",
+    "1",
+    "rotate ",
+    "single-request",
+    "use-vc ",
+    "no-aaaa ",
+    "edns0 ",
+    "trust-ad ",
+    "no-tld-query ",
+    "#",
+    ";",
+    "\0",
+];
+const NSSWITCH: &[&str] = &[
+    "hosts:",
+    " ",
+    "files",
+    "dns",
+    "mdns4_minimal",
+    "myhostname",
+    "resolve",
+    "[",
+    "]",
+    "!",
+    "=",
+    "NOTFOUND",
+    "UNAVAIL",
+    "SUCCESS",
+    "return",
+    "continue",
+    "merge",
+    "\n",
+    "#",
+    "passwd:",
+];
+const HOSTS: &[&str] = &["127.0.0.1", "::1", " ", "\t", "\n", "#", "a.b.c", "localhost", "%", "A.B.C."];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn hostile_files_and_replies(
+        resolv_conf in file(RESOLV_CONF),
+        nsswitch in file(NSSWITCH),
+        hosts in file(HOSTS),
+        replies in prop::collection::vec((0_u8..8, 0_u8..16, any::<u64>(), 0_u16..3), 1..20),
+    ) {
+        let host = Host {
+            resolv_conf: Some(resolv_conf),
+            nsswitch: Some(nsswitch),
+            hosts: Some(hosts),
+            modules: ["mdns4_minimal", "myhostname", "resolve"].map(str::to_owned).into(),
+            has_resolved: true,
+            ..host("")
+        };
+        for name in ["a.b.c", "a", "a.b.", "x.local"] {
+            for caller in Caller::ALL {
+                let mut next = replies.iter().cycle();
+                let mut oracle = |_: &Query| {
+                    let (kind, rcode, after_us, records) = *next.next().unwrap();
+                    let answer = Answer {
+                        rcode, records, addresses: records, truncated: kind == 6, recursive: kind == 7,
+                        ..Answer::default()
+                    };
+                    let got = match kind {
+                        0 => Got::Refused,
+                        1 => Got::Closed,
+                        2 => Got::Silence,
+                        3 => Got::NoConnection,
+                        _ => Got::Message(answer),
+                    };
+                    Reply { got, after_us, basis: Basis::Measured }
+                };
+                let walk = follow(&host, name, caller, &mut oracle);
+                prop_assert!(walk.sent().count() <= trace::SENT_MAX);
+            }
+            let plain = report(&host, name, None);
+            prop_assert_eq!(plain.asked.len(), 0);
+        }
+    }
+}
