@@ -8,6 +8,7 @@ mod iostat;
 mod logs;
 mod monitors;
 mod net;
+mod nodes;
 mod perf;
 mod pidstat;
 mod procps;
