@@ -70,7 +70,7 @@ OWNERS = {
     "aya": {"mitra-collect"},
     "zstd": {"mitra-app", "mitra-archive", "mitra-search"},
     "ureq": {"mitra-http"},
-    "prost": {"mitra-send"},
+    "prost": {"mitra-app", "mitra-send"},
     "snap": {"mitra-send"},
     "landlock": {"mitra-confine"},
     "seccompiler": {"mitra-confine"},
