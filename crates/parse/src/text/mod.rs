@@ -12,6 +12,7 @@ pub mod bench;
 pub mod clock;
 pub mod context;
 mod derive;
+pub mod export;
 pub mod heaps;
 pub mod import;
 mod json;

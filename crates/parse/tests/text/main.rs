@@ -18,3 +18,4 @@ mod snapshots;
 mod support;
 mod tracing;
 mod variants;
+mod written;
