@@ -1,7 +1,7 @@
 //! What is written in the form of a tool is read back by the reader of that tool with the same values.
 
 use mitra_model::{SeriesSet, Span, lookup};
-use mitra_parse::text::export::{Sample, samples};
+use mitra_parse::text::export::{Sample, date_and_time, samples};
 use mitra_parse::text::procps::atop_write;
 use mitra_parse::text::sysstat::write::{JSON_BETWEEN, JSON_END, SECTIONS, json_begin, json_moment, title};
 
@@ -20,7 +20,7 @@ fn sar(set: &SeriesSet) -> String {
         let mut rows = String::new();
         samples.iter().for_each(|sample| section.rows(sample, &mut rows));
         if !rows.is_empty() {
-            let time = mitra_parse::text::export::date_and_time(samples[0].t - SECOND).1;
+            let time = date_and_time(samples[0].t - SECOND).1;
             text.push_str(&format!("\n{time}   {}\n{rows}", section.header()));
         }
     }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use mitra_archive::Query;
 use mitra_model::time::SECOND;
 use mitra_model::{Metric, SeriesSet, Span};
-use mitra_parse::text::export::{Sample, samples};
+use mitra_parse::text::export::{Sample, date_and_time, samples};
 use mitra_parse::text::procps::atop_write;
 use mitra_parse::text::sysstat::write::{self as sysstat, SECTIONS};
 
@@ -44,7 +44,7 @@ impl Source<'_> {
 /// Tables of sar: day by day, one after the other.
 pub fn sar(source: &Source<'_>, out: &mut dyn Write) -> Result<u64> {
     let host = source.reader.host();
-    let midnight = source.span.since.div_euclid(DAY_NS) * DAY_NS;
+    let midnight = source.span.since.div_euclid(DAY_NS).saturating_mul(DAY_NS);
     let (mut moments, mut text) = (0, String::new());
     for day in chunks(Span { since: midnight, until: source.span.until }, DAY_NS) {
         let Some(day) = day.intersect(source.span) else { continue };
@@ -64,7 +64,7 @@ pub fn sar(source: &Source<'_>, out: &mut dyn Write) -> Result<u64> {
                 if !headed {
                     // The time of a header is the beginning of the first interval.
                     let since = sample.t.saturating_sub((sample.interval_s * SECOND as f64) as i64);
-                    let time = mitra_parse::text::export::date_and_time(since.max(day.since)).1;
+                    let time = date_and_time(since.max(day.since)).1;
                     writeln!(out, "\n{time}   {}", section.header())?;
                     headed = true;
                 }
