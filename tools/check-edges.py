@@ -72,7 +72,7 @@ OWNERS = {
     "aya": {"mitra-collect"},
     "zstd": {"mitra-app", "mitra-archive", "mitra-search"},
     "ureq": {"mitra-http"},
-    "prost": {"mitra-send"},
+    "prost": {"mitra-app", "mitra-send"},
     "hdrhistogram": {"mitra-load"},
     "snap": {"mitra-send"},
     "landlock": {"mitra-confine"},

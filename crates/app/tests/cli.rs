@@ -12,6 +12,8 @@ mod browser;
 mod dbus;
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/export.rs"]
+mod export;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/fleet.rs"]

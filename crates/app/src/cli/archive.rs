@@ -1,11 +1,13 @@
 //! What is in an archive: `mitra dump`, `mitra status` and `mitra export`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 
 use super::shared::since_default;
 use super::{FolderArgs, RangeArgs, SelectArgs, examples};
+use crate::values::time::duration;
 
 /// How `mitra dump` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,6 +57,11 @@ pub struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::below("export", ""))]
 #[command(mut_arg("since", |arg| since_default(arg, "the beginning of the recording")))]
+#[command(group(ArgGroup::new("form").required(true)))]
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "metric" | "entity" | "row" => arg.conflicts_with_all(["sar", "sadf_json", "atop", "trace"]),
+    _ => arg,
+}))]
 pub struct ExportArgs {
     #[command(flatten)]
     pub archive: FolderArgs,
@@ -63,6 +70,21 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Write Parquet to this file, or to a file in this directory
-    #[arg(long, value_name = "FILE", required = true)]
-    pub parquet: PathBuf,
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub parquet: Option<PathBuf>,
+    /// Write tables as sar prints them (times in UTC) to this file or directory; - is standard output
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub sar: Option<PathBuf>,
+    /// Write JSON as sadf -j prints it to this file or directory; - is standard output
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub sadf_json: Option<PathBuf>,
+    /// Write lines as atop -P prints them to this file or directory; - is standard output
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub atop: Option<PathBuf>,
+    /// Write a trace for Perfetto or chrome://tracing to this file or directory; - is standard output
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub trace: Option<PathBuf>,
+    /// Take the samples of so long together, 1s or more; not for Parquet, which has each value
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, conflicts_with = "parquet")]
+    pub every: Duration,
 }

@@ -70,6 +70,9 @@ pub struct CaptureArgs {
     /// Write a flame graph, one page for a browser, to this file; - is standard output, and then only the page
     #[arg(long, value_name = "FILE")]
     pub flame: Option<PathBuf>,
+    /// Write the stacks for pprof (profile.proto, gzip) to this file; - is standard output, and then only they
+    #[arg(long, value_name = "FILE")]
+    pub pprof: Option<PathBuf>,
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Do not keep the capture

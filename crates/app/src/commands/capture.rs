@@ -11,7 +11,7 @@ use crate::cli::CaptureArgs;
 use crate::errors::usage;
 use crate::recording;
 use crate::render::style::Style;
-use crate::render::{capture as render, html};
+use crate::render::{capture as render, html, pprof};
 
 pub fn run(args: &CaptureArgs, style: &Style) -> Result<()> {
     if args.list {
@@ -54,7 +54,7 @@ fn kept(args: &CaptureArgs, which: &str) -> Result<(Captured, String)> {
 
 fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Style) -> Result<()> {
     let mut printed = false;
-    if args.folded.is_some() || args.flame.is_some() {
+    if args.folded.is_some() || args.flame.is_some() || args.pprof.is_some() {
         let profile = captured.profile.as_ref();
         let profile = profile.ok_or_else(|| usage(format!("{} has no stacks to draw", captured.kind)))?;
         if let Some(path) = &args.folded {
@@ -62,6 +62,9 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
         }
         if let Some(path) = &args.flame {
             printed |= Page::open(path)?.write(&html::flame::page(captured, profile, style))?;
+        }
+        if let Some(path) = &args.pprof {
+            printed |= Page::open(path)?.write(&pprof::packed(captured, profile)?)?;
         }
     }
     match (args.json, printed) {

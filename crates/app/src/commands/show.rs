@@ -33,11 +33,12 @@ impl Page {
     }
 
     /// Writes it; returns whether it went to standard output, which then takes nothing else.
-    pub fn write(&self, page: &str) -> Result<bool> {
+    pub fn write(&self, page: impl AsRef<[u8]>) -> Result<bool> {
+        let page = page.as_ref();
         let Some(mut file) = self.file.as_ref() else { return print(page).map(|()| true) };
         // A pipe or a terminal cannot be truncated and need not be.
         let cut = if file.metadata().is_ok_and(|meta| meta.is_file()) { file.set_len(0) } else { Ok(()) };
-        let written = cut.and_then(|()| file.write_all(page.as_bytes()));
+        let written = cut.and_then(|()| file.write_all(page));
         written.map(|()| false).with_context(|| format!("cannot write {}", self.path.display()))
     }
 }

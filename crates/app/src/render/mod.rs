@@ -10,6 +10,7 @@ pub mod html;
 pub mod inspect;
 pub mod ledger;
 pub mod page;
+pub mod pprof;
 pub mod proof;
 pub mod repeats;
 pub mod sources;

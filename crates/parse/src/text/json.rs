@@ -22,8 +22,10 @@ pub enum Token<'a> {
     Key(&'a [u8]),
     /// A text.
     Text(&'a [u8]),
-    /// A number; `NaN` for `null`, `true` and `false`.
+    /// A number; `NaN` for `null`.
     Number(f64),
+    /// `true` or `false`.
+    Flag(bool),
     /// A word that is no JSON, or a text without an end.
     Damage,
 }
@@ -49,7 +51,9 @@ pub fn tokens<'a>(line: &'a [u8], mut take: impl FnMut(Token<'a>) -> ControlFlow
                 let end = rest.iter().position(is_end).unwrap_or(rest.len());
                 let (word, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
                 let token = match word {
-                    b"null" | b"true" | b"false" => Token::Number(f64::NAN),
+                    b"null" => Token::Number(f64::NAN),
+                    b"true" => Token::Flag(true),
+                    b"false" => Token::Flag(false),
                     _ => number(word).map_or(Token::Damage, Token::Number),
                 };
                 (token, after)
@@ -81,6 +85,8 @@ pub enum Value<'a> {
     Number(f64),
     /// A text.
     Text(&'a str),
+    /// `true` or `false`.
+    Flag(bool),
     /// An object or an array ends.
     End,
 }
@@ -126,6 +132,7 @@ pub fn each_value(
                     Some(Value::Text(&value_text))
                 }
                 Token::Number(number) => Some(Value::Number(number)),
+                Token::Flag(flag) => Some(Value::Flag(flag)),
                 // What stands behind it on the line cannot be told apart.
                 Token::Damage => {
                     good = false;

@@ -6,10 +6,15 @@ use super::Import;
 
 /// A line longer than this is cut; the rest of it is passed over.
 pub const LINE_MAX: usize = 64 * 1024;
+/// The same of a line that begins as JSON: tools print a whole report on one, and a part of it says nothing.
+pub const JSON_LINE_MAX: usize = 4 << 20;
 /// How many lines ahead may be looked at.
 pub const AHEAD_MAX: usize = 32;
 /// Bytes that are read at a time.
 const CHUNK: usize = 256 * 1024;
+/// The buffer grows to this, which holds the longest line.
+const BUFFER_MAX: usize = 8 << 20;
+const _: () = assert!(BUFFER_MAX >= 2 * JSON_LINE_MAX && BUFFER_MAX >= AHEAD_MAX * LINE_MAX);
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -44,6 +49,8 @@ pub struct Lines<'a> {
     /// The bytes that were read last belong to an escape sequence of a terminal.
     escape: Escape,
     error: Option<io::Error>,
+    /// The first line that was cut, and where.
+    cut_first: Option<(u32, usize)>,
     number: u32,
     /// The end of the current line in the buffer and the beginning of the next; known when `Some`.
     current: Option<(usize, usize)>,
@@ -60,6 +67,7 @@ impl<'a> Lines<'a> {
             ended: false,
             escape: Escape::None,
             error: None,
+            cut_first: None,
             number: 1,
             current: None,
         };
@@ -84,6 +92,12 @@ impl<'a> Lines<'a> {
     /// The error that ended the reading, if one did.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
+    }
+
+    /// The first line that was longer than lines may be, and how much of it was read.
+    #[must_use]
+    pub fn first_cut(&self) -> Option<(u32, usize)> {
+        self.cut_first
     }
 
     /// The line at the cursor; `None` at the end.
@@ -200,8 +214,9 @@ impl<'a> Lines<'a> {
                 self.current = Some((self.filled, self.filled));
                 return self.current;
             }
-            if self.filled - self.at > LINE_MAX {
-                return self.cut();
+            let limit = self.limit();
+            if self.filled - self.at > limit {
+                return self.cut(limit);
             }
             searched = self.filled - self.at;
             if !self.fill() && !self.ended {
@@ -211,19 +226,26 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// How long the line at the cursor may be.
+    fn limit(&self) -> usize {
+        let begins = self.buffer.get(self.at..self.filled).unwrap_or_default().trim_ascii_start().first();
+        if matches!(begins, Some(b'{' | b'[')) { JSON_LINE_MAX } else { LINE_MAX }
+    }
+
     /// Keeps the beginning of a line that is too long and passes over its rest.
-    fn cut(&mut self) -> Option<(usize, usize)> {
-        self.buffer.copy_within(self.at..self.at + LINE_MAX, 0);
+    fn cut(&mut self, limit: usize) -> Option<(usize, usize)> {
+        self.buffer.copy_within(self.at..self.at + limit, 0);
         self.at = 0;
+        self.cut_first.get_or_insert((self.number, limit));
         loop {
-            self.filled = LINE_MAX;
+            self.filled = limit;
             let next = if self.read_more() {
-                memchr::memchr(b'\n', self.buffer.get(LINE_MAX..self.filled)?).map(|i| LINE_MAX + i + 1)
+                memchr::memchr(b'\n', self.buffer.get(limit..self.filled)?).map(|i| limit + i + 1)
             } else {
                 Some(self.filled)
             };
             if let Some(next) = next {
-                self.current = Some((LINE_MAX, next));
+                self.current = Some((limit, next));
                 return self.current;
             }
         }
@@ -238,8 +260,8 @@ impl<'a> Lines<'a> {
         self.filled -= self.at;
         self.at = 0;
         if self.filled == self.buffer.len() {
-            // Only a look ahead over long lines needs more than a chunk.
-            if self.buffer.len() >= 2 * AHEAD_MAX * LINE_MAX {
+            // Only JSON, and a look ahead over long lines, need more than a chunk.
+            if self.buffer.len() >= BUFFER_MAX {
                 return false;
             }
             let grown = self.buffer.len() * 2;
@@ -373,6 +395,29 @@ mod tests {
                 assert_eq!(lines.len(), 2, "{n} {step}");
                 assert!(lines[0].len() == n.min(lines[0].len()) && lines[0].len() >= n.min(LINE_MAX));
                 assert_eq!(lines[1], b"next");
+            }
+        }
+    }
+
+    #[test]
+    fn json_may_be_longer() {
+        for n in [LINE_MAX + 1, CHUNK + 1, JSON_LINE_MAX - 2, JSON_LINE_MAX + CHUNK + 5] {
+            let mut input = b"a\n {".to_vec();
+            input.resize(input.len() + n, b'x');
+            input.extend_from_slice(b"\nnext\n");
+            for step in [77_777, usize::MAX] {
+                let mut drip = Drip(&input, step);
+                let mut lines = Lines::new(&mut drip);
+                let mut found = Vec::new();
+                while let Some(line) = lines.peek() {
+                    found.push(line.len());
+                    lines.advance();
+                }
+                let is_cut = n > JSON_LINE_MAX;
+                assert_eq!(found.len(), 3, "{n} {step}");
+                assert_eq!((found[0], found[2]), (1, 4));
+                assert!(if is_cut { found[1] >= JSON_LINE_MAX } else { found[1] == n + 2 }, "{n} {step}");
+                assert_eq!(lines.first_cut().is_some(), is_cut && found[1] == JSON_LINE_MAX);
             }
         }
     }

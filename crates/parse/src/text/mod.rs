@@ -12,6 +12,7 @@ pub mod bench;
 pub mod clock;
 pub mod context;
 mod derive;
+pub mod export;
 pub mod heaps;
 pub mod import;
 mod json;
@@ -161,6 +162,11 @@ pub fn read_as(
         }
     }
     import.line_count(u64::from(lines.number()) - 1);
+    if let Some((line, bytes)) = lines.first_cut() {
+        import.note(format!(
+            "line {line} is longer than {bytes} bytes: the rest of it, and of other such lines, was not read"
+        ));
+    }
     match lines.take_error() {
         Some(error) => Err(error),
         None => Ok(()),

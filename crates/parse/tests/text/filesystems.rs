@@ -94,6 +94,17 @@ fn tables_of_nodes() {
 }
 
 #[test]
+fn an_array_that_is_rebuilt() {
+    let text = "Personalities : [raid1] [raid6]\nmd0 : active raid1 sdb1[2] sda1[0]\n      1046528 blocks super 1.2 [2/1] [U_]\n\
+        \x20     [==>..................]  recovery = 12.6% (132096/1046528) finish=0.4min speed=33440K/sec\n      \n\
+        md1 : active raid6 sdd1[1] sdc1[0]\n      2046528 blocks level 6, 64k chunk\n      \tresync=DELAYED\n\nunused devices: <none>\n";
+    let read = import("mdstat", text);
+    assert_eq!(read.files[0].notes, ["md0: recovery is at 12.6 %, with 32.7 MiB/s"]);
+    assert_eq!(text_of(&read.set, "disk.mirror", "sda1"), Some("md0"));
+    assert_eq!(read.files[0].unread, 0, "{:?}", read.files[0]);
+}
+
+#[test]
 fn near_misses_of_tables() {
     for text in [
         "Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/vda x y z 24% /",

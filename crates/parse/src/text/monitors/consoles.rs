@@ -39,7 +39,7 @@ pub const NUMACTL: Format = Format::new(
 );
 
 /// The cells of a line between at least two blanks.
-fn cells(line: &[u8]) -> Vec<&[u8]> {
+pub(super) fn cells(line: &[u8]) -> Vec<&[u8]> {
     let mut out = Vec::new();
     let mut rest = line.trim_ascii();
     while !rest.is_empty() {
@@ -84,7 +84,7 @@ fn two(cell: &[u8]) -> [Option<f64>; 2] {
 }
 
 /// `120.5MiB` in powers of 1024, `8.19kB` in powers of 1000.
-fn size(word: &[u8]) -> Option<f64> {
+pub(super) fn size(word: &[u8]) -> Option<f64> {
     let (value, unit) = leading(word.trim_ascii())?;
     let unit = unit.trim_ascii();
     let base: f64 = if unit.ends_with(b"iB") || unit.ends_with(b"i") { 1024.0 } else { 1000.0 };

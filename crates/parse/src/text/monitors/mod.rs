@@ -2,12 +2,16 @@
 //! they call it: the layouts are read by [`wide`], the names stand in tables.
 
 mod access;
+mod below;
 mod collectl;
 mod consoles;
+mod crictl;
 mod csv;
 mod exposition;
 mod innodb;
 mod iotop;
+mod kube_node;
+mod locks;
 mod netdata;
 mod nmon;
 mod node_names;
@@ -15,6 +19,8 @@ mod pcp_names;
 mod postgres;
 mod pprof;
 mod prometheus;
+mod smartctl;
+mod turbostat;
 mod wide;
 
 use super::Format;
@@ -24,6 +30,8 @@ pub use access::{LoggedRequest, logged_request};
 pub static FORMATS: &[Format] = &[
     csv::DSTAT,
     csv::PMREP,
+    below::CSV,
+    below::JSON,
     nmon::FORMAT,
     collectl::PARSEABLE,
     collectl::PLAIN,
@@ -32,10 +40,16 @@ pub static FORMATS: &[Format] = &[
     netdata::FORMAT,
     consoles::DOCKER,
     consoles::KUBECTL,
+    crictl::FORMAT,
+    kube_node::FORMAT,
     consoles::NUMACTL,
     iotop::FORMAT,
     postgres::FORMAT,
+    locks::FORMAT,
     innodb::FORMAT,
     pprof::FORMAT,
+    turbostat::FORMAT,
+    smartctl::TEXT,
+    smartctl::JSON,
     access::FORMAT,
 ];

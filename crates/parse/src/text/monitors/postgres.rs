@@ -31,11 +31,11 @@ fn header(line: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 /// `------+---------+----`.
-fn is_rule(line: &[u8]) -> bool {
+pub(super) fn is_rule(line: &[u8]) -> bool {
     line.len() > 5 && line.contains(&b'+') && line.iter().all(|b| matches!(b, b'-' | b'+' | b' '))
 }
 
-fn cells(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn cells(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|b| *b == b'|').take(COLUMNS_MAX).map(<[u8]>::trim_ascii)
 }
 

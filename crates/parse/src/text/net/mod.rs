@@ -1,8 +1,10 @@
 //! Network tools: ip, ifconfig, ethtool, netstat, nstat, ss, conntrack, tc.
 
 mod counters;
+mod iftop;
 mod interfaces;
 mod links;
+mod mountstats;
 mod queues;
 mod sentences;
 mod sockets;
@@ -18,6 +20,9 @@ pub static FORMATS: &[Format] = &[
     links::IFCONFIG,
     links::ETHTOOL,
     interfaces::FORMAT,
+    iftop::FORMAT,
+    mountstats::FORMAT,
+    mountstats::NFSSTAT,
     counters::NETSTAT,
     counters::NSTAT,
     sockets::SUMMARY,

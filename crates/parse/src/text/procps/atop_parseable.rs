@@ -94,16 +94,18 @@ struct AtopLine<'a> {
 
 /// How a field counts.
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+pub(super) enum How {
+    /// A level.
     Level,
     /// Of the interval: times the factor, per second.
     Count,
 }
 
-type Field = (usize, &'static str, How, f64);
+/// The position of a field, its metric, how it counts, and what one is worth in the metric's base unit.
+pub(super) type Field = (usize, &'static str, How, f64);
 
 /// Fields of one kind, by their positions behind the length of the interval.
-fn fields(how: How, factor: f64, table: Pairs) -> impl Iterator<Item = Field> {
+pub(super) fn fields(how: How, factor: f64, table: Pairs) -> impl Iterator<Item = Field> {
     let at = |position: &[u8]| integer(position).and_then(|n| usize::try_from(n).ok());
     table.iter().filter_map(move |(position, metric)| Some((at(position)?, *metric, how, factor)))
 }
@@ -192,29 +194,55 @@ fn put(row: &AtopLine<'_>, name: &str, list: &[Field], words: &[&[u8]], import: 
     true
 }
 
-const CPU: Pairs = pairs!("2 system  3 user  4 nice  5 idle  6 iowait  7 irq  8 softirq  9 steal  10 guest");
-const LOADS: Pairs = pairs!("1 sys.load1  2 sys.load5  3 sys.load15");
-const CPL: Pairs = pairs!("4 sys.ctxt  5 sys.intr");
-const MEM: Pairs = pairs!(
+pub(super) const CPU: Pairs =
+    pairs!("2 system  3 user  4 nice  5 idle  6 iowait  7 irq  8 softirq  9 steal  10 guest");
+pub(super) const LOADS: Pairs = pairs!("1 sys.load1  2 sys.load5  3 sys.load15");
+pub(super) const CPL: Pairs = pairs!("4 sys.ctxt  5 sys.intr");
+pub(super) const MEM: Pairs = pairs!(
     "1 mem.total  2 mem.free  3 mem.cached  4 mem.buffers  5 mem.slab  6 mem.dirty  7 mem.sreclaimable  9 mem.shmem
      20 mem.page_tables"
 );
-const SWP: Pairs = pairs!("1 mem.swap_total  2 mem.swap_free  4 mem.committed_as  5 mem.commit_limit");
-const PAG: Pairs = pairs!(
+pub(super) const SWP: Pairs =
+    pairs!("1 mem.swap_total  2 mem.swap_free  4 mem.committed_as  5 mem.commit_limit");
+pub(super) const PAG: Pairs = pairs!(
     "1 vm.pgscan  2 vm.allocstall  4 vm.pswpin  5 vm.pswpout  6 vm.oom_kill  7 vm.compact_stall
      8 vm.pgmigrate_success  9 vm.numa_pages_migrated"
 );
-const PAG_BYTES: Pairs = pairs!("10 vm.pgpgin  11 vm.pgpgout");
-const PSI: Pairs =
+pub(super) const PAG_BYTES: Pairs = pairs!("10 vm.pgpgin  11 vm.pgpgout");
+pub(super) const PSI: Pairs =
     pairs!("4 psi.cpu_some  8 psi.memory_some  12 psi.memory_full  16 psi.io_some  20 psi.io_full");
-const DISK: Pairs = pairs!("2 disk.reads  4 disk.writes");
-const DISK_TIME: Pairs = pairs!("1 disk.io_time");
-const DISK_BYTES: Pairs = pairs!("3 disk.read_bytes  5 disk.write_bytes");
-const UPPER: Pairs = pairs!(
+pub(super) const DISK: Pairs = pairs!("2 disk.reads  4 disk.writes");
+pub(super) const DISK_TIME: Pairs = pairs!("1 disk.io_time");
+pub(super) const DISK_BYTES: Pairs = pairs!("3 disk.read_bytes  5 disk.write_bytes");
+pub(super) const UPPER: Pairs = pairs!(
     "1 tcp.InSegs  2 tcp.OutSegs  3 udp.InDatagrams  4 udp.OutDatagrams  5 ip.InReceives  6 ip.OutRequests
      7 ip.InDelivers  8 ip.ForwDatagrams"
 );
-const NIC: Pairs = pairs!("1 nic.rx_packets  2 nic.rx_bytes  3 nic.tx_packets  4 nic.tx_bytes");
+pub(super) const NIC: Pairs = pairs!("1 nic.rx_packets  2 nic.rx_bytes  3 nic.tx_packets  4 nic.tx_bytes");
+
+/// Fields of a process behind its name, with so many ticks in a second.
+pub(super) fn prc(ticks: f64) -> Vec<Field> {
+    vec![
+        (2, "task.user_time", How::Count, 1.0 / ticks),
+        (3, "task.system_time", How::Count, 1.0 / ticks),
+        (12, "task.run_delay", How::Count, 1e-9),
+        (14, "task.blkio_delay", How::Count, 1.0 / ticks),
+        (4, "task.nice", How::Level, 1.0),
+        (8, "task.cpu", How::Level, 1.0),
+    ]
+}
+
+pub(super) const PRM: &[Field] = &[
+    (7, "task.minflt", How::Count, 1.0),
+    (8, "task.majflt", How::Count, 1.0),
+    (2, "task.vsize", How::Level, 1024.0),
+    (3, "task.rss", How::Level, 1024.0),
+];
+pub(super) const PRD: &[Field] = &[
+    (4, "task.read_bytes", How::Count, 512.0),
+    (6, "task.write_bytes", How::Count, 512.0),
+    (7, "task.cancelled_write_bytes", How::Count, 512.0),
+];
 
 /// A line of a process: its id, its name between parentheses, which may hold blanks, its state, and what the label has.
 fn process(atop_line: &AtopLine<'_>, import: &mut Import) -> bool {
@@ -240,26 +268,10 @@ fn process(atop_line: &AtopLine<'_>, import: &mut Import) -> bool {
             if let Some(wait) = wait.filter(|w| state == b'D' && !w.is_empty()) {
                 import.text("task.kstack", &row, line.at, &text(wait));
             }
-            vec![
-                (2, "task.user_time", How::Count, 1.0 / ticks),
-                (3, "task.system_time", How::Count, 1.0 / ticks),
-                (12, "task.run_delay", How::Count, 1e-9),
-                (14, "task.blkio_delay", How::Count, 1.0 / ticks),
-                (4, "task.nice", How::Level, 1.0),
-                (8, "task.cpu", How::Level, 1.0),
-            ]
+            prc(ticks)
         }
-        b"PRM" => vec![
-            (7, "task.minflt", How::Count, 1.0),
-            (8, "task.majflt", How::Count, 1.0),
-            (2, "task.vsize", How::Level, 1024.0),
-            (3, "task.rss", How::Level, 1024.0),
-        ],
-        b"PRD" if fields.get(2) == Some(&&b"y"[..]) => vec![
-            (4, "task.read_bytes", How::Count, 512.0),
-            (6, "task.write_bytes", How::Count, 512.0),
-            (7, "task.cancelled_write_bytes", How::Count, 512.0),
-        ],
+        b"PRM" => PRM.to_vec(),
+        b"PRD" if fields.get(2) == Some(&&b"y"[..]) => PRD.to_vec(),
         _ => return true,
     };
     put(atop_line, &row, &list, &fields, import)

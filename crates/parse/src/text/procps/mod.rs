@@ -3,6 +3,7 @@
 mod atop;
 mod atop_cells;
 mod atop_parseable;
+pub mod atop_write;
 mod common;
 mod free;
 mod ps;

@@ -1,9 +1,11 @@
-//! `/proc/mdstat`: which disks are members of which mirror, and which of them failed.
+//! `/proc/mdstat`: which disks are members of which mirror, and which of them failed. That an array is rebuilt or checked is
+//! a note.
 //!
 //! ```text
 //! Personalities : [raid1]
 //! md0 : active raid1 sdb1[1](F) sda1[0]
 //!       1046528 blocks super 1.2 [2/1] [U_]
+//!       [==>..................]  recovery = 12.6% (132096/1046528) finish=0.4min speed=33440K/sec
 //!
 //! unused devices: <none>
 //! ```
@@ -15,7 +17,7 @@ use crate::text::prelude::*;
 /// See the module.
 pub const FORMAT: Format = Format::new(
     "/proc/mdstat",
-    "members of mirrors, and disks of arrays that failed",
+    "members of mirrors, and disks of arrays that failed; that an array is rebuilt or checked as a note",
     |lines, _| {
         lines.at(|line| line.starts_with(b"Personalities : ")) || lines.peek().and_then(array).is_some()
     },
@@ -50,11 +52,33 @@ fn member(word: &[u8]) -> Option<(&[u8], bool)> {
     (!device.is_empty()).then(|| (device, has(rest, b"(F)")))
 }
 
+/// `recovery = 12.6% (…) finish=0.4min speed=33440K/sec`: what goes on, its percentage and its speed in KiB a second. A
+/// `resync=DELAYED` waits.
+fn progress(line: &[u8]) -> Option<(&[u8], f64, f64)> {
+    const KINDS: &[&[u8]] = list!("recovery resync reshape check");
+    let speed = first(behind(line, b" speed=")?)?;
+    let mut list = words(line).skip_while(|word| !KINDS.contains(word));
+    let (kind, is) = (list.next()?, list.next()?);
+    let percent = list.next().and_then(number).filter(|_| is == b"=")?;
+    Some((kind, percent, speed))
+}
+
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let when = import.now();
+    let mut name_of_array = String::new();
     lines.each(import, |lines, at, import| {
         let line = lines.line();
+        if let Some((kind, percent, speed)) = progress(line) {
+            let kind = text(kind);
+            import.has_read();
+            import.note(format!(
+                "{name_of_array}: {kind} is at {percent:.1} %, with {:.1} MiB/s",
+                speed / 1024.0
+            ));
+            return Took::Yes;
+        }
         if let Some((name, level, members)) = array(line) {
+            name_of_array = text(name);
             for (device, failed) in members.iter().filter_map(|word| member(word)) {
                 if level == b"raid1" {
                     import.text_at("disk.mirror", &text(device), when, at, &text(name));
@@ -70,7 +94,10 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             || line.starts_with(b"Personalities : ")
             || line.starts_with(b"unused devices:")
             || (line.starts_with(b" ")
-                && (has(line, b" blocks") || has(line, b"bitmap:") || has(line, b"speed=")));
+                && (has(line, b" blocks")
+                    || has(line, b"bitmap:")
+                    || has(line, b"speed=")
+                    || has(line, b"resync=")));
         if is_ours { Took::Yes } else { Took::No }
     });
 }

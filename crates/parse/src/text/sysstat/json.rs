@@ -186,6 +186,7 @@ impl Reader {
                     level.object.push(&self.key, number, at);
                 }
             }
+            Token::Flag(_) => {}
             Token::Damage => match &mut self.report {
                 Some(report) => _ = report.damaged.get_or_insert(at),
                 None => return ControlFlow::Break(()),

@@ -18,6 +18,7 @@ mod sadf;
 mod sadf_json;
 mod sadf_wide;
 mod sar;
+pub mod write;
 
 use super::Format;
 

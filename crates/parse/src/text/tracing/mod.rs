@@ -5,6 +5,9 @@ mod buckets;
 mod cachestat;
 mod ftrace;
 mod histogram;
+mod perf_sched;
+mod perf_stat;
+mod retransmits;
 mod snoop;
 mod stacks;
 mod strace;
@@ -23,6 +26,7 @@ pub static FORMATS: &[Format] = {
         opensnoop,
         execsnoop,
         tcpretrans,
+        retransmits::FORMAT,
         biosnoop,
         blkparse::FORMAT,
         long,
@@ -30,6 +34,10 @@ pub static FORMATS: &[Format] = {
         bitesize,
         runqlat,
         other,
+        perf_stat::FORMAT,
+        perf_stat::JSON,
+        perf_sched::LATENCY,
+        perf_sched::TIMEHIST,
         ftrace::FORMAT,
         script,
         strace::LOG,

@@ -1,13 +1,13 @@
-//! `mitra export`: an archive as Parquet, one row for each value.
+//! Parquet, one row for each value.
 //!
 //! Columns: `time` (microseconds, UTC), `metric`, `entity`, `row`, `value` (base units, as `mitra
 //! dump` shows) and `text`. What was not measured has no row.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use mitra_archive::{Query, Reader, RowFilter};
 use mitra_model::{Entity, Metric, SeriesSet, Span};
 use parquet::basic::Compression;
@@ -16,11 +16,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use crate::cli::ExportArgs;
-use crate::commands::select;
-use crate::errors::usage;
-use crate::progress::Progress;
-use crate::recording::{Recording, Wanted, chunks};
+use super::whole;
+use crate::recording::chunks;
 
 const SCHEMA: &str = "message mitra {
     required int64 time (TIMESTAMP(MICROS, true));
@@ -37,18 +34,7 @@ const TASK_METRICS_AT_ONCE: usize = 4;
 /// Tens of MB of memory, and large enough for a reader to skip by statistics.
 const ROW_GROUP_ROWS: usize = 256 * 1024;
 
-pub fn run(args: &ExportArgs) -> Result<()> {
-    let metrics = select::metrics(&args.select)?;
-    let recording = Recording::open_for(&args.archive.chosen(), &Wanted::new(&args.range, i64::MAX))?;
-    let span = recording.recorded(&args.range, i64::MAX)?;
-    let path = target(&args.parquet, &recording.reader)?;
-    let progress = Progress::new("exporting");
-    let rows = file(&path, &recording.reader, span, &metrics, select::row_filter(&args.select))?;
-    drop(progress);
-    super::print(&format!("{}: {rows} values\n", path.display()))
-}
-
-/// Writes a file. It is there whole or not at all, because a partial file must not look complete.
+/// Writes a file. It is there whole or not at all.
 pub fn file(
     path: &Path,
     reader: &Reader,
@@ -56,40 +42,16 @@ pub fn file(
     metrics: &[&'static Metric],
     rows: Option<RowFilter>,
 ) -> Result<u64> {
-    let unfinished = path.with_extension("parquet.tmp");
-    let rows = write(&unfinished, reader, span, metrics, rows).inspect_err(|_| {
-        _ = std::fs::remove_file(&unfinished);
-    })?;
-    std::fs::rename(&unfinished, path).with_context(|| format!("{}: cannot write", path.display()))?;
-    Ok(rows)
-}
-
-/// The name of a host without what would lead out of a folder: it comes from the archive.
-pub fn host_name(reader: &Reader) -> String {
-    let host = reader.host().hostname.replace(|c: char| c == '/' || c.is_control(), "_");
-    if host.is_empty() { "mitra".to_owned() } else { host }
-}
-
-fn target(path: &Path, reader: &Reader) -> Result<PathBuf> {
-    if path.is_dir() {
-        return Ok(path.join(format!("{}.parquet", host_name(reader))));
-    }
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-            Err(usage(format!("{}: the directory does not exist", parent.display())))
-        }
-        _ => Ok(path.to_path_buf()),
-    }
+    whole(path, |file| write(file, reader, span, metrics, rows))
 }
 
 fn write(
-    path: &Path,
+    file: File,
     reader: &Reader,
     span: Span,
     metrics: &[&'static Metric],
     rows: Option<RowFilter>,
 ) -> Result<u64> {
-    let file = File::create(path).with_context(|| format!("{}: cannot create", path.display()))?;
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)

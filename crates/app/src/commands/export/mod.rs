@@ -1,0 +1,108 @@
+//! `mitra export`: an archive in the formats of others.
+
+mod parquet;
+mod tables;
+mod trace;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use mitra_archive::Reader;
+use mitra_model::Span;
+use mitra_model::time::SECOND;
+
+use crate::cli::ExportArgs;
+use crate::commands::select;
+use crate::errors::usage;
+use crate::pager;
+use crate::progress::Progress;
+use crate::recording::{Recording, Wanted};
+
+pub use self::parquet::file;
+
+/// What a format is written from.
+struct Source<'a> {
+    reader: &'a Reader,
+    span: Span,
+    /// Nanoseconds whose samples are taken together.
+    step: i64,
+}
+
+/// Writes a recording, and returns how many moments it has.
+type Writer = fn(&Source<'_>, &mut dyn Write) -> Result<u64>;
+
+pub fn run(args: &ExportArgs) -> Result<()> {
+    let recording = Recording::open_for(&args.archive.chosen(), &Wanted::new(&args.range, i64::MAX))?;
+    let span = recording.recorded(&args.range, i64::MAX)?;
+    let reader = &recording.reader;
+    if let Some(path) = &args.parquet {
+        let metrics = select::metrics(&args.select)?;
+        let path = target(path, reader, "parquet")?;
+        let progress = Progress::new("exporting");
+        let rows = file(&path, reader, span, &metrics, select::row_filter(&args.select))?;
+        drop(progress);
+        return super::print(&format!("{}: {rows} values\n", path.display()));
+    }
+    let texts: [(&Option<PathBuf>, &str, Writer); 4] = [
+        (&args.sar, "sar.txt", tables::sar),
+        (&args.sadf_json, "sadf.json", tables::sadf_json),
+        (&args.atop, "atop.txt", tables::atop),
+        (&args.trace, "trace.json", trace::write),
+    ];
+    let chosen = texts.into_iter().find_map(|(path, end, write)| Some((path.as_ref()?, end, write)));
+    let (path, end, write) = chosen.ok_or_else(|| usage("no format is chosen; see mitra export --help"))?;
+    let step = i64::try_from(args.every.as_nanos()).unwrap_or(i64::MAX);
+    if step < SECOND {
+        return Err(usage("--every: these formats have times in whole seconds; want 1s or more"));
+    }
+    let source = Source { reader, span, step };
+    if path.as_os_str() == "-" {
+        let mut out = BufWriter::new(pager::Output);
+        write(&source, &mut out)?;
+        return out.flush().context("cannot write to standard output");
+    }
+    let path = target(path, reader, end)?;
+    let progress = Progress::new("exporting");
+    let moments = whole(&path, |file| {
+        let mut out = BufWriter::new(file);
+        let moments = write(&source, &mut out)?;
+        out.flush()?;
+        Ok(moments)
+    })?;
+    drop(progress);
+    super::print(&format!("{}: {moments} moments\n", path.display()))
+}
+
+/// Writes a file. It is there whole or not at all, because a partial file must not look complete.
+fn whole(path: &Path, write: impl FnOnce(File) -> Result<u64>) -> Result<u64> {
+    let mut unfinished = OsString::from(path);
+    unfinished.push(".tmp");
+    let unfinished = PathBuf::from(unfinished);
+    let file =
+        File::create(&unfinished).with_context(|| format!("{}: cannot create", unfinished.display()))?;
+    let written = write(file).inspect_err(|_| _ = std::fs::remove_file(&unfinished))?;
+    std::fs::rename(&unfinished, path).with_context(|| format!("{}: cannot write", path.display()))?;
+    Ok(written)
+}
+
+/// The name of a host without what would lead out of a folder: it comes from the archive.
+pub fn host_name(reader: &Reader) -> String {
+    let host = reader.host().hostname.replace(|c: char| c == '/' || c.is_control(), "_");
+    if host.is_empty() { "mitra".to_owned() } else { host }
+}
+
+/// The file; in a directory one that is called after the host.
+fn target(path: &Path, reader: &Reader, end: &str) -> Result<PathBuf> {
+    if path.is_dir() {
+        return Ok(path.join(format!("{}.{end}", host_name(reader))));
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            Err(usage(format!("{}: the directory does not exist", parent.display())))
+        }
+        _ => Ok(path.to_path_buf()),
+    }
+}

@@ -1,0 +1,192 @@
+//! `smartctl -a` and `smartctl --json`: whether a disk turns, and what it says of its health, as notes.
+//!
+//! ```text
+//! smartctl 7.3 2022-02-28 r5338 [x86_64-linux-6.1.0-30-amd64] (local build)
+//! Device Model:     ST4000NM0035
+//! Rotation Rate:    7200 rpm
+//! SMART overall-health self-assessment test result: PASSED
+//! ID# ATTRIBUTE_NAME          FLAG     VALUE WORST THRESH TYPE      UPDATED  WHEN_FAILED RAW_VALUE
+//!   5 Reallocated_Sector_Ct   0x0033   100   100   010    Pre-fail  Always       -       0
+//! ```
+//!
+//! Counts are of the life of the disk and have no times, so that they are no events.
+
+use crate::text::json::{Value, each_value};
+use crate::text::prelude::*;
+
+/// `smartctl -a`.
+pub const TEXT: Format = Format::new(
+    "smartctl",
+    "whether a disk turns; its health as notes, of SATA, SAS and NVMe",
+    |lines, _| lines.at(|line| line.starts_with(b"smartctl ") && has(line, b"[")),
+    read,
+);
+/// `smartctl --json`.
+pub const JSON: Format = Format::new("smartctl --json", "the same as JSON", |lines, _| is_json(lines), json);
+
+/// Lines of one report; logs of errors are long.
+const LINES_MAX: u32 = 5_000;
+
+/// Attributes of SATA disks that a healthy one has none of, and what they count.
+const ATTRIBUTES: &[(&[u8], &str)] = &[
+    (b"5", "sectors were replaced by spare ones"),
+    (b"187", "errors could not be corrected"),
+    (b"197", "sectors cannot be read and wait to be replaced"),
+    (b"198", "sectors could not be read when the disk tested itself"),
+    (b"199", "transfers over the cable were damaged"),
+];
+/// The same of NVMe, as text and as the keys of JSON.
+const NVME: &[(&str, &str, &str)] = &[
+    ("Critical Warning", "critical_warning", "is its critical warning"),
+    ("Media and Data Integrity Errors", "media_errors", "errors of its medium"),
+    ("Percentage Used", "percentage_used", "percent of its life are used"),
+];
+
+/// What lines without a colon begin with.
+const OWN: &[&[u8]] = list!(
+    "===|Copyright|SMART|Vendor|ID#|Drive|No |Num|Self-test|Selective|If |Supported|St |Id |Error|General|Short|Extended|Conveyance|\
+     Warning|Read|Some|SCT|Please|Auto| |0|1|2|3|4|5|6|7|8|9|\t",
+    b'|'
+);
+
+#[derive(Default)]
+struct Disk {
+    device: String,
+    model: String,
+    turns: Option<(bool, u32)>,
+    failed: bool,
+    facts: Vec<String>,
+}
+
+impl Disk {
+    fn fact(&mut self, value: f64, what: &str) {
+        // A life of which less than the whole is used is nobody's trouble.
+        let least = if what.starts_with("percent") { 90.0 } else { 1.0 };
+        if value >= least && self.facts.len() < 16 {
+            self.facts.push(format!("{value:.0} {what}"));
+        }
+    }
+
+    fn put(self, import: &mut Import) {
+        let when = import.now();
+        let device = self.device.rsplit('/').next().unwrap_or_default();
+        if let Some((turns, line)) = self.turns.filter(|_| !device.is_empty()) {
+            import.value("disk.rotational", device, Form::Level, when, line, f64::from(u8::from(turns)));
+        }
+        let name = match (device, self.model.as_str()) {
+            ("", "") => "a disk".to_owned(),
+            ("", model) => model.to_owned(),
+            (device, "") => device.to_owned(),
+            (device, model) => format!("{device} ({model})"),
+        };
+        import.has_read();
+        if self.failed {
+            import.note(format!("smartctl: {name} says of itself that it fails"));
+        }
+        if !self.facts.is_empty() {
+            import.note(format!("smartctl: of {name}, in its life: {}", self.facts.join(", ")));
+        }
+    }
+}
+
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
+    let mut disk = Disk::default();
+    if import.context.ran("smartctl", None) {
+        let device = import.context.command.iter().find(|word| word.starts_with("/dev/"));
+        disk.device = device.cloned().unwrap_or_default();
+    }
+    let (mut taken, mut named) = (0, false);
+    lines.each(import, |lines, at, _| {
+        let line = lines.line();
+        taken += 1;
+        if taken == 1 {
+            return Took::Yes;
+        }
+        if line.starts_with(b"smartctl ") || taken > LINES_MAX {
+            return Took::No;
+        }
+        let attribute = words(line).next().and_then(|id| ATTRIBUTES.iter().find(|(known, _)| *known == id));
+        if let Some((_, what)) = attribute.filter(|_| words(line).count() >= 10) {
+            disk.fact(words(line).nth(9).and_then(first).unwrap_or(0.0), what);
+            return Took::Yes;
+        }
+        let Some(colon) = memchr::memchr(b':', line) else {
+            let is_own = line.trim_ascii().is_empty() || begins(line, OWN);
+            return if is_own { Took::Yes } else { Took::No };
+        };
+        // A prompt, or a line with a time: something else has begun.
+        if begins(line, &[b"$ ", b"# "]) || words(line).next().and_then(clock::time_of_day).is_some() {
+            return Took::No;
+        }
+        let (key, value) = line.split_at_checked(colon).unwrap_or((line, &[]));
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        match key {
+            b"Device Model" | b"Model Number" | b"Product" => {
+                disk.model = text(value);
+                named = true;
+            }
+            b"Rotation Rate" => disk.turns = Some((value.ends_with(b" rpm"), at)),
+            b"SMART overall-health self-assessment test result" | b"SMART Health Status" => {
+                disk.failed |= !matches!(value, b"PASSED" | b"OK");
+                named = true;
+            }
+            _ => {
+                let known = NVME.iter().find(|(name, ..)| name.as_bytes() == key);
+                if let Some((_, _, what)) = known {
+                    let number = hexadecimal_or(value);
+                    disk.fact(number.unwrap_or(0.0), what);
+                }
+            }
+        }
+        Took::Yes
+    });
+    // That it could not be opened is no report.
+    if named {
+        disk.put(import);
+    }
+}
+
+/// `0x00`, `12%`, `1,234`.
+fn hexadecimal_or(value: &[u8]) -> Option<f64> {
+    if let Some(digits) = value.strip_prefix(b"0x") {
+        return hexadecimal(digits).map(|n| n as f64);
+    }
+    let digits: Vec<u8> = value.iter().copied().filter(|b| *b != b',').collect();
+    first(&digits)
+}
+
+fn is_json(lines: &mut Lines<'_>) -> bool {
+    let is_own = |line: &[u8]| has(line, b"\"smartctl\"");
+    lines.at(|line| line.starts_with(b"{"))
+        && (lines.at(is_own) || (lines.at(|line| line.trim_ascii() == b"{") && lines.soon(8, is_own)))
+}
+
+fn json(lines: &mut Lines<'_>, import: &mut Import) {
+    let mut disk = Disk::default();
+    let mut attribute: Option<String> = None;
+    each_value(lines, import, |path, value, line, _| {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        match (path.as_slice(), value) {
+            (["device", "name"], Value::Text(name)) => name.clone_into(&mut disk.device),
+            (["model_name" | "scsi_model_name"], Value::Text(name)) => name.clone_into(&mut disk.model),
+            (["rotation_rate"], Value::Number(rpm)) => disk.turns = Some((rpm > 0.0, line)),
+            (["smart_status", "passed"], Value::Flag(passed)) => disk.failed |= !passed,
+            (["ata_smart_attributes", "table", "", "id"], Value::Number(id)) => {
+                attribute = Some(format!("{id}"))
+            }
+            (["ata_smart_attributes", "table", "", "raw", "value"], Value::Number(raw)) => {
+                let id = attribute.take().unwrap_or_default();
+                if let Some((_, what)) = ATTRIBUTES.iter().find(|(known, _)| *known == id.as_bytes()) {
+                    disk.fact(raw, what);
+                }
+            }
+            (["nvme_smart_health_information_log", key], Value::Number(number)) => {
+                if let Some((_, _, what)) = NVME.iter().find(|(_, known, _)| known == key) {
+                    disk.fact(number, what);
+                }
+            }
+            _ => {}
+        }
+    });
+    disk.put(import);
+}
