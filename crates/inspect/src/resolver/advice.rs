@@ -86,7 +86,7 @@ fn options(host: &Host, report: &Report, advice: &mut Vec<String>) {
         advice.push("with use-vc glibc waits for an answer without a limit, and a server that is gone costs the time in which the kernel gives up to connect: remove it".into());
     }
     if settings.single_request || settings.single_request_reopen {
-        advice.push("with single-request glibc asks for A and AAAA one after the other, and a SERVFAIL or REFUSED to the first takes the whole timeout: remove it unless answers get lost without it".into());
+        advice.push("with single-request A and AAAA are asked for one after the other, which takes twice as long: remove it unless answers get lost without it".into());
     }
     let mut sent = report.lookups.iter().flat_map(|lookup| lookup.walk.sent());
     if host.has_ipv6 == Some(false) && sent.any(|sent| sent.query.kind == Kind::Aaaa) {

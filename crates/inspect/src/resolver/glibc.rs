@@ -1,7 +1,8 @@
 //! The resolver of glibc: sources, search list and sending.
 //!
-//! From glibc 2.36: `sysdeps/posix/getaddrinfo.c`, `resolv/nss_dns/dns-host.c`, `resolv/res_query.c`
-//! and `resolv/res_send.c`.
+//! From glibc 2.36 with the fixes of its stable branch, as Debian 12 has it:
+//! `sysdeps/posix/getaddrinfo.c`, `resolv/nss_dns/dns-host.c`, `resolv/res_query.c` and
+//! `resolv/res_send.c`. Without these fixes a SERVFAIL with `single-request` takes the whole timeout.
 
 use super::host::Host;
 use super::hosts::{self, Family, Reader};
@@ -397,9 +398,8 @@ impl<'s> Resolver<'s> {
             }
             if matches!(answer.rcode, SERVFAIL | NOTIMP | REFUSED) || answer.is_lame() {
                 received += 1;
-                if received < kinds.len() {
-                    // The other answer is waited for. One that was not asked for yet never comes:
-                    // with single-request this takes the whole timeout.
+                if received < kinds.len() && !self.single_request {
+                    // The other answer is on its way.
                     continue;
                 }
                 return Ok(match answers.first {

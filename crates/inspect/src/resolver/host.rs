@@ -107,7 +107,8 @@ impl Host {
         host.has_mdns_allow = files.has("etc/mdns.allow", FileType::RegularFile);
         host.has_ipv4 = files.read("proc/net/fib_trie")?.map(|file| has_ipv4(&file));
         let if_inet6 = files.read("proc/net/if_inet6")?;
-        host.has_ipv6_stack = if_inet6.as_ref().is_some_and(|file| !file.is_empty());
+        // Where neither file can be read, the kernel is taken to have IPv6, as most have.
+        host.has_ipv6_stack = if_inet6.as_ref().map_or(host.has_ipv4.is_none(), |file| !file.is_empty());
         // Without IPv6 in the kernel there is no such file.
         host.has_ipv6 = match if_inet6 {
             Some(file) => Some(has_ipv6(&file)),

@@ -389,10 +389,14 @@ fn notes(host: &Host, settings: &Settings) -> Vec<String> {
     }
     for jvm in &host.jvms {
         // JDK 17, sun.net.InetAddressCachePolicy: 30 s unless it is set.
-        let ttl = jvm.ttl.as_deref().unwrap_or("30 by default");
-        let negative = jvm.negative_ttl.as_deref().unwrap_or("0 by default");
+        let words = |set: &Option<String>, default: &str| match set {
+            Some(seconds) => format!("{seconds} s"),
+            None => format!("{default} s, the default,"),
+        };
         notes.push(format!(
-            "a Java VM keeps an address for {ttl} s and a failure for {negative} s ({})",
+            "a Java VM keeps an address for {} and a failure for {} ({})",
+            words(&jvm.ttl, "30"),
+            words(&jvm.negative_ttl, "0"),
             jvm.path
         ));
     }
