@@ -93,7 +93,7 @@ pub enum Deleted {
 }
 
 /// A back end that the indexer writes to.
-pub trait Sink {
+pub trait Sink: Send {
     /// Stores a batch. It is durable when this returns, even if the process or the cluster then
     /// fails. An empty batch records that the host was read and that nothing had changed.
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error>;

@@ -95,7 +95,7 @@ pub struct Indexer {
 }
 
 /// Returns additional documents for a time, such as incidents.
-pub type ExtraDocuments = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
+pub type ExtraDocuments = Box<dyn FnMut(i64) -> Result<Vec<Document>, String> + Send>;
 
 /// A service in progress.
 pub struct Service {

@@ -32,6 +32,9 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
     };
+    if args.alive {
+        return alive(&dir, &status);
+    }
     let lately = recorded_status::lately(&reader, &status)
         .with_context(|| format!("cannot read the archive {}", dir.display()))?;
     if args.json {
@@ -39,6 +42,21 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
     } else {
         print(&text(&dir, reader.host(), &status, &lately, style))
     }
+}
+
+/// An error unless the recording goes on.
+fn alive(dir: &Path, status: &Status) -> Result<()> {
+    let dir = dir.display();
+    anyhow::ensure!(status.recording.is_some(), "{dir}: no recorder writes it");
+    let Some(span) = status.span else { anyhow::bail!("{dir}: nothing is recorded yet") };
+    let age_s = age_s(span);
+    anyhow::ensure!(age_s < ALIVE_S, "{dir}: nothing was recorded for {}", units::length(age_s));
+    Ok(())
+}
+
+/// The age of the last sample.
+fn age_s(span: Span) -> f64 {
+    seconds_between(span.until, LocalClock::system().now)
 }
 
 /// One line for a trigger or a capture.
@@ -92,7 +110,7 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &
 
 /// From when to when, and whether it goes on.
 fn recorded(span: Span, status: &Status, style: &Style) -> String {
-    let age_s = seconds_between(span.until, LocalClock::system().now);
+    let age_s = age_s(span);
     let state = match &status.recording {
         // Frames that wait for the disk are not in the archive yet. A recorder that adds none is in
         // trouble.
