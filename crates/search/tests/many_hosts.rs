@@ -76,5 +76,8 @@ fn an_opensearch_has_the_day_of_a_fleet_once() {
     // Poisson's distribution with a mean of 16.7: one time in a million, of 12, has more.
     assert_eq!((outcome.starts_ns.len(), outcome.fills_ns.len()), (HOSTS, HOSTS));
     let (starts, fills) = (busiest(&outcome.starts_ns, FREQUENCY_S), busiest(&outcome.fills_ns, SPREAD_S));
-    assert!(starts <= 42 && fills <= 42, "{starts} hosts began and {fills} filled the day in a twelfth of the time");
+    assert!(
+        starts <= 42 && fills <= 42,
+        "{starts} hosts began and {fills} filled the day in a twelfth of the time"
+    );
 }

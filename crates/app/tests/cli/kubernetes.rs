@@ -151,7 +151,8 @@ impl Drop for Container<'_> {
 
 /// The probes that a kernel takes, as `mitra doctor` says.
 fn probes(doctor: &str) -> BTreeSet<String> {
-    let taken = doctor.lines().filter_map(|line| line.strip_prefix("yes")?.trim_start().strip_prefix("probe "));
+    let taken =
+        doctor.lines().filter_map(|line| line.strip_prefix("yes")?.trim_start().strip_prefix("probe "));
     taken.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
 }
 
@@ -188,15 +189,21 @@ fn a_pod_of_the_manifest_records_the_host_and_is_asked() {
     let refused = recorder.exec(&["/usr/bin/mitra", "record", "--archive", "/usr/new"]);
     assert!(refused.is_err_and(|why| why.contains("Read-only")), "its root can be written");
 
-    node.secret(&[("tls.crt", keys.text("server.pem")), ("tls.key", keys.text("server.key")), ("token", keys.text("token"))]);
+    node.secret(&[
+        ("tls.crt", keys.text("server.pem")),
+        ("tls.key", keys.text("server.key")),
+        ("token", keys.text("token")),
+    ]);
     let mut serve = node.start("serve", "127.0.0.1:0");
     let said = serve.running.line();
     let address = said.split_whitespace().find(|word| word.starts_with("https://")).expect(&said).to_owned();
-    let url = format!("{}/api/v1/status", address.split("/?").next().unwrap_or_default().trim_end_matches('/'));
+    let url =
+        format!("{}/api/v1/status", address.split("/?").next().unwrap_or_default().trim_end_matches('/'));
     let ask = |token: &str| {
         let mut curl = Command::new("curl");
         curl.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "--cacert", &keys.text("ca.pem")]);
-        let output = curl.arg("-H").arg(format!("Authorization: Bearer {token}")).arg(&url).output().expect("curl");
+        let output =
+            curl.arg("-H").arg(format!("Authorization: Bearer {token}")).arg(&url).output().expect("curl");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert_eq!((ask(TOKEN).as_str(), ask("guessed").as_str()), ("200", "401"), "{said}");

@@ -220,7 +220,7 @@ mod tests {
             assert_eq!(at, midnight + s.day_ns);
             seconds[((at - midnight) / S) as usize] += 1;
         }
-        // Poisson's distribution with a mean of 11.1: of 3,600 seconds one in ten million has more.
+        // Poisson's distribution with a mean of 11.1: as many in one of 3,600 seconds come once in ten billion days.
         let busiest = seconds.iter().max();
         assert!(busiest < Some(&45), "{busiest:?} hosts in one second");
     }

@@ -38,7 +38,8 @@ struct SharedSink(Arc<Mutex<Told>>);
 impl Sink for SharedSink {
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
         let told = &mut *lock(&self.0);
-        let is_held = told.truth.has_yesterday(batch.at_ns) && !told.writer.needs_all(batch.host, batch.at_ns);
+        let is_held =
+            told.truth.has_yesterday(batch.at_ns) && !told.writer.needs_all(batch.host, batch.at_ns);
         told.writer.put(batch)?;
         told.truth.note(batch, is_held);
         told.accepted += batch.documents.len() as u64;
@@ -74,8 +75,9 @@ pub fn image(dir: &Path, count: usize) -> Result<Image, Error> {
     let mut all = Vec::new();
     below(Path::new("/etc"), &mut all);
     all.sort();
-    let files: Vec<String> =
-        (0..count.min(all.len())).filter_map(|n| all.get(n * all.len() / count.min(all.len())).cloned()).collect();
+    let files: Vec<String> = (0..count.min(all.len()))
+        .filter_map(|n| all.get(n * all.len() / count.min(all.len())).cloned())
+        .collect();
     for name in &files {
         copy(dir, name.trim_start_matches('/'), &fs::read(name).at(name)?)?;
     }
@@ -183,7 +185,8 @@ impl Agent {
         let path = self.root.join(file.trim_start_matches('/'));
         let new = self.root.join("new");
         let text = fs::read_to_string(&path).unwrap_or_default();
-        let done = fs::write(&new, format!("{text}# changed at {at_ns}\n")).and_then(|()| fs::rename(&new, &path));
+        let done =
+            fs::write(&new, format!("{text}# changed at {at_ns}\n")).and_then(|()| fs::rename(&new, &path));
         if let Err(error) = done {
             eprintln!("agents: {}: {error}", path.display());
         }

@@ -119,7 +119,8 @@ impl Fleet {
             run.dispatch(begin_ns, &send);
             drop(send);
         });
-        let mut outcome = Outcome { late: run.real(run.late_ns.load(Ordering::Relaxed)), ..Outcome::default() };
+        let mut outcome =
+            Outcome { late: run.real(run.late_ns.load(Ordering::Relaxed)), ..Outcome::default() };
         let ended = Instant::now();
         self.flush();
         outcome.flushed = ended.elapsed();

@@ -108,7 +108,10 @@ pub fn check(
             match wanted.remove(&(document.host.clone(), document.filename.clone())) {
                 None => {
                     checked.doubled += 1;
-                    checked.example(format!("{day} {} {}: twice, or never sent", document.host, document.filename));
+                    checked.example(format!(
+                        "{day} {} {}: twice, or never sent",
+                        document.host, document.filename
+                    ));
                 }
                 Some(digest) if digest != document.state_digest() => {
                     checked.stale += 1;
@@ -132,7 +135,10 @@ pub fn check(
         let Some(after) = change.after.filter(|_| change.before.is_some()) else { continue };
         if !wanted.remove(&(change.at_ns, after.host.clone(), after.filename.clone())) {
             checked.changes_doubled += 1;
-            checked.example(format!("{} {} at {}: twice, or never sent", after.host, after.filename, change.at_ns));
+            checked.example(format!(
+                "{} {} at {}: twice, or never sent",
+                after.host, after.filename, change.at_ns
+            ));
         }
     }
     checked.changes_lost = wanted.len() as u64;
