@@ -40,6 +40,7 @@ fn an_opensearch_is_protected_from_a_fleet() {
     let Some(engine) = Engine::start(1) else { return };
     fields_stay_few(&engine);
     a_day_is_filled_at_the_moment_of_its_host(&engine);
+    a_pass_in_parts_fills_a_day(&engine);
 }
 
 /// Three documents with 10,000 keys that nobody else has: the mapping stops at its limit, and nothing is
@@ -110,4 +111,30 @@ fn a_day_is_filled_at_the_moment_of_its_host(engine: &Engine) {
     changed.since_ns = early;
     assert_eq!((told.len(), told[0].at_ns, told[0].not_before_ns), (1, early, Some(before)));
     assert_eq!(told[0].after, Some(changed));
+}
+
+/// What no part of a pass mentions comes from the day before, once the pass is over.
+fn a_pass_in_parts_fills_a_day(engine: &Engine) {
+    let mut writer = engine.writer("parts_", "parts");
+    let cluster = engine.cluster("parts_");
+    let all: Vec<Document> =
+        (0..30).map(|n| document("web1", &format!("/etc/{n:02}"), "text", at(0, 1))).collect();
+    put(&mut writer, "web1", at(0, 1), &all);
+    let part = |writer: &mut Writer, documents: &[Document]| {
+        let batch = Batch { host: "web1", at_ns: at(1, 1), documents, gone: &[] };
+        writer.put_part(&batch).expect("taken");
+    };
+    let count = || {
+        cluster.refresh().expect("refreshed");
+        cluster.search(&Query::all(), Scope::day(day(1)), 0).expect("an answer").total
+    };
+    part(&mut writer, &all[..10]);
+    assert!(writer.needs_all("web1", at(1, 1)) && count() == 10);
+    // A process that ends here leaves a day that the next one completes.
+    let mut writer = engine.writer("parts_", "more parts");
+    assert_eq!(writer.names("web1").expect("names").len(), 30);
+    part(&mut writer, &all[5..20]);
+    put(&mut writer, "web1", at(1, 1), &all[20..25]);
+    assert!(!writer.needs_all("web1", at(1, 2)) && count() == 30);
+    assert!(cluster.changes(None, &Query::all(), at(1, 0), at(2, 0)).expect("changes").is_empty());
 }

@@ -245,121 +245,8 @@ impl Writer {
         file.write_all(format!("{line}\n").as_bytes()).at(&path)
     }
 
-    /// Notes a batch that the index of its day has, or gets from the spool.
-    fn accepted(&mut self, work: &Work) {
-        let taken = self.taken.entry(work.host.clone()).or_default();
-        taken.note(work);
-        taken.full = Some(Day::of(work.at_ns));
-    }
-
-    /// Whether the host's moment to fill the index of the day is still to come. Until then only
-    /// changes are accepted, and wait in the spool, so that a fleet does not write all of its
-    /// documents at midnight.
-    fn holds(&self, host: &str, at_ns: i64) -> bool {
-        let day = Day::of(at_ns);
-        let spread_ns = i64::try_from(self.cluster.spread.as_nanos()).unwrap_or(i64::MAX);
-        let has_yesterday = self.taken.get(host).and_then(|t| t.full).is_some_and(|full| full < day);
-        has_yesterday && at_ns < day.start_ns().saturating_add(spread::offset_ns(host, spread_ns))
-    }
-
-    /// Writes the changes of a batch to the spool. Volatile documents have one state per day, which
-    /// the full pass brings.
-    fn hold(&mut self, mut work: Work) -> Result<(), Error> {
-        let (documents, digests) = work
-            .documents
-            .drain(..)
-            .zip(work.digests.drain(..))
-            .filter(|(document, _)| !document.is(Flag::Volatile))
-            .unzip();
-        (work.documents, work.digests) = (documents, digests);
-        if self.keep(&work, false)? {
-            self.taken.entry(work.host.clone()).or_default().note(&work);
-        }
-        Ok(())
-    }
-
-    /// Writes a batch to the spool, without documents that are there already. Returns whether there
-    /// was something to write. The first batch of a day is, as it brings all documents to that day.
-    fn keep(&mut self, work: &Work, begins_days: bool) -> Result<bool, Error> {
-        let known = self.taken.get(&work.host);
-        let is_later = |last: i64| Day::of(last) < Day::of(work.at_ns);
-        let is_new_day = begins_days && known.and_then(|t| t.last_ns).is_none_or(is_later);
-        let seen_ns = known.and_then(|t| if t.last_ns == Some(work.at_ns) { t.before_ns } else { t.last_ns });
-        let says_new = |document: &Document, digest: &String| {
-            known.and_then(|t| t.states.get(&document.filename)) != Some(digest)
-        };
-        let all = work.documents.iter().zip(&work.digests);
-        let news: Vec<_> = all.filter(|(document, digest)| says_new(document, digest)).collect();
-        if news.is_empty() && work.gone.is_empty() && !is_new_day {
-            return Ok(false);
-        }
-        let mut piece = Work {
-            host: work.host.clone(),
-            at_ns: work.at_ns,
-            seen_ns,
-            run: self.run.clone(),
-            seq: 0,
-            documents: Vec::new(),
-            digests: Vec::new(),
-            gone: Vec::new(),
-        };
-        let (mut frames, mut bytes, mut seq) = (Vec::new(), 0, self.seq);
-        let mut close = |piece: &mut Work| {
-            seq += 1;
-            piece.seq = seq;
-            let frame = pack(piece).map_err(Error::Cannot);
-            piece.documents.clear();
-            piece.digests.clear();
-            frame
-        };
-        for (document, digest) in news {
-            let len = document.content.as_ref().map_or(0, String::len) + document.filename.len();
-            if bytes + len > FRAME_BYTES && !piece.documents.is_empty() {
-                frames.push(close(&mut piece)?);
-                bytes = 0;
-            }
-            bytes += len;
-            piece.documents.push(document.clone());
-            piece.digests.push(digest.clone());
-        }
-        piece.gone.clone_from(&work.gone);
-        frames.push(close(&mut piece)?);
-        self.spool.push(&frames)?;
-        self.seq = seq;
-        Ok(true)
-    }
-}
-
-/// The batch in the form for delivery.
-fn work_of(batch: &Batch<'_>) -> Work {
-    Work {
-        host: batch.host.to_owned(),
-        at_ns: batch.at_ns,
-        seen_ns: None,
-        run: String::new(),
-        seq: 0,
-        documents: batch.documents.to_vec(),
-        digests: batch.documents.iter().map(wire::state).collect(),
-        gone: batch.gone.to_vec(),
-    }
-}
-
-impl TakenHost {
-    fn note(&mut self, work: &Work) {
-        if self.last_ns != Some(work.at_ns) {
-            self.before_ns = self.last_ns.replace(work.at_ns);
-        }
-        for (document, digest) in work.documents.iter().zip(&work.digests) {
-            self.states.insert(document.filename.clone(), digest.clone());
-        }
-        for name in &work.gone {
-            self.states.remove(name);
-        }
-    }
-}
-
-impl Sink for Writer {
-    fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+    /// Delivers a batch, or writes it to the spool.
+    fn take(&mut self, batch: &Batch<'_>, part: bool) -> Result<(), Error> {
         if batch.host.is_empty()
             || batch.documents.iter().any(|d| d.host != batch.host || d.filename.is_empty())
         {
@@ -367,7 +254,7 @@ impl Sink for Writer {
                 "a batch has documents of one host, which has a name, and so have they".to_owned(),
             ));
         }
-        let mut work = work_of(batch);
+        let mut work = work_of(batch, part);
         // Keeps the times ascending, even if the clock was set back.
         if let Some(last) = self.taken.get(batch.host).and_then(|t| t.last_ns) {
             work.at_ns = work.at_ns.max(last);
@@ -402,6 +289,134 @@ impl Sink for Writer {
             self.say(format!("the cluster is away; what is read goes into the spool: {why}"));
         }
         Ok(())
+    }
+
+    /// Notes a batch that the index of its day has, or gets from the spool.
+    fn accepted(&mut self, work: &Work) {
+        let taken = self.taken.entry(work.host.clone()).or_default();
+        taken.note(work);
+        if !work.part {
+            taken.full = Some(Day::of(work.at_ns));
+        }
+    }
+
+    /// Whether the host's moment to fill the index of the day is still to come. Until then only
+    /// changes are accepted, and wait in the spool, so that a fleet does not write all of its
+    /// documents at midnight.
+    fn holds(&self, host: &str, at_ns: i64) -> bool {
+        let day = Day::of(at_ns);
+        let spread_ns = i64::try_from(self.cluster.spread.as_nanos()).unwrap_or(i64::MAX);
+        let has_yesterday = self.taken.get(host).and_then(|t| t.full).is_some_and(|full| full < day);
+        has_yesterday && at_ns < day.start_ns().saturating_add(spread::offset_ns(host, spread_ns))
+    }
+
+    /// Writes the changes of a batch to the spool, as a part of the full pass that follows. That one
+    /// brings volatile documents, which have one state per day.
+    fn hold(&mut self, mut work: Work) -> Result<(), Error> {
+        let (documents, digests) = work
+            .documents
+            .drain(..)
+            .zip(work.digests.drain(..))
+            .filter(|(document, _)| !document.is(Flag::Volatile))
+            .unzip();
+        (work.documents, work.digests) = (documents, digests);
+        work.part = true;
+        if self.keep(&work, false)? {
+            self.taken.entry(work.host.clone()).or_default().note(&work);
+        }
+        Ok(())
+    }
+
+    /// Writes a batch to the spool, without documents that are there already. Returns whether there
+    /// was something to write. The first batch of a day is, as it brings all documents to that day.
+    fn keep(&mut self, work: &Work, begins_days: bool) -> Result<bool, Error> {
+        let known = self.taken.get(&work.host);
+        let is_later = |full: Day| full < Day::of(work.at_ns);
+        let is_new_day = begins_days && !work.part && known.and_then(|t| t.full).is_none_or(is_later);
+        let seen_ns = known.and_then(|t| if t.last_ns == Some(work.at_ns) { t.before_ns } else { t.last_ns });
+        let says_new = |document: &Document, digest: &String| {
+            known.and_then(|t| t.states.get(&document.filename)) != Some(digest)
+        };
+        let all = work.documents.iter().zip(&work.digests);
+        let news: Vec<_> = all.filter(|(document, digest)| says_new(document, digest)).collect();
+        if news.is_empty() && work.gone.is_empty() && !is_new_day {
+            return Ok(false);
+        }
+        let mut piece = Work {
+            host: work.host.clone(),
+            at_ns: work.at_ns,
+            seen_ns,
+            part: true,
+            run: self.run.clone(),
+            seq: 0,
+            documents: Vec::new(),
+            digests: Vec::new(),
+            gone: Vec::new(),
+        };
+        let (mut frames, mut bytes, mut seq) = (Vec::new(), 0, self.seq);
+        let mut close = |piece: &mut Work| {
+            seq += 1;
+            piece.seq = seq;
+            let frame = pack(piece).map_err(Error::Cannot);
+            piece.documents.clear();
+            piece.digests.clear();
+            frame
+        };
+        for (document, digest) in news {
+            let len = document.content.as_ref().map_or(0, String::len) + document.filename.len();
+            if bytes + len > FRAME_BYTES && !piece.documents.is_empty() {
+                frames.push(close(&mut piece)?);
+                bytes = 0;
+            }
+            bytes += len;
+            piece.documents.push(document.clone());
+            piece.digests.push(digest.clone());
+        }
+        piece.gone.clone_from(&work.gone);
+        piece.part = work.part;
+        frames.push(close(&mut piece)?);
+        self.spool.push(&frames)?;
+        self.seq = seq;
+        Ok(true)
+    }
+}
+
+/// The batch in the form for delivery.
+fn work_of(batch: &Batch<'_>, part: bool) -> Work {
+    Work {
+        host: batch.host.to_owned(),
+        at_ns: batch.at_ns,
+        seen_ns: None,
+        part,
+        run: String::new(),
+        seq: 0,
+        documents: batch.documents.to_vec(),
+        digests: batch.documents.iter().map(wire::state).collect(),
+        gone: batch.gone.to_vec(),
+    }
+}
+
+impl TakenHost {
+    fn note(&mut self, work: &Work) {
+        if self.last_ns != Some(work.at_ns) {
+            self.before_ns = self.last_ns.replace(work.at_ns);
+        }
+        for (document, digest) in work.documents.iter().zip(&work.digests) {
+            self.states.insert(document.filename.clone(), digest.clone());
+        }
+        for name in &work.gone {
+            self.states.remove(name);
+        }
+    }
+}
+
+impl Sink for Writer {
+    fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        self.take(batch, false)
+    }
+
+    fn put_part(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        self.take(batch, true)
     }
 
     fn needs_all(&mut self, host: &str, at_ns: i64) -> bool {

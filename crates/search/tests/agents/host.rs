@@ -35,16 +35,30 @@ pub struct Told {
 
 struct SharedSink(Arc<Mutex<Told>>);
 
-impl Sink for SharedSink {
-    fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+impl SharedSink {
+    fn take(&mut self, batch: &Batch<'_>, part: bool) -> Result<(), Error> {
         let told = &mut *lock(&self.0);
         let is_held =
             told.truth.has_yesterday(batch.at_ns) && !told.writer.needs_all(batch.host, batch.at_ns);
-        told.writer.put(batch)?;
-        told.truth.note(batch, is_held);
+        if part {
+            told.writer.put_part(batch)?
+        } else {
+            told.writer.put(batch)?
+        };
+        told.truth.note(batch, is_held, part);
         told.accepted += batch.documents.len() as u64;
         told.waited_bytes = told.waited_bytes.max(told.writer.waiting());
         Ok(())
+    }
+}
+
+impl Sink for SharedSink {
+    fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        self.take(batch, false)
+    }
+
+    fn put_part(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        self.take(batch, true)
     }
 
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error> {

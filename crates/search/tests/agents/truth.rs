@@ -34,7 +34,7 @@ impl Truth {
     }
 
     /// Notes an accepted batch. One that is held back brings its changes, and the day has nothing before all follow.
-    pub fn note(&mut self, batch: &Batch<'_>, is_held: bool) {
+    pub fn note(&mut self, batch: &Batch<'_>, is_held: bool, part: bool) {
         let day = Day::of(batch.at_ns);
         for document in batch.documents {
             let digest = document.state_digest();
@@ -47,7 +47,7 @@ impl Truth {
             return;
         }
         self.started_ns.get_or_insert(batch.at_ns);
-        if !is_held {
+        if !is_held && !part {
             if self.full.is_some_and(|full| full < day) {
                 self.filled_ns.get_or_insert(batch.at_ns);
             }
