@@ -200,6 +200,13 @@ bench-search: build ## the embedded index beside OpenSearch: indexing, queries, 
 	tools/bench/search.py --mitra $(MITRA) --load $(CARGO_TARGET_DIR)/release/examples/search_load \
 		--json $(CARGO_TARGET_DIR)/bench/search.json
 
+.PHONY: bench-fleet
+bench-fleet: ## the day of a fleet against two nodes of OpenSearch, restarts included: HOSTS=10000 MINUTES=30, README=docs/fleet.md writes the figures there
+	@tools/install-deps.sh search
+	cargo build --release --locked -p mitra-search --example fleet_load
+	tools/bench/fleet.py --load $(CARGO_TARGET_DIR)/release/examples/fleet_load \
+		--hosts $(or $(HOSTS),10000) --minutes $(or $(MINUTES),30) $(README:%=--readme %)
+
 .PHONY: bench-census
 bench-census: ## how fast the strings of a heap of 4 GiB are counted, beside strings | sort | uniq -c: MIB=4096
 	cargo build --release --locked -p mitra-inspect --example census

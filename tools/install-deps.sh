@@ -261,14 +261,14 @@ need_rust() {
 }
 
 # DuckDB reads Parquet files, moto is an object store, the clients of an assistant's protocol and of OpenAPI ask what Mitra answers, and
-# OpenTelemetry's own messages read what it sends.
+# OpenTelemetry's own messages read what it sends. Kubernetes' client knows the fields of manifests.
 need_python_modules() {
-    [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb, mcp.client.client, schemathesis, moto.server, boto3, opentelemetry.proto.metrics.v1.metrics_pb2' 2>/dev/null && return 0
-    echo "install-deps: installing duckdb, mcp, schemathesis, moto and opentelemetry-proto in $venv" >&2
+    [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb, mcp.client.client, schemathesis, moto.server, boto3, opentelemetry.proto.metrics.v1.metrics_pb2, kubernetes, yaml' 2>/dev/null && return 0
+    echo "install-deps: installing duckdb, mcp, schemathesis, moto, opentelemetry-proto and kubernetes in $venv" >&2
     # Without a network the tests that want them are skipped, and say so.
     python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        duckdb 'mcp>=2.3,<3' 'schemathesis>=4,<5' 'moto[server,s3,iam]>=5,<6' 'opentelemetry-proto>=1,<2' ||
-        echo "install-deps: duckdb, mcp, schemathesis, moto and opentelemetry-proto cannot be installed; tests that use them are skipped" >&2
+        duckdb 'mcp>=2.3,<3' 'schemathesis>=4,<5' 'moto[server,s3,iam]>=5,<6' 'opentelemetry-proto>=1,<2' 'kubernetes>=36,<38' ||
+        echo "install-deps: duckdb, mcp, schemathesis, moto, opentelemetry-proto and kubernetes cannot be installed; tests that use them are skipped" >&2
 }
 
 # What drives the browser, as tools/browser/package-lock.json pins it.

@@ -24,6 +24,8 @@ mod geometry;
 mod harness;
 #[path = "cli/inspect.rs"]
 mod inspect;
+#[path = "cli/kubernetes.rs"]
+mod kubernetes;
 #[path = "cli/live.rs"]
 mod live;
 #[path = "cli/load.rs"]

@@ -93,10 +93,16 @@ pub enum Deleted {
 }
 
 /// A back end that the indexer writes to.
-pub trait Sink {
+pub trait Sink: Send {
     /// Stores a batch. It is durable when this returns, even if the process or the cluster then
     /// fails. An empty batch records that the host was read and that nothing had changed.
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error>;
+
+    /// Stores a batch like [`Sink::put`], and more batches of the same pass follow. What it does not
+    /// mention is no news yet.
+    fn put_part(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        self.put(batch)
+    }
 
     /// Whether the next batch of a host should hold all of its documents, as in the first pass of a
     /// day. A back end with one index per day fills the new index with them. Otherwise it has to

@@ -95,7 +95,13 @@ pub struct Indexer {
 }
 
 /// Returns additional documents for a time, such as incidents.
-pub type ExtraDocuments = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
+pub type ExtraDocuments = Box<dyn FnMut(i64) -> Result<Vec<Document>, String> + Send>;
+
+/// A service in progress.
+pub struct Service {
+    schedule: Schedule,
+    due: Deadlines,
+}
 
 /// The times of the next steps.
 struct Deadlines {
@@ -213,23 +219,30 @@ impl Indexer {
             Ok(watcher) => self.watcher = Some(watcher),
             Err(error) => self.log.warning(&format!("inotify: {error}; changes are seen at the frequency")),
         }
-        let schedule = Schedule::new(&self.host, self.config.frequency_s);
-        let start_ns = if self.config.opensearch.is_some() { schedule.start_ns() } else { 0 };
-        let now = self.clock.now_ns();
-        let mut due = Deadlines {
-            look_ns: now.saturating_add(start_ns),
-            quick_ns: i64::MAX,
-            drain_ns: now,
-            rest_ns: now,
-        };
-        self.log.info(&format!("{} begins, every {} s", self.host, self.config.frequency_s));
+        let mut service = self.begin();
         while !stop.load(Ordering::Relaxed) {
-            let wait_ns = self.turn(&schedule, &mut due);
+            let wait_ns = self.step(&mut service).min(SLEEP_NS_MAX);
             if wait_ns > 0 && !stop.load(Ordering::Relaxed) {
-                self.wait(&due, wait_ns);
+                self.wait(&service.due, wait_ns);
             }
         }
         self.log.info("ends");
+    }
+
+    /// Begins a service whose caller waits between the steps.
+    pub fn begin(&mut self) -> Service {
+        let spread_s = self.config.opensearch.as_ref().map_or(0, |cluster| cluster.spread_s);
+        let schedule = Schedule::new(&self.host, self.config.frequency_s, spread_s);
+        let (now, every_s) = (self.clock.now_ns(), self.config.frequency_s);
+        let start_s = schedule.start_ns() / SECOND_NS;
+        self.log.info(&format!("{} begins in {start_s} s, every {every_s} s", self.host));
+        let look_ns = now.saturating_add(schedule.start_ns());
+        Service { schedule, due: Deadlines { look_ns, quick_ns: i64::MAX, drain_ns: now, rest_ns: now } }
+    }
+
+    /// Does one step that is due. Returns the time until the next one.
+    pub fn step(&mut self, service: &mut Service) -> i64 {
+        self.turn(&service.schedule, &mut service.due)
     }
 
     /// Does one step that is due. Returns the time until the next one.
@@ -271,7 +284,7 @@ impl Indexer {
         let next = settled.min(due.look_ns).min(due.quick_ns);
         // At least a fraction of the settle time: a step that becomes due only with the next events
         // must not cause a busy loop.
-        (next - now).clamp(self.settle_ns / 10, SLEEP_NS_MAX)
+        (next - now).max(self.settle_ns / 10)
     }
 
     /// Waits for the time or for an event. Reads events at most once per settle time.

@@ -22,6 +22,7 @@ pub mod query;
 pub mod scope;
 pub mod secrets;
 pub mod spool;
+mod spread;
 
 pub use backend::Backend;
 pub use day::Day;

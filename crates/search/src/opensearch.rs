@@ -87,6 +87,10 @@ pub struct Settings {
     pub rest_max: Duration,
     /// Maximum size of the spool in bytes.
     pub spool_max: u64,
+    /// The time at the beginning of a day over which hosts fill the index of the day.
+    pub spread: Duration,
+    /// Primary shards of each index.
+    pub shards: u32,
 }
 
 impl Default for Settings {
@@ -103,6 +107,8 @@ impl Default for Settings {
             timeout: Duration::from_secs(30),
             rest_max: Duration::from_secs(30),
             spool_max: 256 << 20,
+            spread: Duration::ZERO,
+            shards: 1,
         }
     }
 }
@@ -112,6 +118,8 @@ pub struct Cluster {
     nodes: Nodes,
     names: Names,
     spool_max: u64,
+    spread: Duration,
+    shards: u32,
 }
 
 impl Cluster {
@@ -119,7 +127,14 @@ impl Cluster {
     /// unreachable.
     pub fn connect(settings: Settings) -> Result<Self, Error> {
         let names = Names::new(&settings.prefix)?;
-        Ok(Self { nodes: Nodes::new(&settings)?, names, spool_max: settings.spool_max })
+        let Settings { spool_max, spread, shards, .. } = settings;
+        Ok(Self { nodes: Nodes::new(&settings)?, names, spool_max, spread, shards })
+    }
+
+    /// The time at the beginning of a day over which hosts fill the index of the day.
+    #[must_use]
+    pub fn spread(&self) -> Duration {
+        self.spread
     }
 
     /// See [`crate::Backend::days`].

@@ -1,10 +1,15 @@
 //! How far an output has come. It stands on the disk; what lies behind it is in the archive.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+/// More outputs of a folder are not listed.
+const OUTPUTS_MAX: usize = 64;
+/// A larger file is no position.
+const BYTES_MAX: u64 = 64 << 10;
 
 /// What became of all samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +68,30 @@ impl Position {
         })
     }
 
+    /// The outputs that have a position in a folder, by their names. What cannot be read is left out.
+    #[must_use]
+    pub fn all(dir: &Path) -> Vec<(String, Position)> {
+        let mut all: Vec<(String, Position)> = fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let path = entry.path();
+                let name = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
+                // No link is followed, and nothing but a file is opened.
+                if !entry.file_type().ok()?.is_file() {
+                    return None;
+                }
+                let mut bytes = Vec::new();
+                fs::File::open(&path).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+                Some((name, Position { path, ..serde_json::from_slice(&bytes).ok()? }))
+            })
+            .take(OUTPUTS_MAX)
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
     /// Where it is on an axis whose clock says `offset_of` of its boot. `None` before the first.
     #[must_use]
     pub fn at(&self, offset_of: impl Fn(&str) -> Option<i64>) -> Option<i64> {
@@ -108,6 +137,9 @@ mod tests {
         position.save().unwrap();
         let (read, trouble) = Position::open(dir.path(), "a").unwrap();
         assert_eq!((&read, trouble), (&position, None));
+        fs::write(dir.path().join("damaged.json"), "{").unwrap();
+        fs::write(dir.path().join("other"), "{}").unwrap();
+        assert_eq!(Position::all(dir.path()), [("a".to_owned(), position)]);
         assert_eq!(read.at(|boot| (boot == "boot").then_some(100)), Some(1_000));
         // The clock was set an hour ahead, or that boot is in the archive no more.
         assert_eq!(read.at(|boot| (boot == "boot").then_some(3_700)), Some(4_600));

@@ -310,6 +310,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra status", "whether this machine is recorded, and what it costs"),
             ("mitra status --archive ./incident", "what is recorded, and what is missing"),
+            ("mitra status --alive || systemctl restart mitra", "in a script"),
         ],
     ),
     (

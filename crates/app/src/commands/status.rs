@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use mitra_archive::Status;
+use mitra_archive::{Reader, Status};
 use mitra_model::capture::Ended;
 use mitra_model::report::{Moment, Window};
 use mitra_model::series::seconds_between;
 use mitra_model::{Event, EventKind, HostInfo, Span};
+use mitra_send::Position;
+use serde_json::json;
 
 use crate::cli::StatusArgs;
 use crate::commands::{print, print_json};
@@ -23,6 +25,8 @@ use crate::values::time::LocalClock;
 const LINES_MAX: usize = 8;
 /// Of the labels.
 const WIDTH: usize = 9;
+/// The folder of an archive in which `mitra send` keeps its positions.
+const SEND: &str = "send";
 /// A recording whose last sample is older has stopped.
 const ALIVE_S: f64 = 15.0;
 
@@ -32,13 +36,79 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
     };
+    if args.alive {
+        return alive(&dir, &status);
+    }
     let lately = recorded_status::lately(&reader, &status)
         .with_context(|| format!("cannot read the archive {}", dir.display()))?;
+    let outputs = outputs(&dir, &reader, &status);
     if args.json {
-        print_json(&recorded_status::document(&reader, &status, &lately))
+        let mut document = recorded_status::document(&reader, &status, &lately);
+        document["outputs"] = outputs
+            .iter()
+            .map(|Output { name, position, behind_s }| {
+                json!({
+                    "name": name, "sent": position.tally.sent, "refused": position.tally.refused,
+                    "dropped_seconds": position.tally.dropped_s, "failed": position.tally.failed,
+                    "behind_seconds": behind_s, "last_error": position.last_error,
+                })
+            })
+            .collect();
+        print_json(&document)
     } else {
-        print(&text(&dir, reader.host(), &status, &lately, style))
+        print(&text(&dir, reader.host(), &status, &lately, &outputs, style))
     }
+}
+
+/// How far `mitra send` has come with an output.
+struct Output {
+    name: String,
+    position: Position,
+    /// How much of the recording waits; `None` before the first samples.
+    behind_s: Option<f64>,
+}
+
+/// The outputs of the recording of this machine. Its archive is their queue.
+fn outputs(dir: &Path, reader: &Reader, status: &Status) -> Vec<Output> {
+    let all = Position::all(&dir.join(SEND)).into_iter();
+    all.map(|(name, position)| {
+        let at = position.at(|boot| reader.offset_of(boot));
+        let behind_s = at.zip(status.span).map(|(at, span)| seconds_between(at, span.until).max(0.0));
+        Output { name, position, behind_s }
+    })
+    .collect()
+}
+
+fn output_in_words(output: &Output) -> String {
+    let tally = output.position.tally;
+    let count = |number: u64| units::grouped(number as f64);
+    let mut line =
+        format!("{}: {} samples taken, {} refused", output.name, count(tally.sent), count(tally.refused));
+    if let Some(behind_s) = output.behind_s {
+        line.push_str(&format!(", {} behind", units::length(behind_s)));
+    }
+    if tally.dropped_s > 0 {
+        line.push_str(&format!(", {} given up", units::length(tally.dropped_s as f64)));
+    }
+    if let Some(error) = &output.position.last_error {
+        line.push_str(&format!("; {error}"));
+    }
+    line
+}
+
+/// An error unless the recording goes on.
+fn alive(dir: &Path, status: &Status) -> Result<()> {
+    let dir = dir.display();
+    anyhow::ensure!(status.recording.is_some(), "{dir}: no recorder writes it");
+    let Some(span) = status.span else { anyhow::bail!("{dir}: nothing is recorded yet") };
+    let age_s = age_s(span);
+    anyhow::ensure!(age_s < ALIVE_S, "{dir}: nothing was recorded for {}", units::length(age_s));
+    Ok(())
+}
+
+/// The age of the last sample.
+fn age_s(span: Span) -> f64 {
+    seconds_between(span.until, LocalClock::system().now)
 }
 
 /// One line for a trigger or a capture.
@@ -58,7 +128,14 @@ fn in_words(kind: &EventKind) -> Option<String> {
     }
 }
 
-fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &Style) -> String {
+fn text(
+    dir: &Path,
+    host: &HostInfo,
+    status: &Status,
+    lately: &[Event],
+    outputs: &[Output],
+    style: &Style,
+) -> String {
     let mut page = Page::new(style);
     let bytes = |b: u64| mitra_diagnose::words::bytes(b as f64);
     let mut line = |label: &str, text: &str| page.labelled(0, label, WIDTH, Some(Ink::Strong), text);
@@ -85,6 +162,10 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &
     if !parts.is_empty() {
         line("Largest", &parts.join(", "));
     }
+    for output in outputs {
+        let ink = if output.position.last_error.is_some() { Ink::Warn } else { Ink::Strong };
+        page.labelled(0, "Output", WIDTH, Some(ink), &output_in_words(output));
+    }
     escalation(&mut page, lately);
     troubles(&mut page, status);
     page.finish()
@@ -92,7 +173,7 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &
 
 /// From when to when, and whether it goes on.
 fn recorded(span: Span, status: &Status, style: &Style) -> String {
-    let age_s = seconds_between(span.until, LocalClock::system().now);
+    let age_s = age_s(span);
     let state = match &status.recording {
         // Frames that wait for the disk are not in the archive yet. A recorder that adds none is in
         // trouble.

@@ -160,6 +160,24 @@ fn a_baseline_can_be_named() {
 }
 
 #[test]
+fn the_status_has_the_outputs() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(archive()).unwrap().flatten().filter(|file| file.path().is_file()) {
+        std::fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
+    }
+    std::fs::create_dir(dir.path().join("send")).unwrap();
+    let metrics = r#"{"until_ns": null, "tally": {"sent": 12345, "refused": 2, "dropped_s": 60}, "last_error": "no route"}"#;
+    std::fs::write(dir.path().join("send/metrics.json"), metrics).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let text = good(&["status", "--archive", path]);
+    assert!(text.contains("metrics: 12,345 samples taken, 2 refused, 1 min given up; no route"), "{text}");
+    let status: Value = serde_json::from_str(&good(&["status", "--json", "--archive", path])).unwrap();
+    let output = &status["outputs"][0];
+    assert_eq!((&output["sent"], &output["dropped_seconds"]), (&12_345.into(), &60.into()), "{status}");
+    assert!(output["behind_seconds"].is_null(), "nothing was sent yet: {status}");
+}
+
+#[test]
 fn the_status_is_complete() {
     let text = good(&["status", "--archive", archive()]);
     for word in ["Archive", "Machine", "Recorded", "Size", "Gaps"] {

@@ -24,9 +24,15 @@ fn a_second_recorder_is_told_who_the_first_one_is() {
     assert_eq!(second.code, 2);
     assert!(second.err.contains(&first.pid().to_string()), "{}", second.err);
     assert_eq!(status(path)["recorder"]["pid"], first.pid(), "{}", status(path));
+    wait_for_frames(path, 1);
+    let alive = ["status", "--alive", "--archive", path];
+    assert_eq!(good(&alive), "");
     let (end, err) = first.end(Signal::INT);
     assert!(end.success(), "{end}: {err}");
     assert!(status(path)["recorder"].is_null());
+    let ended = run(&alive);
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    assert!(ended.err.contains("no recorder writes it"), "{}", ended.err);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::harness::{Running, command, run};
 use crate::serve::recording;
 
-const TOKEN: &str = "0123456789abcdef0123";
+pub const TOKEN: &str = "0123456789abcdef0123";
 
 /// A folder with two authorities, a certificate of the server for `web1.example`, one of a client, and a token.
 pub struct Keys(tempfile::TempDir);

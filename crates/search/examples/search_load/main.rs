@@ -118,7 +118,7 @@ fn number(text: &str) -> Result<u64, Error> {
 
 fn run(args: &[&str]) -> Result<Option<Value>, Error> {
     Ok(Some(match args {
-        ["template", pattern] => opensearch::template(pattern),
+        ["template", pattern] => opensearch::template(pattern, 1),
         ["bulk", to, first, count] => {
             bulk(to, number(first)?, number(count)?).map_err(|e| Error::Cannot(e.to_string()))?;
             return Ok(None);

@@ -38,6 +38,10 @@ pub const MEGABYTE: u64 = 1 << 20;
 pub const FREQUENCY_S: u64 = 300;
 /// The upper limit: each day has its own index, and every host has to be in it.
 pub const FREQUENCY_S_MAX: u64 = 86_400;
+/// The default time over which the hosts of a cluster spread what they would all do at once.
+pub const SPREAD_S: u64 = 3_600;
+/// Maximum number of primary shards of an index, as in OpenSearch.
+pub const SHARDS_MAX: u32 = 1_024;
 /// The default port of a cluster.
 const PORT: u16 = 9_200;
 
@@ -96,7 +100,7 @@ pub enum Level {
 }
 
 /// A cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenSearchConfig {
     /// The addresses of its nodes: `http://ubuntu02:9200`.
     pub nodes: Vec<String>,
@@ -110,6 +114,10 @@ pub struct OpenSearchConfig {
     pub ca_file: Option<PathBuf>,
     /// Whether a password or key may be sent to another machine without TLS.
     pub insecure: bool,
+    /// Hosts spread their starts and the first full pass of a day over so many seconds.
+    pub spread_s: u64,
+    /// Primary shards of each index.
+    pub shards: u32,
 }
 
 /// Changes to the rules for withholding secrets.
@@ -136,6 +144,21 @@ impl Default for Config {
             opensearch: None,
             retention_days: None,
             secrets: SecretsConfig::default(),
+        }
+    }
+}
+
+impl Default for OpenSearchConfig {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            user: None,
+            password_file: None,
+            api_key_file: None,
+            ca_file: None,
+            insecure: false,
+            spread_s: SPREAD_S,
+            shards: 1,
         }
     }
 }
@@ -263,6 +286,8 @@ opensearch:
   password_file: /etc/mitra/password
   ca_file: /etc/mitra/ca.pem
   insecure: true
+  spread: 2h
+  shards: 4
 secrets:
   deny: [/srv/app/**]
   allow:
@@ -276,6 +301,7 @@ secrets:
         let cluster = c.opensearch.unwrap();
         assert_eq!(cluster.nodes, ["https://a:9200", "http://b:9200"]);
         assert_eq!((cluster.user.as_deref(), cluster.insecure), (Some("mitra"), true));
+        assert_eq!((cluster.spread_s, cluster.shards), (7_200, 4));
         assert_eq!(c.secrets, SecretsConfig { deny: vec!["/srv/app/**".to_owned()], allow: vec![] });
     }
 
@@ -304,6 +330,8 @@ secrets:
             ("collectors: [no-such-thing]", "x.yaml:1:14: there is no collector 'no-such-thing'"),
             ("a: 1\na: 2", "x.yaml:2:1: 'a' stands here a second time"),
             ("opensearch: {nodes: [a], insecure: 1}", "x.yaml:1:36: wanted true or false"),
+            ("opensearch: {nodes: [a], spread: 2d}", "x.yaml:1:34: wanted seconds up to a day, or 0"),
+            ("opensearch: {nodes: [a], shards: 0}", "x.yaml:1:34: wanted a number of shards from 1 to 1024"),
             ("es_port: 9200", "x.yaml:1:10: es_port without es_host"),
             ("opensearch:\n  user: x", "x.yaml:2:3: wanted nodes, or es_host"),
         ] {

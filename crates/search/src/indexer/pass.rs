@@ -143,7 +143,7 @@ impl Indexer {
         pass.report.gone = gone.len() as u64;
         // A full pass sends even an empty batch, which records that the host was read.
         if is_all || !pass.documents.is_empty() || !gone.is_empty() {
-            self.put(&mut pass, &gone)?;
+            self.put(&mut pass, Some(&gone))?;
         }
         if is_all {
             self.owes_all = false;
@@ -333,14 +333,20 @@ impl Indexer {
         pass.documents.push(document);
         pass.pending.push((name, known));
         if pass.documents.len() >= BATCH_DOCUMENTS_MAX || pass.bytes >= BATCH_BYTES {
-            self.put(pass, &[])?;
+            self.put(pass, None)?;
         }
         Ok(())
     }
 
-    fn put(&mut self, pass: &mut Pass, gone: &[String]) -> Result<(), Error> {
+    /// Writes the documents so far. The last batch of a pass brings the names of those that are gone.
+    fn put(&mut self, pass: &mut Pass, last: Option<&[String]>) -> Result<(), Error> {
+        let gone = last.unwrap_or_default();
         let batch = Batch { host: &self.host, at_ns: pass.at_ns, documents: &pass.documents, gone };
-        self.sink.put(&batch)?;
+        if last.is_some() {
+            self.sink.put(&batch)?;
+        } else {
+            self.sink.put_part(&batch)?;
+        }
         // If the sink had failed, none of these documents would count as stored.
         for (name, known) in pass.pending.drain(..) {
             self.known.insert(name, known);

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use ring::digest;
-
 use super::clock::SECOND_NS;
+use crate::day::Day;
+use crate::spread;
 
 /// Debounce: a changed file is read after this long without another event, so that it is complete.
 pub const SETTLE_NS: i64 = SECOND_NS;
@@ -13,35 +13,40 @@ pub const SETTLE_NS: i64 = SECOND_NS;
 const SETTLE_TIMES_MAX: i64 = 10;
 /// If more names have changed, everything is read.
 const NAMES_MAX: usize = 4_096;
-/// Spreads the first passes of hosts that start at the same time, to protect the cluster.
-const START_SPREAD_NS: i64 = 30 * SECOND_NS;
 
 /// The times of a host's periodic passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
     every_ns: i64,
+    /// Within the period.
     offset_ns: i64,
+    /// Within the day: when the host fills the index of the day. 0 if hosts do not share a cluster.
+    day_ns: i64,
+    start_ns: i64,
 }
 
 impl Schedule {
-    /// The schedule of a host. A hash of its name is the offset within the period.
+    /// The schedule of a host. A hash of its name is the offset within the period, and within the
+    /// time over which a cluster's hosts spread their starts and the first full pass of a day.
     #[must_use]
-    pub fn new(host: &str, frequency_s: u64) -> Self {
-        let every_ns =
-            i64::try_from(frequency_s).unwrap_or(i64::MAX).saturating_mul(SECOND_NS).max(SECOND_NS);
-        let hash = digest::digest(&digest::SHA256, host.as_bytes());
-        let mut first = [0; 8];
-        first.copy_from_slice(hash.as_ref().get(..8).unwrap_or(&[0; 8]));
-        // Drops one bit, so that the number is not negative.
-        let number = (u64::from_be_bytes(first) >> 1) as i64;
-        Self { every_ns, offset_ns: number % every_ns }
+    pub fn new(host: &str, frequency_s: u64, spread_s: u64) -> Self {
+        let ns = |s: u64| i64::try_from(s).unwrap_or(i64::MAX).saturating_mul(SECOND_NS);
+        let (every_ns, spread_ns) = (ns(frequency_s).max(SECOND_NS), ns(spread_s));
+        Self {
+            every_ns,
+            offset_ns: spread::offset_ns(host, every_ns),
+            day_ns: spread::offset_ns(host, spread_ns),
+            start_ns: spread::offset_ns(host, spread_ns.min(every_ns)),
+        }
     }
 
-    /// The next pass after a time.
+    /// The next pass after a time: that of the period, or the one that fills the index of a day.
     #[must_use]
     pub fn next(&self, after_ns: i64) -> i64 {
         let since = (after_ns - self.offset_ns).rem_euclid(self.every_ns);
-        after_ns + self.every_ns - since
+        let periodic = after_ns + self.every_ns - since;
+        let of_day = Day::of(after_ns).start_ns().saturating_add(self.day_ns);
+        if self.day_ns > 0 && of_day > after_ns { periodic.min(of_day) } else { periodic }
     }
 
     /// The period.
@@ -50,10 +55,10 @@ impl Schedule {
         self.every_ns
     }
 
-    /// The delay before the first pass, if many hosts share a cluster.
+    /// The delay before the first pass, if hosts share a cluster.
     #[must_use]
     pub fn start_ns(&self) -> i64 {
-        self.offset_ns % START_SPREAD_NS.min(self.every_ns)
+        self.start_ns
     }
 }
 
@@ -176,7 +181,7 @@ mod tests {
     #[test]
     fn hosts_look_at_moments_of_their_own() {
         let mut seconds: Vec<i64> =
-            (0..300).map(|i| Schedule::new(&format!("web{i}"), 300).offset_ns / S).collect();
+            (0..300).map(|i| Schedule::new(&format!("web{i}"), 300, 0).offset_ns / S).collect();
         seconds.sort_unstable();
         let busiest = seconds.chunk_by(|a, b| a == b).map(<[i64]>::len).max();
         assert!(busiest < Some(9), "{busiest:?} hosts in one second");
@@ -188,12 +193,36 @@ mod tests {
         fn the_next_moment_is_never_further_than_the_frequency(
             host in "[a-z0-9]{1,12}", frequency in 1_u64..90_000, now in 0_i64..4_000_000_000_000_000_000,
         ) {
-            let s = Schedule::new(&host, frequency);
+            let s = Schedule::new(&host, frequency, 0);
             let next = s.next(now);
             prop_assert!(next > now && next - now <= s.every_ns());
             prop_assert_eq!(s.next(next) - next, s.every_ns());
+            prop_assert_eq!(s.start_ns(), 0);
+            let s = Schedule::new(&host, frequency, 3_600);
+            let next = s.next(now);
+            prop_assert!(next > now && next - now <= s.every_ns());
             prop_assert!((0..s.every_ns()).contains(&s.start_ns()));
         }
+    }
+
+    /// Of 40,000 hosts, how many fill the index of a day in the busiest second of an hour.
+    #[test]
+    fn a_fleet_fills_the_index_of_a_day_over_the_whole_spread() {
+        let midnight = Day(20_765).start_ns();
+        let mut seconds = vec![0; 3_600];
+        for i in 0..40_000 {
+            let s = Schedule::new(&format!("host{i}"), 86_400, 3_600);
+            let mut at = s.next(midnight);
+            // The pass of the period may be earlier: it does not fill the index.
+            while at < midnight + s.day_ns {
+                at = s.next(at);
+            }
+            assert_eq!(at, midnight + s.day_ns);
+            seconds[((at - midnight) / S) as usize] += 1;
+        }
+        // Poisson's distribution with a mean of 11.1: as many in one of 3,600 seconds come once in ten billion days.
+        let busiest = seconds.iter().max();
+        assert!(busiest < Some(&45), "{busiest:?} hosts in one second");
     }
 
     #[test]

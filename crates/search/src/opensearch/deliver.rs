@@ -212,7 +212,7 @@ impl Run<'_> {
     fn looked_at(&mut self, known: &HostState) -> Result<(), Error> {
         let spooled = (self.work.run.clone(), self.work.seq);
         let (run, seq) = if self.work.seq > 0 { &spooled } else { &known.spooled };
-        let day = known.last.map_or(self.plan.day, |last| last.day.max(self.plan.day));
+        let day = known.full_day(self.work, self.plan);
         let mut source = Map::new();
         source.insert("host".to_owned(), json!(self.work.host));
         source.insert("day".to_owned(), json!(day.to_string()));

@@ -21,6 +21,7 @@ pub fn deliver(cluster: &Cluster, at_ns: i64) {
         host: "web1".to_owned(),
         at_ns,
         seen_ns: None,
+        part: false,
         run: "r".to_owned(),
         seq: 1,
         digests: documents.iter().map(wire::state).collect(),

@@ -141,7 +141,7 @@ impl HostState {
             self.replace(&mut plan, filename, since_ns);
             plan.gone.push(Gone { filename: (*filename).to_owned(), from: state.at, since_ns });
         }
-        if first {
+        if first && !work.part {
             for (filename, state) in &self.states {
                 let spoken_of = places.contains_key(filename.as_str()) || gone.contains(filename.as_str());
                 if !spoken_of && !state.gone && !state.event && state.at < day {
@@ -179,6 +179,12 @@ impl HostState {
         plan.replaced.push(Replaced { filename: filename.to_owned(), from: state.at, until_ns });
     }
 
+    /// The last day whose index has all documents, once a plan was carried out.
+    pub fn full_day(&self, work: &Work, plan: &Plan) -> Day {
+        let of_plan = if work.part { plan.day.before() } else { plan.day };
+        self.last.map_or(of_plan, |last| last.day.max(of_plan))
+    }
+
     /// Records that a plan was carried out. `gone` has the digests of the tombstones, in the order
     /// of the plan.
     pub fn done(&mut self, work: &Work, plan: &Plan, gone: Vec<(String, String)>) {
@@ -211,11 +217,11 @@ impl HostState {
                 *state = State { digest, since_ns, gone: true, at: plan.day, ..state.clone() };
             }
         }
-        if plan.first {
+        if plan.first && !work.part {
             // Events stay known, so that they are not written again.
             self.states.retain(|_, state| state.at >= plan.day || state.event);
         }
-        let day = self.last.map_or(plan.day, |last| last.day.max(plan.day));
+        let day = self.full_day(work, plan);
         self.last = Some(LastVisit { ns: plan.at_ns, before_ns: plan.before_ns, day });
         if work.seq > 0 {
             self.spooled = (work.run.clone(), work.seq);
@@ -249,6 +255,7 @@ mod tests {
             host: "web1".into(),
             at_ns,
             seen_ns: None,
+            part: false,
             run: String::new(),
             seq: 0,
             documents,
@@ -372,6 +379,21 @@ mod tests {
             let plan = step(&mut known, &work(at(0, 200), vec![document(name, "2", 0)], &[]));
             assert_eq!((plan.before_ns, plan.written[0].since_ns), (Some(t), at(0, 200)));
         }
+    }
+
+    #[test]
+    fn a_pass_in_parts_carries_at_its_end() {
+        let mut known = started();
+        let t = at(1, 50);
+        let part = Work { part: true, ..work(t, vec![document("a", "1", t)], &[]) };
+        let plan = step(&mut known, &part);
+        assert_eq!((plan.first, plan.written.len(), plan.carried.len()), (true, 1, 0));
+        let before = known.states.len();
+        let plan = step(&mut known, &work(t, vec![document("new", "1", t)], &[]));
+        assert!(plan.first && plan.written.len() == 1 && plan.before_ns == Some(at(0, 100)));
+        assert!(plan.carried.iter().all(|c| c.filename != "a" && c.filename != "new"));
+        assert_eq!(plan.carried.len(), before - 1, "all but the one that was written");
+        assert!(!step(&mut known, &work(at(1, 60), Vec::new(), &[])).first);
     }
 
     #[test]

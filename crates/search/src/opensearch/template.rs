@@ -22,8 +22,8 @@ pub(super) const PRIORITY: u32 = 200;
 
 /// The template for index names that match a pattern (`mitra_*`).
 #[must_use]
-pub fn template(pattern: &str) -> Value {
-    signed(unsigned(pattern))
+pub fn template(pattern: &str, shards: u32) -> Value {
+    signed(unsigned(pattern, shards))
 }
 
 /// Adds a digest, by which a changed template is known.
@@ -35,7 +35,7 @@ pub(super) fn signed(mut made: Value) -> Value {
     made
 }
 
-fn unsigned(pattern: &str) -> Value {
+fn unsigned(pattern: &str, shards: u32) -> Value {
     json!({
         "index_patterns": [pattern],
         "priority": PRIORITY,
@@ -43,7 +43,7 @@ fn unsigned(pattern: &str) -> Value {
         "template": {
             "settings": {
                 "index": {
-                    "number_of_shards": 1,
+                    "number_of_shards": shards,
                     "auto_expand_replicas": "0-1",
                     "codec": "best_compression",
                     "refresh_interval": "10s",
@@ -58,7 +58,8 @@ fn unsigned(pattern: &str) -> Value {
                 },
             },
             "mappings": {
-                "dynamic": true,
+                // A field that is neither declared nor of a family is kept, and has no mapping.
+                "dynamic": false,
                 "date_detection": false,
                 "numeric_detection": false,
                 "properties": properties(),
@@ -89,6 +90,9 @@ fn properties() -> Value {
         set(&mut all, old, json!({"type": "alias", "path": new}));
     }
     set(&mut all, "until", mapping(Type::Date));
+    for family in FIELDS.iter().filter_map(|f| f.name.strip_suffix(".*")) {
+        set(&mut all, family, json!({"type": "object", "dynamic": true, "properties": {}}));
+    }
     let own = json!({"dynamic": false, "properties": {
         "since": {"type": "long"},
         "until": {"type": "long"},
@@ -140,7 +144,8 @@ fn families() -> Vec<Value> {
 
 /// Installs the template of documents, unless the cluster has the same or a newer one.
 pub(super) fn install(cluster: &Cluster) -> Result<(), Error> {
-    installed(cluster, &cluster.names.template(), template(&cluster.names.pattern()), VERSION).map(|_| ())
+    let wanted = template(&cluster.names.pattern(), cluster.shards);
+    installed(cluster, &cluster.names.template(), wanted, VERSION).map(|_| ())
 }
 
 /// Installs a template, unless the cluster has the same or a newer one. Returns whether it did.
@@ -180,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_field_is_in_the_template() {
-        let made = template("mitra_*");
+        let made = template("mitra_*", 1);
         let properties = made.pointer("/template/mappings/properties").unwrap();
         for field in FIELDS.iter().filter(|f| !f.name.ends_with(".*")) {
             let at = format!("/{}", field.name.replace('.', "/properties/"));
@@ -194,6 +199,10 @@ mod tests {
         for field in FIELDS.iter().filter(|f| f.name.ends_with(".*")) {
             assert!(families.iter().any(|f| path(f) == Some(json!(field.name))), "{}", field.name);
         }
+        for family in ["sysctl", "cpu/properties/mitigation"] {
+            assert_eq!(properties.pointer(&format!("/{family}/dynamic")), Some(&json!(true)));
+        }
+        assert_eq!(made.pointer("/template/mappings/dynamic"), Some(&json!(false)));
         // The exceptions precede their family, because the first match counts.
         let place = |name: &str| families.iter().position(|f| path(f) == Some(json!(name)));
         assert!(place("sysctl.kernel.core_pattern") < place("sysctl.*"));

@@ -28,6 +28,8 @@ pub(super) struct Work {
     pub seen_ns: Option<i64>,
     /// The spool run of the batch.
     pub run: String,
+    /// More batches of the same pass follow.
+    pub part: bool,
     /// Its number in that run, from 1; 0 for a batch that was never in the spool.
     pub seq: u64,
     pub documents: Vec<Document>,
@@ -49,7 +51,7 @@ pub(super) fn pack(work: &Work) -> Result<Vec<u8>, String> {
         })
         .collect();
     let all = json!({"host": work.host, "at": work.at_ns, "seen": work.seen_ns, "run": work.run, "seq": work.seq,
-                     "gone": work.gone, "documents": documents});
+                     "part": work.part, "gone": work.gone, "documents": documents});
     let plain = serde_json::to_vec(&all).map_err(|e| e.to_string())?;
     zstd::bulk::compress(&plain, LEVEL).map_err(|e| e.to_string())
 }
@@ -81,6 +83,7 @@ pub(super) fn read(plain: &[u8]) -> Result<Work, String> {
         host: text("host")?,
         at_ns: all.get("at").and_then(Value::as_i64).ok_or("no time")?,
         seen_ns: all.get("seen").and_then(Value::as_i64),
+        part: all.get("part").and_then(Value::as_bool).unwrap_or(false),
         run: text("run")?,
         seq: all.get("seq").and_then(Value::as_u64).ok_or("no number")?,
         documents,
@@ -106,6 +109,7 @@ mod tests {
             host: "web1".into(),
             at_ns: 5,
             seen_ns: Some(4),
+            part: true,
             run: "r".into(),
             seq: 9,
             documents: vec![document],

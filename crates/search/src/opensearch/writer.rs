@@ -19,9 +19,10 @@ use serde_json::json;
 
 use crate::backend::{Batch, Deleted, Sink};
 use crate::day::Day;
-use crate::document::Document;
+use crate::document::{Document, Flag};
 use crate::error::{At, Error};
 use crate::spool::Spool;
+use crate::spread;
 
 use super::bulk::{Pace, Report};
 use super::known::HostState;
@@ -66,6 +67,8 @@ struct TakenHost {
     last_ns: Option<i64>,
     /// The time of the pass before `last_ns`.
     before_ns: Option<i64>,
+    /// The last day of which all documents were accepted.
+    full: Option<Day>,
     /// The digests of the documents that this process accepted, by file name.
     states: HashMap<String, String>,
 }
@@ -242,10 +245,94 @@ impl Writer {
         file.write_all(format!("{line}\n").as_bytes()).at(&path)
     }
 
-    /// Writes a batch to the spool, without documents that are there already.
-    fn keep(&mut self, work: Work) -> Result<(), Error> {
+    /// Delivers a batch, or writes it to the spool.
+    fn take(&mut self, batch: &Batch<'_>, part: bool) -> Result<(), Error> {
+        if batch.host.is_empty()
+            || batch.documents.iter().any(|d| d.host != batch.host || d.filename.is_empty())
+        {
+            return Err(Error::Cannot(
+                "a batch has documents of one host, which has a name, and so have they".to_owned(),
+            ));
+        }
+        let mut work = work_of(batch, part);
+        // Keeps the times ascending, even if the clock was set back.
+        if let Some(last) = self.taken.get(batch.host).and_then(|t| t.last_ns) {
+            work.at_ns = work.at_ns.max(last);
+        }
+        if self.holds(batch.host, work.at_ns) {
+            return self.hold(work);
+        }
+        let mut why = None;
+        if !self.spool.is_empty() {
+            match self.drain(Instant::now() + DRAIN_PER_BATCH) {
+                Ok(_) => {}
+                Err(Error::Away(away)) => why = Some(away),
+                Err(other) => return Err(other),
+            }
+        }
+        if self.spool.is_empty() {
+            match self.deliver(&work, PATIENCE) {
+                Ok(()) => {
+                    self.accepted(&work);
+                    return Ok(());
+                }
+                Err(Error::Away(away)) => why = Some(away),
+                Err(other) => return Err(other),
+            }
+        }
+        self.keep(&work, true)?;
+        self.accepted(&work);
+        if let Some(why) = why
+            && !self.away
+        {
+            self.away = true;
+            self.say(format!("the cluster is away; what is read goes into the spool: {why}"));
+        }
+        Ok(())
+    }
+
+    /// Notes a batch that the index of its day has, or gets from the spool.
+    fn accepted(&mut self, work: &Work) {
+        let taken = self.taken.entry(work.host.clone()).or_default();
+        taken.note(work);
+        if !work.part {
+            taken.full = Some(Day::of(work.at_ns));
+        }
+    }
+
+    /// Whether the host's moment to fill the index of the day is still to come. Until then only
+    /// changes are accepted, and wait in the spool, so that a fleet does not write all of its
+    /// documents at midnight.
+    fn holds(&self, host: &str, at_ns: i64) -> bool {
+        let day = Day::of(at_ns);
+        let spread_ns = i64::try_from(self.cluster.spread.as_nanos()).unwrap_or(i64::MAX);
+        let has_yesterday = self.taken.get(host).and_then(|t| t.full).is_some_and(|full| full < day);
+        has_yesterday && at_ns < day.start_ns().saturating_add(spread::offset_ns(host, spread_ns))
+    }
+
+    /// Writes the changes of a batch to the spool, as a part of the full pass that follows. That one
+    /// brings volatile documents, which have one state per day.
+    fn hold(&mut self, mut work: Work) -> Result<(), Error> {
+        let (documents, digests) = work
+            .documents
+            .drain(..)
+            .zip(work.digests.drain(..))
+            .filter(|(document, _)| !document.is(Flag::Volatile))
+            .unzip();
+        (work.documents, work.digests) = (documents, digests);
+        work.part = true;
+        if self.keep(&work, false)? {
+            self.taken.entry(work.host.clone()).or_default().note(&work);
+        }
+        Ok(())
+    }
+
+    /// Writes a batch to the spool, without documents that are there already. Returns whether there
+    /// was something to write. The first batch of a day is, as it brings all documents to that day.
+    fn keep(&mut self, work: &Work, begins_days: bool) -> Result<bool, Error> {
         let known = self.taken.get(&work.host);
-        let is_new_day = known.and_then(|t| t.last_ns).is_none_or(|last| Day::of(last) < Day::of(work.at_ns));
+        let is_later = |full: Day| full < Day::of(work.at_ns);
+        let is_new_day = begins_days && !work.part && known.and_then(|t| t.full).is_none_or(is_later);
         let seen_ns = known.and_then(|t| if t.last_ns == Some(work.at_ns) { t.before_ns } else { t.last_ns });
         let says_new = |document: &Document, digest: &String| {
             known.and_then(|t| t.states.get(&document.filename)) != Some(digest)
@@ -253,15 +340,18 @@ impl Writer {
         let all = work.documents.iter().zip(&work.digests);
         let news: Vec<_> = all.filter(|(document, digest)| says_new(document, digest)).collect();
         if news.is_empty() && work.gone.is_empty() && !is_new_day {
-            return Ok(());
+            return Ok(false);
         }
         let mut piece = Work {
+            host: work.host.clone(),
+            at_ns: work.at_ns,
             seen_ns,
+            part: true,
             run: self.run.clone(),
+            seq: 0,
             documents: Vec::new(),
             digests: Vec::new(),
             gone: Vec::new(),
-            ..work
         };
         let (mut frames, mut bytes, mut seq) = (Vec::new(), 0, self.seq);
         let mut close = |piece: &mut Work| {
@@ -282,20 +372,22 @@ impl Writer {
             piece.documents.push(document.clone());
             piece.digests.push(digest.clone());
         }
-        piece.gone = work.gone;
+        piece.gone.clone_from(&work.gone);
+        piece.part = work.part;
         frames.push(close(&mut piece)?);
         self.spool.push(&frames)?;
         self.seq = seq;
-        Ok(())
+        Ok(true)
     }
 }
 
 /// The batch in the form for delivery.
-fn work_of(batch: &Batch<'_>) -> Work {
+fn work_of(batch: &Batch<'_>, part: bool) -> Work {
     Work {
         host: batch.host.to_owned(),
         at_ns: batch.at_ns,
         seen_ns: None,
+        part,
         run: String::new(),
         seq: 0,
         documents: batch.documents.to_vec(),
@@ -305,14 +397,14 @@ fn work_of(batch: &Batch<'_>) -> Work {
 }
 
 impl TakenHost {
-    fn note(&mut self, at_ns: i64, batch: &Batch<'_>, digests: Vec<String>) {
-        if self.last_ns != Some(at_ns) {
-            self.before_ns = self.last_ns.replace(at_ns);
+    fn note(&mut self, work: &Work) {
+        if self.last_ns != Some(work.at_ns) {
+            self.before_ns = self.last_ns.replace(work.at_ns);
         }
-        for (document, digest) in batch.documents.iter().zip(digests) {
-            self.states.insert(document.filename.clone(), digest);
+        for (document, digest) in work.documents.iter().zip(&work.digests) {
+            self.states.insert(document.filename.clone(), digest.clone());
         }
-        for name in batch.gone {
+        for name in &work.gone {
             self.states.remove(name);
         }
     }
@@ -320,51 +412,16 @@ impl TakenHost {
 
 impl Sink for Writer {
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
-        if batch.host.is_empty()
-            || batch.documents.iter().any(|d| d.host != batch.host || d.filename.is_empty())
-        {
-            return Err(Error::Cannot(
-                "a batch has documents of one host, which has a name, and so have they".to_owned(),
-            ));
-        }
-        let mut work = work_of(batch);
-        // Keeps the times ascending, even if the clock was set back.
-        if let Some(last) = self.taken.get(batch.host).and_then(|t| t.last_ns) {
-            work.at_ns = work.at_ns.max(last);
-        }
-        let (at_ns, digests) = (work.at_ns, work.digests.clone());
-        let mut why = None;
-        if !self.spool.is_empty() {
-            match self.drain(Instant::now() + DRAIN_PER_BATCH) {
-                Ok(_) => {}
-                Err(Error::Away(away)) => why = Some(away),
-                Err(other) => return Err(other),
-            }
-        }
-        if self.spool.is_empty() {
-            match self.deliver(&work, PATIENCE) {
-                Ok(()) => {
-                    self.taken.entry(batch.host.to_owned()).or_default().note(at_ns, batch, digests);
-                    return Ok(());
-                }
-                Err(Error::Away(away)) => why = Some(away),
-                Err(other) => return Err(other),
-            }
-        }
-        self.keep(work)?;
-        self.taken.entry(batch.host.to_owned()).or_default().note(at_ns, batch, digests);
-        if let Some(why) = why
-            && !self.away
-        {
-            self.away = true;
-            self.say(format!("the cluster is away; what is read goes into the spool: {why}"));
-        }
-        Ok(())
+        self.take(batch, false)
+    }
+
+    fn put_part(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        self.take(batch, true)
     }
 
     fn needs_all(&mut self, host: &str, at_ns: i64) -> bool {
-        let last = self.taken.get(host).and_then(|t| t.last_ns);
-        last.is_none_or(|last| Day::of(last) < Day::of(at_ns))
+        let full = self.taken.get(host).and_then(|t| t.full);
+        full.is_none_or(|full| full < Day::of(at_ns)) && !self.holds(host, at_ns)
     }
 
     fn messages(&mut self) -> Vec<String> {

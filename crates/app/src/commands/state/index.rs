@@ -113,6 +113,10 @@ impl Sink for Shared {
         self.with(|sink| sink.put(batch))
     }
 
+    fn put_part(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        self.with(|sink| sink.put_part(batch))
+    }
+
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error> {
         self.with(|sink| sink.names(host))
     }

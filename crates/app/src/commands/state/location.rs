@@ -1,6 +1,7 @@
 //! Where the index is, and which state of it is meant.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::tz::TimeZone;
@@ -102,6 +103,8 @@ fn of_config(cluster: &OpenSearchConfig, prefix: &str) -> Settings {
         api_key_file: cluster.api_key_file.clone(),
         ca_file: cluster.ca_file.clone(),
         insecure: cluster.insecure,
+        spread: Duration::from_secs(cluster.spread_s),
+        shards: cluster.shards,
         ..Settings::default()
     }
 }
@@ -186,8 +189,22 @@ pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &LocalClo
             eprintln!("mitra: nothing is indexed of today; this is {last}");
             Ok(Scope::day(last))
         }
-        _ => Ok(Scope::day(today)),
+        _ => {
+            if let Backend::OpenSearch(cluster) = backend
+                && let Some(until) = filling(cluster.spread(), here.now)
+            {
+                eprintln!("mitra: hosts report of {today} until {until} UTC; --at now has all of them");
+            }
+            Ok(Scope::day(today))
+        }
     }
+}
+
+/// The time of day until which hosts fill the index of the day; `None` when it is over.
+fn filling(spread: Duration, now_ns: i64) -> Option<String> {
+    let into_day = Duration::from_nanos(u64::try_from(now_ns - Day::of(now_ns).start_ns()).ok()?);
+    let minutes = spread.as_secs().div_ceil(60);
+    (into_day < spread).then(|| format!("{:02}:{:02}", minutes / 60, minutes % 60))
 }
 
 /// The query, or all documents. Warnings go to standard error.
@@ -217,6 +234,14 @@ mod tests {
         assert_eq!((settings.nodes[0].as_str(), host.as_deref()), ("http://127.0.0.1:9200", Some("web1")));
         std::fs::write(&file, "[index]\nfiles = [\"/etc\"]\n").unwrap();
         assert!(cluster(Some(&file)).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_day_is_filled_until_the_hosts_moments_are_over() {
+        let (midnight, hour) = (Day(20_700).start_ns(), Duration::from_secs(3_600));
+        assert_eq!(filling(hour, midnight + 59 * 60_000_000_000).as_deref(), Some("01:00"));
+        assert_eq!(filling(hour, midnight + 3_600_000_000_000), None);
+        assert_eq!(filling(Duration::ZERO, midnight), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use strsim::osa_distance;
 
 use super::super::glob::Pattern;
 use super::super::yaml::{Key, Mistake, Node, Position, Value};
-use super::{Config, FREQUENCY_S_MAX, Level, MEGABYTE, OpenSearchConfig, PORT};
+use super::{Config, FREQUENCY_S_MAX, Level, MEGABYTE, OpenSearchConfig, PORT, SHARDS_MAX};
 use crate::collectors::COLLECTORS;
 
 const LOG: &[&str] = &["file", "maxsize", "level"];
@@ -26,7 +26,8 @@ const INDEXER: &[&str] = &[
     "secrets",
     "host",
 ];
-const OPENSEARCH: &[&str] = &["nodes", "user", "password_file", "api_key_file", "ca_file", "insecure"];
+const OPENSEARCH: &[&str] =
+    &["nodes", "user", "password_file", "api_key_file", "ca_file", "insecure", "spread", "shards"];
 const SECRETS: &[&str] = &["deny", "allow"];
 /// Only this many bytes of an unknown key are compared with the known keys.
 const NAME_MAX: usize = 64;
@@ -148,6 +149,8 @@ fn opensearch(cluster: &mut OpenSearchConfig, later: &mut Later, node: &Node) ->
             "api_key_file" => cluster.api_key_file = Some(path(node)?),
             "ca_file" => cluster.ca_file = Some(path(node)?),
             "insecure" => cluster.insecure = truth(node)?,
+            "spread" => cluster.spread_s = spread(node)?,
+            "shards" => cluster.shards = shards(node)?,
             _ => return Err(unknown(key, OPENSEARCH, "in opensearch")),
         }
     }
@@ -235,6 +238,28 @@ fn megabytes(node: &Node) -> Result<Option<u64>, Mistake> {
 }
 
 fn frequency(node: &Node) -> Result<u64, Mistake> {
+    match seconds(node)? {
+        seconds @ 1..=FREQUENCY_S_MAX => Ok(seconds),
+        _ => Err(node.at.mistake("wanted from 1 second to a day")),
+    }
+}
+
+fn spread(node: &Node) -> Result<u64, Mistake> {
+    match seconds(node)? {
+        // A day at most: each day has its own index.
+        seconds @ 0..=FREQUENCY_S_MAX => Ok(seconds),
+        _ => Err(node.at.mistake("wanted seconds up to a day, or 0")),
+    }
+}
+
+fn shards(node: &Node) -> Result<u32, Mistake> {
+    match text(node)?.parse() {
+        Ok(shards @ 1..=SHARDS_MAX) => Ok(shards),
+        _ => Err(node.at.mistake(format!("wanted a number of shards from 1 to {SHARDS_MAX}"))),
+    }
+}
+
+fn seconds(node: &Node) -> Result<u64, Mistake> {
     let text = text(node)?;
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text.get(digits.len()..).unwrap_or_default() {
@@ -245,10 +270,7 @@ fn frequency(node: &Node) -> Result<u64, Mistake> {
         _ => return Err(node.at.mistake("wanted seconds, or a time such as 5m")),
     };
     let number: u64 = digits.parse().map_err(|_| node.at.mistake("wanted seconds, or a time such as 5m"))?;
-    match number.saturating_mul(unit) {
-        seconds @ 1..=FREQUENCY_S_MAX => Ok(seconds),
-        _ => Err(node.at.mistake("wanted from 1 second to a day")),
-    }
+    Ok(number.saturating_mul(unit))
 }
 
 fn retention(node: &Node) -> Result<Option<u32>, Mistake> {

@@ -113,12 +113,12 @@ fn it_looks_at_the_frequency() {
     let sink = Fake::default();
     let mut indexer =
         Indexer::below(tmp.path(), c, Box::new(sink.clone()), Clock::Fake(clock.clone())).unwrap();
-    let schedule = Schedule::new("web1", 300);
+    let schedule = Schedule::new("web1", 300, 0);
     let now = clock.now_ns();
     let mut due = Deadlines { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
     let mut turns = 0;
     while clock.now_ns() < now + 3_600 * SECOND_NS {
-        let wait = indexer.turn(&schedule, &mut due);
+        let wait = indexer.turn(&schedule, &mut due).min(SLEEP_NS_MAX);
         clock.advance(wait);
         turns += 1;
     }
@@ -150,7 +150,7 @@ fn changes_that_cost_much_wait_longer() {
     let mut indexer =
         Indexer::below(tmp.path(), c, Box::new(sink.clone()), Clock::Fake(clock.clone())).unwrap();
     indexer.rest_times = 1_000_000;
-    let schedule = Schedule::new("web1", 3_600);
+    let schedule = Schedule::new("web1", 3_600, 0);
     let now = schedule.next(clock.now_ns());
     clock.advance(now - clock.now_ns());
     let mut due = Deadlines { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
