@@ -26,7 +26,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["file", "again"])]
     pub resume: Option<PathBuf>,
     /// Only report on the runs that a folder has, again
-    #[arg(long = "report", id = "again", value_name = "DIR", conflicts_with = "file")]
+    #[arg(long = "report", value_name = "DIR", conflicts_with = "file")]
     pub again: Option<PathBuf>,
     /// Runs of each variant at each step, in place of the file's
     #[arg(long, value_name = "N", conflicts_with_all = ["resume", "again"], value_parser = clap::value_parser!(u32).range(1..=1000))]

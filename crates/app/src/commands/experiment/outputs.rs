@@ -14,6 +14,8 @@ use super::plan::{MetricReader, Reader};
 
 /// A program that prints more is ended.
 const BYTES_MAX: u64 = 65 << 20;
+/// Lines that may begin a JSON document and do not.
+const TRIED_MAX: u32 = 100;
 
 /// An output of a workload.
 pub struct Output {
@@ -89,11 +91,17 @@ impl Output {
 
 /// The JSON document of an output. Some programs print warnings before it.
 fn json(text: &str) -> Option<Value> {
-    let mut at = 0;
+    let (mut at, mut tried) = (0, 0);
     for line in text.split_inclusive('\n') {
         if line.trim_start().starts_with(['{', '[']) || line.trim().parse::<f64>().is_ok() {
             let mut values = serde_json::Deserializer::from_str(text.get(at..)?).into_iter::<Value>();
-            return values.next()?.ok();
+            if let Some(Ok(value)) = values.next() {
+                return Some(value);
+            }
+            tried += 1;
+            if tried == TRIED_MAX {
+                return None;
+            }
         }
         at += line.len();
     }
@@ -114,7 +122,7 @@ mod tests {
     #[test]
     fn numbers_are_found_by_pointer_pattern_and_name() {
         let pointer = |text: &str| Reader::Json(text.to_owned());
-        assert_eq!(value("note: x\n{\"a\": [{\"b\": 7.5}]}\nend", pointer("/a/0/b"), 2.0), Ok(15.0));
+        assert_eq!(value("[note] x\n{\"a\": [{\"b\": 7.5}]}\nend", pointer("/a/0/b"), 2.0), Ok(15.0));
         assert_eq!(value("42\n", pointer(""), 1.0), Ok(42.0));
         assert_eq!(value("{\"a\": \"1.5\"}", pointer("/a"), 1.0), Ok(1.5));
         assert!(value("{\"a\": {}}", pointer("/a"), 1.0).unwrap_err().contains("no number at /a"));

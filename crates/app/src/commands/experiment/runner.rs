@@ -70,7 +70,7 @@ impl Runner<'_> {
     /// A line for each run, whoever reads it.
     fn say(&self, ran: &Ran, slot: Slot, all: usize, left_s: f64) {
         let experiment = &self.folder.experiment;
-        let variant = experiment.variant(slot.variant).map_or("", |variant| variant.name.get_ref());
+        let variant = experiment.variant(slot.variant).map_or("", |variant| variant.name.get_ref().as_str());
         let step = experiment.steps.get(slot.step).and_then(Option::as_ref);
         let step = step.map(|step| format!(", {step}")).unwrap_or_default();
         let warm = if slot.round < self.folder.about.warm_up { " (warm-up)" } else { "" };

@@ -189,7 +189,9 @@ fn beside(outcome: &Outcome, cell: &Cell) -> Option<String> {
     let first = outcome.cells.iter().find(|other| other.step == cell.step)?;
     for (own, other, who) in [(cell, first, &cell.variant), (first, cell, &first.variant)] {
         let is_only_here = |(id, n): &(&String, &usize)| {
-            **n == own.recorded && own.recorded >= RUNS_MIN && !other.conditions.contains_key(*id)
+            **n == own.recorded
+                && own.recorded.min(other.recorded) >= RUNS_MIN
+                && !other.conditions.contains_key(*id)
         };
         let ids: Vec<&str> = own.conditions.iter().filter(is_only_here).map(|(id, _)| id.as_str()).collect();
         if !ids.is_empty() {
