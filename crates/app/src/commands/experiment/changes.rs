@@ -21,6 +21,8 @@ use crate::recording;
 
 const UNDO: &str = "undo.json";
 const LOCK: &str = "lock";
+/// As the recorder makes it.
+const PARENT_MODE: u32 = 0o750;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// Larger files are no settings.
@@ -76,14 +78,13 @@ pub struct Applied<'a> {
 impl State {
     /// Locks the folder of the state, below the root.
     pub fn lock(root: &Path) -> Result<State> {
-        let usual = recording::usual_dir()?.join("experiment");
-        let dir = root.join(usual.strip_prefix("/").unwrap_or(&usual));
-        let shown = dir.display();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIR_MODE)
-            .create(&dir)
-            .with_context(|| format!("cannot create {shown}"))?;
+        let usual = recording::usual_dir()?;
+        let parent = root.join(usual.strip_prefix("/").unwrap_or(&usual));
+        let dir = parent.join("experiment");
+        for (dir, mode) in [(&parent, PARENT_MODE), (&dir, DIR_MODE)] {
+            let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
+            made.with_context(|| format!("cannot create {}", dir.display()))?;
+        }
         let path = dir.join(LOCK);
         let lock = OpenOptions::new()
             .write(true)

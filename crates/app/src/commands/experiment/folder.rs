@@ -195,6 +195,9 @@ impl Folder {
     pub fn fresh_work(&self) -> Result<PathBuf> {
         let work = self.path.join("work");
         let shown = work.display();
+        if let Some(place) = mounted_below(&work) {
+            bail!("{place}: something is still mounted there; unmount it, and go on with --resume");
+        }
         match fs::remove_dir_all(&work) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot empty {shown}"));
@@ -204,6 +207,20 @@ impl Folder {
         DirBuilder::new().mode(WORK_MODE).create(&work).with_context(|| format!("cannot create {shown}"))?;
         Ok(work)
     }
+}
+
+/// A mount point below a directory, which must not be emptied then.
+fn mounted_below(dir: &Path) -> Option<String> {
+    // The kernel escapes these.
+    let escaped = dir
+        .to_str()?
+        .replace('\\', "\\134")
+        .replace(' ', "\\040")
+        .replace('\t', "\\011")
+        .replace('\n', "\\012");
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    places.into_iter().find(|place| Path::new(place).starts_with(&escaped)).map(str::to_owned)
 }
 
 /// How far a file has whole lines.
