@@ -193,6 +193,14 @@ impl Folder {
 
     /// The directory of the workload, empty.
     pub fn fresh_work(&self) -> Result<PathBuf> {
+        let work = self.remove_work()?;
+        let made = DirBuilder::new().mode(WORK_MODE).create(&work);
+        made.with_context(|| format!("cannot create {}", work.display()))?;
+        Ok(work)
+    }
+
+    /// Removes the directory of the workload. Returns where it was.
+    pub fn remove_work(&self) -> Result<PathBuf> {
         let work = self.path.join("work");
         let shown = work.display();
         if let Some(place) = mounted_below(&work) {
@@ -200,12 +208,10 @@ impl Folder {
         }
         match fs::remove_dir_all(&work) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot empty {shown}"));
+                Err(error).with_context(|| format!("cannot remove {shown}"))
             }
-            _ => {}
+            _ => Ok(work),
         }
-        DirBuilder::new().mode(WORK_MODE).create(&work).with_context(|| format!("cannot create {shown}"))?;
-        Ok(work)
     }
 }
 

@@ -232,6 +232,7 @@ fn checked(plan: Plan) -> Result<Experiment, Wrong> {
         }
         names.push(variant.name.get_ref());
         few(variant.name.span(), variant.file.len(), FILES_MAX, "files")?;
+        check_placeholders(&plan, variant, plan.workload.steps.is_some())?;
     }
     let timeout = time(plan.workload.timeout.as_ref(), TIMEOUT)?;
     let settle = time(plan.reset.settle.as_ref(), SETTLE)?;
@@ -313,6 +314,26 @@ fn check_variant(variant: &Variant) -> Result<(), Wrong> {
         if !is_address || variant.service.is_none() {
             let message = "wanted the address at which the service answers, as 127.0.0.1:8080".to_owned();
             return Err((ready.span(), message));
+        }
+    }
+    Ok(())
+}
+
+/// Each `{name}` in a list of arguments has a value.
+fn check_placeholders(plan: &Plan, variant: &Variant, has_steps: bool) -> Result<(), Wrong> {
+    let given = ["dir", "here"].into_iter().chain(has_steps.then_some("step"));
+    let mut values = variant.set.clone();
+    values.extend(given.map(|name| (name.to_owned(), String::new())));
+    let own = [&variant.setup, &variant.teardown, &variant.service, &plan.reset.command];
+    for argv in own.into_iter().flatten().chain([&plan.workload.command]) {
+        if let Some(name) = argv.get_ref().iter().find_map(|argument| fill(argument, &values).1) {
+            let known: Vec<&str> = values.keys().map(String::as_str).collect();
+            let message = format!(
+                "of {} nothing is called {{{name}}}; there are {}",
+                variant.name.get_ref(),
+                known.join(", ")
+            );
+            return Err((argv.span(), message));
         }
     }
     Ok(())

@@ -64,7 +64,7 @@ impl Runner<'_> {
                 );
             }
         }
-        Ok(())
+        self.folder.remove_work().map(|_| ())
     }
 
     /// A line for each run, whoever reads it.

@@ -48,6 +48,7 @@ fn a_mistake_is_told_with_its_line() {
         ("name = \"b\"", "name = \"b\"\nready = \"example.org\"", "run.toml:18:9: wanted the address"),
         ("command = [\"run\", \"{step}\"]", "command = \"run\"", "run.toml:3:11: invalid type: string"),
         ("command = [\"run\", \"{step}\"]", "command = []", "run.toml:3:11: wanted a program"),
+        ("{step}\"]", "{stpe}\"]", "run.toml:3:11: of a nothing is called {stpe}; there are dir, here, step"),
         ("json = \"/b\"", "json = \"b\"", "wanted an address as /jobs"),
         ("json = \"/b\"", "output = \"run.speed\"", "run.toml:7:10: no such metric"),
         ("json = \"/b\"", "", "a metric wants one of"),
