@@ -106,7 +106,7 @@ impl State {
     /// Puts back what a killed experiment has left changed. Returns what was done, in words.
     pub fn recover(&self) -> Result<Option<String>> {
         let path = self.dir.join(UNDO);
-        let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
+        let file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -120,8 +120,7 @@ impl State {
             );
         }
         let mut text = String::new();
-        file.by_ref()
-            .take(UNDO_MAX)
+        file.take(UNDO_MAX)
             .read_to_string(&mut text)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let undo: Undo = serde_json::from_str(&text).with_context(|| {
@@ -263,7 +262,7 @@ impl OldFile {
 /// The content that a file has now.
 fn old(path: &Path) -> Result<OldFile> {
     let shown = path.display();
-    let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Ok(OldFile { path: path.to_owned(), content: None });
@@ -282,7 +281,7 @@ fn old(path: &Path) -> Result<OldFile> {
         return Err(usage(format!("{shown}: not a file, so it is not changed")));
     }
     let mut content = String::new();
-    let read = file.by_ref().take(CONTENT_MAX + 1).read_to_string(&mut content);
+    let read = file.take(CONTENT_MAX + 1).read_to_string(&mut content);
     match read {
         Ok(bytes) if bytes as u64 <= CONTENT_MAX => {
             Ok(OldFile { path: path.to_owned(), content: Some(restorable(path, content)) })

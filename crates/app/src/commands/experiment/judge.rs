@@ -136,7 +136,8 @@ fn add_recorded(
 /// Compares each variant with the first one at the same step. The comparisons of one metric are judged together.
 fn compare_with_first(outcome: &mut Outcome) {
     let steps = outcome.steps.len().max(1);
-    let (firsts, others) = outcome.cells.split_at_mut(steps.min(outcome.cells.len()));
+    let firsts = steps.min(outcome.cells.len());
+    let (firsts, others) = outcome.cells.split_at_mut(firsts);
     for metric in 0..outcome.metrics.len() {
         let mut all = Vec::new();
         for (i, other) in others.iter_mut().enumerate() {
