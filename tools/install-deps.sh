@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|experiments|bench|observer|matrix|fuzz|miri|deny|packages…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -166,6 +166,22 @@ need_lab() {
     # What watches beside the recorder with `--witnesses`.
     need_command sar sysstat
     need_command vmstat procps
+}
+
+# What the experiments of examples/experiments compare and ask.
+need_experiments() {
+    need_command wrk wrk
+    need_command sysbench sysbench
+    need_command nginx nginx-light
+    need_command apache2 apache2
+    need_command lighttpd lighttpd
+    need_command caddy caddy
+    need_command nscd nscd
+    need_command escript erlang-base
+    need_command mkswap util-linux
+    need_command mkfs.ext4 e2fsprogs
+    need_command mkfs.xfs xfsprogs
+    need_command mkfs.btrfs btrfs-progs
 }
 
 # Real file systems whose power fails.
@@ -340,7 +356,7 @@ need_deny() {
         cargo install --locked "cargo-deny@$version"
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny|packages…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|experiments|bench|observer|matrix|fuzz|miri|deny|packages…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -351,6 +367,7 @@ for set in "$@"; do
     cost) need_build && need_cost ;;
     lab) need_build && need_lab ;;
     endure) need_build && need_endure ;;
+    experiments) need_build && need_experiments ;;
     bench) need_build && need_bench ;;
     observer) need_build && need_observer ;;
     matrix) need_build && need_matrix ;;
@@ -358,7 +375,7 @@ for set in "$@"; do
     miri) need_build ;;
     deny) need_build && need_venv ;;
     packages) need_build && need_packages ;;
-    *) die "unknown set '$set'; there are build, test, kernel, browser, search, cost, lab, endure, bench, observer, matrix, fuzz, miri, deny and packages" ;;
+    *) die "unknown set '$set'; there are build, test, kernel, browser, search, cost, lab, endure, experiments, bench, observer, matrix, fuzz, miri, deny and packages" ;;
     esac
 done
 install_packages

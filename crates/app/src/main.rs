@@ -45,6 +45,7 @@ fn main() -> ExitCode {
             | Command::Replay(_)
             | Command::Serve(_)
             | Command::Page
+            | Command::Experiment(_)
             | Command::Notify(_)
     ) {
         signals::die_on_closed_pipe();

@@ -12,6 +12,8 @@ mod browser;
 mod dbus;
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/experiment.rs"]
+mod experiment;
 #[path = "cli/export.rs"]
 mod export;
 #[path = "cli/files.rs"]

@@ -9,6 +9,7 @@ pub mod change;
 pub mod compare;
 pub mod escape;
 pub mod event;
+pub mod experiment;
 pub mod frame;
 pub mod growth;
 pub mod kstack;

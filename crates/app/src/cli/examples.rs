@@ -105,6 +105,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "experiment",
+        &[
+            ("mitra experiment ./swappiness.toml", "the file says what differs and what is measured"),
+            ("mitra experiment --resume ./experiment-1", "goes on after an interruption"),
+            ("mitra experiment --report ./experiment-1 -o page.html", "the report again, as a page"),
+        ],
+    ),
+    (
         "import",
         &[
             ("mitra import ./sos-report --archive ./imported", "then: mitra explain ./imported --since @0"),

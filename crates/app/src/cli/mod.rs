@@ -4,6 +4,7 @@ mod about;
 mod archive;
 mod demo;
 pub mod examples;
+mod experiment;
 mod explain;
 mod fleet;
 mod inspect;
@@ -31,6 +32,7 @@ pub use about::{
 };
 pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use demo::{DemoArgs, DemoIncident};
+pub use experiment::ExperimentArgs;
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use fleet::{
     FleetArgs, FleetCommand, FleetIncidentsArgs, FleetListArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
@@ -77,7 +79,10 @@ pub struct Cli {
 /// The commands as the help of the program groups them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "live", "notify", "send", "status", "import", "export", "upload"]),
-    ("Explain", &["explain", "replay", "compare", "services", "dump", "serve", "mcp", "dbus", "demo"]),
+    (
+        "Explain",
+        &["explain", "replay", "compare", "experiment", "services", "dump", "serve", "mcp", "dbus", "demo"],
+    ),
     ("Probe", &["capture", "load", "rules", "doctor"]),
     ("Inspect", &["inspect"]),
     ("Search", &["index", "search", "show", "diff", "outliers", "fleet"]),
@@ -122,6 +127,7 @@ impl Cli {
             | Command::Armed(_)
             | Command::Names
             | Command::Page => true,
+            Command::Experiment(args) => args.again.is_none(),
             Command::Index(args) => args.service,
             Command::Inspect(args) => {
                 matches!(&args.command, InspectCommand::Heap(heap) if heap.watch.is_some())
@@ -199,6 +205,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Say what differs between two times, folders or benchmark runs
     Compare(CompareArgs),
+    /// Compare variants of a system by repeated runs of a workload
+    Experiment(ExperimentArgs),
     /// Write other tools' output into an archive
     Import(ImportArgs),
     /// Record, and explain incidents as they happen

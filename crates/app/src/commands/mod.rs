@@ -9,6 +9,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod dump;
+mod experiment;
 mod explain;
 mod export;
 mod fleet;
@@ -59,6 +60,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Load(args) => return load::run(&args, &style),
         Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, cli.color, &style),
+        Command::Experiment(args) => experiment::run(&args, cli.color, &style),
         Command::Import(args) => import::run(&args),
         Command::Replay(args) => replay::run(&args, cli.color),
         Command::Live(args) => live::run(&args, cli.color),

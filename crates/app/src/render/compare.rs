@@ -29,7 +29,8 @@ pub fn text(compared: &Compared, style: &Style) -> String {
     page.finish()
 }
 
-fn one(page: &mut Page<'_>, pair: &Pair) {
+/// One pair of sides.
+pub fn one(page: &mut Page<'_>, pair: &Pair) {
     page.gap();
     page.paragraph(0, 2, Some(Ink::Strong), &headline(pair));
     page.labelled(2, "A", 1, Some(Ink::Faint), &pair.a);

@@ -6,6 +6,7 @@ pub mod changed;
 pub mod compare;
 #[cfg(test)]
 pub mod examples;
+pub mod experiment;
 pub mod html;
 pub mod inspect;
 pub mod ledger;

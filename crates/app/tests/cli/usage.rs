@@ -11,6 +11,7 @@ const COMMANDS: &[&str] = &[
     "record",
     "explain",
     "compare",
+    "experiment",
     "import",
     "live",
     "capture",

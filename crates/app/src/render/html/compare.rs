@@ -35,7 +35,7 @@ pub fn page(compared: &Compared, _style: &Style) -> String {
     document(&title, &body)
 }
 
-fn one(pair: &Pair) -> String {
+pub(super) fn one(pair: &Pair) -> String {
     let mut html = format!(
         "<section>\n<h1>{}</h1>\n<dl><dt>A</dt><dd>{}</dd><dt>B</dt><dd>{}</dd></dl>\n",
         escape(&headline(pair)),

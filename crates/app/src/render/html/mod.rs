@@ -3,6 +3,7 @@
 mod body;
 pub mod chain;
 pub mod compare;
+pub mod experiment;
 pub mod flame;
 pub mod plot;
 mod resource;

@@ -87,7 +87,7 @@ fn row_name(name: &str, y: f64) -> String {
 }
 
 /// The latency percentiles of each run on one logarithmic axis.
-fn latencies(runs: &[RunResult]) -> String {
+pub(super) fn latencies(runs: &[RunResult]) -> String {
     let of = |run: &RunResult| -> Vec<(f64, &str)> {
         let get = |(metric, label): &(&str, &'static str)| Some((*run.values.get(*metric)?, *label));
         LATENCY.iter().filter_map(get).filter(|(value, _)| *value > 0.0).collect()

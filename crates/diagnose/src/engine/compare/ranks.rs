@@ -48,7 +48,7 @@ pub fn level(values: &[f64]) -> Option<Level> {
 }
 
 /// A quantile of sorted values, between two of them where it falls there.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+pub(super) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let at = share * (sorted.len().checked_sub(1)?) as f64;
     let (low, high) = (sorted.get(at.floor() as usize)?, sorted.get(at.ceil() as usize)?);
     Some(low + (high - low) * at.fract())
@@ -143,7 +143,7 @@ fn approximate(superiority: f64, ties: f64, n: f64, m: f64) -> f64 {
 }
 
 /// The probability that a normal variable is larger: Abramowitz and Stegun 26.2.17, to 1e-7.
-fn tail(z: f64) -> f64 {
+pub(super) fn tail(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let sum = t
         * (0.319_381_530
