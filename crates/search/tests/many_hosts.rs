@@ -15,11 +15,11 @@ const SPREAD_S: u64 = 6 * 3_600;
 const FREQUENCY_S: u64 = 3_600;
 const BINS: usize = 12;
 
-/// The largest number of hosts in one of the bins of a time.
-fn busiest(times_ns: &[i64], span_s: u64) -> usize {
+/// The largest number of hosts in one of the bins of the spread.
+fn busiest(times_ns: &[i64]) -> usize {
     let mut bins = [0; BINS + 1];
     for ns in times_ns {
-        let at = ns.max(&0).unsigned_abs() as usize * BINS / (span_s as usize * 1_000_000_000);
+        let at = ns.max(&0).unsigned_abs() as usize * BINS / (SPREAD_S as usize * 1_000_000_000);
         bins[at.min(BINS)] += 1;
     }
     bins.into_iter().max().unwrap_or(0)
@@ -70,14 +70,13 @@ fn an_opensearch_has_the_day_of_a_fleet_once() {
     // Two days of at least 28 files and two lists.
     assert_eq!(checked.documents, (2 * HOSTS * 30) as u64);
     assert_eq!((checked.lost, checked.doubled, checked.stale), (0, 0, 0), "{:?}", checked.examples);
-    assert!(checked.changes > 50, "{} changes", checked.changes);
+    // Three in a hundred files change.
+    assert!((50..400).contains(&checked.changes), "{} changes", checked.changes);
     assert_eq!((checked.changes_lost, checked.changes_doubled), (0, 0), "{:?}", checked.examples);
     assert!(outcome.waited_bytes > 0, "nothing waited, although the cluster was away");
-    // Poisson's distribution with a mean of 16.7: one time in a million, of 12, has more.
+    // Starts are within seconds here, in which the cluster makes its indices: only that every host began is looked at.
     assert_eq!((outcome.starts_ns.len(), outcome.fills_ns.len()), (HOSTS, HOSTS));
-    let (starts, fills) = (busiest(&outcome.starts_ns, FREQUENCY_S), busiest(&outcome.fills_ns, SPREAD_S));
-    assert!(
-        starts <= 42 && fills <= 42,
-        "{starts} hosts began and {fills} filled the day in a twelfth of the time"
-    );
+    // Poisson's distribution with a mean of 16.7: one time in a million, of 12, has more.
+    let fills = busiest(&outcome.fills_ns);
+    assert!(fills <= 42, "{fills} hosts filled the day in a twelfth of the time");
 }

@@ -205,6 +205,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_fleet_starts_over_a_period() {
+        let starts = (0..40_000).map(|i| Schedule::new(&format!("host{i}"), 300, 3_600).start_ns() / S);
+        let mut seconds = vec![0; 300];
+        starts.for_each(|second| seconds[second as usize] += 1);
+        // Poisson's distribution with a mean of 133: six times its width.
+        assert!(seconds.iter().all(|hosts| (64..=203).contains(hosts)), "{seconds:?}");
+    }
+
     /// Of 40,000 hosts, how many fill the index of a day in the busiest second of an hour.
     #[test]
     fn a_fleet_fills_the_index_of_a_day_over_the_whole_spread() {

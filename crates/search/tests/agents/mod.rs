@@ -1,7 +1,7 @@
 //! The agents of many hosts in one process, through a day that passes faster than a real one.
 //!
 //! Each is the real indexer with its own folder for `/`, its own schedule, spool and connections; only their clock is
-//! fake. Its files are those of this machine, as hard links; now and then one of them changes. What a writer accepted
+//! fake. Its files are copies of those of this machine; now and then one of them changes. What a writer accepted
 //! is noted, and in the end compared with what the cluster has.
 
 mod host;
@@ -23,8 +23,8 @@ use host::Agent;
 use truth::Checked;
 
 const DAY_NS: i64 = 86_400_000_000_000;
-/// Each waits for the cluster like a process of its own.
-const THREADS: usize = 96;
+/// Each waits for the cluster like a process of its own; more hosts share them.
+const THREADS_MAX: usize = 500;
 /// How often the clock moves.
 const TICK: Duration = Duration::from_millis(2);
 /// How long the rest may take after the day.
@@ -99,6 +99,10 @@ impl Fleet {
         Ok(Self { shape, settings, clock, first, agents })
     }
 
+    fn threads(&self) -> usize {
+        self.agents.len().min(THREADS_MAX)
+    }
+
     /// The day passes.
     pub fn live(&self) -> Outcome {
         let begin_ns = self.clock.now_ns();
@@ -112,7 +116,7 @@ impl Fleet {
         let (send, receive) = channel();
         let receive = Arc::new(Mutex::new(receive));
         std::thread::scope(|scope| {
-            for _ in 0..THREADS {
+            for _ in 0..self.threads() {
                 let (run, receive) = (&run, Arc::clone(&receive));
                 scope.spawn(move || run.work(&receive));
             }
@@ -141,7 +145,7 @@ impl Fleet {
     fn flush(&self) {
         let next = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            for _ in 0..THREADS {
+            for _ in 0..self.threads() {
                 scope.spawn(|| {
                     while let Some(agent) = self.agents.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
                         let agent = lock(agent);
