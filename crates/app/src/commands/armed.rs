@@ -176,6 +176,6 @@ mod bpf {
     }
 
     fn say(event: &Event) -> Result<()> {
-        print(format!("{}\n", serde_json::to_string(event)?))
+        print(&format!("{}\n", serde_json::to_string(event)?))
     }
 }

@@ -58,10 +58,10 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
         let profile = captured.profile.as_ref();
         let profile = profile.ok_or_else(|| usage(format!("{} has no stacks to draw", captured.kind)))?;
         if let Some(path) = &args.folded {
-            printed |= Page::open(path)?.write(render::folded(profile))?;
+            printed |= Page::open(path)?.write(&render::folded(profile))?;
         }
         if let Some(path) = &args.flame {
-            printed |= Page::open(path)?.write(html::flame::page(captured, profile, style))?;
+            printed |= Page::open(path)?.write(&html::flame::page(captured, profile, style))?;
         }
         if let Some(path) = &args.pprof {
             printed |= Page::open(path)?.write(&pprof::packed(captured, profile)?)?;
@@ -71,7 +71,7 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
         // Standard output carries one thing only.
         (_, true) => Ok(()),
         (true, false) => print_json(captured),
-        (false, false) => print(render::text(captured, file, args.limit, style)),
+        (false, false) => print(&render::text(captured, file, args.limit, style)),
     }
 }
 
@@ -127,7 +127,7 @@ mod probes {
             };
             table.row([kind.name.to_owned(), attaches, what]);
         }
-        print(table.render(style))
+        print(&table.render(style))
     }
 
     fn as_json(kind: &Kind) -> serde_json::Value {

@@ -19,8 +19,8 @@ pub fn run(args: &ConditionsArgs, style: &Style) -> Result<()> {
     if let Some(format) = args.graph {
         return match (args.json, format) {
             (true, _) => print_json(&mitra_diagnose::graph().iter().map(edge_json).collect::<Vec<_>>()),
-            (false, GraphFormat::Dot) => print(dot()),
-            (false, GraphFormat::Text) => print(graph_text(style)),
+            (false, GraphFormat::Dot) => print(&dot()),
+            (false, GraphFormat::Text) => print(&graph_text(style)),
         };
     }
     if let Some(id) = &args.id {
@@ -28,7 +28,7 @@ pub fn run(args: &ConditionsArgs, style: &Style) -> Result<()> {
             let hint = similar::hint(id, all.iter().map(|c| c.id), "mitra conditions");
             usage(format!("no condition is called '{id}'{hint}"))
         })?;
-        return if args.json { print_json(&as_json(condition)) } else { print(manual(condition, style)) };
+        return if args.json { print_json(&as_json(condition)) } else { print(&manual(condition, style)) };
     }
     if args.json {
         return print_json(&all.iter().map(as_json).collect::<Vec<_>>());
@@ -37,7 +37,7 @@ pub fn run(args: &ConditionsArgs, style: &Style) -> Result<()> {
     for c in all {
         table.row([c.id, c.area, role(c.role), c.title].map(str::to_owned));
     }
-    print(table.render(style))
+    print(&table.render(style))
 }
 
 fn role(role: Role) -> &'static str {

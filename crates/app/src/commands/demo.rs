@@ -52,7 +52,7 @@ fn segment(incident: DemoIncident) -> &'static [u8] {
 
 pub fn run(args: &DemoArgs, color: ColorChoice, style: &Style) -> Result<()> {
     if args.list {
-        return print(list(style));
+        return print(&list(style));
     }
     if let Some(dir) = &args.keep {
         return keep(dir, segment(args.incident), style);
@@ -61,10 +61,10 @@ pub fn run(args: &DemoArgs, color: ColorChoice, style: &Style) -> Result<()> {
     let output = show::Output::open(&args.report)?;
     let (report, drawn) = explain(segment(args.incident), output.draws())?;
     if output.is_read() {
-        print(head(&report, style))?;
+        print(&head(&report, style))?;
     }
     show::report(&report, &output, &[&drawn], style, &Shown::default())?;
-    if output.is_read() { print(foot(style)) } else { Ok(()) }
+    if output.is_read() { print(&foot(style)) } else { Ok(()) }
 }
 
 /// What a terminal of 80 columns and 24 lines shows first, in colours.
@@ -130,7 +130,7 @@ fn keep(dir: &Path, segment: &[u8], style: &Style) -> Result<()> {
         let command = format!("mitra {command} --archive {dir}");
         format!("  {}\n", style.paint(Ink::Command, &clean(&command)))
     });
-    print(format!("The recording is written. Try:\n{}", try_out.concat()))
+    print(&format!("The recording is written. Try:\n{}", try_out.concat()))
 }
 
 /// A path as a shell takes it.

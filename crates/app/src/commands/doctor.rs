@@ -16,12 +16,12 @@ use crate::render::style::{Ink, Style};
 pub fn run(args: &DoctorArgs, style: &Style) -> Result<()> {
     let abilities = mitra_collect::doctor(Path::new("/"));
     if args.fix_hints {
-        return print(hints::text(&abilities));
+        return print(&hints::text(&abilities));
     }
     if args.json {
         return print_json(&abilities.iter().map(as_json).collect::<Vec<_>>());
     }
-    print(text(&abilities, style))
+    print(&text(&abilities, style))
 }
 
 fn text(abilities: &[Ability], style: &Style) -> String {

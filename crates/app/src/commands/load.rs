@@ -245,7 +245,7 @@ fn print_outcome(as_json: bool, outcome: &Outcome, style: &Style) -> Result<()> 
             outcome,
         });
     }
-    print(text(outcome, style))
+    print(&text(outcome, style))
 }
 
 /// The answer in one line.
@@ -376,7 +376,7 @@ fn print_knee(args: &LoadArgs, knee: &Knee, style: &Style) -> Result<()> {
         page.gap();
         page.labelled(0, "Bound", 8, None, &format!("{}, p99.9 of the first step", units::value(bound, "s")));
     }
-    print(page.finish())
+    print(&page.finish())
 }
 
 fn merge(args: &LoadMergeArgs, style: &Style) -> Result<u8> {

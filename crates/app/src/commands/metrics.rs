@@ -17,7 +17,7 @@ pub fn run(args: &MetricsArgs, style: &Style) -> Result<()> {
     let wanted = |m: &&Metric| args.names.is_empty() || args.names.iter().any(|name| glob(name, m.name));
     let metrics: Vec<&Metric> = all_metrics().filter(wanted).collect();
     if args.markdown {
-        return print(markdown());
+        return print(&markdown());
     }
     if args.json {
         return print_json(&metrics.iter().map(|m| as_json(m)).collect::<Vec<_>>());
@@ -32,7 +32,7 @@ pub fn run(args: &MetricsArgs, style: &Style) -> Result<()> {
             m.help.to_owned(),
         ]);
     }
-    print(table.render(style))
+    print(&table.render(style))
 }
 
 fn kind(metric: &Metric) -> &'static str {

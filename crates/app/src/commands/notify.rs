@@ -46,7 +46,7 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
         let seen = seen(&state).context("nothing was recorded")?;
         let mut told = Told::since(i64::MIN);
         for message in step(&mut told, &seen.0, &seen.1, true) {
-            print(format!("{}\n", clean(&serde_json::to_string(&message)?)))?;
+            print(&format!("{}\n", clean(&serde_json::to_string(&message)?)))?;
         }
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
     let lines: Vec<Arc<Line>> = opened.iter().map(|(line, _)| Arc::clone(line)).collect();
     let workers: Vec<_> = opened.into_iter().map(|(line, way)| line.work(way)).collect::<Result<_>>()?;
     let names: Vec<&str> = lines.iter().map(|line| line.receiver.name.as_str()).collect();
-    print(format!("telling {} of incidents in {}\n", names.join(", "), dir.display()))?;
+    print(&format!("telling {} of incidents in {}\n", names.join(", "), dir.display()))?;
     let done = if args.once { once(&dir, &folder, &lines) } else { follow(&dir, &folder, &lines) };
     STOP.store(true, Ordering::Relaxed);
     lines.iter().for_each(|line| line.wake.notify_all());
@@ -174,7 +174,7 @@ fn test(receivers: Vec<Receiver>, config: Option<&Path>) -> Result<()> {
             Err(Failure::Later(why)) => format!("not reached, would be tried again: {why}"),
             Err(Failure::Never(why)) => format!("refused: {why}"),
         };
-        print(format!("{name}  {}\n", clean(&said)))?;
+        print(&format!("{name}  {}\n", clean(&said)))?;
     }
     if failed > 0 {
         bail!("{failed} of them did not take it");

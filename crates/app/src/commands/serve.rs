@@ -30,7 +30,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let token = args.token_file.as_deref().map(Token::read).transpose()?;
     let archive = args.archive.chosen();
     let options = Options { tls, ..options(&archive, token, Some(&args.started_by))? };
-    serve::run(options, &args.listen, |address| print(format!("{address}\n")))
+    serve::run(options, &args.listen, |address| print(&format!("{address}\n")))
 }
 
 /// Whoever started this waits for the address, and ends this with itself.
@@ -48,7 +48,7 @@ pub fn run_mcp(args: &McpArgs) -> Result<()> {
 
 pub fn run_dbus(args: &DbusArgs) -> Result<()> {
     let options = options(&args.archive.chosen(), None, Some(&args.started_by))?;
-    serve::run_on_dbus(options, |name| print(format!("{name}\n")))
+    serve::run_on_dbus(options, |name| print(&format!("{name}\n")))
 }
 
 fn options(archive: &ArchiveArgs, token: Option<Token>, started_by: Option<&StartedBy>) -> Result<Options> {

@@ -81,7 +81,7 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> Result<()> {
         if let Some(page) = &self.page {
-            let is_all = page.write(html())? && !self.is_file();
+            let is_all = page.write(&html())? && !self.is_file();
             // Standard output carries one thing only.
             if is_all {
                 return Ok(());

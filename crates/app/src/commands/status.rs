@@ -56,7 +56,7 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
             .collect();
         print_json(&document)
     } else {
-        print(text(&dir, reader.host(), &status, &lately, &outputs, style))
+        print(&text(&dir, reader.host(), &status, &lately, &outputs, style))
     }
 }
 

@@ -34,13 +34,13 @@ pub fn run(args: &UploadArgs) -> Result<()> {
     let mut upload = Upload { reader, to, there: None, stored: 0, skipped: 0 };
     // What is wrong in the configuration is said at once.
     Bucket::of(&upload.url()?)?;
-    print(format!("storing the segments of {} in {to}\n", dir.display()))?;
+    print(&format!("storing the segments of {} in {to}\n", dir.display()))?;
     let mut failures = 0;
     while !STOP.load(Ordering::Relaxed) {
         let pause = match upload.pass() {
             Ok(()) if args.once => {
                 let Upload { stored, skipped, .. } = upload;
-                return print(format!("{stored} segments stored, {skipped} were there\n"));
+                return print(&format!("{stored} segments stored, {skipped} were there\n"));
             }
             Ok(()) => {
                 failures = 0;

@@ -30,7 +30,7 @@ pub fn run(args: &XfsGeometryArgs, style: &Style) -> Result<()> {
         ag_count: args.ag_count,
     };
     let layout = geometry(&array).map_err(|e| usage(e.to_string()))?;
-    if args.json { print_json(&as_json(&array, &layout)) } else { print(text(&array, &layout, style)) }
+    if args.json { print_json(&as_json(&array, &layout)) } else { print(&text(&array, &layout, style)) }
 }
 
 /// `mkfs.xfs -d su=256k,sw=6,agsize=748934660096 DEVICE`.

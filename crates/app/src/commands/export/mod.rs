@@ -44,7 +44,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         let progress = Progress::new("exporting");
         let rows = file(&path, reader, span, &metrics, select::row_filter(&args.select))?;
         drop(progress);
-        return super::print(format!("{}: {rows} values\n", path.display()));
+        return super::print(&format!("{}: {rows} values\n", path.display()));
     }
     let texts: [(&Option<PathBuf>, &str, Writer); 4] = [
         (&args.sar, "sar.txt", tables::sar),
@@ -73,7 +73,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         Ok(moments)
     })?;
     drop(progress);
-    super::print(format!("{}: {moments} moments\n", path.display()))
+    super::print(&format!("{}: {moments} moments\n", path.display()))
 }
 
 /// Writes a file. It is there whole or not at all, because a partial file must not look complete.

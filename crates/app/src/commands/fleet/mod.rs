@@ -75,13 +75,13 @@ fn setup(args: &FleetSetupArgs) -> Result<()> {
     let cluster = cluster(&args.location)?;
     let name = cluster.incidents_name();
     let template = if cluster.install_incidents()? { "installed" } else { "is there" };
-    out(format!("index template {name}: {template}\n"))?;
+    out(&format!("index template {name}: {template}\n"))?;
     match cluster.install_policy(args.keep_days)? {
         PolicyState::Installed => {
-            out(format!("policy {name}: installed, deletes indices after {} days\n", args.keep_days))
+            out(&format!("policy {name}: installed, deletes indices after {} days\n", args.keep_days))
         }
         PolicyState::Unchanged => {
-            out(format!("policy {name}: is there, deletes indices after {} days\n", args.keep_days))
+            out(&format!("policy {name}: is there, deletes indices after {} days\n", args.keep_days))
         }
         PolicyState::Unsupported => bail!(
             "this cluster has no Index State Management, so nothing deletes old indices {}: in Elasticsearch, attach a \
@@ -108,7 +108,7 @@ fn incidents(args: &FleetIncidentsArgs, style: &Style) -> Result<()> {
         eprintln!("mitra: no incident since {}", style.date_clock(since_ns));
         return Ok(());
     }
-    out(print::incidents(&list, total, style))
+    out(&print::incidents(&list, total, style))
 }
 
 fn groups(args: &FleetListArgs, kind: RecordKind, style: &Style) -> Result<()> {
@@ -132,7 +132,7 @@ fn groups(args: &FleetListArgs, kind: RecordKind, style: &Style) -> Result<()> {
         eprintln!("mitra: no {what} since {}", style.date_clock(since_ns));
         return Ok(());
     }
-    out(print::groups(shown, found.groups.len(), kind, style))
+    out(&print::groups(shown, found.groups.len(), kind, style))
 }
 
 fn group_json(group: &RootGroup) -> serde_json::Value {

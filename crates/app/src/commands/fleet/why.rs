@@ -26,7 +26,7 @@ pub fn run(args: &FleetWhyArgs, style: &Style) -> Result<()> {
     if args.json {
         return print_json(&as_json(&args.root, (since_ns, until_ns), &found));
     }
-    out(text(&args.root, &found, style))
+    out(&text(&args.root, &found, style))
 }
 
 fn as_json(root: &str, span: (i64, i64), found: &Shared) -> Value {

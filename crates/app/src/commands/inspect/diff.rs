@@ -42,5 +42,5 @@ pub fn show(
     if as_json {
         return print_json(&json!({ "schema": "mitra.growth/1", "verdict": verdict, "diff": diff }));
     }
-    print(render::text(&diff, &verdict, rows, style))
+    print(&render::text(&diff, &verdict, rows, style))
 }

@@ -49,7 +49,7 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
         if args.json {
             print_json(&now)?
         } else {
-            print(render::text(&now, args.limit, style))?
+            print(&render::text(&now, args.limit, style))?
         }
         return whole(&target);
     };
@@ -147,7 +147,7 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
         } else if !args.json
             && let Some(first) = snapshots.first()
         {
-            print(render::text(first, args.limit, style))?;
+            print(&render::text(first, args.limit, style))?;
         }
         if let Some(last) = snapshots.last() {
             // The file gets the last snapshot and replaces the one before.

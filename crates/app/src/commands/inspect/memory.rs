@@ -44,5 +44,5 @@ pub fn run(args: &InspectMemoryArgs, style: &Style) -> Result<()> {
             "recorded": grown.as_ref().ok(),
         }));
     }
-    print(render::text(target.comm(), target.pid(), &composition, &grown, args.limit, style))
+    print(&render::text(target.comm(), target.pid(), &composition, &grown, args.limit, style))
 }

@@ -33,7 +33,7 @@ pub fn run(args: &InspectResolverArgs, style: &Style) -> Result<()> {
     if args.json {
         return print_json(&json!({ "schema": "mitra.resolver/1", "report": report }));
     }
-    print(render::text(&report, args.limit, style))
+    print(&render::text(&report, args.limit, style))
 }
 
 /// What a program started from here would have.

@@ -30,7 +30,7 @@ pub fn run(args: &RulesArgs, style: &Style) -> Result<()> {
 fn check(args: &RulesCheckArgs) -> Result<()> {
     let path = args.file.as_deref().unwrap_or(Path::new(settings::FILE));
     if args.file.is_none() && matches!(path.try_exists(), Ok(false)) {
-        return print(format!("{} is not there: the built-in rules hold\n", path.display()));
+        return print(&format!("{} is not there: the built-in rules hold\n", path.display()));
     }
     let (config, untrusted) = settings::read(Some(path))?;
     if let Some(why) = untrusted {
@@ -55,7 +55,7 @@ fn check(args: &RulesCheckArgs) -> Result<()> {
         1 => "; 1 output of samples".to_owned(),
         n => format!("; {n} outputs of samples"),
     };
-    print(format!("{}: {own} rules of its own, {built_in} built-in{told}{sent}\n", path.display()))
+    print(&format!("{}: {own} rules of its own, {built_in} built-in{told}{sent}\n", path.display()))
 }
 
 /// Built-in rules that the budget of the file never allows. Own rules would be errors; 0 is meant.
@@ -73,14 +73,14 @@ fn list(args: &RulesListArgs, style: &Style) -> Result<()> {
         return print_json(&rules.iter().map(|rule| rule_json(rule)).collect::<Vec<_>>());
     }
     if let (Some(_), [rule]) = (&args.name, rules.as_slice()) {
-        return print(page(rule, style));
+        return print(&page(rule, style));
     }
     let mut table = Table::of("RULE|FROM|DOES|WHEN");
     for rule in rules {
         let from = if rule.is_builtin { "Mitra" } else { "file" };
         table.row([rule.name.clone(), from.to_owned(), does(rule), rule.expression.to_string()]);
     }
-    print(table.render(style))
+    print(&table.render(style))
 }
 
 fn named<'a>(config: &'a Config, name: Option<&str>) -> Result<Vec<&'a Rule>> {

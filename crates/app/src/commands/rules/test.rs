@@ -38,7 +38,7 @@ pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
         on_series(&config, &loaded.set)
     };
     let rules = &config.rules;
-    if args.json { print_json(&as_json(rules, &tested)) } else { print(as_text(rules, &tested, style)) }
+    if args.json { print_json(&as_json(rules, &tested)) } else { print(&as_text(rules, &tested, style)) }
 }
 
 /// The configuration, with the selected rules only.

@@ -57,7 +57,7 @@ pub fn run(args: &SendArgs) -> Result<()> {
         })
         .collect::<Result<Vec<Worker>>>()?;
     let names: Vec<&str> = workers.iter().map(|worker| worker.output.name.as_str()).collect();
-    print(format!("sending {} to {}\n", dir.display(), names.join(", ")))?;
+    print(&format!("sending {} to {}\n", dir.display(), names.join(", ")))?;
     if args.once { once(&dir, workers) } else { follow(&dir, workers) }
 }
 
@@ -130,7 +130,7 @@ fn once(dir: &Path, workers: Vec<Worker>) -> Result<()> {
             Err(error) => format!("not all of it: {error:#}"),
         };
         let line = format!("{name}  {said}; {} samples sent so far, {} refused", tally.sent, tally.refused);
-        print(format!("{}\n", clean(&line)))?;
+        print(&format!("{}\n", clean(&line)))?;
     }
     if failed > 0 {
         bail!("{failed} of them did not take all; the archive still has it");
@@ -170,7 +170,7 @@ fn test(outputs: &[Output]) -> Result<()> {
             Ok(answer) => format!("taken: {answer}"),
             Err(why) => why,
         };
-        print(format!("{}  {}\n", output.name, clean(&said)))?;
+        print(&format!("{}  {}\n", output.name, clean(&said)))?;
     }
     if failed > 0 {
         bail!("{failed} of them did not take it");
@@ -197,14 +197,14 @@ fn dry_run(dir: &Path, outputs: &[Output]) -> Result<()> {
         let wanted = Wanted::of(output);
         if output.kind == Kind::Parquet {
             let count = wanted.metrics.len();
-            print(format!("# {}: files of {count} metrics, as mitra export writes them\n", output.name))?;
+            print(&format!("# {}: files of {count} metrics, as mitra export writes them\n", output.name))?;
             continue;
         }
         let last = wanted.interval(span.until - 1).saturating_mul(wanted.every_ns);
         let series = wanted.read(&reader, Span { since: last.max(span.since), until: span.until })?;
         let samples: usize = series.iter().map(|series| series.samples.len()).sum();
         let text = clean_lines(&Channel::shown(output, &series));
-        print(format!("# {}: {} series, {samples} samples\n{text}", output.name, series.len()))?;
+        print(&format!("# {}: {} series, {samples} samples\n{text}", output.name, series.len()))?;
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub fn run(args: &ServicesArgs, style: &Style) -> Result<()> {
     if args.json {
         return print_json(&json::document(&shown, &recording.reader.host().hostname));
     }
-    if args.map { print(map::text(&shown, style)) } else { print(text::tables(&shown, style)) }
+    if args.map { print(&map::text(&shown, style)) } else { print(&text::tables(&shown, style)) }
 }
 
 /// The document of `--json`, of all services.

@@ -45,7 +45,7 @@ pub fn run(args: &DiffArgs, style: &Style) -> Result<()> {
     if lines.is_empty() {
         eprintln!("mitra: no difference");
     }
-    out(colored(&clean_lines(&lines), style))
+    out(&colored(&clean_lines(&lines), style))
 }
 
 struct Side {

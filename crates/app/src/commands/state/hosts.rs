@@ -64,12 +64,12 @@ pub fn run(
         );
     }
     if args.count {
-        return out(format!("{}\n", hosts.len()));
+        return out(&format!("{}\n", hosts.len()));
     }
     if hosts.is_empty() {
         eprintln!("mitra: no host");
     }
-    out(hosts.iter().map(|host| format!("{}\n", clean(host))).collect::<String>())
+    out(&hosts.iter().map(|host| format!("{}\n", clean(host))).collect::<String>())
 }
 
 /// The kinds whose facts a query names.
@@ -108,7 +108,7 @@ pub fn values(
         return print_json(&json!({ "field": field, "hosts": total, "values": values }));
     }
     if args.count {
-        return out(format!("{}\n", held.len()));
+        return out(&format!("{}\n", held.len()));
     }
     if held.is_empty() {
         eprintln!("mitra: no document has {field}");

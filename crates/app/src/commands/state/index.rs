@@ -96,7 +96,7 @@ fn go(args: &IndexArgs, mut config: Config, sink: Box<dyn Sink>, style: &Style) 
         indexer.pass()?
     };
     let host = indexer.host().to_owned();
-    if args.json { print_json(&as_json(&host, &report)) } else { out(in_words(&host, &report, style)) }
+    if args.json { print_json(&as_json(&host, &report)) } else { out(&in_words(&host, &report, style)) }
 }
 
 /// A sink that is still used when the indexer is done with it.
@@ -205,7 +205,7 @@ fn dry_run(mut config: Config, json: bool, style: &Style) -> Result<()> {
         let bytes = one.bytes.map_or_else(|| "-".to_owned(), |bytes| units::value(bytes as f64, "bytes"));
         table.row([bytes, withheld, format!("{}{flags}", one.name)]);
     }
-    out(format!("{}\n{}", table.render(style), in_words(indexer.host(), &report, style)))
+    out(&format!("{}\n{}", table.render(style), in_words(indexer.host(), &report, style)))
 }
 
 fn as_json(host: &str, report: &PassReport) -> serde_json::Value {

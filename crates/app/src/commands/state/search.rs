@@ -15,7 +15,7 @@ pub fn run(args: &SearchArgs, style: &Style) -> Result<()> {
     let here = LocalClock::system();
     let query = location::query(args.query.as_deref(), args.all_words, &here)?;
     if args.explain_query {
-        return out(format!("{}\n", query.set));
+        return out(&format!("{}\n", query.set));
     }
     let backend = location::open(&args.location)?;
     let scope = location::scope(&args.scope, args.changed, &backend, &here)?;
@@ -48,7 +48,7 @@ fn documents(
         return print_json(&json!({ "total": page.total, "hits": hits }));
     }
     if args.count {
-        return out(format!("{}\n", page.total));
+        return out(&format!("{}\n", page.total));
     }
     if page.total == 0 {
         eprintln!("mitra: no document matches");
