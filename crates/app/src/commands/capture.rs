@@ -64,7 +64,7 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
             printed |= Page::open(path)?.write(&html::flame::page(captured, profile, style))?;
         }
         if let Some(path) = &args.pprof {
-            printed |= Page::open(path)?.write(&pprof::packed(captured, profile)?)?;
+            printed |= Page::open(path)?.write_bytes(&pprof::packed(captured, profile)?)?;
         }
     }
     match (args.json, printed) {

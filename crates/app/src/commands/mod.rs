@@ -96,9 +96,13 @@ pub fn run(cli: Cli) -> Result<u8> {
 }
 
 /// Writes to standard output.
-fn print(text: impl AsRef<[u8]>) -> Result<()> {
+fn print(text: &str) -> Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<()> {
     let mut out = pager::Output;
-    out.write_all(text.as_ref()).and_then(|()| out.flush()).context("cannot write to standard output")
+    out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 /// Writes JSON to standard output, indented, because people read it too.

@@ -9,7 +9,7 @@ use clap::ColorChoice;
 use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 
-use super::{json_text, print};
+use super::{json_text, print_bytes};
 use crate::cli::{ReportArgs, ReportFormat};
 use crate::diagnosis::title;
 use crate::render::style::{Style, WIDTH_PIPED};
@@ -33,9 +33,13 @@ impl Page {
     }
 
     /// Writes it; returns whether it went to standard output, which then takes nothing else.
-    pub fn write(&self, page: impl AsRef<[u8]>) -> Result<bool> {
-        let page = page.as_ref();
-        let Some(mut file) = self.file.as_ref() else { return print(page).map(|()| true) };
+    pub fn write(&self, page: &str) -> Result<bool> {
+        self.write_bytes(page.as_bytes())
+    }
+
+    /// The same of what is no text.
+    pub fn write_bytes(&self, page: &[u8]) -> Result<bool> {
+        let Some(mut file) = self.file.as_ref() else { return print_bytes(page).map(|()| true) };
         // A pipe or a terminal cannot be truncated and need not be.
         let cut = if file.metadata().is_ok_and(|meta| meta.is_file()) { file.set_len(0) } else { Ok(()) };
         let written = cut.and_then(|()| file.write_all(page));
