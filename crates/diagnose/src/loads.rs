@@ -14,10 +14,11 @@ pub(crate) fn runs(set: &SeriesSet, window: Span) -> Vec<LoadRun> {
         _ => None,
     });
     for run in texts.filter_map(run) {
+        let is_full = runs.len() >= RUNS_MAX;
         match runs.iter_mut().find(|known| (&known.what, known.since) == (&run.what, run.since)) {
             Some(known) => known.until = known.until.or(run.until),
-            None if runs.len() < RUNS_MAX => runs.push(run),
-            None => {}
+            None if is_full => {}
+            None => runs.push(run),
         }
     }
     runs.retain(|run| run.since.0 <= window.until && run.until.is_none_or(|until| until.0 >= window.since));
@@ -56,18 +57,16 @@ mod tests {
         let line = |text: &str| {
             Event::at(0, EventKind::KernelLog { priority: 6, text: format!("{LOAD_MARK}{text}") })
         };
-        let set = SeriesSet {
-            events: vec![
-                line("offers 500/s for 60s to 127.0.0.1:80 from @1000.500"),
-                line("offered 500/s for 60s to 127.0.0.1:80 from @1000.500 to @1060.5"),
-                line("offers 1/s to a from @1100.0"),
-                line("offered 9/s to b from @10 to @20"),
-                line("offered 9/s to b from @x to @20"),
-                line("offered 9/s to b from @1e300 to @20"),
-                line("says something else"),
-            ],
-            ..SeriesSet::default()
-        };
+        let mut set = SeriesSet::default();
+        set.events = vec![
+            line("offers 500/s for 60s to 127.0.0.1:80 from @1000.500"),
+            line("offered 500/s for 60s to 127.0.0.1:80 from @1000.500 to @1060.5"),
+            line("offers 1/s to a from @1100.0"),
+            line("offered 9/s to b from @10 to @20"),
+            line("offered 9/s to b from @x to @20"),
+            line("offered 9/s to b from @1e300 to @20"),
+            line("says something else"),
+        ];
         let runs = runs(&set, Span { since: 900 * SECOND, until: 1200 * SECOND });
         let told: Vec<(&str, i64, Option<i64>)> = runs
             .iter()

@@ -243,6 +243,15 @@ impl Shared {
 
     /// Starts a request that is due, or queues it. Returns whether it had to wait for room.
     async fn hand_out(self: &Rc<Self>, ticket: Ticket, late: Duration) -> bool {
+        let is_full = self.start_or_queue(ticket, late);
+        if is_full {
+            self.room.notified().await;
+        }
+        is_full
+    }
+
+    /// Returns whether the queue is full.
+    fn start_or_queue(self: &Rc<Self>, ticket: Ticket, late: Duration) -> bool {
         let mut state = self.state.borrow_mut();
         state.outcome.requests += 1;
         state.outcome.lateness.record(late);
@@ -256,10 +265,6 @@ impl Shared {
         state.queue.push_back(ticket);
         let length = state.queue.len();
         state.outcome.queued_max = state.outcome.queued_max.max(length as u64);
-        drop(state);
-        if length >= QUEUE_MAX {
-            self.room.notified().await;
-        }
         length >= QUEUE_MAX
     }
 

@@ -45,7 +45,7 @@ impl Source {
                 Ok(targets.get(place).map(|target| (due, Rc::clone(target))))
             }
             Source::Logged(replay, length) => {
-                Ok(replay.next()?.filter(|(due, _)| length.is_none_or(|length| *due < length)))
+                Ok(replay.next_request()?.filter(|(due, _)| length.is_none_or(|length| *due < length)))
             }
         }
     }

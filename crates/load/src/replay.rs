@@ -75,7 +75,7 @@ impl Replay {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn next(&mut self) -> io::Result<Option<(Duration, Rc<Target>)>> {
+    pub fn next_request(&mut self) -> io::Result<Option<(Duration, Rc<Target>)>> {
         if self.ready.is_empty() {
             self.read_second()?;
         }
@@ -158,7 +158,7 @@ mod tests {
         std::fs::write(file.path(), log).unwrap();
         let mut replay = Replay::open(file.path(), speed).unwrap();
         let mut times = Vec::new();
-        while let Some((due, _)) = replay.next().unwrap() {
+        while let Some((due, _)) = replay.next_request().unwrap() {
             times.push(due.as_millis() as u64);
         }
         (times, replay)
