@@ -14,11 +14,11 @@ pub(crate) fn runs(set: &SeriesSet, window: Span) -> Vec<LoadRun> {
         _ => None,
     });
     for run in texts.filter_map(run) {
-        let known = runs.iter().position(|known| (&known.what, known.since) == (&run.what, run.since));
-        match known {
-            Some(known) => runs[known].until = runs[known].until.or(run.until),
-            None if runs.len() < RUNS_MAX => runs.push(run),
-            None => {}
+        let is_full = runs.len() >= RUNS_MAX;
+        match runs.iter_mut().find(|known| (&known.what, known.since) == (&run.what, run.since)) {
+            Some(known) => known.until = known.until.or(run.until),
+            None if is_full => {}
+            None => runs.push(run),
         }
     }
     runs.retain(|run| run.since.0 <= window.until && run.until.is_none_or(|until| until.0 >= window.since));

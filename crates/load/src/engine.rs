@@ -243,14 +243,14 @@ impl Shared {
 
     /// Starts a request that is due, or queues it. Returns whether it had to wait for room.
     async fn hand_out(self: &Rc<Self>, ticket: Ticket, late: Duration) -> bool {
-        let must_wait = self.start_or_queue(ticket, late);
-        if must_wait {
+        let is_full = self.start_or_queue(ticket, late);
+        if is_full {
             self.room.notified().await;
         }
-        must_wait
+        is_full
     }
 
-    /// Returns whether the queue is full now.
+    /// Returns whether the queue is full.
     fn start_or_queue(self: &Rc<Self>, ticket: Ticket, late: Duration) -> bool {
         let mut state = self.state.borrow_mut();
         state.outcome.requests += 1;
