@@ -59,7 +59,7 @@ pub struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = examples::below("export", ""))]
+#[command(after_help = examples::below("export", ""), override_usage = "mitra export [OPTIONS] <FORMAT> [PATH]")]
 #[command(mut_arg("since", |arg| since_default(arg, "the beginning of the recording")))]
 #[command(group(ArgGroup::new("form").required(true)))]
 #[command(mut_args(|arg| match arg.get_id().as_str() {

@@ -318,7 +318,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra status", "whether this machine is recorded, and what it costs"),
             ("mitra status --archive ./incident", "what is recorded, and what is missing"),
-            ("mitra status --alive || systemctl restart mitra", "in a script"),
+            ("mitra status --alive", "in a script: ends with 2 unless it records"),
         ],
     ),
     (

@@ -219,7 +219,7 @@ pub enum Command {
     Capture(CaptureArgs),
     /// Make HTTP load at a constant rate, and measure the answers
     Load(LoadArgs),
-    /// Look into the memory of a process, without stopping it, or follow a name through the resolvers
+    /// Look into the memory of a process, or follow lookups of a name
     Inspect(InspectArgs),
     /// Read files and settings of this machine into the index
     Index(IndexArgs),
