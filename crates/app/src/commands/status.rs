@@ -44,7 +44,7 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
     let outputs = outputs(&dir, &reader, &status);
     if args.json {
         let mut document = recorded_status::document(&reader, &status, &lately);
-        document["outputs"] = outputs
+        let told: serde_json::Value = outputs
             .iter()
             .map(|Output { name, position, behind_s }| {
                 json!({
@@ -54,6 +54,10 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
                 })
             })
             .collect();
+        // Only where there are any: what a server tells of an archive has none.
+        if !outputs.is_empty() {
+            document["outputs"] = told;
+        }
         print_json(&document)
     } else {
         print(&text(&dir, reader.host(), &status, &lately, &outputs, style))

@@ -163,7 +163,9 @@ fn the_environment_names_the_archive() {
 #[test]
 fn the_help_has_the_exit_codes() {
     let help = good(&["--help"]);
-    for line in ["0    done", "1    an incident was found", "2    an error", "130  interrupted"] {
+    for line in
+        ["0    done", "1    mitra explain --exit-code: an incident", "2    an error", "130  interrupted"]
+    {
         assert!(help.contains(line), "{line}: {help}");
     }
 }

@@ -30,7 +30,11 @@ impl Log {
         self.horizon_ns = state.horizon_ns;
         self.is_scan_due = true;
         let before = rotated::list(dir.fd.as_fd(), &self.name);
-        for (nth, was) in state.files.iter().enumerate() {
+        // A file that was empty is known by its inode alone, which another one may have by now: those that are known by what is in
+        // them come first.
+        let mut files: Vec<(usize, &FileState)> = state.files.iter().enumerate().collect();
+        files.sort_by_key(|(_, was)| was.begin.len == 0);
+        for (nth, was) in files {
             let is_current = state.has_current && nth + 1 == state.files.len();
             if let Some(mut file) = own.take_if(|file| file.id == was.id && is_like(file, was)) {
                 file.resume(was.offset, was.is_in_rest, &was.begin)?;
@@ -69,7 +73,8 @@ impl Log {
         dir: BorrowedFd<'_>,
     ) -> Option<(OpenLog, bool)> {
         let is_open = |one: &&Rotated| self.old.iter().any(|old| old.file.id == one.id);
-        let same = among.iter().find(|one| one.id == was.id).and_then(|one| one.open_log(dir));
+        let same =
+            among.iter().find(|one| one.id == was.id && !is_open(one)).and_then(|one| one.open_log(dir));
         if let Some(file) = same.filter(|file| is_like(file, was)) {
             return Some((file, false));
         }

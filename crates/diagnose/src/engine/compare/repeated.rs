@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Of 400 experiments 380 ± 9 (two standard deviations) have the truth inside of a 95 % interval.
+    /// Of 400 experiments 380 ± 13 (three standard deviations) have the truth inside of a 95 % interval.
     #[test]
     fn intervals_cover_the_truth_about_as_often_as_they_say() {
         let mut rng = Rng::with_seed(7);
@@ -172,7 +172,7 @@ mod tests {
             }
             for (covered, what) in [(of_mean, "mean"), (of_difference, "difference")] {
                 let share = f64::from(covered) / 400.0;
-                assert!((0.92..=0.985).contains(&share), "{what} of {runs} runs: {share}");
+                assert!((0.917..=0.983).contains(&share), "{what} of {runs} runs: {share}");
             }
         }
     }
