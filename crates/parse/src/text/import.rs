@@ -384,6 +384,14 @@ impl Import {
         }
     }
 
+    /// Whether a thing has a text of that moment.
+    #[must_use]
+    pub fn has_text(&self, metric: &str, row: &str, when: When) -> bool {
+        let Some(metric) = lookup(metric) else { return false };
+        let t = self.moment(when);
+        self.texts.get(&(metric.name, row.to_owned())).is_some_and(|all| all.iter().any(|text| text.t == t))
+    }
+
     /// The row of a task in the groups of [`Entity::Task`], and its command. A process id that was used twice in one
     /// file is one task here: files do not tell.
     pub fn task(&mut self, pid: u32, comm: &str) -> String {

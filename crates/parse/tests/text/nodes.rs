@@ -108,6 +108,13 @@ fn nodes_of_kubernetes() {
         assert!(notes.contains(wanted), "{wanted}: {notes}");
     }
     assert!(!notes.contains("DiskPressure"), "{notes}");
+    // A kill was its age ago, and what follows is somebody else's.
+    let after = "              total        used        free      shared  buff/cache   available\n\
+                 Mem:    8148532000  4000000000  1000000000           0  3148532000  4148532000\n";
+    let stamp = &b"Fri Nov 27 23:10:00 UTC 2026\n"[..];
+    let read = import("x", [stamp, &bytes(output("kubectl/describe-node.txt")), after.as_bytes()].concat());
+    assert_eq!(read.set.events[0].real, (T0 - 8 * 60 - 12) * SECOND);
+    assert_eq!(one(&read.set, "mem.total", "").0, 8_148_532_000.0 * 1024.0);
     let read = whole(output("kubectl/describe-node-well.txt"));
     assert!(read.files[0].notes.is_empty() && read.set.events.is_empty(), "{:?}", read.files[0].notes);
 }
@@ -124,6 +131,15 @@ fn locks_of_postgres() {
     assert_eq!(one(&set, "session.pid", "4243"), (4243.0, 7));
     let set = whole(output("postgres/locks-short.txt")).set;
     assert_eq!(text_of(&set, "session.blocked_by", "5001"), Some("5000"));
+}
+
+#[test]
+fn what_activity_says_of_a_session_stays_beside_its_locks() {
+    let both = ["activity.txt", "locks.txt"].map(|name| bytes(output(format!("postgres/{name}"))));
+    let read = import("x", both.concat());
+    let said = text_of(&read.set, "session.activity", "4242");
+    assert_eq!(said, Some("idle in transaction"), "{:?}", read.files[0]);
+    assert_eq!(text_of(&read.set, "session.blocked_by", "4243"), Some("4242"));
 }
 
 #[test]

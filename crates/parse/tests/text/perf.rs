@@ -102,7 +102,8 @@ fn retransmits_by_connection() {
         192.168.10.50:60366  <-> 172.217.21.194:443             700\n\
         [fe80::1]:1234       <-> [fe80::2]:80                     3\n";
     let read = import("x", text);
-    assert_eq!((one(&read.set, "tcp.RetransSegs", ""), read.files[0].unread), ((703.0, 2), 0));
+    assert!(is_empty(&read) && read.files[0].unread == 0);
+    assert_eq!(read.files[0].notes, ["tcpretrans: 703 segments of 2 connections were sent again"]);
 }
 
 #[test]

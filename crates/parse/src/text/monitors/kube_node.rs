@@ -14,11 +14,13 @@
 //!   Warning  SystemOOM  8m    kubelet  System OOM encountered, victim process: java, pid: 4242
 //! ```
 //!
-//! Killed processes are events; conditions that a healthy node does not have and overcommitted limits are notes.
+//! Killed processes are events, at their age before the time of the output where that is known; conditions that a healthy node does not have and overcommitted limits are notes.
 
 use mitra_model::EventKind;
+use mitra_model::time::SECOND;
 
 use crate::text::prelude::*;
+use crate::text::procps::common::duration;
 
 /// See the module.
 pub const FORMAT: Format = Format::new(
@@ -31,6 +33,14 @@ pub const FORMAT: Format = Format::new(
     read,
 );
 
+/// What lines without a blank in front begin with; another one is somebody else's.
+const TITLES: &[&[u8]] = list!(
+    "Roles:|Labels:|Annotations:|CreationTimestamp:|Taints:|Unschedulable:|Lease:|Conditions:|Addresses:|Capacity:|Allocatable:|\
+     System Info:|PodCIDR:|PodCIDRs:|ProviderID:|Non-terminated Pods:|Allocated resources:|Events:",
+    b'|'
+);
+/// The same for lines of the events, which come last.
+const EVENTS: &[&[u8]] = list!("  Type |  ---- |  Normal |  Warning ", b'|');
 /// A node of a hundred pods has some three hundred lines.
 const LINES_MAX: u32 = 20_000;
 
@@ -50,8 +60,9 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     lines.each(import, |lines, at, import| {
         let line = lines.line();
         taken += 1;
-        let is_title = line.first().is_some_and(u8::is_ascii_uppercase) && line.contains(&b':');
-        if !is_title && !line.starts_with(b" ") || taken > LINES_MAX {
+        let is_title = begins(line, TITLES) || taken == 1;
+        let is_below = if section == Section::Events { begins(line, EVENTS) } else { line.starts_with(b" ") };
+        if !is_title && !is_below || taken > LINES_MAX {
             return if line.trim_ascii().is_empty() { Took::Yes } else { Took::No };
         }
         if is_title {
@@ -113,7 +124,11 @@ fn event(line: &[u8], name: &str, when: When, at: u32, import: &mut Import) {
     if list.next() != Some(b"Warning") {
         return;
     }
-    let Some(reason) = list.next() else { return };
+    let (Some(reason), age) = (list.next(), list.next().and_then(duration)) else { return };
+    let when = match (when, age) {
+        (When::At(now), Some(age)) => When::At(now.saturating_sub((age * SECOND as f64) as i64)),
+        _ => When::Fact,
+    };
     let victim = behind(line, b"victim process: ").zip(behind(line, b", pid: "));
     if let Some((rest, pid)) = victim.filter(|_| reason == b"SystemOOM") {
         let comm = rest.split(|b| *b == b',').next().unwrap_or(rest);

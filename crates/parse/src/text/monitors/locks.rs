@@ -9,6 +9,8 @@
 //! Who holds any lock is in a transaction. Which of the holders' modes conflict is PostgreSQL's own table, so that a
 //! lock that is shared with the waiter's mode blocks nobody.
 
+use std::collections::BTreeSet;
+
 use super::postgres::{cells, is_rule};
 use crate::text::prelude::*;
 
@@ -21,7 +23,7 @@ pub const FORMAT: Format = Format::new(
 );
 
 /// Locks of one output; PostgreSQL has room for 6,400 by default.
-const LOCKS_MAX: usize = 100_000;
+const LOCKS_MAX: usize = 10_000;
 /// Sessions that are named as blocking one.
 const BLOCKERS_MAX: usize = 32;
 
@@ -126,15 +128,19 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
 fn put(locks: &mut [Lock], import: &mut Import) {
     let when = import.now();
     locks.sort_by(|a, b| (&a.object, a.granted, a.line).cmp(&(&b.object, b.granted, b.line)));
-    let mut waiting = Vec::new();
+    let (mut waiting, mut blocking) = (Vec::new(), BTreeSet::<u64>::new());
     for same in locks.chunk_by(|a, b| a.object == b.object) {
         for waiter in same.iter().filter(|lock| !lock.granted) {
             let holds =
                 |lock: &&Lock| lock.granted && lock.pid != waiter.pid && conflict(&waiter.mode, &lock.mode);
-            let mut blockers: Vec<u64> = same.iter().filter(holds).map(|lock| lock.pid).collect();
-            blockers.sort_unstable();
-            blockers.dedup();
-            blockers.truncate(BLOCKERS_MAX);
+            let mut blockers: BTreeSet<u64> = BTreeSet::new();
+            for lock in same.iter().filter(holds) {
+                blockers.insert(lock.pid);
+                if blockers.len() == BLOCKERS_MAX {
+                    break;
+                }
+            }
+            blocking.extend(&blockers);
             waiting.push(waiter.pid);
             let row = waiter.pid.to_string();
             session(&row, "lock waiting", when, waiter.line, import);
@@ -148,7 +154,12 @@ fn put(locks: &mut [Lock], import: &mut Import) {
     waiting.sort_unstable();
     let mut told: Vec<u64> = Vec::new();
     locks.sort_by_key(|lock| (lock.pid, lock.line));
-    for lock in locks.iter().filter(|lock| lock.granted && waiting.binary_search(&lock.pid).is_err()) {
+    // Whoever reads the view has locks of readers himself.
+    let is_held = |lock: &&Lock| {
+        let is_of_reader = lock.kind == "virtualxid" || lock.mode == b"AccessShareLock";
+        lock.granted && (!is_of_reader || blocking.contains(&lock.pid))
+    };
+    for lock in locks.iter().filter(is_held).filter(|lock| waiting.binary_search(&lock.pid).is_err()) {
         if told.last() != Some(&lock.pid) {
             told.push(lock.pid);
             session(&lock.pid.to_string(), "in transaction", when, lock.line, import);
@@ -157,7 +168,10 @@ fn put(locks: &mut [Lock], import: &mut Import) {
 }
 
 fn session(row: &str, activity: &str, when: When, line: u32, import: &mut Import) {
-    import.text_at("session.activity", row, when, line, activity);
+    // `pg_stat_activity` says more.
+    if !import.has_text("session.activity", row, when) {
+        import.text_at("session.activity", row, when, line, activity);
+    }
     import.text_at("session.server", row, when, line, "postgres");
     if let Ok(pid) = row.parse::<u32>() {
         import.value("session.pid", row, Form::Level, when, line, f64::from(pid));

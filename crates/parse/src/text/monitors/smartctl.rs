@@ -37,7 +37,7 @@ const ATTRIBUTES: &[(&[u8], &str)] = &[
 ];
 /// The same of NVMe, as text and as the keys of JSON.
 const NVME: &[(&str, &str, &str)] = &[
-    ("Critical Warning", "critical_warning", "is its critical warning"),
+    ("Critical Warning", "critical_warning", "critical warnings (the bits of one number)"),
     ("Media and Data Integrity Errors", "media_errors", "errors of its medium"),
     ("Percentage Used", "percentage_used", "percent of its life are used"),
 ];
@@ -125,7 +125,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 disk.model = text(value);
                 named = true;
             }
-            b"Rotation Rate" => disk.turns = Some((value.ends_with(b" rpm"), at)),
+            b"Rotation Rate" if value.ends_with(b" rpm") => disk.turns = Some((true, at)),
+            b"Rotation Rate" if value == b"Solid State Device" => disk.turns = Some((false, at)),
             b"SMART overall-health self-assessment test result" | b"SMART Health Status" => {
                 disk.failed |= !matches!(value, b"PASSED" | b"OK");
                 named = true;
@@ -163,14 +164,20 @@ fn is_json(lines: &mut Lines<'_>) -> bool {
 
 fn json(lines: &mut Lines<'_>, import: &mut Import) {
     let mut disk = Disk::default();
-    let mut attribute: Option<String> = None;
+    let (mut attribute, mut named): (Option<String>, bool) = (None, false);
     each_value(lines, import, |path, value, line, _| {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match (path.as_slice(), value) {
             (["device", "name"], Value::Text(name)) => name.clone_into(&mut disk.device),
-            (["model_name" | "scsi_model_name"], Value::Text(name)) => name.clone_into(&mut disk.model),
+            (["model_name" | "scsi_model_name"], Value::Text(name)) => {
+                name.clone_into(&mut disk.model);
+                named = true;
+            }
             (["rotation_rate"], Value::Number(rpm)) => disk.turns = Some((rpm > 0.0, line)),
-            (["smart_status", "passed"], Value::Flag(passed)) => disk.failed |= !passed,
+            (["smart_status", "passed"], Value::Flag(passed)) => {
+                disk.failed |= !passed;
+                named = true;
+            }
             (["ata_smart_attributes", "table", "", "id"], Value::Number(id)) => {
                 attribute = Some(format!("{id}"))
             }
@@ -188,5 +195,8 @@ fn json(lines: &mut Lines<'_>, import: &mut Import) {
             _ => {}
         }
     });
-    disk.put(import);
+    // That it could not be opened is no report.
+    if named {
+        disk.put(import);
+    }
 }

@@ -83,7 +83,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 _ => without = true,
             }
         } else if line.len() > 20 && line.iter().all(|b| *b == b'=') {
-            return Took::Last;
+            // Without `-s` another table of the same interface follows.
+            return if lines.soon(2, is_header) { Took::Yes } else { Took::Last };
         } else {
             let is_own = begins(
                 line,

@@ -41,6 +41,12 @@ fn mount(line: &[u8]) -> Option<(&[u8], &[u8], bool)> {
     Some((rest.get(..on)?, rest.get(on + 12..with)?, kind.starts_with(b"nfs") && has(kind, b"statvers=")))
 }
 
+/// Lines that begin with a blank: `age: 3542`, `READ: 1000 …`.
+fn is_below(line: &[u8]) -> bool {
+    let text = line.trim_ascii_start();
+    text.len() < line.len() && text.first().is_some_and(u8::is_ascii_alphabetic) && text.contains(&b':')
+}
+
 struct Operation {
     name: String,
     calls: f64,
@@ -79,7 +85,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             import.has_read();
         } else if line.trim_ascii() == b"per-op statistics" {
             counted = true;
-        } else if !(line.starts_with(b" ") || line.starts_with(b"\t") || line.trim_ascii().is_empty()) {
+        } else if !(is_below(line) || line.trim_ascii().is_empty()) {
             return Took::No;
         } else if counted && operations.len() < 256 {
             operations.extend(operation(line).filter(|operation| operation.calls > 0.0));

@@ -4,7 +4,7 @@ mod atop;
 mod atop_cells;
 mod atop_parseable;
 pub mod atop_write;
-mod common;
+pub(super) mod common;
 mod free;
 mod ps;
 mod slabtop;

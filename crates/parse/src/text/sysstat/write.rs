@@ -81,7 +81,8 @@ pub static SECTIONS: &[Section] = &[
         "net-edev",
         Kind::Nic,
         list!("rxerr/s txerr/s coll/s rxdrop/s txdrop/s txcarr/s rxfram/s rxfifo/s txfifo/s"),
-        &[],
+        // Says which interfaces there are.
+        &["nic.rx_bytes"],
     ),
 ];
 
@@ -267,9 +268,9 @@ fn is_whole(column: &[u8]) -> bool {
 /// The number of a column.
 fn cell(sample: &Sample<'_>, kind: Kind, column: &[u8], row: &str) -> f64 {
     let of = |metric: &str| sample.value(metric, row);
-    let percent = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { 100.0 * part / whole };
-    // A mean over nothing is zero for sysstat.
-    let each = |sum: f64, requests: f64| if requests == 0.0 { 0.0 } else { sum / requests };
+    // A share or a mean of nothing is zero for sysstat; what was not measured is no number.
+    let percent = |part: f64, whole: f64| if whole == 0.0 { 0.0 * part } else { 100.0 * part / whole };
+    let each = |sum: f64, requests: f64| if requests == 0.0 { 0.0 * sum } else { sum / requests };
     let swap_used = || of("mem.swap_total") - of("mem.swap_free");
     match (kind, column) {
         (Kind::Cpu, _) => cpu_share(sample, column, row),

@@ -85,7 +85,8 @@ fn latency_row(line: &[u8]) -> Option<Latency<'_>> {
 
 fn latency(lines: &mut Lines<'_>, import: &mut Import) {
     let sums = import.columns(&["task.cpu_time", "task.run_delay"], Form::Total);
-    let when = import.now();
+    // Sums of this run, and no readings of the kernel's counters, which other files may have.
+    let when = When::Fact;
     let (mut together, mut longest) = (0_u64, None::<(f64, String)>);
     lines.each(import, |lines, at, import| {
         let line = lines.line();

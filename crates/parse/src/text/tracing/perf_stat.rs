@@ -214,7 +214,10 @@ struct Counts {
 impl Counts {
     fn add(&mut self, row: &Row<'_>, at: u32) {
         let event = name(row.event);
-        self.cpus = self.cpus.or(row.cpus);
+        // With `-A` each CPU has a row of its own.
+        if let Some(cpus) = row.cpus {
+            self.cpus = Some(self.cpus.unwrap_or(0.0) + cpus);
+        }
         let Some(value) = row.value else { return };
         if self.events.len() < EVENTS_MAX || self.events.contains_key(event) {
             self.events.entry(event.to_vec()).or_insert((0.0, at)).0 += value;
@@ -329,8 +332,12 @@ impl Reader {
             Some(of) => of == b"'system wide'",
             None => {
                 let asked = asks_for_machine(&import.context.command);
-                let by_default =
-                    self.all.of(b"cpu-clock").is_some() && self.all.of(b"cpu-migrations").is_some();
+                let some = ["-C", "--cpu"];
+                let is_of_some =
+                    import.context.command.iter().any(|word| some.iter().any(|o| word.starts_with(o)));
+                let by_default = !is_of_some
+                    && self.all.of(b"cpu-clock").is_some()
+                    && self.all.of(b"cpu-migrations").is_some();
                 (asked || by_default) && self.all.of(b"task-clock").is_none()
             }
         }

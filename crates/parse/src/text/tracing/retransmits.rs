@@ -5,14 +5,14 @@
 //! 192.168.10.50:60366  <-> 172.217.21.194:443             700
 //! ```
 //!
-//! How long was counted is not said: the sum is a reading.
+//! How long was counted is not said: the sum is told, and is no reading of the kernel's counter.
 
 use crate::text::prelude::*;
 
 /// See the module.
 pub const FORMAT: Format = Format::new(
     "tcpretrans -c",
-    "segments that TCP sent again, in all",
+    "segments that TCP sent again, in all, as a note",
     |lines, _| lines.at(is_header),
     read,
 );
@@ -33,23 +33,23 @@ fn count(line: &[u8]) -> Option<u64> {
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
-    let (mut sum, mut first) = (0.0, 0);
-    lines.each(import, |lines, at, _| {
+    let (mut sum, mut connections) = (0_u64, 0_u64);
+    lines.each(import, |lines, _, _| {
         let line = lines.line();
         if is_header(line) {
             return Took::Yes;
         }
         match count(line) {
             Some(n) => {
-                sum += n as f64;
-                first = if first == 0 { at } else { first };
+                sum = sum.saturating_add(n);
+                connections += 1;
                 Took::Yes
             }
             None => Took::unread_if(lines.soon(1, |next| count(next).is_some())),
         }
     });
-    if first > 0 {
-        let when = import.now();
-        import.value("tcp.RetransSegs", "", Form::Total, when, first, sum);
+    if connections > 0 {
+        import.has_read();
+        import.note(format!("tcpretrans: {sum} segments of {connections} connections were sent again"));
     }
 }
