@@ -59,7 +59,7 @@ pub struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = examples::below("export", ""), override_usage = "mitra export [OPTIONS] <FORMAT> [PATH]")]
+#[command(after_help = examples::below("export", ""), override_usage = "mitra export [OPTIONS] --<FORMAT> <FILE> [PATH]")]
 #[command(mut_arg("since", |arg| since_default(arg, "the beginning of the recording")))]
 #[command(group(ArgGroup::new("form").required(true)))]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
@@ -88,7 +88,7 @@ pub struct ExportArgs {
     /// Write a trace for Perfetto or chrome://tracing to this file or directory; - is standard output
     #[arg(long, value_name = "FILE", group = "form")]
     pub trace: Option<PathBuf>,
-    /// Take the samples of so long together, 1s or more; not for Parquet, which has each value
+    /// Take the samples of so long together, 1s to 1h; not for Parquet, which has each value
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, conflicts_with = "parquet")]
     pub every: Duration,
 }

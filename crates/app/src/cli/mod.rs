@@ -245,7 +245,7 @@ pub enum Command {
     Dump(DumpArgs),
     /// Show what an archive holds and what recording costs
     Status(StatusArgs),
-    /// Write an archive as Parquet
+    /// Write an archive as Parquet, sar, sadf, atop or a trace
     Export(ExportArgs),
     /// Store the segments of an archive in an object store (S3)
     Upload(UploadArgs),

@@ -217,12 +217,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("offcpu.pb.gz");
         std::fs::write(&file, packed(&captured, &profile).unwrap()).unwrap();
-        let run =
-            std::process::Command::new("go").args(["tool", "pprof", "-top", "-unit=ms"]).arg(&file).output();
-        let Some(output) = run.ok().filter(|output| output.status.success()) else {
+        let go = |args: &[&str]| std::process::Command::new("go").args(args).arg(&file).output();
+        if !go(&["tool", "-n", "pprof"]).is_ok_and(|output| output.status.success()) {
             println!("skipped: no go tool pprof");
             return;
-        };
+        }
+        let output = go(&["tool", "pprof", "-top", "-unit=ms"]).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("Type: time off CPU") && text.contains("1500ms"), "{text}");
         assert!(text.contains("io_schedule_[k]"), "{text}");

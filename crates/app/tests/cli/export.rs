@@ -58,6 +58,7 @@ fn sysstat_and_atop_read_back() {
         same("sys.cpu_user", "", &set, 0.1);
         same("cpu.idle", "0", &set, 0.1);
         same("nic.rx_bytes", "lo", &set, 11.0);
+        same("nic.rx_drop", "lo", &set, 0.01);
         assert!(set.host.cpus > 0 && !set.host.hostname.is_empty());
     }
     let set = read("atop.txt", &to("--atop"));
@@ -92,6 +93,20 @@ fn a_trace_is_one_document() {
 }
 
 #[test]
+fn a_pipe_is_written_to_and_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    good(&["export", "--archive", archive(), "--sar", pipe.to_str().unwrap()]);
+    assert!(!std::fs::symlink_metadata(&pipe).unwrap().is_file());
+    assert_eq!(reader.join().unwrap(), good(&["export", "--archive", archive(), "--sar", "-"]));
+}
+
+#[test]
 fn steps_files_and_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
@@ -103,6 +118,7 @@ fn steps_files_and_errors() {
     assert!(json["sysstat"]["hosts"][0]["statistics"].as_array().unwrap().len() <= 2);
     for wrong in [
         &["export", "--archive", archive(), "--sar", "-", "--every", "100ms"][..],
+        &["export", "--archive", archive(), "--sar", "-", "--every", "2h"],
         &["export", "--archive", archive(), "--sar", "-", "--metric", "mem.free"],
         &["export", "--archive", archive(), "--sar", "-", "--atop", "-"],
         &["export", "--archive", archive(), "--parquet", path, "--every", "10s"],

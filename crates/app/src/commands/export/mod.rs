@@ -23,6 +23,9 @@ use crate::recording::{Recording, Wanted};
 
 pub use self::parquet::file;
 
+/// What is taken together is in memory, at every second of each task.
+const EVERY_MAX_NS: i64 = 3600 * SECOND;
+
 /// What a format is written from.
 struct Source<'a> {
     reader: &'a Reader,
@@ -55,8 +58,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     let chosen = texts.into_iter().find_map(|(path, end, write)| Some((path.as_ref()?, end, write)));
     let (path, end, write) = chosen.ok_or_else(|| usage("no format is chosen; see mitra export --help"))?;
     let step = i64::try_from(args.every.as_nanos()).unwrap_or(i64::MAX);
-    if step < SECOND {
-        return Err(usage("--every: these formats have times in whole seconds; want 1s or more"));
+    if !(SECOND..=EVERY_MAX_NS).contains(&step) {
+        return Err(usage("--every: want 1s, as these formats have times in whole seconds, to 1h"));
     }
     let source = Source { reader, span, step };
     if path.as_os_str() == "-" {
@@ -76,16 +79,22 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     super::print(&format!("{}: {moments} moments\n", path.display()))
 }
 
-/// Writes a file. It is there whole or not at all, because a partial file must not look complete.
+/// Writes a file. It is there whole or not at all, because a partial file must not look complete. A device or a pipe is written to.
 fn whole(path: &Path, write: impl FnOnce(File) -> Result<u64>) -> Result<u64> {
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        let file = File::options().write(true).open(path);
+        return write(file.with_context(|| format!("{}: cannot open", path.display()))?);
+    }
     let mut unfinished = OsString::from(path);
-    unfinished.push(".tmp");
+    unfinished.push(format!(".{}.tmp", std::process::id()));
     let unfinished = PathBuf::from(unfinished);
-    let file =
-        File::create(&unfinished).with_context(|| format!("{}: cannot create", unfinished.display()))?;
-    let written = write(file).inspect_err(|_| _ = std::fs::remove_file(&unfinished))?;
-    std::fs::rename(&unfinished, path).with_context(|| format!("{}: cannot write", path.display()))?;
-    Ok(written)
+    let file = File::create_new(&unfinished);
+    let file = file.with_context(|| format!("{}: cannot create", unfinished.display()))?;
+    let written = write(file).and_then(|written| {
+        std::fs::rename(&unfinished, path).with_context(|| format!("{}: cannot write", path.display()))?;
+        Ok(written)
+    });
+    written.inspect_err(|_| _ = std::fs::remove_file(&unfinished))
 }
 
 /// The name of a host without what would lead out of a folder: it comes from the archive.

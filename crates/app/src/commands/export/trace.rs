@@ -1,7 +1,8 @@
 //! A trace in the format of Chrome's trace viewer, which Perfetto reads: tracks of counters, processes from their first
 //! sample to their last, and incidents.
 //!
-//! Times are microseconds since 1970. What was not measured is not in the `args` of its counter.
+//! Times are microseconds since 1970. A value stands from the beginning of what it was measured over. What was not measured is not in the
+//! `args` of its counter; the viewer draws the value before on, also over a gap.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -20,7 +21,7 @@ use crate::recording::chunks;
 /// Read at a time.
 const CHUNK_NS: i64 = 600 * SECOND;
 const CHUNK_TASKS_NS: i64 = 60 * SECOND;
-/// Processes that are drawn; further ones are counted.
+/// Processes that are drawn; that there are further ones is told.
 const PROCESSES_MAX: usize = 100_000;
 /// The track group of the machine: no process has this id.
 const MACHINE: u32 = 0;
@@ -94,8 +95,7 @@ pub fn write(source: &Source<'_>, out: &mut dyn Write) -> Result<u64> {
     let moments = counters(source, &mut events)?;
     let left_out = processes(source, &mut events)?;
     incidents(source, &mut events)?;
-    let notes =
-        json!({"processes left out": left_out, "writer": concat!("mitra ", env!("CARGO_PKG_VERSION"))});
+    let notes = json!({"some processes are left out": left_out, "writer": concat!("mitra ", env!("CARGO_PKG_VERSION"))});
     write!(out, "\n], \"otherData\": {notes}}}\n")?;
     Ok(moments)
 }
@@ -134,7 +134,8 @@ fn counter(sample: &Sample<'_>, (name, list): &Track, row: &str, events: &mut Ev
         return Ok(());
     }
     let name = if row.is_empty() { (*name).to_owned() } else { format!("{row} {name}") };
-    events.push(&json!({"ph": "C", "pid": MACHINE, "ts": micros(sample.t), "name": name, "args": args}))
+    let since = sample.t.saturating_sub((sample.interval_s * SECOND as f64) as i64);
+    events.push(&json!({"ph": "C", "pid": MACHINE, "ts": micros(since), "name": name, "args": args}))
 }
 
 /// A process while it is seen.
@@ -145,11 +146,11 @@ struct Life {
     last: i64,
 }
 
-/// Draws each process from its first sample to its last. Returns how many were left out.
-fn processes(source: &Source<'_>, events: &mut Events<'_>) -> Result<u64> {
+/// Draws each process from its first sample to its last. Returns whether some were left out.
+fn processes(source: &Source<'_>, events: &mut Events<'_>) -> Result<bool> {
     let metrics: Vec<&'static Metric> = metrics(["task.tgid", "task.ppid", "task.comm"].into_iter());
     let mut lives: HashMap<String, Life> = HashMap::new();
-    let mut left_out = 0;
+    let mut left_out = false;
     for part in chunks(source.span, CHUNK_TASKS_NS) {
         let set = source.reader.read(&Query::new(part, metrics.clone()))?;
         for (row, series) in set.each("task.tgid") {
@@ -165,7 +166,7 @@ fn processes(source: &Source<'_>, events: &mut Events<'_>) -> Result<u64> {
                 let parent = set.get("task.ppid", row).and_then(|s| s.last(part)).unwrap_or(f64::NAN);
                 lives.insert(row.to_owned(), Life { name, parent, first, last });
             } else {
-                left_out += 1;
+                left_out = true;
             }
         }
     }
