@@ -121,8 +121,8 @@ impl<'a> Queue<'a> {
         mutex_of(first).into_iter().chain(waiters).any(serves)
     }
 
-    /// How many of those that wait for the first of them did something else before. Who waits from its birth on has queued on
-    /// purpose: `flock FILE COMMAND`, a build beside another one. Where no tasks were recorded all count.
+    /// How many of those that wait for the first of them were seen at something else. Who waits from its birth on may have queued
+    /// on purpose: `flock FILE COMMAND`, a build beside another one. Where no tasks were recorded all count.
     #[must_use]
     pub fn kept_from_work(&self, view: &View<'_>) -> usize {
         let Some(first) = self.rows().next() else { return 0 };

@@ -12,9 +12,9 @@
 //! the threads of the service that is late: most of its requests wait for the lock.
 //!
 //! Who waits for a lock may do so on purpose: `flock FILE COMMAND` starts one job after the other, a build waits for another
-//! one. So a queue is an incident by itself where one that waits serves others, or two did something else before they had to
-//! wait; where all have waited since they began it is a finding. Where the holder itself waits for the disk most
-//! of the time, the disk is the cause: it holds each lock for as long as the disk takes (a convoy).
+//! one. So a queue is an incident by itself where one that waits serves others, or two were seen at something else; where none
+//! was it is a finding. Where the holder itself waits for the disk most of the time, the disk is the cause: it holds each lock
+//! for as long as the disk takes (a convoy).
 
 use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
@@ -83,7 +83,7 @@ struct Queue {
     remarks: Vec<String>,
     confidence: f64,
     is_convoy: bool,
-    is_on_purpose: bool,
+    may_be_on_purpose: bool,
 }
 
 /// What a holder waits for in a convoy.
@@ -115,7 +115,7 @@ fn observe(view: &View<'_>) -> Observation {
     let waited_s = queue.high.during * queue.high.run.high_s;
     (finding.loss_s, finding.client_wait_s) = (Some(waited_s), Some(waited_s));
     finding.confidence = queue.confidence;
-    if queue.is_on_purpose {
+    if queue.may_be_on_purpose {
         finding.is_harmless = true;
         finding.governs = Some(&[]);
     }
@@ -154,16 +154,16 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
         return None;
     }
     let (process, holder) = queue.culprit(view);
-    let is_on_purpose = !serves && (queue.kept_from_work(view) as f64) < CROWD;
-    let purpose = "all of them have waited since they began: they were started to wait their turn";
-    let victims = if is_on_purpose { Some(purpose.to_owned()) } else { queue.victims(view) };
+    let may_be_on_purpose = !serves && (queue.kept_from_work(view) as f64) < CROWD;
+    let purpose = "none of them was seen at anything else: they may have been started to wait their turn";
+    let victims = if may_be_on_purpose { Some(purpose.to_owned()) } else { queue.victims(view) };
     Some(Queue {
         process,
         statement: queue.words(view),
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
         remarks: victims.into_iter().chain(queue.beyond()).collect(),
         confidence: if queue.has_holder() { NAMED } else { 0.6 },
-        is_on_purpose,
+        may_be_on_purpose,
         is_convoy: holder.is_some_and(|pid| waits_for_disk(view, pid, queue.high.run.span())),
         holder,
         high: queue.high,
@@ -218,7 +218,7 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         if in_turns { blocked >= MOST } else { own.is_some_and(|pid| waits_for_disk(view, pid, span)) };
     Some(Queue {
         is_convoy,
-        is_on_purpose: false,
+        may_be_on_purpose: false,
         holder: server.pid.or(own),
         process: Some(server.comm.to_owned()),
         statement,
