@@ -25,6 +25,11 @@ need_file() {
     [[ -e $1 ]] || packages+=("$2")
 }
 
+# Every distribution keeps the server's programs in a directory of its version.
+need_postgresql() {
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+}
+
 need_build() {
     need_command make make
     need_command cc gcc
@@ -117,8 +122,7 @@ need_services() {
     need_command rabbitmq-server rabbitmq-server
     need_file /usr/lib/python3/dist-packages/grpc python3-grpcio
     need_file /usr/lib/python3/dist-packages/pika python3-pika
-    # Every distribution keeps the server's programs in a directory of its version.
-    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+    need_postgresql
 }
 
 # OpenSearch itself comes through Maven: tools/opensearch.sh.
@@ -210,6 +214,7 @@ need_bench() {
 
 need_observer() {
     need_command bpftrace bpftrace
+    need_postgresql
     need_command fio fio
     need_command redis-server redis-server
     need_command redis-benchmark redis-tools
