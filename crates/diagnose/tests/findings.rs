@@ -83,6 +83,35 @@ fn a_job_that_takes_an_idle_cpu_is_a_finding_and_a_server_at_its_limit_an_incide
     assert!(report.findings.is_empty());
 }
 
+#[test]
+fn a_thread_that_was_always_busy_is_no_incident_beside_one() {
+    // It has a CPU for itself until others come for it.
+    let mut m = Machine::idle();
+    m.task(70, "solver", 0).task_rate(70, "task.cpu_time", 1.0, 0.4).task_rate(
+        70,
+        "task.run_delay",
+        0.0,
+        0.6,
+    );
+    for pid in 80..84 {
+        m.task(pid, "spin", HEALTHY).task_during(pid, "task.cpu_time", 0.4).task_during(
+            pid,
+            "task.run_delay",
+            0.6,
+        );
+    }
+    m.sys("tasks.busiest", 1.0, 0.4).sys("sys.cpu_idle", 0.95, 0.0).sys("tasks.run_delay", 0.0, 3.0);
+    m.sys("tasks.runnable", 1.0, 5.0).sys("psi.cpu_some", 0.0, 0.95);
+    let report = m.explain();
+    let roots: Vec<&str> = report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect();
+    assert!(!roots.is_empty() && !roots.contains(&"single-thread-bottleneck"), "{roots:?}");
+    assert!(
+        report.findings.iter().any(|f| f.condition == "single-thread-bottleneck"),
+        "{:#?}",
+        report.findings
+    );
+}
+
 fn failing(per_s: f64) -> Report {
     let mut m = Machine::idle();
     m.task(70, "api", 0);

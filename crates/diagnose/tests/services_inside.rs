@@ -98,6 +98,15 @@ fn fuse(m: &mut Machine, waiting: f64, state: u8, wakes: f64) {
 }
 
 #[test]
+fn a_request_that_was_answered_just_before_does_not_hide_that_the_others_are_not() {
+    let mut m = Machine::idle();
+    fuse(&mut m, 5.0, b'S', 0.0);
+    let answered = |i| if is_on(i) { 5.0 } else { f64::from(i + 4 == HEALTHY) };
+    m.values("fuse.waiting", "0:45", 0, (0..N).map(answered).collect());
+    assert_eq!(root(&m.explain()), ("filesystem-hung", Some("sshfs"), Some(80)));
+}
+
+#[test]
 fn a_daemon_that_is_stopped_hangs_the_service_that_reads_from_its_file_system() {
     let mut m = Machine::idle();
     fuse(&mut m, 4.0, b'T', 0.0);

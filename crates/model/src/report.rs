@@ -311,6 +311,12 @@ pub struct Incident {
 }
 
 impl Incident {
+    /// What tasks lost, or clients waited, whichever is more, in seconds; if any of it was measured.
+    #[must_use]
+    pub fn cost_s(&self) -> Option<f64> {
+        self.lost_task_seconds.into_iter().chain(self.client_wait_seconds).reduce(f64::max)
+    }
+
     /// Rounds its times to seconds, see [`Moment::nearest_second`].
     pub fn round_times(&mut self) {
         self.onset = self.onset.nearest_second();

@@ -215,10 +215,10 @@ pub fn explain(
     incidents.iter_mut().for_each(Incident::round_times);
     // Of those that begin together the most costly one comes first.
     incidents.sort_by(|a, b| {
-        let cost =
-            |i: &Incident| i.lost_task_seconds.unwrap_or(0.0).max(i.client_wait_seconds.unwrap_or(0.0));
+        let cost = |i: &Incident| i.cost_s().unwrap_or(0.0);
         a.onset.cmp(&b.onset).then_with(|| cost(b).total_cmp(&cost(a)))
     });
+    harmless.extend(verdict::take_free(&mut incidents));
     let mut findings = findings(scan, window, whole.as_deref(), &mut loader, &incidents);
     harmless.retain(|finding| !verdict::is_told(&finding.condition, &finding.culprit, &incidents));
     ahead::add(&mut findings, harmless);

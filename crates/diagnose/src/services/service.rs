@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
 
 use crate::process::Process;
@@ -62,8 +63,8 @@ impl<'a> Service<'a> {
     #[must_use]
     pub fn answers_as_some_did(&self, view: &View<'_>, span: Span) -> bool {
         let baseline = view.baseline.and_then(|b| Traffic::of(view.base_set, &SERVICE, &self.rows, b));
-        // The sample before may be of both: that is when it began.
-        let last = self.traffic.t.iter().rev().find(|t| **t < span.since).copied();
+        // The sample that ends there, to a rounding, may be of both: that is when it began.
+        let last = self.traffic.t.iter().rev().find(|t| **t <= span.since + SECOND / 10).copied();
         let before = Span { since: i64::MIN, until: last.unwrap_or(span.since) };
         let of_baseline = baseline.and_then(|baseline| baseline.often_p99_s(Span::ALL));
         let slowest = of_baseline.into_iter().chain(self.traffic.often_p99_s(before)).reduce(f64::max);

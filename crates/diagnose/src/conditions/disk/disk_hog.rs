@@ -141,6 +141,15 @@ fn observe(view: &View<'_>) -> Observation {
         words::percent(waited_before),
     );
     finding.blame_top(top);
+    // Without the first one the device would be the second one's.
+    if let Some(second) = tops.get(1).filter(|second| second.total >= 0.5 * top.total) {
+        finding.remarks.push(format!(
+            "{} moved {}/s beside it, {} of all bytes",
+            second.words(),
+            words::bytes(second.rate),
+            words::percent(second.total / all)
+        ));
+    }
     let metric = if verb == "read" { "task.read_bytes" } else { "task.write_bytes" };
     finding.evidence.push(view.task_evidence(metric, &top.lead, None, top.rate, span));
     finding.evidence.push(view.evidence_of("tasks.d_io", "others", Some(waited_before), waiting));

@@ -111,12 +111,12 @@ fn observe(view: &View<'_>) -> Observation {
 
 /// Whether a file system hangs; an error is a reason why one with requests that wait does not.
 fn hung<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Hung<'a>>, String> {
-    let Some(high) = view.high(WAITING, row, 1.0, NEED_S) else { return Ok(None) };
-    // All were answered in between.
+    let Some(any) = view.high(WAITING, row, 1.0, NEED_S) else { return Ok(None) };
     let Some(signal) = view.of(WAITING, row) else { return Ok(None) };
-    if signal.within(high.run.span()).min().is_none_or(|least| least < 1.0) {
+    let waited = without_answer(&signal.within(any.run.span()));
+    let Some(high) = view.high_signal(&waited, 1.0, NEED_S, any.before) else {
         return Err(format!("{} answered all requests now and then", mount(view, row)));
-    }
+    };
     let span = high.run.span();
     let pid = view.set.get("fuse.pid", row).and_then(|s| s.last(span)).filter(|pid| *pid >= 1.0);
     let pid = pid.map(|pid| pid as u32);
@@ -136,6 +136,18 @@ fn hung<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Hung<'a>>, String> {
         return Err(format!("one request waits for {}, and may do so on purpose", mount(view, row)));
     }
     Ok(Some(Hung { row, high, pid, daemon, asleep }))
+}
+
+/// The longest stretch in which a request waited in each sample: all were answered before it.
+fn without_answer(waiting: &Signal) -> Signal {
+    let waits: Vec<usize> = (0..waiting.v.len()).filter(|i| waiting.v[*i] >= 1.0).collect();
+    let stretches =
+        waits.chunk_by(|a, b| a + 1 == *b).filter_map(|stretch| stretch.first().zip(stretch.last()));
+    let of = |(first, last): (&usize, &usize)| {
+        waiting.within(Span { since: waiting.t[*first], until: waiting.t[*last] + 1 })
+    };
+    let seconds = |signal: &Signal| signal.dt.iter().sum::<f64>();
+    stretches.map(of).max_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_default()
 }
 
 impl Hung<'_> {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::Span;
 use mitra_model::report::{self, Culprit, Incident, Link, Unknown};
+use mitra_model::time::SECOND;
 
 use crate::condition::{Condition, Finding, Missing, Observation, Others, Role};
 use crate::engine::graph;
@@ -236,6 +237,41 @@ pub(crate) fn findings(view: &View<'_>, incidents: &[Incident]) -> Vec<report::F
     let list =
         conditions().iter().filter(|condition| condition.role == Role::Finding || condition.may_be_harmless);
     list.filter_map(of).collect()
+}
+
+/// With less than that nobody lost anything; with more somebody looks for the cause.
+const FREE_S: f64 = 0.05;
+const FELT_S: f64 = 1.0;
+/// What ends where another thing begins was in its way.
+const TOUCHES_NS: i64 = 2 * SECOND;
+
+/// Takes what harmed nobody out of incidents beside which somebody suffered from something else: whoever is woken looks for that.
+pub(crate) fn take_free(incidents: &mut Vec<Incident>) -> Vec<report::Finding> {
+    let felt: Vec<(i64, i64)> = incidents
+        .iter()
+        .filter(|incident| incident.cost_s().is_some_and(|cost_s| cost_s >= FELT_S))
+        .map(|incident| (incident.onset.0, incident.end.map_or(i64::MAX, |end| end.0)))
+        .collect();
+    let is_free = |incident: &mut Incident| {
+        let (from, to) = (incident.onset.0, incident.end.map_or(i64::MAX, |end| end.0));
+        let touches = |(since, until): &(i64, i64)| {
+            *since <= to.saturating_add(TOUCHES_NS) && from <= until.saturating_add(TOUCHES_NS)
+        };
+        incident.chain.len() == 1
+            && incident.cost_s().is_some_and(|cost_s| cost_s < FREE_S)
+            && felt.iter().any(touches)
+            && conditions().iter().any(|c| c.id == incident.root_cause.condition && c.may_be_harmless)
+    };
+    let of = |incident: Incident| report::Finding {
+        condition: incident.root_cause.condition,
+        culprit: incident.root_cause.culprit,
+        statement: incident.root_cause.statement,
+        remarks: incident.root_cause.remarks,
+        evidence: incident.chain.into_iter().flat_map(|link| link.evidence).collect(),
+        remedies: incident.remedies,
+        limit_in_seconds: None,
+    };
+    incidents.extract_if(.., is_free).map(of).collect()
 }
 
 /// What a condition found, as a report has it.
