@@ -73,7 +73,7 @@ struct Output {
     behind_s: Option<f64>,
 }
 
-/// The outputs of the recording of this machine. Its archive is their queue. Positions in another archive stand beside them.
+/// The outputs of this recording, which is their queue. Those of other archives have their positions in the same folder.
 fn outputs(dir: &Path, reader: &Reader, status: &Status) -> Vec<Output> {
     let all = Position::all(&dir.join(send::FOLDER)).into_iter();
     let own = all.filter(|(_, position)| position.archive.is_empty() || Path::new(&position.archive) == dir);
