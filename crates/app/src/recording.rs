@@ -4,6 +4,7 @@ pub mod status;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use mitra_archive::{Query, Reader};
@@ -93,6 +94,19 @@ pub fn is_part(name: &OsStr) -> bool {
 
 /// Opens an archive, which may be empty.
 pub fn open(args: &ArchiveArgs) -> Result<(PathBuf, Reader)> {
+    open_by(args, Reader::open)
+}
+
+/// Opens the files of an archive that were written within the last hour.
+pub fn open_end(args: &ArchiveArgs) -> Result<(PathBuf, Reader)> {
+    let since = SystemTime::now().checked_sub(Duration::from_secs(3_600)).unwrap_or(SystemTime::UNIX_EPOCH);
+    open_by(args, |dir| Reader::open_since(dir, since))
+}
+
+fn open_by(
+    args: &ArchiveArgs,
+    open: impl Fn(&Path) -> Result<Reader, mitra_archive::Error>,
+) -> Result<(PathBuf, Reader)> {
     let dir = readable_dir(args)?;
     if dir.is_file() {
         let why = "a file is no archive; if another tool has written it:";
@@ -101,7 +115,7 @@ pub fn open(args: &ArchiveArgs) -> Result<(PathBuf, Reader)> {
     if !dir.is_dir() {
         anyhow::bail!("{}: no archive here; record one with: mitra record --archive {0}", dir.display());
     }
-    let reader = Reader::open(&dir).with_context(|| format!("cannot open the archive {}", dir.display()))?;
+    let reader = open(&dir).with_context(|| format!("cannot open the archive {}", dir.display()))?;
     Ok((dir, reader))
 }
 

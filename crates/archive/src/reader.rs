@@ -193,6 +193,12 @@ impl Reader {
         Some((boot, self.offset_of(boot)?))
     }
 
+    /// The time that its last frame stands for, in nanoseconds.
+    #[must_use]
+    pub fn interval_ns(&self) -> Option<i64> {
+        Some(crate::log::decode::ns(self.segments.last()?.index.last.interval_us))
+    }
+
     /// The folder that it reads.
     #[must_use]
     pub fn dir(&self) -> &Path {

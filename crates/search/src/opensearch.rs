@@ -36,6 +36,7 @@ mod request;
 mod retention;
 mod retry;
 mod search;
+mod taken;
 mod template;
 mod time;
 mod why;

@@ -1,13 +1,17 @@
 //! How far an output has come. It stands on the disk; what lies behind it is in the archive.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 /// More outputs of a folder are not listed.
 const OUTPUTS_MAX: usize = 64;
+/// More files of a folder are not looked at.
+const FILES_MAX: usize = 1_024;
 /// A larger file is no position.
 const BYTES_MAX: u64 = 64 << 10;
 
@@ -37,6 +41,9 @@ pub struct Position {
     /// See `boot_id`.
     #[serde(default)]
     pub offset_ns: i64,
+    /// The folder of the recording; empty in positions that do not say so yet.
+    #[serde(default)]
+    pub archive: String,
     /// What became of all samples.
     #[serde(default)]
     pub tally: Tally,
@@ -75,15 +82,18 @@ impl Position {
             .into_iter()
             .flatten()
             .flatten()
+            .take(FILES_MAX)
             .filter_map(|entry| {
                 let path = entry.path();
                 let name = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
-                // No link is followed, and nothing but a file is opened.
-                if !entry.file_type().ok()?.is_file() {
+                // No link is followed, no pipe is waited for, and nothing but a file is read.
+                let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+                let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+                if !file.metadata().ok()?.is_file() {
                     return None;
                 }
                 let mut bytes = Vec::new();
-                fs::File::open(&path).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+                file.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
                 Some((name, Position { path, ..serde_json::from_slice(&bytes).ok()? }))
             })
             .take(OUTPUTS_MAX)
@@ -111,11 +121,10 @@ impl Position {
     /// # Errors
     /// Where that fails; what was there before is still there.
     pub fn save(&self) -> io::Result<()> {
-        use std::os::unix::fs::OpenOptionsExt;
         let new = self.path.with_extension("new");
         // What a program that was killed has left; a link there would be followed.
         _ = fs::remove_file(&new);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         // A position that a power failure takes back is sent again, which stores see as the same samples.
         file.sync_data()?;
@@ -139,6 +148,9 @@ mod tests {
         assert_eq!((&read, trouble), (&position, None));
         fs::write(dir.path().join("damaged.json"), "{").unwrap();
         fs::write(dir.path().join("other"), "{}").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("a.json"), dir.path().join("link.json")).unwrap();
+        let pipe = dir.path().join("pipe.json");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
         assert_eq!(Position::all(dir.path()), [("a".to_owned(), position)]);
         assert_eq!(read.at(|boot| (boot == "boot").then_some(100)), Some(1_000));
         // The clock was set an hour ahead, or that boot is in the archive no more.

@@ -52,8 +52,8 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Print nothing, and end with 2 unless a recorder runs and its last sample is less than 15 seconds old: for what watches over
-    /// services
+    /// Print nothing, and end with 2 unless a recorder runs and its last sample is younger than 15 seconds or three intervals: for
+    /// what watches over services
     #[arg(long, conflicts_with = "json")]
     pub alive: bool,
 }

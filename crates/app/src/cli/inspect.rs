@@ -136,7 +136,7 @@ pub struct InspectDiffArgs {
 #[command(after_help = examples::below(
     "inspect resolver",
     "The queries go to the name servers of resolv.conf and nowhere else, 256 at most. LOCALDOMAIN, RES_OPTIONS, HOSTALIASES and \
-                        GODEBUG are taken from the environment of this command."
+                        GODEBUG are taken from the environment of this command, and of no other root."
 ))]
 pub struct InspectResolverArgs {
     /// The name, as a program gives it: with a dot at its end it is absolute

@@ -7,12 +7,12 @@ use mitra_archive::{Reader, Status};
 use mitra_model::capture::Ended;
 use mitra_model::report::{Moment, Window};
 use mitra_model::series::seconds_between;
-use mitra_model::{Event, EventKind, HostInfo, Span};
+use mitra_model::{Event, EventKind, Span};
 use mitra_send::Position;
 use serde_json::json;
 
 use crate::cli::StatusArgs;
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json, send};
 use crate::progress::Progress;
 use crate::recording::{self, status as recorded_status};
 use crate::render::page::Page;
@@ -25,20 +25,21 @@ use crate::values::time::LocalClock;
 const LINES_MAX: usize = 8;
 /// Of the labels.
 const WIDTH: usize = 9;
-/// The folder of an archive in which `mitra send` keeps its positions.
-const SEND: &str = "send";
-/// A recording whose last sample is older has stopped.
+/// A recording whose last sample is older has stopped, unless it takes samples more rarely.
 const ALIVE_S: f64 = 15.0;
+/// Intervals of a recording after which it has stopped.
+const ALIVE_INTERVALS: f64 = 3.0;
 
 pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
+    if args.alive {
+        let (dir, reader) = recording::open_end(&args.archive.chosen())?;
+        return alive(&dir, &reader);
+    }
     let (dir, reader) = recording::open(&args.archive.chosen())?;
     let status = {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
     };
-    if args.alive {
-        return alive(&dir, &status);
-    }
     let lately = recorded_status::lately(&reader, &status)
         .with_context(|| format!("cannot read the archive {}", dir.display()))?;
     let outputs = outputs(&dir, &reader, &status);
@@ -60,7 +61,7 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
         }
         print_json(&document)
     } else {
-        print(&text(&dir, reader.host(), &status, &lately, &outputs, style))
+        print(&text(&dir, &reader, &status, &lately, &outputs, style))
     }
 }
 
@@ -72,10 +73,11 @@ struct Output {
     behind_s: Option<f64>,
 }
 
-/// The outputs of the recording of this machine. Its archive is their queue.
+/// The outputs of this recording, which is their queue. Those of other archives have their positions in the same folder.
 fn outputs(dir: &Path, reader: &Reader, status: &Status) -> Vec<Output> {
-    let all = Position::all(&dir.join(SEND)).into_iter();
-    all.map(|(name, position)| {
+    let all = Position::all(&dir.join(send::FOLDER)).into_iter();
+    let own = all.filter(|(_, position)| position.archive.is_empty() || Path::new(&position.archive) == dir);
+    own.map(|(name, position)| {
         let at = position.at(|boot| reader.offset_of(boot));
         let behind_s = at.zip(status.span).map(|(at, span)| seconds_between(at, span.until).max(0.0));
         Output { name, position, behind_s }
@@ -100,14 +102,28 @@ fn output_in_words(output: &Output) -> String {
     line
 }
 
-/// An error unless the recording goes on.
-fn alive(dir: &Path, status: &Status) -> Result<()> {
+/// An error unless the recording goes on. Of the archive only the last hour is open.
+fn alive(dir: &Path, reader: &Reader) -> Result<()> {
     let dir = dir.display();
-    anyhow::ensure!(status.recording.is_some(), "{dir}: no recorder writes it");
-    let Some(span) = status.span else { anyhow::bail!("{dir}: nothing is recorded yet") };
+    anyhow::ensure!(reader.is_live(), "{dir}: no recorder writes it");
+    let Some(span) = reader.span() else {
+        anyhow::bail!("{dir}: nothing is recorded yet, or not for an hour")
+    };
     let age_s = age_s(span);
-    anyhow::ensure!(age_s < ALIVE_S, "{dir}: nothing was recorded for {}", units::length(age_s));
+    let length = units::length(age_s.abs());
+    anyhow::ensure!(
+        age_s > 0.0 || goes_on(reader, age_s),
+        "{dir}: the clock is {length} behind its last sample"
+    );
+    anyhow::ensure!(goes_on(reader, age_s), "{dir}: nothing was recorded for {length}");
     Ok(())
+}
+
+/// Whether the last sample is not older, and no further ahead of a clock that was set back, than samples of this
+/// recording are.
+fn goes_on(reader: &Reader, age_s: f64) -> bool {
+    let interval_s = reader.interval_ns().map_or(0.0, |ns| ns as f64 * 1e-9);
+    age_s.abs() < ALIVE_S.max(ALIVE_INTERVALS * interval_s)
 }
 
 /// The age of the last sample.
@@ -134,13 +150,14 @@ fn in_words(kind: &EventKind) -> Option<String> {
 
 fn text(
     dir: &Path,
-    host: &HostInfo,
+    reader: &Reader,
     status: &Status,
     lately: &[Event],
     outputs: &[Output],
     style: &Style,
 ) -> String {
     let mut page = Page::new(style);
+    let host = reader.host();
     let bytes = |b: u64| mitra_diagnose::words::bytes(b as f64);
     let mut line = |label: &str, text: &str| page.labelled(0, label, WIDTH, Some(Ink::Strong), text);
     line("Archive", &dir.display().to_string());
@@ -148,7 +165,7 @@ fn text(
     line("Machine", &format!("{}, kernel {}, {cpus}", known(&host.hostname), known(&host.kernel)));
     line(
         "Recorded",
-        &status.span.map_or_else(|| "nothing yet".to_owned(), |span| recorded(span, status, style)),
+        &status.span.map_or_else(|| "nothing yet".to_owned(), |span| recorded(span, reader, status, style)),
     );
     let rate = status.bytes_per_second.map_or_else(
         || "no sealed segment yet".to_owned(),
@@ -176,12 +193,12 @@ fn text(
 }
 
 /// From when to when, and whether it goes on.
-fn recorded(span: Span, status: &Status, style: &Style) -> String {
+fn recorded(span: Span, reader: &Reader, status: &Status, style: &Style) -> String {
     let age_s = age_s(span);
     let state = match &status.recording {
         // Frames that wait for the disk are not in the archive yet. A recorder that adds none is in
         // trouble.
-        Some(_) if age_s < ALIVE_S => "going on".to_owned(),
+        Some(_) if goes_on(reader, age_s) => "going on".to_owned(),
         Some(recording) => format!(
             "and nothing for {}, though the recorder{} runs",
             units::length(age_s),

@@ -4,8 +4,9 @@
     pod.py oci MANIFEST CONTAINER ROOTFS VOLUMES SECCOMP  prints the OCI configuration of a container
 
 `check` compares each object with the models of Kubernetes' own client, which are made from its OpenAPI document: what they
-do not know or have another type for is wrong. `oci` does what containerd does with these fields: VOLUMES is a folder with a
-folder for each volume that is no path of the host but /sys/fs/cgroup, SECCOMP the folder of the kubelet's profiles.
+do not know or have another type for is wrong. `oci` does what containerd does with the fields that decide here: namespaces,
+mounts, capabilities, limits, the seccomp profile. It does nothing with AppArmor, SELinux, resources and users. VOLUMES is a
+folder with a folder for each volume that is no path of the host but /sys/fs/cgroup, SECCOMP the folder of the kubelet's profiles.
 """
 
 import json
@@ -20,6 +21,8 @@ MASKED = ["/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/late
           "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"]
 READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
 PATH = "PATH=/usr/bin"
+# What containerd.service hands on: containerd itself sets no limits for a container.
+LIMITS = {"RLIMIT_NOFILE": 1048576, "RLIMIT_MEMLOCK": 8 << 20}
 
 
 def objects(manifest):
@@ -65,6 +68,10 @@ def privileges(one):
         yield "the selector does not select the pods"
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     used = set()
+    # A profile of the pod would be one of all containers.
+    if pod.get("securityContext"):
+        yield "the pod has a security context"
+    writers = {}
     for container in pod["containers"]:
         name, context = container["name"], container["securityContext"]
         wanted = {"privileged": False, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
@@ -75,6 +82,8 @@ def privileges(one):
             yield f"{name}: capabilities are not dropped"
         if context["seccompProfile"]["type"] == "Unconfined":
             yield f"{name}: no seccomp profile"
+        if name != "recorder" and context.keys() & {"appArmorProfile", "seLinuxOptions"}:
+            yield f"{name}: it is not confined as containers are"
         if "memory" not in container["resources"]["limits"]:
             yield f"{name}: memory has no limit"
         for mount in container["volumeMounts"]:
@@ -82,6 +91,8 @@ def privileges(one):
             used.add(mount["name"])
             if volume is None:
                 yield f"{name}: there is no volume {mount['name']}"
+            elif not mount.get("readOnly") and writers.setdefault(mount["name"], name) != name:
+                yield f"{name}: {writers[mount['name']]} writes the volume {mount['name']}, too"
             elif "hostPath" in volume and volume["name"] != "archive" and not mount.get("readOnly"):
                 yield f"{name}: {volume['hostPath']['path']} of the host can be written"
     yield from (f"the volume {name} is not used" for name in volumes.keys() - used)
@@ -116,6 +127,9 @@ def oci(manifest, name, rootfs, folder, profiles):
     caps = [f"CAP_{cap}" for cap in context["capabilities"].get("add", [])]
     shared = {"pid": pod.get("hostPID"), "network": pod.get("hostNetwork"), "ipc": pod.get("hostIPC")}
     namespaces = ["mount", "uts", *(kind for kind, is_host in shared.items() if not is_host)]
+    # On version 2 of cgroups a container that is not privileged has a view of its own.
+    if pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        namespaces.append("cgroup")
     return {
         "ociVersion": "1.0.2",
         "root": {"path": rootfs, "readonly": context["readOnlyRootFilesystem"]},
@@ -125,6 +139,7 @@ def oci(manifest, name, rootfs, folder, profiles):
             "user": {"uid": context["runAsUser"], "gid": context["runAsGroup"]},
             "capabilities": {kind: caps for kind in ("bounding", "effective", "permitted")},
             "noNewPrivileges": not context["allowPrivilegeEscalation"],
+            "rlimits": [{"type": kind, "hard": limit, "soft": limit} for kind, limit in LIMITS.items()],
         },
         "mounts": list(mounts(container, pod, folder)),
         "linux": {

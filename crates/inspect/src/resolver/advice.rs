@@ -3,7 +3,7 @@
 
 use super::host::Host;
 use super::trace::{Got, Kind, Outcome, REFUSED, SERVFAIL, Transport};
-use super::{Caller, Cost, Failure, Report, follow, seconds};
+use super::{Caller, Cost, Failure, Lookup, Report, follow, seconds};
 
 /// The lines, the most general first.
 pub(super) fn of(host: &Host, report: &Report) -> Vec<String> {
@@ -53,8 +53,10 @@ fn search(report: &Report, advice: &mut Vec<String>) {
         count => format!("{count} search domains"),
     };
     let getaddrinfo = report.lookups.iter().find(|lookup| lookup.caller == Caller::Getaddrinfo);
-    let found_at = getaddrinfo.filter(|lookup| matches!(lookup.walk.outcome, Outcome::Found { .. }));
-    let found_at = found_at.and_then(|lookup| lookup.walk.sent().last());
+    // Another source may know it before.
+    let Some(last) = getaddrinfo.and_then(|lookup| lookup.walk.sent().last()) else { return };
+    let is_found = |lookup: &Lookup| matches!(lookup.walk.outcome, Outcome::Found { .. });
+    let found_at = getaddrinfo.is_some_and(is_found).then_some(last);
     advice.push(match found_at {
         Some(sent) if !sent.query.name.eq_ignore_ascii_case(name) => {
             format!("the name is found as {}: with that name and a dot at its end there is one query of each type", sent.query.name)
@@ -119,10 +121,10 @@ fn servers(report: &Report, advice: &mut Vec<String>) {
             advice.push(format!("{server} answered SERVFAIL or REFUSED to {failed} of {of} queries: ask its owner whether it resolves for this host"));
         }
     }
-    let is_cut = |asked: &&super::Asked| matches!(asked.reply.got, Got::Message(answer) if answer.truncated);
+    let is_cut = |asked: &&super::Asked| asked.reply.is_truncated();
     let udp = report.asked.iter().filter(|asked| asked.query.transport == Transport::Udp);
     if let Some(asked) = udp.filter(|asked| asked.query.edns.is_none()).find(is_cut) {
-        advice.push(format!("an answer for {} is truncated: glibc asks again over TCP, and musl 1.2.3 has none and takes what is there; options edns0 makes room for glibc", asked.query.name));
+        advice.push(format!("an answer for {} is truncated: glibc asks again over TCP, as musl does from 1.2.4 on, and older musl takes what is there; options edns0 makes room for glibc", asked.query.name));
     }
 }
 
@@ -163,9 +165,10 @@ fn failing_server(host: &Host, report: &Report, advice: &mut Vec<String>) {
 
 /// Callers that do not get what `getaddrinfo` gets.
 fn disagreement(report: &Report, advice: &mut Vec<String>) {
-    let is_found = |outcome: Outcome| matches!(outcome, Outcome::Found { .. });
-    let Some(first) = report.lookups.first().map(|lookup| is_found(lookup.walk.outcome)) else { return };
-    let others = report.lookups.iter().filter(|lookup| is_found(lookup.walk.outcome) != first);
+    let is_found = |lookup: &Lookup| matches!(lookup.walk.outcome, Outcome::Found { .. });
+    let is_known = |lookup: &&Lookup| !matches!(lookup.walk.outcome, Outcome::Unknown { .. });
+    let Some(first) = report.lookups.first().filter(is_known).map(is_found) else { return };
+    let others = report.lookups.iter().filter(is_known).filter(|lookup| is_found(lookup) != first);
     let names: Vec<&str> = others.map(|lookup| lookup.caller.words()).collect();
     if names.is_empty() {
         return;

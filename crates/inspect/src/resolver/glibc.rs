@@ -9,8 +9,8 @@ use super::hosts::{self, Family, Reader};
 use super::nsswitch::{self, Action};
 use super::resolv_conf::Settings;
 use super::trace::{
-    Answer, Got, Kind, NOERROR, NOTIMP, NXDOMAIN, Outcome, Query, REFUSED, SECOND_US, SERVFAIL, Status, Stop,
-    Trace, Transport,
+    Answer, Got, Kind, NOERROR, NOTIMP, NXDOMAIN, Outcome, Query, REFUSED, SECOND_US, SERVFAIL, Said, Status,
+    Stop, Trace, Transport,
 };
 use super::{is_sendable, sources};
 
@@ -53,50 +53,44 @@ pub(super) fn lookup(
     let Some(list) = nsswitch::glibc(host.nsswitch.as_deref()) else { return Ok(Outcome::Failed) };
     let mut resolver = Resolver::new(&settings, host.syn_retries.unwrap_or(SYN_RETRIES));
     let mut outcome = Outcome::NotFound;
+    let mut decider = None;
     for source in &list {
-        let (status, note) = match source.name.as_str() {
-            "files" => {
-                let (status, addresses) = files(host, name, families);
-                outcome = match status {
-                    Status::Success => Outcome::Found { addresses },
-                    _ => Outcome::NotFound,
-                };
-                (status, None)
-            }
+        let said = match source.name.as_str() {
+            "files" => files(host, name, families),
             "dns" => {
-                let (status, result) = resolver.dns(trace, name, families)?;
-                outcome = result;
-                (status, None)
+                let (status, outcome) = resolver.dns(trace, name, families)?;
+                Said { status, ..Said::of(outcome) }
             }
-            other => {
-                let said = sources::other(host, other, name);
-                outcome = match said.status {
-                    Status::Success => Outcome::Found { addresses: said.addresses },
-                    _ => Outcome::NotFound,
-                };
-                (said.status, said.note)
-            }
+            other => sources::other(host, other, name),
         };
-        trace.source(&source.name, status, note);
-        if source.action(status) == Action::Return {
+        outcome = said.outcome;
+        decider = decider.or(said.decider);
+        let action = source.action(said.status);
+        trace.source(&source.name, said);
+        if action == Action::Return {
             break;
         }
     }
-    Ok(outcome)
+    Ok(match (outcome, decider) {
+        (Outcome::Found { .. }, _) | (_, None) => outcome,
+        (_, Some(by)) => Outcome::Unknown { by },
+    })
 }
 
-fn files(host: &Host, name: &str, families: Families) -> (Status, u32) {
-    let Some(file) = &host.hosts else { return (Status::Unavail, 0) };
-    let count = |family| hosts::addresses(file, name, Reader::Glibc(family));
-    let addresses = match families {
+fn files(host: &Host, name: &str, families: Families) -> Said {
+    let Some(file) = &host.hosts else {
+        return Said { status: Status::Unavail, ..Said::of(Outcome::NotFound) };
+    };
+    let multi = host.has_multi;
+    let count = |family| hosts::addresses(file, name, Reader::Glibc { family, multi });
+    Said::of(Outcome::of(match families {
         Families::Any => count(None),
         Families::V4 => count(Some(Family::V4)),
         Families::V6Mapped => match count(Some(Family::V6)) {
             0 => count(Some(Family::V4)),
             found => found,
         },
-    };
-    (if addresses > 0 { Status::Success } else { Status::NotFound }, addresses)
+    }))
 }
 
 /// `h_errno` of a failed search.
@@ -122,6 +116,9 @@ struct Answers {
     first: Option<Answer>,
     second: Option<Answer>,
 }
+
+/// What a search comes to, or why it is followed no further.
+type Searched = Result<Result<Answers, HostError>, Stop>;
 
 /// What a round of datagrams with one server comes to.
 enum Round {
@@ -203,12 +200,7 @@ impl<'s> Resolver<'s> {
     }
 
     /// `__res_context_search`: the name as it is, and below the domains of the search list.
-    fn search(
-        &mut self,
-        trace: &mut Trace<'_>,
-        name: &str,
-        kinds: &[Kind],
-    ) -> Result<Result<Answers, HostError>, Stop> {
+    fn search(&mut self, trace: &mut Trace<'_>, name: &str, kinds: &[Kind]) -> Searched {
         let dots = name.matches('.').count();
         let is_absolute = name.ends_with('.');
         let mut as_it_is = None;
@@ -255,12 +247,7 @@ impl<'s> Resolver<'s> {
     }
 
     /// `__res_context_query`: one full name.
-    fn query(
-        &mut self,
-        trace: &mut Trace<'_>,
-        name: &str,
-        kinds: &[Kind],
-    ) -> Result<Result<Answers, HostError>, Stop> {
+    fn query(&mut self, trace: &mut Trace<'_>, name: &str, kinds: &[Kind]) -> Searched {
         self.last_rcode = NOERROR;
         self.errno = Errno::None;
         let name = name.strip_suffix('.').unwrap_or(name);
@@ -379,7 +366,7 @@ impl<'s> Resolver<'s> {
                     return Ok(Round::NextServer);
                 };
                 let reply = trace.send(query)?;
-                if reply.got != Got::Silence {
+                if is_heard(reply.got) {
                     awaited.push((trace.now_us.saturating_add(reply.after_us), reply.got));
                 }
             }
@@ -487,6 +474,15 @@ impl<'s> Resolver<'s> {
             }
         }
         Ok(Ok(answers))
+    }
+}
+
+/// Whether a datagram counts. Of those without the question it takes three codes, before it compares questions.
+fn is_heard(got: Got) -> bool {
+    match got {
+        Got::Silence => false,
+        Got::Message(answer) => !answer.is_bare || matches!(answer.rcode, SERVFAIL | NOTIMP | REFUSED),
+        _ => true,
     }
 }
 

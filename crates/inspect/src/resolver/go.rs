@@ -8,7 +8,7 @@ use super::nsswitch;
 use super::resolv_conf::Settings;
 use super::sources::{is_gateway, is_local, is_localhost};
 use super::trace::{
-    Answer, Got, Kind, NOERROR, NXDOMAIN, Outcome, Query, Reply, SECOND_US, Status, Stop, Trace, Transport,
+    Answer, Got, Kind, NOERROR, NXDOMAIN, Outcome, Query, Reply, SECOND_US, Said, Stop, Trace, Transport,
 };
 
 /// What EDNS announces (`maxDNSPacketSize`).
@@ -134,37 +134,30 @@ fn setting<'e>(environment: &'e Environment, name: &str) -> Option<&'e str> {
 /// A lookup by Go itself.
 pub(super) fn lookup(trace: &mut Trace<'_>, host: &Host, name: &str, order: &Order) -> Result<Outcome, Stop> {
     if matches!(order, Order::FilesDns | Order::Files) {
-        let addresses = files(trace, host, name);
-        if addresses > 0 {
-            return Ok(Outcome::Found { addresses });
-        }
-        if *order == Order::Files {
-            return Ok(Outcome::NotFound);
+        let outcome = files(trace, host, name);
+        if outcome != Outcome::NotFound || *order == Order::Files {
+            return Ok(outcome);
         }
     }
     let settings = settings(host);
     let edns = (setting(&host.environment, "netedns0") != Some("0")).then_some(EDNS_BYTES);
     let mut resolver = Resolver { settings: &settings, edns, rotation: 0 };
     let outcome = if is_domain_name(name) { resolver.names(trace, name)? } else { Outcome::NotFound };
-    let status = match outcome {
-        Outcome::Found { .. } => Status::Success,
-        Outcome::TryAgain => Status::TryAgain,
-        _ => Status::NotFound,
-    };
-    trace.source("dns", status, None);
-    if *order == Order::DnsFiles && status != Status::Success {
-        let addresses = files(trace, host, name);
-        if addresses > 0 {
-            return Ok(Outcome::Found { addresses });
+    trace.source("dns", Said::of(outcome));
+    if *order == Order::DnsFiles && !matches!(outcome, Outcome::Found { .. }) {
+        let found = files(trace, host, name);
+        if found != Outcome::NotFound {
+            return Ok(found);
         }
     }
     Ok(outcome)
 }
 
-fn files(trace: &mut Trace<'_>, host: &Host, name: &str) -> u32 {
+fn files(trace: &mut Trace<'_>, host: &Host, name: &str) -> Outcome {
     let found = host.hosts.as_ref().map_or(0, |file| hosts::addresses(file, name, Reader::Go));
-    trace.source("files", if found > 0 { Status::Success } else { Status::NotFound }, None);
-    found
+    let outcome = Outcome::of(found);
+    trace.source("files", Said::of(outcome));
+    outcome
 }
 
 struct Resolver<'s> {
@@ -177,7 +170,7 @@ struct Resolver<'s> {
 impl Resolver<'_> {
     /// `goLookupIPCNAMEOrder`: A and AAAA side by side, name after name. Errors do not end the search.
     fn names(&mut self, trace: &mut Trace<'_>, name: &str) -> Result<Outcome, Stop> {
-        let mut last = Outcome::NotFound;
+        let mut last = None;
         for full in name_list(self.settings, name) {
             let mut addresses: u32 = 0;
             let start_us = trace.now_us;
@@ -188,7 +181,9 @@ impl Resolver<'_> {
                 }
                 match self.one(trace, &full, kind)? {
                     Ok(answer) => addresses += u32::from(answer.addresses),
-                    Err(error) => last = error,
+                    // The error for the name as it was given is preferred.
+                    Err(error) if last.is_none() || full == name => last = Some(error),
+                    Err(_) => {}
                 }
                 end_us = end_us.max(trace.now_us);
             }
@@ -197,7 +192,7 @@ impl Resolver<'_> {
                 return Ok(Outcome::Found { addresses });
             }
         }
-        Ok(last)
+        Ok(last.unwrap_or(Outcome::NotFound))
     }
 
     /// `tryOneName`: all servers, so many times, until one has an answer or a denial.
@@ -250,10 +245,16 @@ impl Resolver<'_> {
             let ad = self.settings.trust_ad;
             let query = Query { server, name: name.to_owned(), kind, transport, edns: self.edns, ad };
             let Reply { got, after_us, .. } = trace.send(query)?;
-            let is_late = after_us >= timeout_us || matches!(got, Got::Silence | Got::NoConnection);
+            // A datagram without the question is passed over. Over TCP it is an error at once.
+            let is_passed_over = match got {
+                Got::Silence | Got::NoConnection => true,
+                Got::Message(answer) => answer.is_bare && transport == Transport::Udp,
+                _ => false,
+            };
+            let is_late = after_us >= timeout_us || is_passed_over;
             trace.advance(if is_late { timeout_us } else { after_us });
             match got {
-                Got::Message(answer) if !is_late => {
+                Got::Message(answer) if !is_late && !answer.is_bare => {
                     if !answer.truncated || transport == Transport::Tcp {
                         return Ok(Some(answer));
                     }

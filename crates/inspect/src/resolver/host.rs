@@ -50,6 +50,10 @@ pub struct Host {
     pub nsswitch: Option<Vec<u8>>,
     /// `/etc/hosts`.
     pub hosts: Option<Vec<u8>>,
+    /// `/etc/host.conf` says `multi on`.
+    pub has_multi: bool,
+    /// It is below another root than this process has, and perhaps in another network.
+    pub is_elsewhere: bool,
     /// The host's name.
     pub hostname: String,
     /// Variables.
@@ -88,6 +92,8 @@ impl Host {
             resolv_conf: files.read("etc/resolv.conf")?,
             nsswitch: files.read("etc/nsswitch.conf")?,
             hosts: files.read("etc/hosts")?,
+            has_multi: files.read("etc/host.conf")?.is_some_and(|file| super::hosts::is_multi(&file)),
+            is_elsewhere: root != Path::new("/"),
             environment,
             ..Host::default()
         };
@@ -311,6 +317,7 @@ mod tests {
         symlink("/run/stub.conf", root.path().join("etc/resolv.conf")).unwrap();
         symlink("../../../../etc/hostname", root.path().join("etc/hosts")).unwrap();
         let host = Host::read(root.path(), Environment::default()).unwrap();
+        assert!(host.is_elsewhere && !host.has_multi);
         assert_eq!(host.resolv_conf.as_deref(), Some(b"nameserver 10.1.2.3\n".as_slice()));
         assert_eq!(host.hosts.as_deref(), Some(b"box\n".as_slice()));
         assert_eq!(host.hostname, "box");

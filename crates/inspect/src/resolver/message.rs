@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::trace::{Answer, Kind, Query};
+use super::trace::{Answer, Kind, NOERROR, Query};
 
 /// A message over TCP is no longer, and one over UDP neither.
 pub(super) const MESSAGE_MAX: usize = 65_535;
@@ -51,12 +51,19 @@ pub(super) fn query(id: u16, query: &Query) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// What a resolver looks at, if the message answers this query: the same id and the same question.
+/// What a resolver looks at, if the message answers this query: the same id and the same question. Servers that
+/// do not read a query at all answer with an error and no question.
 pub(super) fn answer(bytes: &[u8], id: u16, query: &Query) -> Option<Answer> {
     let word = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let flags = word(2)?;
-    if word(0)? != id || flags & 0x8000 == 0 || word(4)? != 1 {
+    if word(0)? != id || flags & 0x8000 == 0 {
         return None;
+    }
+    let rcode = (flags & 0x000F) as u8;
+    match word(4)? {
+        1 => {}
+        0 if rcode != NOERROR => return Some(Answer { rcode, is_bare: true, ..Answer::default() }),
+        _ => return None,
     }
     let (name, mut at) = name(bytes, HEADER)?;
     if !name.eq_ignore_ascii_case(query.name.as_bytes())
@@ -78,13 +85,14 @@ pub(super) fn answer(bytes: &[u8], id: u16, query: &Query) -> Option<Answer> {
         at = record.end;
     }
     Some(Answer {
-        rcode: (flags & 0x000F) as u8,
+        rcode,
         records,
         addresses,
         truncated: flags & 0x0200 != 0,
         authoritative: flags & 0x0400 != 0,
         recursive: flags & 0x0080 != 0,
         additional: word(10)?,
+        is_bare: false,
     })
 }
 
@@ -179,6 +187,10 @@ mod tests {
         assert_eq!(answer(&reply(), 8, &asked), None);
         assert_eq!(answer(&reply(), 7, &example(Kind::Aaaa, None)), None);
         assert_eq!(answer(&reply(), 7, &Query { name: "www.example.org".into(), ..asked.clone() }), None);
+        // An error without the question is one, and an answer without it is none.
+        let bare = answer(b"\0\x07\x81\x85\0\0\0\0\0\0\0\0", 7, &asked).unwrap();
+        assert_eq!((bare.rcode, bare.is_bare, bare.addresses), (5, true, 0));
+        assert_eq!(answer(b"\0\x07\x81\x80\0\0\0\0\0\0\0\0", 7, &asked), None);
         // The query itself is no answer.
         assert_eq!(answer(&query(7, &asked).unwrap(), 7, &asked), None);
         // A record that is cut counts in the header only.

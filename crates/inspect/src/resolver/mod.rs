@@ -19,7 +19,7 @@ mod sources;
 pub mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub enum Caller {
     GetentAhosts,
     /// glibc's `gethostbyname`.
     Gethostbyname,
-    /// `getaddrinfo` of musl 1.2.3.
+    /// `getaddrinfo` of musl 1.2.3, before it had TCP.
     Musl,
     /// A Go program without cgo.
     Go,
@@ -73,7 +73,7 @@ impl Caller {
             Caller::Getaddrinfo => "getaddrinfo",
             Caller::GetentAhosts => "getent ahosts",
             Caller::Gethostbyname => "gethostbyname",
-            Caller::Musl => "musl",
+            Caller::Musl => "musl 1.2.3",
             Caller::Go => "Go",
             Caller::GoWithCgo => "Go with cgo",
             Caller::Jvm => "Java VM",
@@ -172,7 +172,9 @@ pub type Asker<'a> = dyn FnMut(&[Query]) -> Vec<Reply> + 'a;
 /// A name that can be looked up at all.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let wrong = |what: &str| Err(Error::Unusable(format!("{name:?} {what}")));
-    if name.parse::<std::net::IpAddr>().is_ok() {
+    // Also 127.1, 0x7f000001 and fe80::1%eth0.
+    let is_v6 = name.split('%').next().is_some_and(|bare| bare.parse::<Ipv6Addr>().is_ok());
+    if is_v6 || resolv_conf::inet_aton(name).is_some() {
         return wrong("is an address: no resolver asks anybody for it");
     }
     if !name.chars().all(|c| c.is_ascii_graphic()) {
@@ -228,6 +230,7 @@ pub fn patience(host: &Host) -> Duration {
 
 /// Replies that are known, and somebody who can be asked for others.
 struct Replies<'a, 'b> {
+    host: &'a Host,
     known: BTreeMap<Query, Reply>,
     asker: Option<&'a mut Asker<'b>>,
     unasked: BTreeSet<Query>,
@@ -239,6 +242,9 @@ impl Replies<'_, '_> {
         let Some(asker) = &mut self.asker else { return };
         let mut queries = Vec::new();
         for query in wanted.iter().filter(|query| !self.known.contains_key(query)) {
+            if is_of_another(self.host, query.server) {
+                continue;
+            }
             if self.known.len() + queries.len() < ASKED_MAX {
                 queries.push(query.clone());
             } else {
@@ -262,17 +268,23 @@ impl Replies<'_, '_> {
     }
 }
 
+/// Whether a server is reached only from the network of another root: at its loopback addresses somebody else
+/// may answer here.
+fn is_of_another(host: &Host, server: SocketAddr) -> bool {
+    host.is_elsewhere && server.ip().is_loopback()
+}
+
 /// Follows all callers. Without an asker no server knows the name.
 #[must_use]
 pub fn report(host: &Host, name: &str, asker: Option<&mut Asker<'_>>) -> Report {
     let (glibc, musl, go) = (glibc::settings(host), musl::settings(host), go::settings(host));
-    let mut replies = Replies { known: BTreeMap::new(), asker, unasked: BTreeSet::new() };
+    let mut replies = Replies { host, known: BTreeMap::new(), asker, unasked: BTreeSet::new() };
     replies.fetch(&complete(host, name, &[&glibc, &musl, &go]));
     let mut lookups: Vec<Lookup> = Vec::new();
     for caller in Caller::ALL {
         let walk = follow(host, name, caller, &mut |query| replies.reply(query));
         let same_as = lookups.iter().find(|other| other.walk == walk).map(|other| other.caller);
-        lookups.push(Lookup { caller, note: note(host, name, caller), same_as, walk });
+        lookups.push(Lookup { caller, note: note(host, name, caller, &walk), same_as, walk });
     }
     let costs = costs(host, name, &glibc.servers, &replies);
     let asked = replies.known.iter().map(|(query, reply)| Asked { query: query.clone(), reply: *reply });
@@ -309,8 +321,8 @@ fn complete(host: &Host, name: &str, settings: &[&Settings]) -> BTreeSet<Query> 
     wanted
 }
 
-/// Who calls whom.
-fn note(host: &Host, name: &str, caller: Caller) -> Option<String> {
+/// Who calls whom, and what other versions do.
+fn note(host: &Host, name: &str, caller: Caller, walk: &Walk) -> Option<String> {
     match caller {
         Caller::GoWithCgo => Some(match go::order(host, name, true) {
             go::Order::C(reason) => format!("calls getaddrinfo, because {reason}"),
@@ -320,7 +332,10 @@ fn note(host: &Host, name: &str, caller: Caller) -> Option<String> {
             true => "calls getaddrinfo".into(),
             false => "calls getaddrinfo for IPv4 only, because the kernel has no IPv6".into(),
         }),
-        Caller::Musl => Some("without nsswitch.conf".into()),
+        Caller::Musl => Some(match walk.sent().any(|sent| sent.reply.is_truncated()) {
+            true => "without nsswitch.conf; from 1.2.4 on it asks over TCP for what is truncated".into(),
+            false => "without nsswitch.conf".into(),
+        }),
         _ => None,
     }
 }
@@ -389,15 +404,25 @@ fn notes(host: &Host, settings: &Settings) -> Vec<String> {
     }
     for jvm in &host.jvms {
         // JDK 17, sun.net.InetAddressCachePolicy: 30 s unless it is set.
-        let words = |set: &Option<String>, default: &str| match set {
-            Some(seconds) => format!("{seconds} s"),
-            None => format!("{default} s, the default,"),
+        let words = |set: &Option<String>, default: &str| match set.as_deref() {
+            Some("0") => "not at all".to_owned(),
+            Some(seconds) if seconds.starts_with('-') => "for ever".to_owned(),
+            Some(seconds) => format!("for {seconds} s"),
+            None => format!("{default}, the default,"),
         };
         notes.push(format!(
-            "a Java VM keeps an address for {} and a failure for {} ({})",
-            words(&jvm.ttl, "30"),
-            words(&jvm.negative_ttl, "0"),
+            "a Java VM keeps an address {} and a failure {} ({})",
+            words(&jvm.ttl, "for 30 s"),
+            words(&jvm.negative_ttl, "not at all"),
             jvm.path
+        ));
+    }
+    let away = settings.servers.iter().filter(|server| is_of_another(host, **server));
+    let away: Vec<String> = away.map(|server| server.ip().to_string()).collect();
+    if !away.is_empty() {
+        notes.push(format!(
+            "{} is in the network of that root, and is not asked from this one",
+            away.join(", ")
         ));
     }
     for path in &host.cut {

@@ -1,14 +1,15 @@
 //! The resolver of musl: all servers at once, and no search once the name has enough dots.
 //!
 //! From musl 1.2.3: `src/network/lookup_name.c` and `src/network/res_msend.c`. It has no TCP; musl
-//! 1.2.4 has.
+//! 1.2.4 (Alpine 3.18) asks over it where an answer is truncated. It compares the id of an answer, and
+//! not the question.
 
 use super::host::Host;
 use super::hosts::{self, Reader};
 use super::is_sendable;
 use super::resolv_conf::Settings;
 use super::trace::{
-    Answer, Got, Kind, NOERROR, NXDOMAIN, Outcome, Query, SERVFAIL, Status, Stop, Trace, Transport,
+    Answer, Got, Kind, NOERROR, NXDOMAIN, Outcome, Query, SERVFAIL, Said, Stop, Trace, Transport,
 };
 
 /// Its clock counts these.
@@ -22,21 +23,15 @@ pub(super) fn settings(host: &Host) -> Settings {
 /// `getaddrinfo` for both families.
 pub(super) fn lookup(trace: &mut Trace<'_>, host: &Host, name: &str) -> Result<Outcome, Stop> {
     if let Some(file) = &host.hosts {
-        let addresses = hosts::addresses(file, name, Reader::Musl);
-        let status = if addresses > 0 { Status::Success } else { Status::NotFound };
-        trace.source("files", status, None);
-        if addresses > 0 {
-            return Ok(Outcome::Found { addresses });
+        let outcome = Outcome::of(hosts::addresses(file, name, Reader::Musl));
+        trace.source("files", Said::of(outcome));
+        if outcome != Outcome::NotFound {
+            return Ok(outcome);
         }
     }
     let settings = settings(host);
     let outcome = search(trace, &settings, name)?;
-    let status = match outcome {
-        Outcome::Found { .. } => Status::Success,
-        Outcome::TryAgain => Status::TryAgain,
-        _ => Status::NotFound,
-    };
-    trace.source("dns", status, None);
+    trace.source("dns", Said::of(outcome));
     Ok(outcome)
 }
 

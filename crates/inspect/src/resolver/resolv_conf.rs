@@ -268,6 +268,8 @@ pub fn go(file: Option<&[u8]>, hostname: &str, interfaces: &Interfaces<'_>) -> S
                 settings.set_search(words.filter(|word| *word != ".").map(without_dot));
             }
             "options" => words.for_each(|word| go_option(&mut settings, word)),
+            // OpenBSD's order of sources.
+            "lookup" => {}
             _ => settings.add_unknown(first),
         }
     }
@@ -362,7 +364,7 @@ fn server(text: &str, interfaces: &Interfaces<'_>) -> Option<SocketAddr> {
 }
 
 /// `127.1`, `0x7f000001`, `10.0.0.02`: the last part fills the bytes that remain.
-fn inet_aton(text: &str) -> Option<Ipv4Addr> {
+pub(super) fn inet_aton(text: &str) -> Option<Ipv4Addr> {
     let parts: Vec<&str> = text.split('.').collect();
     let (last, heads) = parts.split_last()?;
     if heads.len() > 3 {

@@ -1,49 +1,52 @@
 //! Sources of `nsswitch.conf` other than `files` and `dns`: modules that ask somebody else.
 
 use super::host::Host;
-use super::trace::Status;
+use super::trace::{Decider, Outcome, Said, Status};
 
-/// What a module says.
-pub(super) struct Said {
-    pub status: Status,
-    pub addresses: u32,
-    pub note: Option<String>,
+/// A module that cannot be asked.
+fn unavailable(why: &str) -> Said {
+    Said { status: Status::Unavail, note: Some(why.to_owned()), ..Said::of(Outcome::NotFound) }
 }
 
-impl Said {
-    fn new(status: Status, note: &str) -> Self {
-        Said { status, addresses: 0, note: (!note.is_empty()).then(|| note.to_owned()) }
-    }
+/// A module that asks somebody who is not asked here.
+fn assumed(decider: Decider, note: String) -> Said {
+    Said { note: Some(note), decider: Some(decider), ..Said::of(Outcome::NotFound) }
 }
 
 /// What a module says to a name, as far as that can be known without asking it.
 pub(super) fn other(host: &Host, source: &str, name: &str) -> Said {
     if !host.modules.contains(source) {
-        return Said::new(Status::Unavail, "its library is not installed");
+        return unavailable("its library is not installed");
     }
     match source {
         "myhostname" => myhostname(host, name),
         // systemd 252, src/nss-resolve/nss-resolve.c: over a socket.
-        "resolve" if host.has_resolved => Said::new(
-            Status::NotFound,
-            "systemd-resolved is asked, and asks its own servers; assumed that it does not know the name",
-        ),
-        "resolve" => Said::new(Status::Unavail, "systemd-resolved does not run"),
-        // nss-mdns 0.15, src/nss.c: other names are not for it.
-        mdns if mdns.starts_with("mdns") => {
-            let takes_others = host.has_mdns_allow && !mdns.ends_with("minimal");
-            if !is_local(name) && !takes_others {
-                Said::new(Status::Unavail, "the name does not end with .local")
-            } else if host.has_avahi {
-                Said::new(
-                    Status::NotFound,
-                    "avahi-daemon is asked, which asks the local network; assumed that nobody has the name",
-                )
-            } else {
-                Said::new(Status::Unavail, "avahi-daemon does not run")
-            }
+        "resolve" if host.has_resolved => {
+            assumed(Decider::Resolved, "systemd-resolved is asked, and asks its own servers".into())
         }
-        _ => Said::new(Status::NotFound, "what it asks is not known; assumed that it does not know the name"),
+        "resolve" => unavailable("systemd-resolved does not run"),
+        mdns if mdns.starts_with("mdns") => multicast(host, mdns, name),
+        _ => assumed(Decider::Module, "what it asks is not known".into()),
+    }
+}
+
+/// nss-mdns 0.15, `src/nss.c` and `src/util.c`. Without `mdns.allow`, which the minimal modules do not
+/// read, it takes names of two labels that end with `.local`.
+fn multicast(host: &Host, module: &str, name: &str) -> Said {
+    let has_rules = host.has_mdns_allow && !module.ends_with("minimal");
+    let bare = name.strip_suffix('.').unwrap_or(name);
+    if !has_rules && (!is_local(bare) || bare.matches('.').count() != 1) {
+        return unavailable("the name is not of two labels, of which the second one is local");
+    }
+    let before = match has_rules {
+        true => "if mdns.allow has the name, ",
+        false => "the name servers are asked for the SOA record of local, which is not followed, and ",
+    };
+    match host.has_avahi {
+        true => {
+            assumed(Decider::Avahi, format!("{before}avahi-daemon is asked, which asks the local network"))
+        }
+        false => unavailable("avahi-daemon does not run"),
     }
 }
 
@@ -51,13 +54,13 @@ pub(super) fn other(host: &Host, source: &str, name: &str) -> Said {
 fn myhostname(host: &Host, name: &str) -> Said {
     let bare = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     if bare == host.hostname.to_ascii_lowercase() || is_localhost(&bare) {
-        return Said { status: Status::Success, addresses: 2, note: None };
+        return Said::of(Outcome::of(2));
     }
     if is_gateway(&bare) {
         // As many as there are default routes.
-        return Said { status: Status::Success, addresses: 1, note: None };
+        return Said::of(Outcome::of(1));
     }
-    Said::new(Status::NotFound, "")
+    Said::of(Outcome::NotFound)
 }
 
 /// The names of RFC 6761 that mean this host.

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::trace::{NOERROR, NXDOMAIN, SERVFAIL, Step};
+use super::trace::{Decider, NOERROR, NXDOMAIN, SERVFAIL, Step};
 use super::*;
 
 fn host(resolv_conf: &str) -> Host {
@@ -146,7 +146,86 @@ fn sources_come_first() {
     assert_eq!(follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 2);
     host.modules.insert("mdns4_minimal".into());
     host.has_avahi = true;
-    assert_eq!(follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 0);
+    let walk = follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| panic!("nobody is asked"));
+    assert_eq!(walk.outcome, Outcome::Unknown { by: Decider::Avahi });
+    // It takes no other names.
+    for name in ["x.local.example", "a.x.local", "local"] {
+        let walk = follow(&host, name, Caller::Getaddrinfo, &mut |_| address());
+        assert_eq!((walk.outcome, walk.sent().count()), (Outcome::Found { addresses: 2 }, 2), "{name}");
+    }
+}
+
+#[test]
+fn who_is_not_followed_decides() {
+    let mut host = host(TWO);
+    host.nsswitch = Some("hosts: mymachines resolve [!UNAVAIL=return] files myhostname dns\n".into());
+    host.modules = ["resolve", "myhostname"].map(str::to_owned).into();
+    host.has_resolved = true;
+    let report = report(&host, "a.example", None);
+    for lookup in &report.lookups {
+        let walk = &lookup.walk;
+        match lookup.caller {
+            Caller::Musl | Caller::Go => assert_eq!(walk.outcome, Outcome::NotFound),
+            _ => {
+                let is_known = (walk.outcome, walk.took_us, walk.sent().count());
+                assert_eq!(is_known, (Outcome::Unknown { by: Decider::Resolved }, None, 0), "{walk:?}");
+                let last = walk.steps.last();
+                assert!(
+                    matches!(last, Some(Step::Source { source, is_assumed: true, .. }) if source == "resolve")
+                );
+            }
+        }
+    }
+    // Nothing is said of what systemd-resolved may know.
+    let all = report.advice.join("\n");
+    assert!(!all.contains("compare their steps") && !all.contains("does not answer"), "{all}");
+    host.has_resolved = false;
+    let walk = follow(&host, "a.example", Caller::Getaddrinfo, &mut |_| address());
+    assert_eq!((walk.outcome, walk.sent().count()), (Outcome::Found { addresses: 2 }, 2));
+    // Who finds the name behind such a source finds it in any case.
+    host.has_resolved = true;
+    host.nsswitch = Some("hosts: resolve dns\n".into());
+    let walk = follow(&host, "a.example", Caller::Getaddrinfo, &mut |_| address());
+    assert_eq!(walk.outcome, Outcome::Found { addresses: 2 });
+}
+
+#[test]
+fn another_root_has_another_loopback() {
+    let mut host = host("nameserver 127.0.0.11\nnameserver 10.0.0.1\n");
+    host.is_elsewhere = true;
+    let mut asker = |queries: &[Query]| {
+        assert!(queries.iter().all(|query| !query.server.ip().is_loopback()), "{queries:?}");
+        queries.iter().map(|_| address()).collect()
+    };
+    let report = report(&host, "a.example", Some(&mut asker));
+    assert!(report.notes.iter().any(|note| note.starts_with("127.0.0.11 is in the network")), "{report:?}");
+    assert!(!report.advice.iter().any(|line| line.contains("127.0.0.11")), "{:?}", report.advice);
+}
+
+#[test]
+fn go_prefers_the_error_for_the_name_as_it_is() {
+    let mut oracle = |query: &Query| match query.name.as_str() {
+        "web.x" => code(NXDOMAIN),
+        _ => code(SERVFAIL),
+    };
+    for ndots in [1, 2] {
+        let host = host(&format!("nameserver 10.0.0.1\nsearch one\noptions attempts:1 ndots:{ndots}\n"));
+        assert_eq!(follow(&host, "web.x", Caller::Go, &mut oracle).outcome, Outcome::NotFound, "{ndots}");
+    }
+}
+
+#[test]
+fn errors_without_the_question() {
+    let host = host("nameserver 10.0.0.1\noptions timeout:1 attempts:1\n");
+    let bare = |rcode| message(Answer { rcode, is_bare: true, ..Answer::default() });
+    let took = |caller, rcode| {
+        let walk = follow(&host, "a.example", caller, &mut |_| bare(rcode));
+        walk.took_us.map(|us| us / SECOND_US)
+    };
+    let (formerr, refused) = (1, 5);
+    assert_eq!((took(Caller::Getaddrinfo, formerr), took(Caller::Getaddrinfo, refused)), (Some(1), Some(0)));
+    assert_eq!((took(Caller::Go, formerr), took(Caller::Go, refused)), (Some(1), Some(1)));
+    assert_eq!((took(Caller::Musl, refused), took(Caller::Musl, NXDOMAIN)), (Some(1), Some(0)));
 }
 
 #[test]
@@ -199,10 +278,24 @@ fn lookups_are_bounded() {
 
 #[test]
 fn names_that_nobody_asks_for() {
-    for name in ["10.0.0.1", "::1", "", ".", "a..b", "a b", "b\u{fc}cher", &"a".repeat(64)] {
+    for name in [
+        "127.1",
+        "0x7f000001",
+        "2130706433",
+        "fe80::1%eth0",
+        "10.0.0.1",
+        "::1",
+        "",
+        ".",
+        "a..b",
+        "a b",
+        "b\u{fc}cher",
+        &"a".repeat(64),
+    ] {
         assert!(check_name(name).is_err(), "{name}");
     }
-    for name in ["a", "a.example.", "_srv._tcp.example", &format!("{}.b", "a".repeat(63))] {
+    for name in ["a", "1.2.3.4.5", "0xg", "a.example.", "_srv._tcp.example", &format!("{}.b", "a".repeat(63))]
+    {
         check_name(name).unwrap();
     }
 }
@@ -295,7 +388,7 @@ proptest! {
                     let (kind, rcode, after_us, records) = *next.next().unwrap();
                     let answer = Answer {
                         rcode, records, addresses: records, truncated: kind == 6, recursive: kind == 7,
-                        ..Answer::default()
+                        is_bare: kind == 5, ..Answer::default()
                     };
                     let got = match kind {
                         0 => Got::Refused,

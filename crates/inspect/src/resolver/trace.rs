@@ -62,6 +62,8 @@ pub struct Answer {
     pub recursive: bool,
     /// Records in the additional section, as the header counts them.
     pub additional: u16,
+    /// It is an error without the question. Not every resolver takes it for an answer.
+    pub is_bare: bool,
 }
 
 /// NOERROR.
@@ -136,6 +138,12 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Whether it is an answer of which a part is left out.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        matches!(self.got, Got::Message(answer) if answer.truncated)
+    }
+
     /// A reply that nobody measured, at once.
     #[must_use]
     pub fn assumed(got: Got) -> Self {
@@ -169,6 +177,36 @@ pub enum Status {
     TryAgain,
 }
 
+/// Who knows the answer of a source that is not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decider {
+    /// systemd-resolved.
+    Resolved,
+    /// avahi-daemon.
+    Avahi,
+    /// A module that asks whoever it likes.
+    Module,
+}
+
+/// What a source says to a name.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    pub status: Status,
+    /// The result, if the lookup ends here.
+    pub outcome: Outcome,
+    pub note: Option<String>,
+    /// Who knows better: the status is assumed.
+    pub decider: Option<Decider>,
+}
+
+impl Said {
+    /// What a source says that comes to this result.
+    pub fn of(outcome: Outcome) -> Self {
+        Said { status: outcome.status(), outcome, note: None, decider: None }
+    }
+}
+
 /// One step of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "step")]
@@ -183,6 +221,8 @@ pub enum Step {
         status: Status,
         /// Why, where that is not obvious.
         note: Option<String>,
+        /// The source is not followed, and the status is one that it may have.
+        is_assumed: bool,
     },
 }
 
@@ -209,6 +249,27 @@ pub enum Outcome {
     Crashes,
     /// The lookup has more queries than are followed.
     TooLong,
+    /// A source that is not followed may have the name.
+    Unknown {
+        /// Who knows.
+        by: Decider,
+    },
+}
+
+impl Outcome {
+    /// The result of a source with so many addresses.
+    pub(super) fn of(addresses: u32) -> Self {
+        if addresses > 0 { Outcome::Found { addresses } } else { Outcome::NotFound }
+    }
+
+    /// What a source says that has this result.
+    pub(super) fn status(self) -> Status {
+        match self {
+            Outcome::Found { .. } => Status::Success,
+            Outcome::TryAgain => Status::TryAgain,
+            _ => Status::NotFound,
+        }
+    }
 }
 
 /// A whole lookup.
@@ -270,8 +331,10 @@ impl<'a> Trace<'a> {
         Ok(reply)
     }
 
-    pub fn source(&mut self, source: &str, status: Status, note: Option<String>) {
-        self.steps.push((self.now_us, Step::Source { source: source.to_owned(), status, note }));
+    pub fn source(&mut self, source: &str, said: Said) {
+        let Said { status, note, decider, .. } = said;
+        let step = Step::Source { source: source.to_owned(), status, note, is_assumed: decider.is_some() };
+        self.steps.push((self.now_us, step));
     }
 
     pub fn advance(&mut self, us: u64) {
@@ -281,6 +344,7 @@ impl<'a> Trace<'a> {
     /// Steps in the order of their times: Go asks for both types side by side.
     pub fn finish(mut self, outcome: Result<Outcome, Stop>) -> Walk {
         let (outcome, took_us) = match outcome {
+            Ok(outcome @ Outcome::Unknown { .. }) => (outcome, None),
             Ok(outcome) => (outcome, Some(self.now_us)),
             Err(Stop::Hangs) => (Outcome::Hangs, None),
             Err(Stop::Crashes) => (Outcome::Crashes, None),

@@ -189,6 +189,20 @@ pub const CASES: &[Case] = &[
         ..USUAL
     },
     Case {
+        what: "FORMERR without the question",
+        resolv_conf: "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+        script: |_, _, _, _| Does::Bare(1),
+        callers: KINDS,
+        ..USUAL
+    },
+    Case {
+        what: "REFUSED without the question",
+        resolv_conf: "nameserver 127.0.0.1\nnameserver 127.0.0.2\noptions timeout:1 attempts:1\n",
+        script: |server, _, _, _| if server == 1 { Does::Bare(5) } else { Does::Addresses(1) },
+        callers: KINDS,
+        ..USUAL
+    },
+    Case {
         what: "a referral",
         resolv_conf: TWO,
         script: |server, _, _, _| if server == 1 { Does::Referral } else { Does::Addresses(1) },
@@ -256,6 +270,12 @@ pub const CASES: &[Case] = &[
         callers: &Caller::ALL,
         ..USUAL
     },
+    Case {
+        what: "several lines of the hosts file",
+        hosts: "fe80::1%lo db.example\n10.0.0.7 db.example\n10.0.0.8 db.example\n",
+        query: "db.example",
+        ..USUAL
+    },
     Case { what: "in the hosts file, in capitals", query: "DB.Example", ..USUAL },
     Case { what: "in the hosts file, absolute", query: "db.example.", ..USUAL },
     Case { what: "dns before files", nsswitch: "hosts: dns files\n", query: "db.example", ..USUAL },
@@ -277,6 +297,12 @@ pub const CASES: &[Case] = &[
         what: "a missing module that must be there",
         nsswitch: "hosts: nosuchmodule [UNAVAIL=return] dns\n",
         callers: &[Caller::Getaddrinfo, Caller::Gethostbyname],
+        ..USUAL
+    },
+    Case {
+        what: "the line of a distribution with systemd-resolved, which does not run",
+        nsswitch: "hosts: mymachines resolve [!UNAVAIL=return] files myhostname dns\n",
+        callers: &[Caller::Getaddrinfo, Caller::Gethostbyname, Caller::Go],
         ..USUAL
     },
     Case {

@@ -26,14 +26,21 @@ const LATE: Duration = Duration::from_millis(700);
 fn predicted_queries_are_sent() {
     inside("predicted_queries_are_sent", |space| {
         let programs = space.programs();
-        let mut wrong = Vec::new();
+        let (mut wrong, mut compared) = (Vec::new(), Vec::new());
         for case in CASES {
             configure(space, case);
             for caller in case.callers {
-                compare(space, &programs, case, *caller, &mut wrong);
+                if compare(space, &programs, case, *caller, &mut wrong) {
+                    compared.push(*caller);
+                }
             }
         }
         assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+        let missing = Caller::ALL.into_iter().filter(|caller| !compared.contains(caller));
+        let missing: Vec<&str> = missing.map(Caller::words).collect();
+        if !missing.is_empty() {
+            println!("skipped: there is no program to compare with: {}", missing.join(", "));
+        }
     });
 }
 
@@ -58,12 +65,17 @@ fn host_of(case: &Case, caller: Caller) -> Host {
     Host::read(Path::new("/"), environment).unwrap()
 }
 
-fn compare(space: &Space, programs: &Programs, case: &Case, caller: Caller, wrong: &mut Vec<String>) {
+/// Returns whether there was something to compare.
+fn compare(space: &Space, programs: &Programs, case: &Case, caller: Caller, wrong: &mut Vec<String>) -> bool {
     let host = host_of(case, caller);
     let mut oracle = |query: &Query| server::reply(case.script, query);
     let walk = resolver::follow(&host, case.query, caller, &mut oracle);
     space.servers.take();
-    let Some(looked) = programs.look(caller, case.query, case.environment) else { return };
+    // Where systemd-resolved runs, it decides.
+    if matches!(walk.outcome, Outcome::Unknown { .. }) {
+        return false;
+    }
+    let Some(looked) = programs.look(caller, case.query, case.environment) else { return false };
     // What was sent last may not have been written down yet.
     std::thread::sleep(Duration::from_millis(50));
     let heard = space.servers.take();
@@ -79,15 +91,16 @@ fn compare(space: &Space, programs: &Programs, case: &Case, caller: Caller, wron
     }
     if looked.is_killed != (walk.outcome == Outcome::Crashes) {
         say(format!("predicted {:?}, it was {looked:?}", walk.outcome));
-        return;
+        return true;
     }
     if looked.is_found != matches!(walk.outcome, Outcome::Found { .. }) {
         say(format!("predicted {:?}, it was {looked:?}", walk.outcome));
     }
-    let Some(took) = walk.took_us.map(Duration::from_micros) else { return };
+    let Some(took) = walk.took_us.map(Duration::from_micros) else { return true };
     if looked.took + EARLY < took || looked.took > took + LATE {
         say(format!("predicted {took:?}, took {:?}", looked.took));
     }
+    true
 }
 
 /// Lines in the order that a caller keeps: musl asks servers side by side, and Go for types.

@@ -22,6 +22,8 @@ pub enum Does {
     NoName,
     /// Another code.
     Code(u8),
+    /// Another code, in a message without the question.
+    Bare(u8),
     /// A referral: nothing, and no recursion.
     Referral,
     /// No records, and the TC bit.
@@ -81,6 +83,7 @@ pub fn reply(script: Script, query: &Query) -> Reply {
         Does::NoData => answer(Answer::default()),
         Does::NoName => answer(Answer::nxdomain()),
         Does::Code(rcode) => answer(Answer { rcode, ..Answer::default() }),
+        Does::Bare(rcode) => answer(Answer { rcode, is_bare: true, ..Answer::default() }),
         Does::Referral => Got::Message(Answer::default()),
         Does::Truncated => answer(Answer { truncated: true, ..Answer::default() }),
         Does::Nothing if is_tcp => Got::Closed,
@@ -197,12 +200,16 @@ fn answer(query: &[u8], does: Does) -> Vec<u8> {
         Does::Addresses(count) => (0, count, 0x81),
         Does::Late(_) => (0, 1, 0x81),
         Does::NoName => (3, 0, 0x81),
-        Does::Code(code) => (code, 0, 0x81),
+        Does::Code(code) | Does::Bare(code) => (code, 0, 0x81),
         Does::Truncated => (0, 0, 0x83),
         Does::NoData | Does::Referral | Does::Nothing => (0, 0, 0x81),
     };
     let recursion = if does == Does::Referral { 0 } else { 0x80 };
     let mut message = query[..2].to_vec();
+    if matches!(does, Does::Bare(_)) {
+        message.extend([flags, recursion | rcode, 0, 0, 0, 0, 0, 0, 0, 0]);
+        return message;
+    }
     message.extend([flags, recursion | rcode, 0, 1]);
     message.extend(records.to_be_bytes());
     message.extend([0, 0, 0, 0]);

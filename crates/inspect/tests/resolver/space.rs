@@ -36,7 +36,7 @@ pub fn inside(test: &str, body: fn(&Space)) {
         return;
     }
     println!("{out}{err}");
-    assert!(output.status.success());
+    assert!(output.status.success() && out.contains("1 passed"), "{test} did not run inside");
 }
 
 /// Where the files of a test are, and its servers.

@@ -40,6 +40,8 @@ pub const FREQUENCY_S: u64 = 300;
 pub const FREQUENCY_S_MAX: u64 = 86_400;
 /// The default time over which the hosts of a cluster spread what they would all do at once.
 pub const SPREAD_S: u64 = 3_600;
+/// The longest such time.
+pub const SPREAD_S_MAX: u64 = 82_800;
 /// Maximum number of primary shards of an index, as in OpenSearch.
 pub const SHARDS_MAX: u32 = 1_024;
 /// The default port of a cluster.
@@ -330,7 +332,7 @@ secrets:
             ("collectors: [no-such-thing]", "x.yaml:1:14: there is no collector 'no-such-thing'"),
             ("a: 1\na: 2", "x.yaml:2:1: 'a' stands here a second time"),
             ("opensearch: {nodes: [a], insecure: 1}", "x.yaml:1:36: wanted true or false"),
-            ("opensearch: {nodes: [a], spread: 2d}", "x.yaml:1:34: wanted seconds up to a day, or 0"),
+            ("opensearch: {nodes: [a], spread: 24h}", "x.yaml:1:34: wanted seconds up to 23 hours, or 0"),
             ("opensearch: {nodes: [a], shards: 0}", "x.yaml:1:34: wanted a number of shards from 1 to 1024"),
             ("es_port: 9200", "x.yaml:1:10: es_port without es_host"),
             ("opensearch:\n  user: x", "x.yaml:2:3: wanted nodes, or es_host"),

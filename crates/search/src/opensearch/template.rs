@@ -13,7 +13,7 @@ use super::http::{Body, Request};
 use super::nodes::{Outcome, error};
 
 /// Incremented when an older template would do harm. An older Mitra leaves a newer template alone.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Maximum number of fields per index. The sysctl settings and packages of a fleet are thousands of
 /// fields.
 const FIELDS_MAX: u32 = 20_000;

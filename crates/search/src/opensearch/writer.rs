@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::backend::{Batch, Deleted, Sink};
 use crate::day::Day;
-use crate::document::{Document, Flag};
+use crate::document::Flag;
 use crate::error::{At, Error};
 use crate::spool::Spool;
 use crate::spread;
@@ -27,6 +27,7 @@ use crate::spread;
 use super::bulk::{Pace, Report};
 use super::known::HostState;
 use super::names::IndexKind;
+use super::taken::{TakenHost, is_new};
 use super::work::{Work, pack, unpack};
 use super::{Cluster, deliver, request, retention, retry, template, wire};
 
@@ -59,18 +60,6 @@ pub struct Writer {
     ready: bool,
     away: bool,
     messages: Vec<String>,
-}
-
-/// What was accepted of a host.
-#[derive(Debug, Default)]
-struct TakenHost {
-    last_ns: Option<i64>,
-    /// The time of the pass before `last_ns`.
-    before_ns: Option<i64>,
-    /// The last day of which all documents were accepted.
-    full: Option<Day>,
-    /// The digests of the documents that this process accepted, by file name.
-    states: HashMap<String, String>,
 }
 
 impl Writer {
@@ -255,12 +244,17 @@ impl Writer {
             ));
         }
         let mut work = work_of(batch, part);
-        // Keeps the times ascending, even if the clock was set back.
-        if let Some(last) = self.taken.get(batch.host).and_then(|t| t.last_ns) {
-            work.at_ns = work.at_ns.max(last);
+        if let Some(taken) = self.taken.get(batch.host) {
+            // Keeps the times ascending, even if the clock was set back.
+            work.at_ns = taken.last_ns.map_or(work.at_ns, |last| work.at_ns.max(last));
+            work.seen_ns = taken.before(work.at_ns);
         }
         if self.holds(batch.host, work.at_ns) {
-            return self.hold(work);
+            self.hold(&mut work);
+            if work.documents.is_empty() && work.gone.is_empty() {
+                self.accepted(&work);
+                return Ok(());
+            }
         }
         let mut why = None;
         if !self.spool.is_empty() {
@@ -280,7 +274,7 @@ impl Writer {
                 Err(other) => return Err(other),
             }
         }
-        self.keep(&work, true)?;
+        self.keep(&work)?;
         self.accepted(&work);
         if let Some(why) = why
             && !self.away
@@ -301,51 +295,45 @@ impl Writer {
     }
 
     /// Whether the host's moment to fill the index of the day is still to come. Until then only
-    /// changes are accepted, and wait in the spool, so that a fleet does not write all of its
-    /// documents at midnight.
+    /// changes are written, so that a fleet does not write all of its documents at midnight. A host
+    /// that has missed a day does not wait.
     fn holds(&self, host: &str, at_ns: i64) -> bool {
         let day = Day::of(at_ns);
         let spread_ns = i64::try_from(self.cluster.spread.as_nanos()).unwrap_or(i64::MAX);
-        let has_yesterday = self.taken.get(host).and_then(|t| t.full).is_some_and(|full| full < day);
+        let has_yesterday =
+            self.taken.get(host).and_then(|t| t.full).is_some_and(|full| full == day.before());
         has_yesterday && at_ns < day.start_ns().saturating_add(spread::offset_ns(host, spread_ns))
     }
 
-    /// Writes the changes of a batch to the spool, as a part of the full pass that follows. That one
-    /// brings volatile documents, which have one state per day.
-    fn hold(&mut self, mut work: Work) -> Result<(), Error> {
+    /// Leaves the changes of a batch, as a part of the full pass that follows. That one brings
+    /// volatile documents, which have one state per day.
+    fn hold(&self, work: &mut Work) {
+        let known = self.taken.get(&work.host);
         let (documents, digests) = work
             .documents
             .drain(..)
             .zip(work.digests.drain(..))
-            .filter(|(document, _)| !document.is(Flag::Volatile))
+            .filter(|(document, digest)| !document.is(Flag::Volatile) && is_new(known, document, digest))
             .unzip();
         (work.documents, work.digests) = (documents, digests);
         work.part = true;
-        if self.keep(&work, false)? {
-            self.taken.entry(work.host.clone()).or_default().note(&work);
-        }
-        Ok(())
     }
 
-    /// Writes a batch to the spool, without documents that are there already. Returns whether there
-    /// was something to write. The first batch of a day is, as it brings all documents to that day.
-    fn keep(&mut self, work: &Work, begins_days: bool) -> Result<bool, Error> {
+    /// Writes a batch to the spool, without documents that are there already. The first batch of a
+    /// day is written in any case, as it brings all documents to that day.
+    fn keep(&mut self, work: &Work) -> Result<(), Error> {
         let known = self.taken.get(&work.host);
         let is_later = |full: Day| full < Day::of(work.at_ns);
-        let is_new_day = begins_days && !work.part && known.and_then(|t| t.full).is_none_or(is_later);
-        let seen_ns = known.and_then(|t| if t.last_ns == Some(work.at_ns) { t.before_ns } else { t.last_ns });
-        let says_new = |document: &Document, digest: &String| {
-            known.and_then(|t| t.states.get(&document.filename)) != Some(digest)
-        };
+        let is_new_day = !work.part && known.and_then(|t| t.full).is_none_or(is_later);
         let all = work.documents.iter().zip(&work.digests);
-        let news: Vec<_> = all.filter(|(document, digest)| says_new(document, digest)).collect();
+        let news: Vec<_> = all.filter(|(document, digest)| is_new(known, document, digest)).collect();
         if news.is_empty() && work.gone.is_empty() && !is_new_day {
-            return Ok(false);
+            return Ok(());
         }
         let mut piece = Work {
             host: work.host.clone(),
             at_ns: work.at_ns,
-            seen_ns,
+            seen_ns: work.seen_ns,
             part: true,
             run: self.run.clone(),
             seq: 0,
@@ -377,7 +365,7 @@ impl Writer {
         frames.push(close(&mut piece)?);
         self.spool.push(&frames)?;
         self.seq = seq;
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -393,20 +381,6 @@ fn work_of(batch: &Batch<'_>, part: bool) -> Work {
         documents: batch.documents.to_vec(),
         digests: batch.documents.iter().map(wire::state).collect(),
         gone: batch.gone.to_vec(),
-    }
-}
-
-impl TakenHost {
-    fn note(&mut self, work: &Work) {
-        if self.last_ns != Some(work.at_ns) {
-            self.before_ns = self.last_ns.replace(work.at_ns);
-        }
-        for (document, digest) in work.documents.iter().zip(&work.digests) {
-            self.states.insert(document.filename.clone(), digest.clone());
-        }
-        for name in &work.gone {
-            self.states.remove(name);
-        }
     }
 }
 
@@ -440,8 +414,12 @@ impl Sink for Writer {
             let known = deliver::load(&self.cluster, host)?;
             self.known.insert(host.to_owned(), known);
         }
-        let states = self.known.get(host).map(|known| &known.states);
-        let there = states.into_iter().flatten().filter(|(_, state)| !state.gone && !state.event);
+        let known = self.known.get(host);
+        if let Some(known) = known.filter(|known| known.last.is_some()) {
+            self.taken.entry(host.to_owned()).or_default().begin(known);
+        }
+        let there = known.into_iter().flat_map(|known| &known.states);
+        let there = there.filter(|(_, state)| !state.gone && !state.event);
         Ok(there.map(|(name, _)| name.clone()).collect())
     }
 

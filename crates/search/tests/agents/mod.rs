@@ -128,6 +128,9 @@ impl Fleet {
         let ended = Instant::now();
         self.flush();
         outcome.flushed = ended.elapsed();
+        if self.waiting() > 0 {
+            eprintln!("agents: {} bytes still wait", self.waiting());
+        }
         let seconds = run.began.elapsed().as_secs() as usize + 1;
         outcome.per_second =
             run.per_second.iter().take(seconds).map(|count| count.load(Ordering::Relaxed)).collect();
@@ -139,6 +142,12 @@ impl Fleet {
             outcome.fills_ns.extend(told.truth.filled_ns.map(|ns| ns - self.first.end_ns()));
         }
         outcome
+    }
+
+    /// Bytes that wait on disk now, of the hosts that are not in a step.
+    pub fn waiting(&self) -> u64 {
+        let idle = self.agents.iter().filter_map(|agent| agent.try_lock().ok());
+        idle.map(|agent| lock(&agent.told).writer.waiting()).sum()
     }
 
     /// Delivers what waits.

@@ -1,6 +1,7 @@
 //! `mitra inspect resolver`: what each resolver does with a name.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use anyhow::Result;
 use mitra_inspect::Error;
@@ -18,7 +19,8 @@ use crate::render::style::Style;
 /// Predicts, asks and prints.
 pub fn run(args: &InspectResolverArgs, style: &Style) -> Result<()> {
     resolver::check_name(&args.name).map_err(|error| usage(error.to_string()))?;
-    let host = Host::read(&args.root, environment()).map_err(|error| match &error {
+    let environment = if args.root == Path::new("/") { environment() } else { Environment::default() };
+    let host = Host::read(&args.root, environment).map_err(|error| match &error {
         Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => usage(error.to_string()),
         _ => error.into(),
     })?;

@@ -30,6 +30,8 @@ use crate::recording;
 use crate::render::style::{clean, clean_lines};
 use crate::signals::{self, Hangup, STOP};
 
+/// The folder of the usual archive in which positions are.
+pub const FOLDER: &str = "send";
 /// The longest time between two looks at the archive.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(10);
 
@@ -47,12 +49,14 @@ pub fn run(args: &SendArgs) -> Result<()> {
     if args.dry_run {
         return dry_run(&dir, &outputs);
     }
-    let folder = notify::state_dir(args.state.as_deref(), "send")?;
+    let folder = notify::state_dir(args.state.as_deref(), FOLDER)?;
     let workers = outputs
         .into_iter()
         .map(|output| {
-            let (position, trouble) = Position::open(&folder, &output.name).map_err(anyhow::Error::msg)?;
+            let (mut position, trouble) =
+                Position::open(&folder, &output.name).map_err(anyhow::Error::msg)?;
             trouble.iter().for_each(|why| log(why));
+            position.archive = dir.display().to_string();
             Worker::new(output, position, args.once).map_err(usage)
         })
         .collect::<Result<Vec<Worker>>>()?;

@@ -46,7 +46,11 @@ pub fn run(args: &IndexArgs, style: &Style) -> Result<()> {
             config.opensearch = None;
             go(args, config, Box::new(sink), style)
         }
-        Location::OpenSearch(settings) => {
+        Location::OpenSearch(mut settings) => {
+            // One by hand is not one of many.
+            if !args.service {
+                settings.spread = Duration::ZERO;
+            }
             let spool = match &args.spool {
                 Some(dir) => dir.clone(),
                 None => config.store.clone().map_or_else(location::usual_dir, Ok)?.join("spool"),

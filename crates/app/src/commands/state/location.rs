@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use jiff::tz::TimeZone;
 use mitra_search::embedded::Index;
 use mitra_search::indexer::Config;
-use mitra_search::indexer::config::OpenSearchConfig;
+use mitra_search::indexer::config::{OpenSearchConfig, SPREAD_S};
 use mitra_search::opensearch::{Cluster, Settings};
 use mitra_search::query::{Query, Settings as Reading};
 use mitra_search::{Backend, Day, Scope};
@@ -82,7 +82,9 @@ pub fn say_if_two_configs(args: &IndexLocationArgs) {
 }
 
 fn of_flags(args: &IndexLocationArgs) -> Settings {
-    let mut settings = Settings { nodes: args.opensearch.clone(), ..Settings::default() };
+    // What other hosts do is not known here; most have the default.
+    let spread = Duration::from_secs(SPREAD_S);
+    let mut settings = Settings { nodes: args.opensearch.clone(), spread, ..Settings::default() };
     if let Some(prefix) = &args.prefix {
         settings.prefix.clone_from(prefix);
     }

@@ -17,8 +17,13 @@ fn bytes(bytes: Option<u64>) -> String {
 
 /// `1 thread`, `12,345 mappings`.
 fn many(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", units::grouped(count as f64))
+    let number = units::grouped(count as f64);
+    match what.strip_suffix('y') {
+        _ if count == 1 => format!("{number} {what}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None if what.ends_with('s') => format!("{number} {what}es"),
+        None => format!("{number} {what}s"),
+    }
 }
 
 /// `+53 MB/h`.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use mitra_diagnose::words;
 use mitra_inspect::resolver::resolv_conf::Settings;
 use mitra_inspect::resolver::trace::{
-    Answer, Basis, Got, Kind, Outcome, Query, Reply, Status, Step, Transport, Walk,
+    Answer, Basis, Decider, Got, Kind, Outcome, Query, Reply, Status, Step, Transport, Walk,
 };
 use mitra_inspect::resolver::{Asked, Cost, Failure, Lookup, Report, seconds};
 
@@ -112,10 +112,7 @@ fn lookup_text(lookup: &Lookup, report: &Report, rows: usize, style: &Style) -> 
         _ => String::new(),
     };
     let (caller, result) = (lookup.caller.words(), outcome(walk.outcome));
-    let queries = match count {
-        1 => "1 query".to_owned(),
-        count => format!("{count} queries"),
-    };
+    let queries = many(count as u64, "query");
     page.heading(&format!("{caller}{note}: {result}{after}, {queries}"));
     sources(walk, &mut page);
     let mut out = format!("\n{}", page.finish());
@@ -127,9 +124,10 @@ fn lookup_text(lookup: &Lookup, report: &Report, rows: usize, style: &Style) -> 
 
 fn sources(walk: &Walk, page: &mut Page<'_>) {
     for step in &walk.steps {
-        let Step::Source { source, status, note } = step else { continue };
+        let Step::Source { source, status, note, is_assumed } = step else { continue };
         let note = note.as_ref().map_or(String::new(), |note| format!(": {note}"));
-        page.paragraph(2, 4, None, &format!("{source} {}{note}", says(*status)));
+        let says = if *is_assumed { "may have the name" } else { says(*status) };
+        page.paragraph(2, 4, None, &format!("{source} {says}{note}"));
     }
 }
 
@@ -195,9 +193,13 @@ fn got(reply: &Reply) -> String {
 }
 
 fn message(answer: &Answer) -> String {
-    let cut = if answer.truncated { ", truncated" } else { "" };
+    let cut = match (answer.truncated, answer.is_bare) {
+        (true, _) => ", truncated",
+        (_, true) => ", without the question",
+        _ => "",
+    };
     let code = match answer.rcode {
-        0 if answer.addresses > 0 => return format!("{}{cut}", many_addresses(u32::from(answer.addresses))),
+        0 if answer.addresses > 0 => return format!("{}{cut}", many(u64::from(answer.addresses), "address")),
         0 if answer.records > 0 => "no address",
         0 => "no data",
         1 => "FORMERR",
@@ -210,13 +212,9 @@ fn message(answer: &Answer) -> String {
     format!("{code}{cut}")
 }
 
-fn many_addresses(count: u32) -> String {
-    if count == 1 { "1 address".to_owned() } else { format!("{count} addresses") }
-}
-
 fn outcome(outcome: Outcome) -> String {
     match outcome {
-        Outcome::Found { addresses } => many_addresses(addresses),
+        Outcome::Found { addresses } => many(u64::from(addresses), "address"),
         Outcome::NotFound => "not found".to_owned(),
         Outcome::NoData => "no address".to_owned(),
         Outcome::TryAgain => "no server could say".to_owned(),
@@ -224,6 +222,9 @@ fn outcome(outcome: Outcome) -> String {
         Outcome::Hangs => "waits without a limit".to_owned(),
         Outcome::Crashes => "the program ends: it divides by zero".to_owned(),
         Outcome::TooLong => "longer than what is followed".to_owned(),
+        Outcome::Unknown { by: Decider::Resolved } => "not known: systemd-resolved decides".to_owned(),
+        Outcome::Unknown { by: Decider::Avahi } => "not known: avahi-daemon decides".to_owned(),
+        Outcome::Unknown { by: Decider::Module } => "not known: another module decides".to_owned(),
     }
 }
 
@@ -291,7 +292,11 @@ fn costs(costs: &[Cost], rows: usize, style: &Style) -> String {
                 Failure::AllServers => "from any server".to_owned(),
                 Failure::NoAaaa => "to AAAA".to_owned(),
             },
-            cost.took_us.map_or_else(|| "no limit".to_owned(), time),
+            match (cost.took_us, cost.outcome) {
+                (Some(us), _) => time(us),
+                (None, Outcome::Hangs) => "no limit".to_owned(),
+                (None, _) => "-".to_owned(),
+            },
             cost.queries.to_string(),
             outcome(cost.outcome),
             callers.collect::<Vec<_>>().join(", "),

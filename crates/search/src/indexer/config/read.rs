@@ -7,7 +7,7 @@ use strsim::osa_distance;
 
 use super::super::glob::Pattern;
 use super::super::yaml::{Key, Mistake, Node, Position, Value};
-use super::{Config, FREQUENCY_S_MAX, Level, MEGABYTE, OpenSearchConfig, PORT, SHARDS_MAX};
+use super::{Config, FREQUENCY_S_MAX, Level, MEGABYTE, OpenSearchConfig, PORT, SHARDS_MAX, SPREAD_S_MAX};
 use crate::collectors::COLLECTORS;
 
 const LOG: &[&str] = &["file", "maxsize", "level"];
@@ -246,9 +246,9 @@ fn frequency(node: &Node) -> Result<u64, Mistake> {
 
 fn spread(node: &Node) -> Result<u64, Mistake> {
     match seconds(node)? {
-        // A day at most: each day has its own index.
-        seconds @ 0..=FREQUENCY_S_MAX => Ok(seconds),
-        _ => Err(node.at.mistake("wanted seconds up to a day, or 0")),
+        // Each day has its own index, and the last host needs time to fill it.
+        seconds @ 0..=SPREAD_S_MAX => Ok(seconds),
+        _ => Err(node.at.mistake("wanted seconds up to 23 hours, or 0")),
     }
 }
 
