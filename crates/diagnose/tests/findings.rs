@@ -101,7 +101,7 @@ fn a_thread_that_was_always_busy_is_no_incident_beside_one() {
         );
     }
     m.sys("tasks.busiest", 1.0, 0.4).sys("sys.cpu_idle", 0.95, 0.0).sys("tasks.run_delay", 0.0, 3.0);
-    m.sys("tasks.runnable", 1.0, 5.0).sys("psi.cpu_some", 0.0, 0.95);
+    m.sys("psi.cpu_some", 0.0, 0.95);
     let report = m.explain();
     let roots: Vec<&str> = report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect();
     assert!(!roots.is_empty() && !roots.contains(&"single-thread-bottleneck"), "{roots:?}");
