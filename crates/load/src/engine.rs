@@ -165,7 +165,7 @@ impl State {
     /// Requests that are under way at a time if they take so long: those that were due since then.
     fn usual_under_way(&self, now: Instant, latency_s: f64) -> u64 {
         let age_s = |due: &Instant| now.saturating_duration_since(*due).as_secs_f64();
-        let n = self.recent.iter().rev().take_while(|due| age_s(due) < latency_s).count();
+        let n = self.recent.iter().rev().take_while(|&due| age_s(due) < latency_s).count();
         match self.recent.front() {
             // Before those that are remembered, the rate was the same.
             Some(first) if n == RECENT_MAX => (n as f64 * latency_s / age_s(first).max(1e-9)) as u64,

@@ -17,11 +17,11 @@ pub const ERROR_KINDS: &[(&str, &str)] = &[
     ("closed", "the server closed the connection before the answer was complete"),
     ("timeout", "no complete answer within --timeout after it was sent"),
     ("unsent", "due, and never sent: all connections were taken until the run was over"),
-    ("unreachable", "the network has no way there"),
+    ("unreachable", "the network has no way there, or a packet filter forbids it"),
     ("tls", "no agreement on encryption, or a certificate that is not trusted"),
     ("protocol", "the answer is no HTTP"),
     ("body", "the body could not be read"),
-    ("local", "this machine has no port or no descriptor left"),
+    ("local", "this machine has no port, no descriptor or no memory left"),
 ];
 
 /// The rate counts as kept from this share on.
@@ -305,8 +305,6 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn run(first_ms: u64, n: u64) -> Outcome {
