@@ -124,7 +124,7 @@ impl Pool {
     /// A connection for a request. With HTTP/2 the one with the fewest requests under way; a lane has no more requests
     /// than its connections have streams, so that none has too many.
     pub async fn take(&self, origin: usize) -> Result<Lease, Failure> {
-        let slots = self.slots.get(origin).map_or(&[][..], Vec::as_slice);
+        let slots = self.slots.get(origin).map(Vec::as_slice).unwrap_or_default();
         if let Some(slot) = slots.iter().min_by_key(|slot| (slot.active.get(), slot.taken.get())) {
             let counted = Counted::new(&slot.active);
             slot.taken.set(slot.taken.get() + 1);
