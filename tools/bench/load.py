@@ -125,7 +125,7 @@ def with_mitra(mitra, url, rate, seconds, connections=CONNECTIONS):
     argv = [mitra, "load", url, "--rate", f"{rate}/s", "--duration", f"{seconds}s", "--json", "--no-mark"]
     said = json.loads(output([*argv, "--connections", str(connections)]))
     quantiles = {q: said["latency"].get(f"p{q}", float("nan")) * 1e3 for q in QUANTILES}
-    return said["achieved_rate"] or 0.0, quantiles, said
+    return said.get("achieved_rate") or 0.0, quantiles, said
 
 
 def with_wrk(url, _, seconds, connections=CONNECTIONS):

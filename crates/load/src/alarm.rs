@@ -26,7 +26,7 @@ impl Alarm {
     }
 
     /// The clock of tokio, which tests may set.
-    #[must_use]
+    #[cfg(test)]
     pub fn of_tokio() -> Alarm {
         Alarm(None)
     }

@@ -1,14 +1,17 @@
 //! What is sent with a request. A large file is read piece by piece while it is sent, each time anew.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
+use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
-use http_body_util::{Either, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::task::{spawn_blocking, spawn_local};
 
 use crate::Error;
@@ -20,7 +23,36 @@ const PIECE: usize = 262_144;
 /// Pieces that wait to be sent.
 const PIECES: usize = 2;
 
-pub(crate) type Body = Either<Full<Bytes>, Channel<Bytes, io::Error>>;
+pub(crate) type Body = Either<HeldBody, Channel<Bytes, io::Error>>;
+
+/// A body in memory, which counts its bytes when the connection takes them.
+pub(crate) struct HeldBody {
+    /// `None` if there is nothing to send any more.
+    bytes: Option<Bytes>,
+    sent: Rc<Cell<u64>>,
+}
+
+impl hyper::body::Body for HeldBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let taken = self.bytes.take();
+        self.sent.set(self.sent.get() + taken.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        Poll::Ready(taken.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
 
 /// A body that can be sent any number of times.
 #[derive(Debug, Clone, Default)]
@@ -69,12 +101,10 @@ impl BodySource {
 
     /// The body of one request. What the connection takes of it is added to `sent`.
     pub(crate) fn start(&self, sent: &Rc<Cell<u64>>) -> Body {
+        let held = |bytes| Either::Left(HeldBody { bytes, sent: Rc::clone(sent) });
         match self {
-            BodySource::Empty => Either::Left(Full::default()),
-            BodySource::Held(bytes) => {
-                sent.set(sent.get() + bytes.len() as u64);
-                Either::Left(Full::new(bytes.clone()))
-            }
+            BodySource::Empty => held(None),
+            BodySource::Held(bytes) => held(Some(bytes.clone()).filter(|bytes| !bytes.is_empty())),
             BodySource::File { path, bytes } => {
                 let (sender, body) = Channel::new(PIECES);
                 spawn_local(read(path.clone(), *bytes, sender, Rc::clone(sent)));

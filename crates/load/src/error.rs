@@ -25,9 +25,6 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// Certificates and secrets.
-    #[error(transparent)]
-    Http(#[from] mitra_http::Error),
     /// The system refuses a timer or a thread.
     #[error("cannot make load: {0}")]
     System(#[from] io::Error),

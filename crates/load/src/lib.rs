@@ -6,7 +6,8 @@
 //! stalls therefore shows in the latency of all requests that were due meanwhile, and not only in those that were
 //! under way (no coordinated omission).
 //!
-//! Everything runs in one thread. What the thread is late itself is measured: see [`Outcome::is_trusted`].
+//! Everything runs in one thread. How late the thread is itself and how much of a CPU it takes are measured: see
+//! [`Outcome::is_trusted`].
 
 mod alarm;
 mod body;
@@ -16,22 +17,27 @@ mod error;
 mod knee;
 mod outcome;
 mod pace;
+mod plan;
+mod pool;
 mod replay;
 mod schedule;
 mod targets;
 mod wire;
 
-pub use alarm::Alarm;
 pub use body::BodySource;
 pub use distribution::{Distribution, QUANTILES};
-pub use engine::{Plan, Work, run};
+pub use engine::run;
 pub use error::Error;
 pub use hyper::header::{HeaderName, HeaderValue};
 pub use hyper::{HeaderMap, Method};
-pub use knee::{KNEE_REQUESTS_MIN, Knee, Search, Step, find_knee};
+pub use knee::{Knee, Search, Step, find_knee};
 pub use outcome::{ERROR_KINDS, Failed, KEPT, Outcome, SCHEMA, Times};
-pub use pace::{Source, Ticket, pace};
-pub use replay::Replay;
-pub use schedule::{RATE_MAX, Rate, Schedule, Shape};
-pub use targets::{Target, Targets};
+pub use plan::{Plan, Work};
+pub use schedule::{Rate, Schedule, Shape};
+pub use targets::Targets;
 pub use wire::Protocol;
+
+pub(crate) use alarm::Alarm;
+pub(crate) use pace::{Source, Ticket, pace};
+pub(crate) use replay::Replay;
+pub(crate) use targets::Target;

@@ -20,7 +20,6 @@ pub struct Ticket {
 }
 
 /// Where the times and targets come from.
-#[derive(Debug)]
 pub enum Source {
     /// A schedule, and targets in turns.
     Timed {

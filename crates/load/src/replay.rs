@@ -1,9 +1,9 @@
 //! An access log, asked again with its own timing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,33 +14,42 @@ use mitra_parse::text::monitors::logged_request;
 use crate::targets::LINE_MAX;
 use crate::{Error, Target};
 
-/// Requests of one second that are spread over it; more of the same second come behind them.
-const SECOND_REQUESTS_MAX: usize = 100_000;
 const SECOND_NS: i64 = 1_000_000_000;
+/// Lines are sorted over so long a time. Servers write a line when a request has ended, some with the time at which it
+/// came: a line is as late as its request took.
+const WINDOW_NS: i64 = 5 * SECOND_NS;
+/// Requests that are sorted at a time. With more, those of the earliest time go first.
+const WINDOW_REQUESTS_MAX: usize = 500_000;
 
 /// A log that is read while it is replayed.
 ///
 /// The common format has whole seconds. The requests of such a second are spread evenly over it: all at its beginning
-/// would be a burst that was not there. A line that is older than the one before is due with it.
-#[derive(Debug)]
+/// would be a burst that was not there. A line that comes too late to be sorted is due with the one before.
 pub struct Replay {
-    reader: BufReader<File>,
+    path: PathBuf,
+    reader: Box<dyn BufRead>,
     line: Vec<u8>,
     speed: f64,
     origin: usize,
-    /// The time of the first line.
+    /// The time of the first request.
     first: Option<i64>,
     last: Duration,
     ready: VecDeque<(Duration, Rc<Target>)>,
-    /// The first line of the next second.
-    next: Option<Logged>,
+    /// Requests by their time, and whether that has a fraction.
+    window: BTreeMap<(i64, bool), Vec<Rc<Target>>>,
+    /// How many those are.
+    window_requests: usize,
+    /// The latest time that was read.
+    newest: i64,
+    is_read: bool,
+    /// Why it was not read to its end.
+    error: Option<io::Error>,
     /// Lines that are no request of an access log, or are too long.
     pub unread: u64,
     /// Requests whose method has a body, which the log does not have.
     pub left_out: u64,
 }
 
-#[derive(Debug)]
 struct Logged {
     real: i64,
     has_fraction: bool,
@@ -57,60 +66,85 @@ impl Replay {
             return Err(Error::wanted("a speed is a number above 0"));
         }
         let file = File::open(path).map_err(Error::io(path))?;
-        Ok(Replay {
-            reader: BufReader::with_capacity(LINE_MAX, file),
+        let mut replay = Replay::of(path, BufReader::with_capacity(LINE_MAX, file), speed);
+        // The first request is not to wait for it.
+        replay.fill();
+        match replay.error.take() {
+            Some(error) => Err(Error::io(path)(error)),
+            None => Ok(replay),
+        }
+    }
+
+    pub(crate) fn of(path: &Path, reader: impl BufRead + 'static, speed: f64) -> Replay {
+        Replay {
+            path: path.to_owned(),
+            reader: Box::new(reader),
             line: Vec::new(),
             speed,
             origin: 0,
             first: None,
             last: Duration::ZERO,
             ready: VecDeque::new(),
-            next: None,
+            window: BTreeMap::new(),
+            window_requests: 0,
+            newest: i64::MIN,
+            is_read: false,
+            error: None,
             unread: 0,
             left_out: 0,
-        })
+        }
     }
 
     /// The next request, and when it is due from the start on.
     ///
     /// # Errors
-    /// If the file cannot be read.
-    pub fn next_request(&mut self) -> io::Result<Option<(Duration, Rc<Target>)>> {
+    /// If the file cannot be read. All that could be read comes before.
+    pub fn next_request(&mut self) -> Result<Option<(Duration, Rc<Target>)>, Error> {
         if self.ready.is_empty() {
-            self.read_second()?;
+            self.fill();
+            self.spread();
         }
-        Ok(self.ready.pop_front())
-    }
-
-    /// Reads the requests that have the same time.
-    fn read_second(&mut self) -> io::Result<()> {
-        let first = match self.next.take() {
-            Some(first) => first,
-            None => match self.read()? {
-                Some(first) => first,
-                None => return Ok(()),
-            },
-        };
-        let (real, has_fraction) = (first.real, first.has_fraction);
-        let mut same = vec![first.target];
-        while !has_fraction && same.len() < SECOND_REQUESTS_MAX {
-            match self.read()? {
-                Some(one) if one.real == real && !one.has_fraction => same.push(one.target),
-                other => {
-                    self.next = other;
-                    break;
-                }
+        match (self.ready.pop_front(), self.error.take()) {
+            (None, Some(error)) => Err(Error::io(&self.path)(error)),
+            (next, error) => {
+                self.error = error;
+                Ok(next)
             }
         }
+    }
+
+    /// Reads until nothing can come before the earliest requests.
+    fn fill(&mut self) {
+        while !self.is_read && self.window_requests < WINDOW_REQUESTS_MAX && !self.is_sorted() {
+            match self.read() {
+                Ok(Some(one)) => {
+                    self.newest = self.newest.max(one.real);
+                    self.window.entry((one.real, one.has_fraction)).or_default().push(one.target);
+                    self.window_requests += 1;
+                }
+                Ok(None) => self.is_read = true,
+                Err(error) => (self.is_read, self.error) = (true, Some(error)),
+            }
+        }
+    }
+
+    fn is_sorted(&self) -> bool {
+        let first = self.window.first_key_value();
+        first.is_some_and(|((real, _), _)| self.newest.saturating_sub(*real) > WINDOW_NS)
+    }
+
+    /// Makes the requests of the earliest time ready.
+    fn spread(&mut self) {
+        let Some(((real, has_fraction), same)) = self.window.pop_first() else { return };
+        self.window_requests -= same.len();
         let start = *self.first.get_or_insert(real);
-        let apart = SECOND_NS / same.len().max(1) as i64;
+        let apart = if has_fraction { 0 } else { SECOND_NS / same.len().max(1) as i64 };
         for (n, target) in same.into_iter().enumerate() {
             let since = real.saturating_sub(start).saturating_add(apart.saturating_mul(n as i64)).max(0);
             let due = Duration::try_from_secs_f64(since as f64 / 1e9 / self.speed).unwrap_or(Duration::MAX);
             self.last = self.last.max(due);
             self.ready.push_back((self.last, target));
         }
-        Ok(())
     }
 
     /// The next line that is a request to be asked.
@@ -171,15 +205,39 @@ mod tests {
     #[test]
     fn requests_of_a_second_are_spread_over_it() {
         let mut log = String::new();
-        for time in ["10:00:00", "10:00:00", "10:00:00", "10:00:00", "10:00:02", "10:00:01", "10:00:05"] {
+        for time in ["10:00:00", "10:00:00", "10:00:00", "10:00:00", "10:00:02", "10:00:05"] {
             log += &line(time, "GET /a HTTP/1.1");
         }
         log += "no line of a log\n";
         log += &line("10:00:06", "POST /a HTTP/1.1");
         log += &line("10:00:06", "GET http://elsewhere/ HTTP/1.1");
         let (times, replay) = times(log.as_bytes(), 1.0);
-        assert_eq!(times, [0, 250, 500, 750, 2000, 2000, 5000]);
+        assert_eq!(times, [0, 250, 500, 750, 2000, 5000]);
         assert_eq!((replay.unread, replay.left_out), (2, 1));
+    }
+
+    /// Apache writes a line when a request has ended, with the time at which it came.
+    #[test]
+    fn lines_that_are_late_are_sorted() {
+        let mut log = String::new();
+        for time in ["10:00:00", "10:00:01", "10:00:00", "10:00:02", "10:00:01", "10:00:01", "10:00:20"] {
+            log += &line(time, "GET /a HTTP/1.1");
+        }
+        log += &line("10:00:03", "GET /a HTTP/1.1");
+        log += &line("10:00:21", "GET /a HTTP/1.1");
+        let (times, replay) = times(log.as_bytes(), 1.0);
+        assert_eq!(times, [0, 500, 1000, 1333, 1666, 2000, 3000, 20_000, 21_000]);
+        assert_eq!(replay.window_requests, 0);
+    }
+
+    #[test]
+    fn a_line_that_is_too_late_is_due_with_the_one_before() {
+        let mut log = String::new();
+        for time in ["10:00:00", "10:00:10", "10:00:20", "10:00:01", "10:00:30"] {
+            log += &line(time, "GET /a HTTP/1.1");
+        }
+        // The line of the second 1 is read when that of the second 10 is the earliest.
+        assert_eq!(times(log.as_bytes(), 1.0).0, [0, 10_000, 10_000, 20_000, 30_000]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -59,16 +60,26 @@ impl Targets {
     /// If it is no such address, or there are too many.
     pub fn add(&mut self, text: &str) -> Result<(), Error> {
         let text = text.trim();
+        let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+        if rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+            return Err(Error::wanted(
+                "an address has no user and password; want --header 'Authorization: @FILE'",
+            ));
+        }
+        // What has an @ elsewhere may hold a password, too, and is not printed.
+        let shown = |what: &str| if text.contains('@') { "it".to_owned() } else { format!("'{what}'") };
         let (method, url) = match text.split_once(char::is_whitespace) {
             Some((method, url)) => {
-                let method = Method::from_bytes(method.as_bytes())
-                    .map_err(|_| Error::wanted(format!("'{method}' is no method; want GET or POST")))?;
+                let method = Method::from_bytes(method.as_bytes()).map_err(|_| {
+                    Error::wanted(format!("{} is no method; want GET or POST", shown(method)))
+                })?;
                 (Some(method), url.trim())
             }
             None => (None, text),
         };
-        let bad =
-            |what: &str| Error::wanted(format!("'{url}' {what}; want http://HOST:PORT/PATH or https://…"));
+        let bad = |what: &str| {
+            Error::wanted(format!("{} {what}; want http://HOST:PORT/PATH or https://…", shown(url)))
+        };
         let uri: Uri = url.parse().map_err(|_| bad("is no address"))?;
         let is_secure = match uri.scheme_str() {
             Some("http") => false,
@@ -76,17 +87,18 @@ impl Targets {
             _ => return Err(bad("is no address")),
         };
         let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
-        if authority.as_str().contains('@') {
-            // The text itself may hold the password.
-            return Err(Error::wanted(
-                "an address has no user and password; want --header 'Authorization: @FILE'",
-            ));
-        }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() {
             return Err(bad("has no host"));
         }
-        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let behind = authority.as_str().rsplit(']').next().unwrap_or_default();
+        let port = match uri.port_u16() {
+            Some(0) => return Err(bad("has no such port")),
+            Some(port) => port,
+            None if behind.contains(':') => return Err(bad("has no such port")),
+            None if is_secure => 443,
+            None => 80,
+        };
         let origin = Origin { is_secure, host, port, authority: authority.as_str().to_owned() };
         let place = match self.origins.iter().position(|known| *known == origin) {
             Some(place) => place,
@@ -138,6 +150,15 @@ impl Targets {
         self.origins.iter().any(|origin| origin.is_secure)
     }
 
+    /// Whether another machine is asked without TLS.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        let is_here = |host: &str| {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+        };
+        self.origins.iter().any(|origin| !origin.is_secure && !is_here(&origin.host))
+    }
+
     /// Whom it asks, for people and recordings: host and port, never a path.
     #[must_use]
     pub fn names(&self) -> String {
@@ -172,8 +193,54 @@ mod tests {
         for bad in ["", "localhost:80", "ftp://x/", "/path", "http://", "G(T http://x/", "http://x y/"] {
             assert!(targets.add(bad).is_err(), "{bad}");
         }
-        let said = targets.add("http://user:geheim@host/").unwrap_err().to_string();
-        assert!(said.contains("Authorization") && !said.contains("geheim"), "{said}");
+    }
+
+    #[test]
+    fn a_port_is_a_number() {
+        let mut targets = Targets::new();
+        for bad in ["http://x:99999/", "http://x:808O/", "http://x:0/", "http://x:/", "http://[::1]:99999/"] {
+            let said = targets.add(bad).map_err(|error| error.to_string());
+            assert!(
+                said.as_ref().is_err_and(|said| said.contains("address") || said.contains("port")),
+                "{bad}"
+            );
+        }
+        targets.add("http://x:65535/a:b").unwrap();
+        assert_eq!(targets.origins[0].port, 65535);
+    }
+
+    #[test]
+    fn passwords_are_not_printed() {
+        let mut targets = Targets::new();
+        for url in [
+            "http://user:geheim@host/",
+            "user:geheim@host",
+            "ftp://user:geheim@host/",
+            "http://user:ge heim@host/",
+            "http://user:geheim@ho st/",
+            "G(T http://user:geheim@host/",
+            "http://user:geheim/9@host/",
+        ] {
+            let said = targets.add(url).unwrap_err().to_string();
+            assert!(!said.contains("heim"), "{said}");
+        }
+        targets.add("http://host/@user?a=b@c").unwrap();
+    }
+
+    #[test]
+    fn what_goes_over_the_network_in_clear_is_known() {
+        for (url, is_exposed) in [
+            ("http://web17/", true),
+            ("https://web17/", false),
+            ("http://127.0.0.7:80/", false),
+            ("http://[::1]/", false),
+            ("http://localhost/", false),
+            ("http://10.0.0.1/", true),
+        ] {
+            let mut targets = Targets::new();
+            targets.add(url).unwrap();
+            assert_eq!(targets.is_exposed(), is_exposed, "{url}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Connections: TCP, TLS, and HTTP/1.1 or HTTP/2 on them.
+//! One connection: TCP, TLS, and HTTP/1.1 or HTTP/2 on it.
 
 use std::error::Error as _;
 use std::io;
@@ -67,34 +67,41 @@ impl Failure {
         let kind = match error.kind() {
             Kind::ConnectionRefused => "refused",
             Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe => "reset",
-            Kind::TimedOut | Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
-                "unreachable"
-            }
+            // A packet filter on this machine answers with "permission denied".
+            Kind::TimedOut
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            | Kind::PermissionDenied => "unreachable",
             Kind::UnexpectedEof => "closed",
-            // No free port, no free descriptor: this machine is at its limits.
-            Kind::AddrNotAvailable => "local",
-            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => "local",
+            _ if error.get_ref().is_some_and(|inner| inner.is::<mitra_http::rustls::Error>()) => "tls",
+            // No free port, no free descriptor, no memory: this machine is at its limits.
+            Kind::AddrNotAvailable | Kind::OutOfMemory => "local",
+            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOBUFS)) => "local",
             _ => "protocol",
         };
         Failure::new(kind, error)
     }
 
     pub fn of_hyper(error: &hyper::Error) -> Failure {
-        let (mut next, mut found) = (error.source(), None);
+        let (mut next, mut io, mut http2) = (error.source(), None, None);
         while let Some(cause) = next {
-            found = found.or_else(|| cause.downcast_ref::<io::Error>());
+            io = io.or_else(|| cause.downcast_ref::<io::Error>());
+            http2 = http2.or_else(|| cause.downcast_ref::<h2::Error>());
             next = cause.source();
         }
-        if let Some(cause) = found {
+        if let Some(cause) = io.or_else(|| http2.and_then(h2::Error::get_io)) {
             // A body that cannot be read is no fault of the server.
             return if error.is_user() { Failure::new("body", cause) } else { Failure::of_io(cause) };
         }
-        let kind = if error.is_user() {
-            "body"
-        } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
-            "closed"
-        } else {
-            "protocol"
+        let kind = match http2 {
+            Some(http2) if http2.is_remote() && http2.is_reset() => "reset",
+            Some(http2) if http2.is_remote() => "closed",
+            // This side resets a request only if its body cannot be read.
+            Some(http2) if http2.is_reset() && !http2.is_library() => "body",
+            _ if error.is_user() => "body",
+            _ if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => "closed",
+            _ => "protocol",
         };
         let text = match error.source() {
             Some(source) => format!("{error}: {source}"),
@@ -106,6 +113,7 @@ impl Failure {
 
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
 const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
+const ENOBUFS: i32 = rustix::io::Errno::NOBUFS.raw_os_error();
 
 /// A host with its addresses, which are looked up once: names are no part of what is measured.
 pub(crate) struct Host {
@@ -141,13 +149,7 @@ impl Host {
         let Some((connector, name)) = &self.tls else {
             return Wire::on(stream, protocol).await;
         };
-        let stream = match connector.connect(name.clone(), stream).await {
-            Ok(stream) => stream,
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(Failure::new("tls", error));
-            }
-            Err(error) => return Err(Failure::of_io(&error)),
-        };
+        let stream = connector.connect(name.clone(), stream).await.map_err(|error| Failure::of_io(&error))?;
         if protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol() != Some(protocol.alpn()) {
             return Err(Failure::new("tls", "the server does not speak HTTP/2"));
         }

@@ -76,6 +76,9 @@ pub struct LoadArgs {
     /// Trust the certificates in this file, and not those of the system
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
+    /// Send values of @FILE to another machine by http:// too, where everybody on the way can read them
+    #[arg(long)]
+    pub insecure: bool,
     /// Begin at a time, as others do: +5s, or seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = start)]
     pub at: Option<SystemTime>,

@@ -1,5 +1,7 @@
 //! `mitra load`: HTTP load at a constant rate, and what became of it.
 
+mod told;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -9,20 +11,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use mitra_load::{
-    BodySource, Distribution, HeaderMap, HeaderName, HeaderValue, Knee, Outcome, Plan, Protocol, QUANTILES,
-    Schedule, Search, Shape, Targets, Work,
+    BodySource, HeaderMap, HeaderName, HeaderValue, Outcome, Plan, Protocol, Schedule, Search, Shape,
+    Targets, Work,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::Serialize;
 
 use crate::cli::{HeaderContent, LoadArgs, LoadCommand, LoadMergeArgs};
-use crate::commands::{print, print_json};
+use crate::commands::load::told::{print_knee, print_outcome};
 use crate::errors::{DONE, FAILED, INTERRUPTED, NOT_MADE, in_words, usage};
 use crate::progress::Progress;
-use crate::render::page::Page;
-use crate::render::style::{Ink, Style, clean_lines};
-use crate::render::table::Table;
-use crate::render::units;
+use crate::render::style::{Style, clean_lines};
 use crate::signals::{self, Hangup, STOP};
 
 /// Of a run whose length is not given.
@@ -54,7 +52,10 @@ pub fn run(args: &LoadArgs, style: &Style) -> Result<u8> {
 fn is_usage(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<crate::errors::Usage>()
-            || matches!(cause.downcast_ref(), Some(mitra_load::Error::Wanted(_)))
+            || matches!(
+                cause.downcast_ref(),
+                Some(mitra_load::Error::Wanted(_) | mitra_load::Error::Merge(_))
+            )
     })
 }
 
@@ -74,6 +75,9 @@ fn offer(args: &LoadArgs, style: &Style) -> Result<u8> {
         mark.end();
         let outcome = outcome?;
         print_outcome(args.json, &outcome, style)?;
+        if outcome.broken.is_some() {
+            return Ok(NOT_MADE);
+        }
         return Ok(code(outcome.answered > 0, outcome.is_interrupted));
     }
     let Some(Shape::Ramp(from, to)) = args.rate else {
@@ -85,7 +89,7 @@ fn offer(args: &LoadArgs, style: &Style) -> Result<u8> {
     drop(progress);
     mark.end();
     let knee = knee?;
-    print_knee(args, &knee, style)?;
+    print_knee(args.json, &knee, style)?;
     let is_answered = knee.steps.iter().any(|step| step.outcome.answered > 0);
     Ok(code(is_answered, knee.steps.iter().any(|step| step.outcome.is_interrupted)))
 }
@@ -124,6 +128,10 @@ fn plan(args: &LoadArgs) -> Result<Plan> {
         Work::Timed(schedule) => format!("{} for {:?}", schedule.shape, schedule.length),
         Work::Logged { speed, .. } => format!("a log at {speed} times its speed"),
     };
+    let is_secret = args.headers.iter().any(|header| matches!(header.value, HeaderContent::Secret(_)));
+    if is_secret && targets.is_exposed() && !args.insecure {
+        return Err(usage("a secret would go over the network in clear: want https://, or --insecure"));
+    }
     let mut headers = HeaderMap::new();
     for header in &args.headers {
         headers.append(header.name.clone(), value(&header.value)?);
@@ -220,165 +228,6 @@ fn note(text: &str) -> bool {
     open.and_then(|mut log| log.write_all(line.as_bytes())).is_ok()
 }
 
-/// A result as JSON: the verdict and what is derived from counts, before the counts.
-#[derive(Serialize)]
-struct Told<'a> {
-    verdict: String,
-    is_kept: bool,
-    is_trusted: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offered_rate: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    achieved_rate: Option<f64>,
-    #[serde(flatten)]
-    outcome: &'a Outcome,
-}
-
-fn print_outcome(as_json: bool, outcome: &Outcome, style: &Style) -> Result<()> {
-    if as_json {
-        return print_json(&Told {
-            verdict: verdict(outcome),
-            is_kept: outcome.is_kept(),
-            is_trusted: outcome.is_trusted(),
-            offered_rate: outcome.offered_rate(),
-            achieved_rate: outcome.achieved_rate(),
-            outcome,
-        });
-    }
-    print(&text(outcome, style))
-}
-
-/// The answer in one line.
-fn verdict(outcome: &Outcome) -> String {
-    let number = |n: u64| units::grouped(n as f64);
-    let interrupted = if outcome.is_interrupted { "stopped before its end; " } else { "" };
-    if outcome.answered == 0 {
-        let why: Vec<String> =
-            outcome.errors.iter().map(|(kind, f)| format!("{kind} {}", number(f.count))).collect();
-        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
-        return format!("{interrupted}no request was answered{why}");
-    }
-    let doubt = match outcome.is_trusted() {
-        true => "",
-        false => "not to be trusted, the generator itself was late; ",
-    };
-    let kept = match (outcome.is_kept(), outcome.achieved_rate(), outcome.offered_rate()) {
-        (true, ..) => format!("kept {}", outcome.load),
-        (false, Some(achieved), Some(offered)) => {
-            let (achieved, offered) = (units::value(achieved, "1/s"), units::value(offered, "1/s"));
-            format!("did not keep {}: {achieved} of {offered} were answered", outcome.load)
-        }
-        _ => format!("did not keep {}", outcome.load),
-    };
-    let bad = outcome.bad();
-    let failed = if bad > 0 { format!(", {} failed", number(bad)) } else { String::new() };
-    let slow = match (outcome.latency.quantile(0.5), outcome.latency.quantile(0.99), outcome.latency.max()) {
-        (Some(p50), Some(p99), _) => {
-            format!(
-                "; p50 {}, p99 {} from when they were due",
-                units::value(p50, "s"),
-                units::value(p99, "s")
-            )
-        }
-        (_, _, Some(max)) => format!("; {} at most from when they were due", units::value(max, "s")),
-        _ => String::new(),
-    };
-    format!("{interrupted}{doubt}{kept}{failed}{slow}")
-}
-
-fn text(outcome: &Outcome, style: &Style) -> String {
-    let mut page = Page::new(style);
-    let ink = if outcome.is_kept() && outcome.is_trusted() { Ink::Strong } else { Ink::Bad };
-    page.paragraph(0, 2, Some(ink), &verdict(outcome));
-    page.gap();
-    let mut table = Table::of("TIME|>P50|>P90|>P95|>P99|>P99.9|>P99.99|>MAX");
-    for (name, times) in [
-        ("latency, from due", &outcome.latency),
-        ("service, from sent", &outcome.service),
-        ("generator late by", &outcome.lateness),
-    ] {
-        table.row(std::iter::once(name.to_owned()).chain(cells(times)));
-    }
-    page.lines(0, &table.render(style));
-    page.gap();
-    let number = |n: u64| units::grouped(n as f64);
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| units::value(rate, "1/s"));
-    let mut line = |label: &str, text: String| page.labelled(0, label, 8, None, &text);
-    line(
-        "Rate",
-        format!("{} offered, {} answered", rate(outcome.offered_rate()), rate(outcome.achieved_rate())),
-    );
-    let mut requests = format!("{} due, {} answered", number(outcome.requests), number(outcome.answered));
-    if outcome.queued > 0 {
-        let (queued, most) = (number(outcome.queued), number(outcome.queued_max));
-        requests += &format!(", {queued} had to wait for a connection ({most} at a time)");
-    }
-    if outcome.unfinished > 0 {
-        requests += &format!(", {} were under way when it was stopped", number(outcome.unfinished));
-    }
-    line("Requests", requests);
-    if !outcome.statuses.is_empty() {
-        let all: Vec<String> = outcome.statuses.iter().map(|(s, n)| format!("{s}: {}", number(*n))).collect();
-        line("Status", all.join(", "));
-    }
-    for (kind, failed) in &outcome.errors {
-        line("Error", format!("{kind}: {} ({})", number(failed.count), failed.first));
-    }
-    if outcome.unread_lines > 0 || outcome.left_out > 0 {
-        let (unread, left_out) = (number(outcome.unread_lines), number(outcome.left_out));
-        line(
-            "Log",
-            format!("{unread} lines are no requests, {left_out} requests have a body and are left out"),
-        );
-    }
-    let bytes = |n: u64| units::value(n as f64, "bytes");
-    line(
-        "Bytes",
-        format!(
-            "{} sent and {} received in bodies, {} connections of {}",
-            bytes(outcome.sent_bytes),
-            bytes(outcome.received_bytes),
-            number(outcome.connections),
-            outcome.protocol
-        ),
-    );
-    page.finish()
-}
-
-/// The quantiles of a distribution, and its maximum.
-fn cells(times: &Distribution) -> Vec<String> {
-    let all = QUANTILES.iter().map(|(_, q)| times.quantile(*q)).chain([times.max()]);
-    all.map(|value| value.map_or_else(|| "-".to_owned(), |value| units::value(value, "s"))).collect()
-}
-
-fn print_knee(args: &LoadArgs, knee: &Knee, style: &Style) -> Result<()> {
-    if args.json {
-        return print_json(knee);
-    }
-    let mut page = Page::new(style);
-    let verdict = match knee.rate {
-        Some(rate) if knee.is_open => format!("no knee up to {}: {}", units::value(rate, "1/s"), knee.why),
-        Some(rate) => format!("knee at {}: {}", units::value(rate, "1/s"), knee.why),
-        None => format!("no knee: {}", knee.why),
-    };
-    page.paragraph(0, 2, Some(Ink::Strong), &verdict);
-    page.gap();
-    let mut table = Table::of(">OFFERED|>ANSWERED|>FAILED|>P50|>P90|>P95|>P99|>P99.9|>P99.99|>MAX");
-    for step in &knee.steps {
-        let outcome = &step.outcome;
-        let achieved =
-            outcome.achieved_rate().map_or_else(|| "-".to_owned(), |rate| units::value(rate, "1/s"));
-        let bad = units::grouped(outcome.bad() as f64);
-        table.row([units::value(step.rate, "1/s"), achieved, bad].into_iter().chain(cells(&outcome.latency)));
-    }
-    page.lines(0, &table.render(style));
-    if let Some(bound) = knee.bound {
-        page.gap();
-        page.labelled(0, "Bound", 8, None, &format!("{}, p99.9 of the first step", units::value(bound, "s")));
-    }
-    print(&page.finish())
-}
-
 fn merge(args: &LoadMergeArgs, style: &Style) -> Result<u8> {
     let mut sum: Option<Outcome> = None;
     for path in &args.files {
@@ -408,55 +257,7 @@ fn read(path: &Path) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use mitra_load::Times;
-
     use super::*;
-
-    fn outcome(late_ms: u64) -> Outcome {
-        let mut outcome = Outcome {
-            load: "100/s for 10s".to_owned(),
-            requests: 1000,
-            answered: 1000,
-            due: Some(Times { first: 0.0, last: 9.99 }),
-            done: Some(Times { first: 0.001, last: 9.991 }),
-            statuses: BTreeMap::from([(200, 1000)]),
-            protocol: "HTTP/1.1".to_owned(),
-            ..Outcome::default()
-        };
-        for _ in 0..1000 {
-            outcome.latency.record(Duration::from_millis(2));
-            outcome.service.record(Duration::from_millis(1));
-            outcome.lateness.record(Duration::from_millis(late_ms));
-        }
-        outcome
-    }
-
-    #[test]
-    fn the_first_line_is_the_verdict() {
-        let said = |outcome: &Outcome| {
-            text(outcome, &Style::plain(120)).lines().next().unwrap_or_default().to_owned()
-        };
-        assert!(said(&outcome(0)).starts_with("kept 100/s for 10s; p50 2"), "{}", said(&outcome(0)));
-        assert!(said(&outcome(2)).starts_with("not to be trusted"), "{}", said(&outcome(2)));
-        let mut bad = outcome(0);
-        bad.statuses = BTreeMap::from([(200, 500), (503, 500)]);
-        assert!(
-            said(&bad).starts_with("did not keep") && said(&bad).contains("500 failed"),
-            "{}",
-            said(&bad)
-        );
-        assert_eq!(said(&Outcome::default()), "no request was answered");
-    }
-
-    #[test]
-    fn no_percentile_is_printed_of_too_few_requests() {
-        let text = text(&outcome(0), &Style::plain(120));
-        let row = text.lines().find(|line| line.starts_with("latency")).unwrap();
-        // Of a thousand requests none lies beyond p99.99.
-        assert!(row.split("  ").filter(|cell| cell.trim() == "-").count() == 1, "{row}");
-    }
 
     #[test]
     fn codes() {

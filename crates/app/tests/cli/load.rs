@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -11,22 +11,33 @@ use crate::harness::{Running, command, good, is_root, run, wait_for_frames};
 
 /// A server that answers each request of a connection, `status` and all; it ends with the process.
 fn server(status: &'static str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(&stream, status));
-        }
-    });
-    url
+    server_that_tells(status).0
 }
 
-fn answer(stream: &TcpStream, status: &str) {
+/// The same, and what tells of each request.
+fn server_that_tells(status: &'static str) -> (String, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (seen, requests) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let seen = seen.clone();
+            std::thread::spawn(move || answer(&stream, status, || _ = seen.send(())));
+        }
+    });
+    (url, requests)
+}
+
+fn answer(stream: &TcpStream, status: &str, seen: impl Fn()) {
     let mut writer = stream;
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
+        if !line.is_empty() {
+            continue;
+        }
+        seen();
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
-        if line.is_empty() && writer.write_all(answer.as_bytes()).is_err() {
+        if writer.write_all(answer.as_bytes()).is_err() {
             return;
         }
     }
@@ -34,6 +45,11 @@ fn answer(stream: &TcpStream, status: &str) {
 
 fn json(args: &[&str]) -> Value {
     serde_json::from_str(&good(&[args, &["--json", "--no-mark"]].concat())).unwrap()
+}
+
+/// Without the breaks of its lines.
+fn in_a_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -47,6 +63,9 @@ fn wrong_usage_ends_with_2_and_no_answer_with_1() {
         &["load", "http://127.0.0.1:1/", "--rate", "1"],
         &["load", "http://127.0.0.1:1/", "--rate", "1/s", "--find-knee"],
         &["load", "http://127.0.0.1:1/", "--rate", "1..2/s", "--find-knee"],
+        &["load", "http://127.0.0.1:1/", "--rate", "2000..1000/s", "--find-knee"],
+        &["load", "http://127.0.0.1:99999/", "--rate", "1/s"],
+        &["load", "http://127.0.0.1:808O/", "--rate", "1/s"],
         &["load", "http://127.0.0.1:1/", "--rate", "1/s", "--duration", "0s"],
         &["load", "http://127.0.0.1:1/", "--rate", "1/s", "--at", "@5"],
         &["load", "http://127.0.0.1:1/", "--rate", "1/s", "-H", "Content-Length: 3"],
@@ -75,8 +94,12 @@ fn the_verdict_comes_first() {
     let url = server("200 OK");
     let said = run(&["load", &url, "--rate", "100/s", "--duration", "1s", "--no-mark"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
-    assert!(said.out.lines().next().unwrap().contains("100/s for 1s"), "{}", said.out);
     assert!(said.out.contains("100 due, 100 answered") && said.out.contains("200: 100"), "{}", said.out);
+    // Half a second between two requests: no machine is as busy as that.
+    let said = run(&["load", &url, "--rate", "2/s", "--duration", "2s", "--no-mark"]);
+    assert!(in_a_line(&said.out).contains("kept 2/s for 2s; "), "{}", said.out);
+    let said = run(&["load", &server("404 Not Found"), "--rate", "2/s", "--duration", "1s", "--no-mark"]);
+    assert!(in_a_line(&said.out).contains("kept 2/s for 1s, 100.0 % were 404; "), "{}", said.out);
     let said = run(&["load", &server("503 Busy"), "--rate", "20/s", "--duration", "1s", "--no-mark"]);
     assert_eq!(said.code, 0);
     assert!(said.out.contains("did not keep") && said.out.contains("20 failed"), "{}", said.out);
@@ -103,7 +126,15 @@ fn results_of_several_machines_add_up() {
     let sum: Value = serde_json::from_str(&good(&args)).unwrap();
     assert_eq!((&sum["requests"], &sum["answered"], &sum["runs"]), (&200.into(), &200.into(), &2.into()));
     assert_eq!((&sum["latency"]["count"], &sum["statuses"]["200"]), (&200.into(), &200.into()));
-    // A damaged result is refused.
+    let said = in_a_line(&good(&["load", "merge", &files[0], &files[1]]));
+    assert!(said.contains(" of 2 runs (50/s for 1s; 150/s for 1s)"), "{said}");
+    // What is no result is refused, wherever it stands.
+    let other = std::fs::read_to_string(&files[1]).unwrap().replace("mitra.load/1", "mitra.load/2");
+    let path = folder.path().join("other").to_str().unwrap().to_owned();
+    std::fs::write(&path, other).unwrap();
+    for order in [[&files[0], &path], [&path, &files[0]]] {
+        assert_eq!(run(&["load", "merge", order[0], order[1]]).code, 2);
+    }
     std::fs::write(&files[1], &std::fs::read(&files[1]).unwrap()[..500]).unwrap();
     assert_eq!(run(&["load", "merge", &files[0], &files[1]]).code, 2);
 }
@@ -140,11 +171,35 @@ fn secrets_come_from_files_that_only_the_owner_reads() {
 }
 
 #[test]
+fn secrets_do_not_go_over_the_network_in_clear() {
+    use std::os::unix::fs::PermissionsExt;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "Bearer geheim\n").unwrap();
+    std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let header = format!("Authorization: @{}", file.path().display());
+    let args = ["load", "http://no-such-host.invalid/", "--rate", "1/s", "--no-mark", "-H", &header];
+    let said = run(&args);
+    assert!(said.code == 2 && said.err.contains("--insecure"), "{}", said.err);
+    // Then it goes on as far as the name.
+    let said = run(&[&args[..], &["--insecure"]].concat());
+    assert!(said.code == 1 && said.err.contains("no-such-host.invalid"), "{}", said.err);
+}
+
+#[test]
+fn a_step_is_a_result() {
+    let said = json(&["load", &server("200 OK"), "--rate", "1000..1000/s", "--find-knee", "--step", "1s"]);
+    let step = &said["steps"][0];
+    assert_eq!((&said["schema"], &step["rate"]), (&"mitra.load.knee/1".into(), &1000.0_f64.into()));
+    assert_eq!((&step["schema"], &step["requests"]), (&"mitra.load/1".into(), &1000.into()));
+    assert!(step["verdict"].is_string() && step["is_kept"].is_boolean(), "{step}");
+}
+
+#[test]
 fn who_is_stopped_prints_what_there_is() {
-    let url = server("200 OK");
+    let (url, requests) = server_that_tells("200 OK");
     let mut running =
         Running::start(&mut command(&["load", &url, "--rate", "100/s", "--duration", "1h", "--no-mark"]));
-    std::thread::sleep(Duration::from_millis(1500));
+    requests.recv().unwrap();
     running.signal(Signal::INT);
     assert!(running.line().starts_with("stopped before its end; "));
     let (status, err) = running.wait();

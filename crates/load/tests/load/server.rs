@@ -1,5 +1,6 @@
 //! A server whose behaviour is known. It runs in a thread of its own, so that it is not slowed by the load.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,6 +31,8 @@ struct Stall {
 #[derive(Default)]
 struct Known {
     connections: AtomicU64,
+    requests: AtomicU64,
+    authority: Mutex<String>,
     stall: Mutex<Stall>,
     one: tokio::sync::Mutex<()>,
 }
@@ -61,6 +64,16 @@ impl Server {
     /// Connections that were accepted.
     pub fn connections(&self) -> u64 {
         self.known.connections.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were seen.
+    pub fn requests(&self) -> u64 {
+        self.known.requests.load(Ordering::Relaxed)
+    }
+
+    /// Which host the last request was for: in its address (`:authority` of HTTP/2), and in its header.
+    pub fn authority(&self) -> String {
+        self.known.authority.lock().unwrap().clone()
     }
 
     fn with(tls: Option<Arc<ServerConfig>>) -> Server {
@@ -135,6 +148,10 @@ where
 struct Broken;
 
 async fn answer(request: Request<Incoming>, known: Arc<Known>) -> Result<Response<Full<Bytes>>, Broken> {
+    known.requests.fetch_add(1, Ordering::Relaxed);
+    let header = request.headers().get("host").map(|host| host.to_str().unwrap());
+    *known.authority.lock().unwrap() =
+        format!("{:?} {header:?}", request.uri().authority().map(|a| a.as_str()));
     let until = {
         let mut stall = known.stall.lock().unwrap();
         let now = Instant::now();
@@ -208,4 +225,21 @@ impl Keys {
             Command::new("openssl").args(line.split(' ')).current_dir(self.0.path()).output().unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// A server that reads the head of each request and sends these bytes, whatever they are.
+pub fn raw_server(answer: Vec<u8>) -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let head =
+                BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            if head.count() > 0 {
+                // The client may not want all of it.
+                _ = stream.write_all(&answer);
+            }
+        }
+    });
+    address
 }
