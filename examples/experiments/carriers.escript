@@ -1,6 +1,8 @@
 %%! -noinput
 %% carriers.escript COUNT ROUNDS: keeps COUNT binaries of 64 to 4096 bytes and replaces each of them ROUNDS times by one of
 %% another size, in random order; then drops all but each tenth. Prints binaries a second and the resident memory.
+-mode(compile).
+
 main([Count0, Rounds0]) ->
     Count = list_to_integer(Count0),
     Rounds = list_to_integer(Rounds0),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""memory-mix.py FILE SECONDS: in a cgroup of 192 MiB, touches random pages of 160 MiB of memory and reads random pages of
-a file of 160 MiB, and prints how many rounds of both it went through in a second."""
+"""memory-mix.py DIR SECONDS: in the cgroup that DIR/group names (swap.py), touches random pages of 160 MiB of memory and
+reads random pages of a file of 160 MiB, and prints how many rounds of both it went through in a second."""
 
 import json
 import mmap
@@ -9,7 +9,6 @@ import random
 import sys
 import time
 
-LIMIT = 192 << 20
 BYTES = 160 << 20
 PAGE = 4096
 # Of each kind, in a round.
@@ -17,39 +16,17 @@ PAGES = 64
 
 
 def main():
-    path, seconds = sys.argv[1], float(sys.argv[2])
+    folder, seconds = sys.argv[1], float(sys.argv[2])
+    path = f"{folder}/file"
     with open(path, "wb") as file:
         for _ in range(BYTES >> 20):
             file.write(os.urandom(1 << 20))
         os.fsync(file.fileno())
-    group = make_group()
-    child = os.fork()
-    if child == 0:
-        with open(f"{group}/cgroup.procs", "w") as procs:
-            procs.write("0")
-        work(path, seconds)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    os.rmdir(group)
-    sys.exit(os.waitstatus_to_exitcode(status))
-
-
-def make_group():
-    """A cgroup with the limit, of either version."""
-    with open("/proc/self/mounts") as mounts:
-        mounts = [line.split()[1:4] for line in mounts]
-    old = [place for place, kind, options in mounts if kind == "cgroup" and "memory" in options.split(",")]
-    if old:
-        group, limit = f"{old[0]}/mitra-experiment", "memory.limit_in_bytes"
-    else:
-        place = next(place for place, kind, _ in mounts if kind == "cgroup2")
-        with open(f"{place}/cgroup.subtree_control", "w") as control:
-            control.write("+memory")
-        group, limit = f"{place}/mitra-experiment", "memory.max"
-    os.makedirs(group, exist_ok=True)
-    with open(f"{group}/{limit}", "w") as file:
-        file.write(str(LIMIT))
-    return group
+    with open(f"{folder}/group") as file:
+        group = file.read()
+    with open(f"{group}/cgroup.procs", "w") as procs:
+        procs.write("0")
+    work(path, seconds)
 
 
 def work(path, seconds):

@@ -35,6 +35,6 @@ pub use mitra_parse::maps::{Access, Mapping};
 pub use snapshot::Snapshot;
 pub use symbols::Symbols;
 pub use target::Target;
-pub use trusted::is_trusted_program;
+pub use trusted::{is_trusted_program, untrusted};
 pub use unwind::Unwinder;
 pub use verdict::Verdict;

@@ -45,6 +45,13 @@ pub fn is_trusted_program(path: &Path) -> bool {
         .is_ok_and(|(_, stat)| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
+/// Why others than root and this user could change a file or a directory, in words. The sticky bit of a directory such
+/// as `/tmp` keeps them from it. No part of the path may be a link.
+#[must_use]
+pub fn untrusted(path: &Path) -> Option<String> {
+    open(path, Sticky::Allowed).err()
+}
+
 /// An ACL with write access for others shows in the group bits.
 fn check(path: &Path, stat: &Stat, sticky: Sticky) -> Result<(), String> {
     let us = rustix::process::geteuid().as_raw();

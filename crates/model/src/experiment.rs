@@ -66,7 +66,9 @@ pub struct Cell {
     pub step: Option<String>,
     /// Runs that succeeded.
     pub runs: usize,
-    /// Why each of the others failed.
+    /// Runs that failed.
+    pub failed_runs: usize,
+    /// Why they failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
     /// The metrics, in the order of [`Outcome::metrics`].
@@ -117,7 +119,8 @@ pub struct Against {
     /// Its bootstrap interval; absent with too few runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Range>,
-    /// The difference in per cent that would have been seen in four of five such experiments.
+    /// The difference in per cent that would have been seen in four of five such experiments, if it were the only one;
+    /// absent where so few runs cannot make a single difference sure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detectable_percent: Option<f64>,
     /// The p-value of the Mann-Whitney test.

@@ -40,9 +40,9 @@ pub struct ExperimentArgs {
     /// Record nothing, and only compare what the workload says
     #[arg(long, conflicts_with_all = ["resume", "again"])]
     pub no_record: bool,
-    /// The interval of a recorder of its own
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
-    pub interval: Duration,
+    /// The interval of a recorder of its own [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
     #[command(flatten)]
     pub report: ReportArgs,
     /// In place of /, for tests

@@ -5,6 +5,7 @@ mod repeated;
 mod runs;
 mod sides;
 
-pub use repeated::{against, mark_sure, measured};
+pub use crate::stats::median;
+pub use repeated::{RUNS_MIN, against, mark_sure, measured};
 pub use runs::comparison;
 pub use sides::{Input, compare, reads};

@@ -4,8 +4,10 @@
 //! when the run ends, and where Mitra was killed when the next experiment starts. A lock beside that file keeps two
 //! experiments from changing the machine at the same time.
 
+mod files;
+
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,27 +18,17 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::process::{self, Failure, Program};
-use crate::errors::usage;
 use crate::recording;
+pub use files::Change;
+use files::OldFile;
 
+/// Beside the usual archive and not in it: that one belongs to the user of the recorder.
+const DIR: &str = "mitra-experiment";
 const UNDO: &str = "undo.json";
 const LOCK: &str = "lock";
-/// As the recorder makes it.
-const PARENT_MODE: u32 = 0o750;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// Larger files are no settings.
-const CONTENT_MAX: u64 = 4 << 20;
 const UNDO_MAX: u64 = 256 << 20;
-/// Tear-down commands take seconds.
-const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// A file that gets another content.
-#[derive(Debug, Clone)]
-pub struct Change {
-    pub path: PathBuf,
-    pub content: String,
-}
 
 /// A command that undoes what a set-up command did.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,8 +36,9 @@ pub struct Teardown {
     pub argv: Vec<String>,
     pub environment: BTreeMap<String, String>,
     pub directory: PathBuf,
-    /// What it prints goes there.
+    /// What it prints goes there, and its errors into `.err` beside it.
     pub output: PathBuf,
+    pub timeout: Duration,
 }
 
 /// What has to be done to have the machine as it was.
@@ -54,13 +47,6 @@ struct Undo {
     title: String,
     teardown: Option<Teardown>,
     files: Vec<OldFile>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct OldFile {
-    path: PathBuf,
-    /// `None` if there was no such file.
-    content: Option<String>,
 }
 
 /// The folder of the state, locked.
@@ -78,12 +64,15 @@ pub struct Applied<'a> {
 impl State {
     /// Locks the folder of the state, below the root.
     pub fn lock(root: &Path) -> Result<State> {
-        let usual = recording::usual_dir()?;
-        let parent = root.join(usual.strip_prefix("/").unwrap_or(&usual));
-        let dir = parent.join("experiment");
-        for (dir, mode) in [(&parent, PARENT_MODE), (&dir, DIR_MODE)] {
-            let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
-            made.with_context(|| format!("cannot create {}", dir.display()))?;
+        let usual = recording::usual_dir()?.with_file_name(DIR);
+        let dir = root.join(usual.strip_prefix("/").unwrap_or(&usual));
+        let made = DirBuilder::new().recursive(true).mode(DIR_MODE).create(&dir);
+        made.with_context(|| format!("cannot create {}", dir.display()))?;
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&dir);
+        let meta = opened.and_then(|dir| dir.metadata());
+        if !is_ours(&meta.with_context(|| format!("cannot open {}", dir.display()))?) {
+            bail!("{}: others can write it; look at what it holds and remove it", dir.display());
         }
         let path = dir.join(LOCK);
         let lock = OpenOptions::new()
@@ -111,9 +100,8 @@ impl State {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
-        // Commands of it are run.
         let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
-        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+        if !is_ours(&meta) {
             bail!(
                 "{}: others can write it, so nothing of it is put back; look at it and remove it",
                 path.display()
@@ -123,11 +111,21 @@ impl State {
         file.take(UNDO_MAX)
             .read_to_string(&mut text)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        let undo: Undo = serde_json::from_str(&text).with_context(|| {
+        let mut undo: Undo = serde_json::from_str(&text).with_context(|| {
             format!("{}: damaged; look at it, put back by hand what it names, and remove it", path.display())
         })?;
-        let said = undo.in_words();
-        self.put_back(undo)?;
+        let (since, files): (Vec<OldFile>, Vec<OldFile>) =
+            undo.files.into_iter().partition(OldFile::was_changed_since);
+        undo.files = files;
+        let mut said = undo.in_words();
+        for file in &since {
+            let path = file.path.display();
+            said.push_str(&format!(
+                "; {path} was changed since and is left as it is; it held {}",
+                file.held()
+            ));
+        }
+        self.put_back(undo).with_context(|| said.clone())?;
         Ok(Some(said))
     }
 
@@ -136,13 +134,12 @@ impl State {
         if changes.is_empty() && teardown.is_none() {
             return Ok(Applied { state: self, undo: None });
         }
-        let files = changes.iter().map(|change| old(&change.path)).collect::<Result<_>>()?;
-        let undo = Undo { title: title.to_owned(), teardown, files };
-        self.store(&undo)?;
+        let undo = Undo { title: title.to_owned(), teardown, files: files::before(changes)? };
+        self.store(&undo).context("nothing is changed")?;
         let applied = Applied { state: self, undo: Some(undo) };
-        for change in changes {
-            write(&change.path, &change.content)?;
-        }
+        changes.iter().try_for_each(Change::make)?;
+        // After all of them, because one setting can change another one.
+        changes.iter().try_for_each(Change::check)?;
         Ok(applied)
     }
 
@@ -150,19 +147,17 @@ impl State {
         let (path, new) = (self.dir.join(UNDO), self.dir.join("undo.new"));
         let text = serde_json::to_vec_pretty(undo)?;
         let stored = || -> std::io::Result<()> {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(FILE_MODE)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(&new)?;
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
             File::open(&self.dir)?.sync_all()
         };
-        stored().with_context(|| format!("cannot write {}, so nothing is changed", path.display()))
+        stored().with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Does everything that can be done. What cannot stays in the file, and is an error.
@@ -173,20 +168,30 @@ impl State {
             && let Err(why) = teardown.run()
         {
             wrong.push(format!("the tear-down failed: {why}"));
+            left.teardown = Some(teardown);
         }
-        // In reverse: a file may have been changed twice.
+        let mut done = Vec::new();
         for file in undo.files.into_iter().rev() {
-            if let Err(why) = file.put_back() {
-                wrong.push(format!("{why:#}"));
-                left.files.insert(0, file);
+            match file.put_back() {
+                Ok(()) => done.push(file),
+                Err(why) => {
+                    wrong.push(format!("{why:#}"));
+                    left.files.insert(0, file);
+                }
             }
         }
+        for difference in done.iter().filter_map(OldFile::difference) {
+            _ = writeln!(std::io::stderr(), "mitra: {difference}");
+        }
         let path = self.dir.join(UNDO);
-        if left.files.is_empty() {
+        if left.teardown.is_none() && left.files.is_empty() {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         } else {
             self.store(&left)?;
-            wrong.push(format!("the old values are in {}", path.display()));
+            let shown = path.display();
+            wrong.push(format!(
+                "what is left is in {shown}, and the next experiment tries it again; remove it if you did it by hand"
+            ));
         }
         if wrong.is_empty() {
             Ok(())
@@ -225,19 +230,18 @@ impl Drop for Applied<'_> {
 
 impl Teardown {
     fn run(&self) -> Result<(), String> {
+        let errors = self.output.with_extension("teardown.err");
+        let has_folder = self.output.parent().is_some_and(Path::is_dir);
+        let null = Path::new("/dev/null");
         let program = Program {
             argv: &self.argv,
             environment: &self.environment,
             // The folder of a killed run may have been removed by hand.
             directory: if self.directory.is_dir() { &self.directory } else { Path::new("/") },
-            stdout: if self.output.parent().is_some_and(Path::is_dir) {
-                &self.output
-            } else {
-                Path::new("/dev/null")
-            },
-            stderr: Path::new("/dev/null"),
+            stdout: if has_folder { &self.output } else { null },
+            stderr: if has_folder { &errors } else { null },
         };
-        match process::run_to_end(&program, TEARDOWN_TIMEOUT) {
+        match process::run_to_end(&program, self.timeout) {
             Ok(()) => Ok(()),
             Err(Failure::Failed(why)) => Err(why),
             Err(Failure::Interrupted) => Err("interrupted".to_owned()),
@@ -245,78 +249,9 @@ impl Teardown {
     }
 }
 
-impl OldFile {
-    fn put_back(&self) -> Result<()> {
-        match &self.content {
-            Some(content) => write(&self.path, content),
-            None => match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    Err(error).with_context(|| format!("cannot remove {}", self.path.display()))
-                }
-                _ => Ok(()),
-            },
-        }
-    }
-}
-
-/// The content that a file has now.
-fn old(path: &Path) -> Result<OldFile> {
-    let shown = path.display();
-    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Ok(OldFile { path: path.to_owned(), content: None });
-        }
-        Err(error) => {
-            let is_link = error.raw_os_error() == Some(libc::ELOOP);
-            let why = if is_link {
-                "it is a link; name the file that it leads to".to_owned()
-            } else {
-                error.to_string()
-            };
-            return Err(usage(format!("{shown}: cannot be read, so it is not changed: {why}")));
-        }
-    };
-    if !file.metadata().with_context(|| format!("cannot read {shown}"))?.is_file() {
-        return Err(usage(format!("{shown}: not a file, so it is not changed")));
-    }
-    let mut content = String::new();
-    let read = file.take(CONTENT_MAX + 1).read_to_string(&mut content);
-    match read {
-        Ok(bytes) if bytes as u64 <= CONTENT_MAX => {
-            Ok(OldFile { path: path.to_owned(), content: Some(restorable(path, content)) })
-        }
-        Ok(_) => Err(usage(format!("{shown}: larger than 4 MiB, so it is not changed"))),
-        Err(error) => Err(usage(format!("{shown}: cannot be kept as text, so it is not changed: {error}"))),
-    }
-}
-
-/// Files of sysfs that offer a choice mark it: `always [madvise] never` is put back by `madvise`.
-fn restorable(path: &Path, content: String) -> String {
-    let chosen = content.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
-    match chosen {
-        Some(chosen) if path.starts_with("/sys") && !chosen.contains(char::is_whitespace) => {
-            chosen.to_owned()
-        }
-        _ => content,
-    }
-}
-
-/// Writes the whole content in place, so that owner and mode stay. A new file is for its owner only to write.
-fn write(path: &Path, content: &str) -> Result<()> {
-    let written = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o644)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)?;
-        file.write_all(content.as_bytes())
-    };
-    written().with_context(|| {
-        format!("cannot write {:?} to {}", content.lines().next().unwrap_or_default(), path.display())
-    })
+/// Whether only we can write it: commands of the journal are run.
+fn is_ours(meta: &Metadata) -> bool {
+    meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0
 }
 
 #[cfg(test)]
@@ -335,13 +270,70 @@ mod tests {
         let state = state(root.path());
         let change =
             |path: &Path, content: &str| Change { path: path.to_owned(), content: content.to_owned() };
-        let applied =
-            state.apply("t", &[change(&old, "10"), change(&old, "20"), change(&new, "x")], None).unwrap();
+        let applied = state.apply("t", &[change(&old, "20"), change(&new, "x")], None).unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "20");
         assert!(state.dir.join(UNDO).exists() && new.exists());
         applied.undo().unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "60\n");
         assert!(!new.exists() && !state.dir.join(UNDO).exists());
+        assert!(state.recover().unwrap().is_none());
+        let twice = state.apply("t", &[change(&old, "10"), change(&old, "20")], None).err().unwrap();
+        assert!(twice.to_string().contains("a variant changes it twice"), "{twice:#}");
+    }
+
+    #[test]
+    fn what_somebody_changed_since_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("value");
+        fs::write(&path, "old").unwrap();
+        let state = state(root.path());
+        let change = Change { path: path.clone(), content: "new".into() };
+        std::mem::forget(state.apply("killed", &[change], None).unwrap());
+        fs::write(&path, "by hand").unwrap();
+        let said = state.recover().unwrap().unwrap();
+        assert!(said.contains("/value was changed since and is left as it is; it held \"old\""), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "by hand");
+        assert!(state.recover().unwrap().is_none());
+    }
+
+    #[test]
+    fn of_a_pair_the_one_that_was_set_is_put_back() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("proc/sys/vm");
+        fs::create_dir_all(&dir).unwrap();
+        let (bytes, ratio) = (dir.join("dirty_bytes"), dir.join("dirty_ratio"));
+        fs::write(&bytes, "0\n").unwrap();
+        fs::write(&ratio, "20\n").unwrap();
+        let state = state(root.path());
+        let applied =
+            state.apply("t", &[Change { path: bytes.clone(), content: "8192".into() }], None).unwrap();
+        // As the kernel does.
+        fs::write(&ratio, "0\n").unwrap();
+        applied.undo().unwrap();
+        // It would refuse 0.
+        assert_eq!(fs::read_to_string(&bytes).unwrap(), "8192");
+        assert_eq!(fs::read_to_string(&ratio).unwrap(), "20\n");
+    }
+
+    #[test]
+    fn a_failed_tear_down_keeps_its_journal() {
+        let root = tempfile::tempdir().unwrap();
+        let state = state(root.path());
+        let flag = root.path().join("flag");
+        let teardown = Teardown {
+            argv: ["test", "-e", flag.to_str().unwrap()].map(str::to_owned).to_vec(),
+            environment: BTreeMap::new(),
+            directory: root.path().to_owned(),
+            output: root.path().join("0001.teardown"),
+            timeout: Duration::from_secs(60),
+        };
+        let applied = state.apply("t", &[], Some(teardown)).unwrap();
+        let error = applied.undo().unwrap_err().to_string();
+        assert!(error.contains("the tear-down failed: test: ended with exit code 1"), "{error}");
+        assert!(root.path().join("0001.teardown.err").exists());
+        assert!(state.recover().is_err() && state.dir.join(UNDO).exists());
+        fs::write(&flag, "").unwrap();
+        assert!(state.recover().unwrap().unwrap().contains("ran test -e"));
         assert!(state.recover().unwrap().is_none());
     }
 
@@ -378,12 +370,5 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let _first = state(root.path());
         assert!(State::lock(root.path()).err().unwrap().to_string().contains("another experiment runs"));
-    }
-
-    #[test]
-    fn the_chosen_word_of_sysfs_is_kept() {
-        let path = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
-        assert_eq!(restorable(path, "always [madvise] never\n".into()), "madvise");
-        assert_eq!(restorable(Path::new("/etc/x.ini"), "[main]\n".into()), "[main]\n");
     }
 }

@@ -4,16 +4,19 @@
 //! experiment.toml   the file as it was given
 //! experiment.json   seed, order of the runs, archive
 //! runs.jsonl        one line for each run that has ended
-//! runs/             what each run printed: 0007.out, 0007.err, and .setup, .service, .reset, .teardown with theirs
+//! runs/             what each run printed: 0007.out and 0007.out.err, and the same of .setup, .service, .reset, .teardown
 //! work/             the directory of the workload; it is emptied before each run
 //! archive/          the recording, unless a recorder of the machine made one elsewhere
 //! ```
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
@@ -59,6 +62,8 @@ pub struct About {
     pub archive: Option<PathBuf>,
     /// Whether the recorder is the experiment's own.
     pub own_recorder: bool,
+    /// Its interval.
+    pub interval: Duration,
     pub host: String,
     pub kernel: String,
     pub order: Vec<Slot>,
@@ -104,26 +109,58 @@ pub fn order(experiment: &Experiment, rounds: u32, seed: u64) -> Vec<Slot> {
     order
 }
 
+impl About {
+    /// Whoever moves the folder moves the recording in it.
+    fn in_folder(self, path: &Path) -> About {
+        let archive = if self.own_recorder { Some(path.join("archive")) } else { self.archive };
+        About { archive, ..self }
+    }
+}
+
+/// The path without links. Of root it must be one that nobody else can change, because its programs are started.
+pub fn trusted(path: &Path) -> Result<PathBuf> {
+    let real = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
+    match mitra_inspect::untrusted(&real) {
+        Some(why) if rustix::process::geteuid().is_root() => Err(usage(format!(
+            "{why}, and root would start programs from there; use folders that belong to root and that no other user can write"
+        ))),
+        _ => Ok(real),
+    }
+}
+
 impl Folder {
     /// Makes a new folder, or takes an empty one.
     pub fn create(path: &Path, text: &str, experiment: Experiment, about: About) -> Result<Folder> {
         let shown = path.display();
         let make = |path: &Path, mode| DirBuilder::new().recursive(true).mode(mode).create(path);
         make(path, DIR_MODE).with_context(|| format!("cannot create {shown}"))?;
-        if fs::read_dir(path).with_context(|| format!("cannot list {shown}"))?.next().is_some() {
+        let path = trusted(path)?;
+        if fs::read_dir(&path).with_context(|| format!("cannot list {shown}"))?.next().is_some() {
             return Err(usage(format!(
                 "{shown} is not empty; go on with an interrupted experiment by: mitra experiment --resume {shown}"
             )));
         }
         make(&path.join("runs"), RUNS_MODE).with_context(|| format!("cannot create {shown}/runs"))?;
         write(&path.join(FILE), text)?;
-        let folder = Folder { path: path.to_owned(), about, experiment, ran: Vec::new() };
+        let about = about.in_folder(&path);
+        let folder = Folder { path, about, experiment, ran: Vec::new() };
         folder.keep_about()?;
         Ok(folder)
     }
 
     fn keep_about(&self) -> Result<()> {
         write(&self.path.join(ABOUT), &serde_json::to_string_pretty(&self.about)?)
+    }
+
+    /// Opens a folder to make the runs that are left.
+    pub fn resume(path: &Path) -> Result<Folder> {
+        let path = trusted(path)?;
+        for file in [FILE, ABOUT] {
+            trusted(&path.join(file))?;
+        }
+        let folder = Folder::open(&path)?;
+        trusted(&folder.about.here)?;
+        Ok(folder)
     }
 
     /// Opens a folder that was begun. A torn last line of its runs is dropped, so that the run is made again.
@@ -141,9 +178,7 @@ impl Folder {
             bail!("{}: {ABOUT} does not fit {FILE}", path.display());
         }
         let ran = read_runs(&path.join(RUNS), about.order.len())?;
-        // Whoever moved the folder moved the recording in it.
-        let archive = if about.own_recorder { Some(path.join("archive")) } else { about.archive.clone() };
-        Ok(Folder { path: path.to_owned(), about: About { archive, ..about }, experiment, ran })
+        Ok(Folder { path: path.to_owned(), about: about.in_folder(path), experiment, ran })
     }
 
     /// Adds a run that has ended.
@@ -203,11 +238,12 @@ impl Folder {
     pub fn remove_work(&self) -> Result<PathBuf> {
         let work = self.path.join("work");
         let shown = work.display();
-        if let Some(place) = mounted_below(&work) {
+        if let Some(place) = mounted_below(&work)? {
+            let place = place.display();
             bail!("{place}: something is still mounted there; unmount it, and go on with --resume");
         }
         match fs::remove_dir_all(&work) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot remove {shown}"))
             }
             _ => Ok(work),
@@ -215,18 +251,30 @@ impl Folder {
     }
 }
 
-/// A mount point below a directory, which must not be emptied then.
-fn mounted_below(dir: &Path) -> Option<String> {
-    // The kernel escapes these.
-    let escaped = dir
-        .to_str()?
-        .replace('\\', "\\134")
-        .replace(' ', "\\040")
-        .replace('\t', "\\011")
-        .replace('\n', "\\012");
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    places.into_iter().find(|place| Path::new(place).starts_with(&escaped)).map(str::to_owned)
+/// A mount point at or below a directory, which must not be emptied then.
+fn mounted_below(dir: &Path) -> Result<Option<PathBuf>> {
+    // The kernel lists paths without links.
+    let real = match dir.canonicalize() {
+        Ok(real) => real,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot find {}", dir.display())),
+    };
+    let mounts = fs::read("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
+    let lines = mounts.split(|byte| *byte == b'\n');
+    let mut places = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(1)).map(unescaped);
+    Ok(places.find(|place| place.starts_with(&real)))
+}
+
+/// The kernel writes a space as `\040`.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let (mut path, mut rest) = (Vec::new(), field);
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| *first == b'\\').and_then(|code| std::str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 8).ok());
+        path.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    OsString::from_vec(path).into()
 }
 
 /// How far a file has whole lines.
@@ -253,7 +301,7 @@ fn read_runs(path: &Path, order: usize) -> Result<Vec<Ran>> {
             read.with_context(|| format!("cannot read {}", path.display()))?;
             text
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let mut ran: Vec<Ran> = Vec::new();
@@ -327,6 +375,7 @@ mod tests {
             here: "/".into(),
             archive: None,
             own_recorder: false,
+            interval: Duration::from_secs(1),
             host: String::new(),
             kernel: String::new(),
             order: order(&experiment(), 1, 1),
@@ -354,5 +403,17 @@ mod tests {
         assert_eq!(fs::read_to_string(&runs).unwrap(), whole);
         let error = Folder::create(&path, text, experiment(), again.about).err().unwrap();
         assert!(error.to_string().contains("--resume"), "{error:#}");
+    }
+
+    #[test]
+    fn mount_points_are_found_through_links_and_escapes() {
+        let is_mounted = |dir: &str| mounted_below(Path::new(dir)).unwrap().is_some();
+        assert!(is_mounted("/") && is_mounted("/proc") && is_mounted("/proc/self/../../proc"));
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        assert!(is_mounted(link.to_str().unwrap()));
+        assert!(!is_mounted(dir.path().to_str().unwrap()) && !is_mounted("/nonexistent"));
+        assert_eq!(unescaped(br"/a\040b\134c\n"), Path::new(r"/a b\c\n"));
     }
 }

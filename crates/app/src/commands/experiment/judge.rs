@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use mitra_archive::Reader;
-use mitra_diagnose::compare::{against, compare, mark_sure, measured};
+use mitra_diagnose::compare::{against, compare, mark_sure, measured, median};
 use mitra_model::experiment::{Cell, Outcome, SCHEMA};
 use mitra_model::report::Moment;
 
@@ -36,7 +36,7 @@ pub fn outcome(folder: &Folder) -> Result<Outcome> {
         ..Outcome::default()
     };
     let reader = recording(folder, &mut outcome);
-    let mut firsts: Vec<Recorded> = Vec::new();
+    let (mut firsts, mut counted): (Vec<Recorded>, Vec<&Ran>) = (Vec::new(), Vec::new());
     for (v, variant) in outcome.variants.clone().iter().enumerate() {
         for (s, step) in experiment.steps.iter().enumerate() {
             let runs = folder.of(v, s);
@@ -45,6 +45,7 @@ pub fn outcome(folder: &Folder) -> Result<Outcome> {
             cell.variant.clone_from(variant);
             cell.step.clone_from(step);
             cell.failed = reasons(&runs);
+            cell.failed_runs = runs.len() - good.len();
             let recorded = match &reader {
                 Some(reader) => machine::read(reader, &good).context("cannot read the recording")?,
                 None => Recorded::default(),
@@ -54,11 +55,13 @@ pub fn outcome(folder: &Folder) -> Result<Outcome> {
             if v == 0 {
                 firsts.push(recorded);
             }
+            counted.extend(good);
         }
     }
     compare_with_first(&mut outcome);
     outcome.verdicts = words::verdicts(&outcome);
     outcome.remarks.extend(words::remarks(&outcome, folder.left().len()));
+    outcome.remarks.extend(missing(&counted));
     Ok(outcome)
 }
 
@@ -88,11 +91,11 @@ fn cell(folder: &Folder, runs: &[&Ran], place: usize) -> Cell {
     for (name, value) in runs.iter().flat_map(|ran| &ran.also) {
         also.entry(name.clone()).or_default().push(*value);
     }
-    let median = |(name, values): (String, Vec<f64>)| Some((name, measured(values, 0).median?));
+    let middle = |(name, mut values): (String, Vec<f64>)| Some((name, median(&mut values)?));
     Cell {
         runs: runs.len(),
         measured: metrics.iter().enumerate().map(measure).collect(),
-        also: also.into_iter().filter_map(median).collect(),
+        also: also.into_iter().filter_map(middle).collect(),
         ..Cell::default()
     }
 }
@@ -111,6 +114,17 @@ fn reasons(runs: &[&Ran]) -> Vec<String> {
     reasons.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let words = |(why, n): (&str, usize)| if n == 1 { why.to_owned() } else { format!("{why} ({n} runs)") };
     reasons.into_iter().take(REASONS_MAX).map(words).collect()
+}
+
+/// Metrics that runs do not have, each with a reason.
+fn missing(runs: &[&Ran]) -> Vec<String> {
+    let mut metrics: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for (name, why) in runs.iter().flat_map(|run| &run.missing) {
+        metrics.entry(name.as_str()).or_insert((0, why.as_str())).0 += 1;
+    }
+    let all = runs.len();
+    let words = |(name, (n, why)): (&str, (usize, &str))| format!("{n} of {all} runs have no {name}: {why}");
+    metrics.into_iter().map(words).collect()
 }
 
 fn add_recorded(
@@ -133,26 +147,34 @@ fn add_recorded(
     }
 }
 
-/// Compares each variant with the first one at the same step. The comparisons of one metric are judged together.
+/// Compares each variant with the first one at the same step. The comparisons of the primary metric are judged together,
+/// and those of all others.
 fn compare_with_first(outcome: &mut Outcome) {
     let steps = outcome.steps.len().max(1);
     let firsts = steps.min(outcome.cells.len());
     let (firsts, others) = outcome.cells.split_at_mut(firsts);
-    for metric in 0..outcome.metrics.len() {
-        let mut all = Vec::new();
-        for (i, other) in others.iter_mut().enumerate() {
-            let first = firsts.get(i % steps).and_then(|cell| cell.measured.get(metric));
-            let Some((first, other)) = first.zip(other.measured.get_mut(metric)) else { continue };
-            other.against_first = against(&first.values, &other.values, seed(outcome.seed, i, metric));
-            all.extend(other.against_first.as_mut());
+    let primary_count = others.len();
+    let other_count = primary_count * outcome.metrics.len().saturating_sub(1);
+    let (mut of_primary, mut of_others) = (Vec::new(), Vec::new());
+    for (i, other) in others.iter_mut().enumerate() {
+        for (metric, measured) in other.measured.iter_mut().enumerate() {
+            let Some(first) = firsts.get(i % steps).and_then(|cell| cell.measured.get(metric)) else {
+                continue;
+            };
+            let (count, all) =
+                if metric == 0 { (primary_count, &mut of_primary) } else { (other_count, &mut of_others) };
+            let seed = seed(outcome.seed, i, metric);
+            measured.against_first = against(&first.values, &measured.values, seed, count);
+            all.extend(measured.against_first.as_mut());
         }
-        mark_sure(&mut all);
     }
+    mark_sure(&mut of_primary);
+    mark_sure(&mut of_others);
     for (i, other) in others.iter_mut().enumerate() {
         if let (Some(first), Some(lost)) =
             (firsts.get(i % steps).and_then(|c| c.lost.as_ref()), &mut other.lost)
         {
-            lost.against_first = against(&first.values, &lost.values, outcome.seed);
+            lost.against_first = against(&first.values, &lost.values, outcome.seed, 1);
         }
     }
 }

@@ -13,6 +13,7 @@ mod words;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ColorChoice;
@@ -21,6 +22,7 @@ use mitra_model::experiment::Outcome;
 use super::{json_text, show};
 use crate::cli::ExperimentArgs;
 use crate::errors::usage;
+use crate::escalation::settings;
 use crate::progress::Progress;
 use crate::render::style::Style;
 use crate::render::{self, html};
@@ -32,6 +34,8 @@ use runner::Runner;
 
 /// The last sample of a run may come as late as this many intervals.
 const LAST_SAMPLES: u32 = 2;
+/// Of a recorder of its own, unless another one is given.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(args: &ExperimentArgs, color: ColorChoice, style: &Style) -> Result<()> {
     let style = &show::style(&args.report, color, style);
@@ -62,8 +66,7 @@ fn make(args: &ExperimentArgs) -> Result<Folder> {
     let root = args.root.as_deref().unwrap_or(Path::new("/"));
     // Before a folder is made, because what is wrong in the file is told first.
     let given = args.file.as_deref().map(given).transpose()?;
-    let continued = args.resume.as_deref().map(absolute).transpose()?;
-    let continued = continued.map(|dir| Folder::open(&dir)).transpose()?;
+    let continued = args.resume.as_deref().map(|dir| resume(dir, args.interval)).transpose()?;
     let experiment =
         given.as_ref().map(|(_, experiment)| experiment).or(continued.as_ref().map(|f| &f.experiment));
     if let Some(experiment) = experiment {
@@ -80,21 +83,53 @@ fn make(args: &ExperimentArgs) -> Result<Folder> {
         _ => return Err(usage("want the file of an experiment, --resume or --report")),
     };
     let own = folder.about.archive.clone().filter(|_| folder.about.own_recorder && !folder.left().is_empty());
-    let recorder = own.map(|dir| recorder::start(&dir, args.interval)).transpose()?;
+    let interval = folder.about.interval;
+    let recorder = own.map(|dir| recorder::start(&dir, interval)).transpose()?;
     let made = Runner { folder: &mut folder, state: &state, root }.run();
-    if let Some(recorder) = recorder {
+    let stopped = recorder.map_or(Ok(()), |recorder| {
         if made.is_ok() {
             // Asked to stop meanwhile, it stops with fewer samples.
-            _ = process::pause(args.interval.saturating_mul(LAST_SAMPLES));
+            _ = process::pause(interval.saturating_mul(LAST_SAMPLES));
         }
-        recorder.stop()?;
-    }
-    made?;
+        recorder.stop()
+    });
+    made.and(stopped)?;
+    // Ctrl-C ends the comparison at once: the runs are kept.
+    signals::let_go().context("cannot give signals back")?;
     Ok(folder)
+}
+
+/// The folder of an experiment to go on with. Its runs are of one machine, one kernel and one interval.
+fn resume(dir: &Path, interval: Option<Duration>) -> Result<Folder> {
+    let folder = Folder::resume(dir)?;
+    let (about, shown) = (&folder.about, folder.path.display());
+    let (host, kernel) = host_and_kernel();
+    if about.host != host || about.kernel != kernel {
+        return Err(usage(format!(
+            "{shown}: its runs are of {} with Linux {}, and this is {host} with Linux {kernel}; begin a new one",
+            about.host, about.kernel
+        )));
+    }
+    if interval.is_some_and(|interval| interval != about.interval) {
+        let kept = about.interval;
+        return Err(usage(format!("{shown}: its interval is {kept:?}; go on without --interval")));
+    }
+    Ok(folder)
+}
+
+fn host_and_kernel() -> (String, String) {
+    let uname = rustix::system::uname();
+    (uname.nodename().to_string_lossy().into_owned(), uname.release().to_string_lossy().into_owned())
 }
 
 fn given(path: &Path) -> Result<(String, Experiment)> {
     let text = folder::read(path)?;
+    if let Some(why) = settings::untrusted_file(path)? {
+        let shown = path.display();
+        return Err(usage(format!(
+            "{shown}: {why}, and root would start its programs; copy it to where only root can change it"
+        )));
+    }
     let experiment = Experiment::read(&path.display().to_string(), &text)?;
     Ok((text, experiment))
 }
@@ -122,18 +157,19 @@ fn begin(args: &ExperimentArgs, file: &Path, text: &str, experiment: Experiment)
     if runs > folder::RUNS_MAX {
         return Err(usage(format!("these are {runs} runs; {} are the most", folder::RUNS_MAX)));
     }
+    let (host, kernel) = host_and_kernel();
+    let here = file.parent().ok_or_else(|| anyhow!("{}: no file", file.display()))?;
     let running = if args.no_record { None } else { recorder::running(args.archive.as_deref())? };
-    let own_recorder = !args.no_record && running.is_none();
-    let uname = rustix::system::uname();
     let about = About {
         seed,
         repetitions,
         warm_up: experiment.warm_up(),
-        here: file.parent().map(Path::to_path_buf).ok_or_else(|| anyhow!("{}: no file", file.display()))?,
-        archive: if own_recorder { Some(dir.join("archive")) } else { running },
-        own_recorder,
-        host: uname.nodename().to_string_lossy().into_owned(),
-        kernel: uname.release().to_string_lossy().into_owned(),
+        here: folder::trusted(here)?,
+        own_recorder: !args.no_record && running.is_none(),
+        archive: running,
+        interval: args.interval.unwrap_or(INTERVAL),
+        host,
+        kernel,
         order: folder::order(&experiment, rounds, seed),
     };
     let folder = Folder::create(&dir, text, experiment, about)?;

@@ -64,7 +64,7 @@ impl Output {
     fn by_regex(&self, regex: &Regex) -> Result<f64, String> {
         let last = regex.captures_iter(&self.text).last().and_then(|found| found.get(1));
         let text = last.ok_or_else(|| format!("no line of the output matches {regex}"))?.as_str();
-        text.replace(',', "").trim().parse().map_err(|_| format!("{text:?} is no number"))
+        number(text.trim()).ok_or_else(|| format!("{text:?} is no number, or none without doubt"))
     }
 
     /// The only run of the output. Rates of several runs are added up.
@@ -87,6 +87,17 @@ impl Output {
         let numbers = columns(Entity::Run).iter().filter(|metric| metric.kind == Kind::Gauge);
         numbers.filter_map(|metric| Some((metric.name.to_owned(), self.of_benchmark(metric).ok()?))).collect()
     }
+}
+
+/// A number. Commas are read between thousands only, because elsewhere they may stand for a decimal point.
+fn number(text: &str) -> Option<f64> {
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut groups = whole.trim_start_matches(['+', '-']).split(',');
+    let begins = groups.next().is_some_and(|digits| (1..=3).contains(&digits.len()));
+    if whole.contains(',') && !(begins && groups.all(|digits| digits.len() == 3)) {
+        return None;
+    }
+    format!("{}{fraction}", whole.replace(',', "")).parse().ok()
 }
 
 /// The JSON document of an output. Some programs print warnings before it.
@@ -130,6 +141,17 @@ mod tests {
         let pattern = || Reader::Regex(Regex::new("rate: ([0-9.,]+)").unwrap());
         assert_eq!(value("rate: 1\nrate: 1,234.5", pattern(), 1e-3), Ok(1.2345));
         assert!(value("nothing", pattern(), 1.0).is_err() && value("rate: .", pattern(), 1.0).is_err());
+        for (text, want) in [
+            ("1234.5", Some(1234.5)),
+            ("-12,345,678", Some(-12_345_678.0)),
+            (".5", Some(0.5)),
+            ("1e3", Some(1e3)),
+        ] {
+            assert_eq!(number(text), want, "{text}");
+        }
+        for text in ["12,5", "1,234,5", ",123", "1.234,5", "1234,567", "", "."] {
+            assert_eq!(number(text), None, "{text}");
+        }
         let wrk = "Running 1s test @ http://127.0.0.1:8080/\n  1 threads and 2 connections\n  Thread Stats   Avg      Stdev     \
                    Max   +/- Stdev\n    Latency    96.51us   10.00us   1.00ms   90.00%\n    Req/Sec    20.00k     1.00k   21.00k    \
                    90.00%\n  20000 requests in 1.00s, 16.00MB read\nRequests/sec:  19999.50\nTransfer/sec:     16.00MB\n";

@@ -24,8 +24,9 @@ const NAME_MAX: usize = 60;
 const REPETITIONS: u32 = 7;
 const REPETITIONS_MAX: u32 = 1000;
 const TIMEOUT: Duration = Duration::from_secs(300);
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const SETTLE: Duration = Duration::from_millis(500);
-const SETTLE_MAX: Duration = Duration::from_secs(3600);
+const TIME_MAX: Duration = Duration::from_secs(3600);
 /// Memory of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
@@ -234,8 +235,8 @@ fn checked(plan: Plan) -> Result<Experiment, Wrong> {
         few(variant.name.span(), variant.file.len(), FILES_MAX, "files")?;
         check_placeholders(&plan, variant, plan.workload.steps.is_some())?;
     }
-    let timeout = time(plan.workload.timeout.as_ref(), TIMEOUT)?;
-    let settle = time(plan.reset.settle.as_ref(), SETTLE)?;
+    let timeout = time(plan.workload.timeout.as_ref(), TIMEOUT, TIMEOUT_MIN)?;
+    let settle = time(plan.reset.settle.as_ref(), SETTLE, Duration::ZERO)?;
     let metrics = metrics(&plan.metric)?;
     Ok(Experiment { metrics, steps, timeout, settle, plan })
 }
@@ -249,10 +250,11 @@ fn in_range(number: Option<&Spanned<u32>>, wanted: std::ops::RangeInclusive<u32>
     }
 }
 
-fn time(text: Option<&Spanned<String>>, usual: Duration) -> Result<Duration, Wrong> {
+fn time(text: Option<&Spanned<String>>, usual: Duration, least: Duration) -> Result<Duration, Wrong> {
     let Some(text) = text else { return Ok(usual) };
     let time = duration(text.get_ref()).map_err(|why| (text.span(), why))?;
-    if time > SETTLE_MAX { Err((text.span(), "wanted an hour at most".to_owned())) } else { Ok(time) }
+    let is_meant = (least..=TIME_MAX).contains(&time);
+    if is_meant { Ok(time) } else { Err((text.span(), format!("wanted {least:?} to an hour"))) }
 }
 
 fn program(argv: Option<&Spanned<Vec<String>>>) -> Result<(), Wrong> {

@@ -2,10 +2,12 @@
 //! but what a set-up command has left on purpose.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -52,9 +54,11 @@ pub fn start(program: &Program<'_>) -> Result<Running, Failure> {
     let Some((name, arguments)) = program.argv.split_first() else {
         return Err(Failure::Failed("no program".to_owned()));
     };
+    let file = program_file(name, program).map_err(Failure::Failed)?;
     let spawn = || -> io::Result<std::process::Child> {
-        let mut command = Command::new(name);
+        let mut command = Command::new(&file);
         command
+            .arg0(name)
             .args(arguments)
             .envs(program.environment)
             .current_dir(program.directory)
@@ -69,20 +73,49 @@ pub fn start(program: &Program<'_>) -> Result<Running, Failure> {
     Ok(Running { child, program: name.clone() })
 }
 
-/// Runs a program to its end. What it started goes on only with `leaves_children`.
-pub fn run(program: &Program<'_>, timeout: Duration, leaves_children: bool) -> Result<(), Failure> {
-    watch(program, timeout, leaves_children, || STOP.load(Ordering::Relaxed))
+/// The file of a program. Root starts only what nobody else can change.
+fn program_file(name: &str, program: &Program<'_>) -> Result<PathBuf, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(name.into());
+    }
+    let given = program.environment.get("PATH").map(OsString::from);
+    let path = given.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let places: Vec<PathBuf> = match name.contains('/') {
+        true => vec![program.directory.join(name)],
+        false => std::env::split_paths(&path).map(|dir| dir.join(name)).collect(),
+    };
+    let is_program = |place: &&PathBuf| {
+        place.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let found = places.iter().find(is_program).and_then(|place| place.canonicalize().ok());
+    let file = found.ok_or_else(|| format!("{name}: no such program"))?;
+    match mitra_inspect::untrusted(&file) {
+        Some(why) => Err(format!("{name}: {why}, so root does not start it; copy it to where only root can")),
+        None => Ok(file),
+    }
+}
+
+/// Runs a program to its end. What it started goes on only with `leaves_children`. Files that others of the run print
+/// into have the same bound as its own.
+pub fn run(
+    program: &Program<'_>,
+    timeout: Duration,
+    leaves_children: bool,
+    others: &[PathBuf],
+) -> Result<(), Failure> {
+    watch(program, timeout, leaves_children, others, || STOP.load(Ordering::Relaxed))
 }
 
 /// The same for a program that puts something back: a request to stop waits for it.
 pub fn run_to_end(program: &Program<'_>, timeout: Duration) -> Result<(), Failure> {
-    watch(program, timeout, true, || false)
+    watch(program, timeout, true, &[], || false)
 }
 
 fn watch(
     program: &Program<'_>,
     timeout: Duration,
     leaves_children: bool,
+    others: &[PathBuf],
     is_stopped: impl Fn() -> bool,
 ) -> Result<(), Failure> {
     let mut running = start(program)?;
@@ -94,14 +127,15 @@ fn watch(
             }
             return verdict(&running.program, status);
         }
-        let printed =
-            [program.stdout, program.stderr].map(|path| path.metadata().map_or(0, |meta| meta.len()));
+        let is_too_long = |path: &&Path| path.metadata().is_ok_and(|meta| meta.len() > OUTPUT_MAX);
+        let mut outputs =
+            [program.stdout, program.stderr].into_iter().chain(others.iter().map(PathBuf::as_path));
         let why = if is_stopped() {
             Failure::Interrupted
         } else if began.elapsed() > timeout {
             Failure::Failed(format!("{}: not done after {} s", running.program, timeout.as_secs_f64()))
-        } else if printed.iter().any(|bytes| *bytes > OUTPUT_MAX) {
-            Failure::Failed(format!("{}: printed more than 64 MiB", running.program))
+        } else if let Some(path) = outputs.find(is_too_long) {
+            Failure::Failed(format!("{}: more than 64 MiB were printed", path.display()))
         } else {
             std::thread::sleep(POLL_EVERY);
             continue;

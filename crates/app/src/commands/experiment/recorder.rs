@@ -19,19 +19,20 @@ const CPU_BUDGET: f64 = 0.05;
 const MEMORY_BUDGET: u64 = 64 << 20;
 
 /// The archive that a running recorder writes; `None` if the experiment needs one of its own.
-pub fn running(named: Option<&Path>) -> Result<Option<PathBuf>> {
+pub fn running(flag: Option<&Path>) -> Result<Option<PathBuf>> {
     let is_recording = |dir: &Path| {
         Reader::open(dir).and_then(|reader| reader.status()).is_ok_and(|s| s.recording.is_some())
     };
-    match named {
-        Some(dir) if is_recording(dir) => {
-            let dir = std::path::absolute(dir)
+    match recording::named_archive(flag) {
+        Some(dir) if is_recording(&dir) => {
+            let dir = std::path::absolute(&dir)
                 .with_context(|| format!("cannot tell where {} is", dir.display()))?;
             Ok(Some(dir))
         }
-        Some(dir) => {
-            Err(usage(format!("{}: no recorder writes it; start one with: mitra record", dir.display())))
-        }
+        Some(dir) => Err(usage(format!(
+            "{}: no recorder writes it; start one with: mitra record, or use --no-record",
+            dir.display()
+        ))),
         None => Ok(recording::usual_readable_dir().ok().filter(|dir| is_recording(dir))),
     }
 }

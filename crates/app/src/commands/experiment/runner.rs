@@ -150,6 +150,7 @@ impl Runner<'_> {
             environment: environment.clone(),
             directory: work.clone(),
             output: folder.output(number, "teardown"),
+            timeout: experiment.timeout,
         });
         let ready = variant.ready.as_ref().map(|ready| ready.get_ref().parse()).transpose()?;
         Ok(Prepared {
@@ -199,8 +200,10 @@ impl Runner<'_> {
             stdout: self.folder.output(number, stdout),
             stderr: self.folder.output(number, &format!("{stdout}.err")),
         };
+        let others =
+            ["setup", "setup.err", "service", "service.err"].map(|what| self.folder.output(number, what));
         if let Some(setup) = &prepared.setup {
-            process::run(&program(setup, "setup").borrowed(), experiment.timeout, true)?;
+            process::run(&program(setup, "setup").borrowed(), experiment.timeout, true, &[])?;
         }
         let mut service = match &prepared.service {
             Some(service) => Some(process::start(&program(service, "service").borrowed())?),
@@ -214,12 +217,12 @@ impl Runner<'_> {
                 self.drop_caches()?;
             }
             if let Some(reset) = &prepared.reset {
-                process::run(&program(reset, "reset").borrowed(), experiment.timeout, false)?;
+                process::run(&program(reset, "reset").borrowed(), experiment.timeout, false, &others)?;
             }
             process::pause(experiment.settle)?;
             ran.since = now();
-            let workload =
-                process::run(&program(&prepared.workload, "out").borrowed(), experiment.timeout, false);
+            let workload = program(&prepared.workload, "out");
+            let workload = process::run(&workload.borrowed(), experiment.timeout, false, &others);
             ran.until = now();
             workload?;
             service.as_mut().map_or(Ok(()), process::Running::is_there)
@@ -256,6 +259,12 @@ impl Runner<'_> {
         // Without its main result a run says nothing.
         let primary = self.folder.experiment.metrics.first().map(|metric| &metric.info.name);
         ran.failed = primary.and_then(|name| Some(format!("{name}: {}", ran.missing.get(name)?)));
+        // A server that refuses is fast.
+        let refused = ran.also.get("run.non_2xx").copied().filter(|answers| *answers > 0.0);
+        if let Some(answers) = refused.filter(|_| ran.failed.is_none()) {
+            let answers = units::grouped(answers);
+            ran.failed = Some(format!("{answers} answers had another status than 2xx or 3xx"));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The answer of an experiment in sentences.
 
+use mitra_diagnose::compare::RUNS_MIN;
 use mitra_model::experiment::{Against, Cell, Measured, MetricInfo, Outcome};
 
 use crate::render::compare::{change, name};
@@ -8,8 +9,6 @@ use crate::render::units;
 
 /// Differences of the machine in a sentence.
 const BESIDE_MAX: usize = 3;
-/// Below this many runs a mean has no interval.
-const RUNS_MIN: usize = 5;
 
 /// The sentences, the clearest difference first.
 pub fn verdicts(outcome: &Outcome) -> Vec<String> {
@@ -23,6 +22,7 @@ pub fn verdicts(outcome: &Outcome) -> Vec<String> {
             [only] => of_one(outcome, first, only, metric),
             cells => of_steps(first, variant, cells, metric),
         };
+        said.push_str(&failures(outcome, [first, variant]));
         // Where it differs most.
         let most = cells.iter().max_by(|a, b| size_of(a).total_cmp(&size_of(b)));
         if let Some(beside) = most.and_then(|cell| beside(outcome, cell)) {
@@ -43,6 +43,20 @@ fn size_of(cell: &Cell) -> f64 {
     against.map_or(0.0, |against| against.percent.abs())
 }
 
+/// ` (2 of 7 runs of nginx failed)`, of those variants that have failed runs.
+fn failures(outcome: &Outcome, variants: [&str; 2]) -> String {
+    let mut said = String::new();
+    for variant in variants {
+        let cells = outcome.cells.iter().filter(|cell| cell.variant == variant);
+        let (failed, good) =
+            cells.fold((0, 0), |(failed, good), cell| (failed + cell.failed_runs, good + cell.runs));
+        if failed > 0 {
+            said.push_str(&format!(" ({failed} of {} runs of {variant} failed)", failed + good));
+        }
+    }
+    said
+}
+
 fn is_better(against: &Against, metric: &MetricInfo) -> bool {
     (against.percent > 0.0) == metric.higher_is_better
 }
@@ -60,7 +74,10 @@ fn of_one(outcome: &Outcome, first: &str, cell: &Cell, metric: &MetricInfo) -> (
     let Some(against) = other.against_first else {
         return (
             -1.0,
-            format!("{variant} and {first} cannot be compared in per cent: {} {values}", metric.name),
+            format!(
+                "{variant} and {first} cannot be compared, as the mean of {first} is 0: {} {values}",
+                metric.name
+            ),
         );
     };
     let Some(range) = against.range else {
@@ -76,12 +93,15 @@ fn of_one(outcome: &Outcome, first: &str, cell: &Cell, metric: &MetricInfo) -> (
         let word = if is_better(&against, metric) { "better" } else { "worse" };
         let way = if against.percent > 0.0 { "higher" } else { "lower" };
         let (low, high) = (range.low.abs().min(range.high.abs()), range.low.abs().max(range.high.abs()));
+        let between = if low == high {
+            "the values did not vary".to_owned()
+        } else {
+            format!("{} to {} %, 95 % sure", percents(low), percents(high))
+        };
         let said = format!(
-            "{variant} is {word} than {first}: {} is {way} by {} % ({} to {} %, 95 % sure), {values}",
+            "{variant} is {word} than {first}: {} is {way} by {} % ({between}), {values}",
             metric.name,
-            percents(against.percent.abs()),
-            percents(low),
-            percents(high)
+            percents(against.percent.abs())
         );
         return (against.percent.abs(), said);
     }
@@ -91,6 +111,9 @@ fn of_one(outcome: &Outcome, first: &str, cell: &Cell, metric: &MetricInfo) -> (
 /// What a comparison that is not sure says all the same.
 fn not_sure(against: &Against, metric: &MetricInfo) -> String {
     let Some(range) = against.range else { return "too few runs to tell".to_owned() };
+    if range.low == 0.0 && range.high == 0.0 {
+        return format!("{} did not vary and is the same", metric.name);
+    }
     let between = format!("{} to {}", percent(range.low), percent(range.high));
     if range.low > 0.0 || range.high < 0.0 {
         return format!(
@@ -136,17 +159,26 @@ fn of_steps(first: &str, variant: &str, cells: &[&Cell], metric: &MetricInfo) ->
     if !worse.is_empty() {
         parts.push(format!("worse at {}", list(&worse)));
     }
-    let unsure: Vec<&(&Cell, Against)> = compared.iter().filter(|(_, a)| !a.sure).collect();
+    let steps = |all: &[&(&Cell, Against)]| -> String {
+        all.iter().filter_map(|(cell, _)| cell.step.as_deref()).collect::<Vec<_>>().join(", ")
+    };
+    let unsure: Vec<&(&Cell, Against)> =
+        compared.iter().filter(|(_, a)| !a.sure && a.range.is_some()).collect();
+    let few: Vec<&(&Cell, Against)> = compared.iter().filter(|(_, a)| a.range.is_none()).collect();
     if !unsure.is_empty() {
         let largest = unsure.iter().filter_map(|(_, a)| a.range).map(|r| r.low.abs().max(r.high.abs()));
         let largest = largest.fold(0.0, f64::max);
-        let steps: Vec<&str> = unsure.iter().filter_map(|(cell, _)| cell.step.as_deref()).collect();
         let bound =
             if largest > 0.0 { format!(" larger than {} %", percents(largest)) } else { String::new() };
-        parts.push(format!("no sure difference{bound} at {}", steps.join(", ")));
+        parts.push(format!("no sure difference{bound} at {}", steps(&unsure)));
+    }
+    if !few.is_empty() {
+        parts.push(format!("too few runs at {}", steps(&few)));
     }
     if compared.len() < cells.len() {
-        parts.push(format!("{} steps cannot be compared", cells.len() - compared.len()));
+        let count = cells.len() - compared.len();
+        parts
+            .push(format!("{count} steps cannot be compared: no run succeeded, or the mean of {first} is 0"));
     }
     let size = compared.iter().filter(|(_, a)| a.sure).map(|(_, a)| a.percent.abs()).fold(0.0, f64::max);
     (size, format!("{variant} against {first}, by {}: {}", metric.name, parts.join("; ")))
@@ -166,11 +198,12 @@ fn ranking(outcome: &Outcome, metric: &MetricInfo) -> Option<String> {
         let label = cell.step.as_ref().filter(|_| outcome.variants.len() == 1).unwrap_or(&cell.variant);
         format!("{label} {}", units::value(*mean, &metric.unit))
     };
-    Some(format!(
-        "By {}, the best first: {}",
-        metric.name,
-        means.iter().map(one).collect::<Vec<_>>().join(", ")
-    ))
+    let tested = match outcome.variants.as_slice() {
+        [first, _, ..] => format!("only differences to {first} are tested"),
+        _ => "their differences are not tested".to_owned(),
+    };
+    let means: Vec<String> = means.iter().map(one).collect();
+    Some(format!("Means of {} in order, the best first ({tested}): {}", metric.name, means.join(", ")))
 }
 
 /// What else differs surely between the first variant and this one.
@@ -222,10 +255,17 @@ pub fn remarks(outcome: &Outcome, left: usize) -> Vec<String> {
             "means of fewer than {RUNS_MIN} runs have no interval: their range would miss the truth too often"
         ));
     }
-    let comparisons = outcome.cells.iter().filter_map(|cell| cell.measured.first()?.against_first).count();
+    let compared: Vec<Against> =
+        outcome.cells.iter().filter_map(|cell| cell.measured.first()?.against_first).collect();
+    let comparisons = compared.len();
     if comparisons > 1 {
         remarks.push(format!(
             "{comparisons} comparisons: what is called better or worse also passes a rank test at a false discovery rate of 5 %"
+        ));
+    }
+    if compared.iter().any(|against| against.range.is_some() && against.detectable_percent.is_none()) {
+        remarks.push(format!(
+            "so few runs cannot make a single difference sure among {comparisons} comparisons; more runs or fewer comparisons can"
         ));
     }
     let unseen = outcome.cells.iter().filter(|cell| cell.runs > 0 && cell.recorded == 0).count();
@@ -236,3 +276,6 @@ pub fn remarks(outcome: &Outcome, left: usize) -> Vec<String> {
     }
     remarks
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::stats;
 /// Resamples of an interval.
 const RESAMPLES: usize = 10_000;
 /// The range of n values misses the median with a probability of 2^(1-n). Below five values no interval reaches 95 %.
-const RUNS_MIN: usize = 5;
+pub const RUNS_MIN: usize = 5;
 /// The confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
 /// The quantile of the normal distribution that belongs to it, on two sides.
@@ -38,13 +38,15 @@ pub fn measured(values: Vec<f64>, seed: u64) -> Measured {
     }
 }
 
-/// The difference of the means of two sets of runs; `None` where the first has no mean to compare with.
+/// The difference of the means of two sets of runs; `None` where the first has no mean to compare with, or one of 0. It
+/// is one of several comparisons, which [`mark_sure`] judges together.
 #[must_use]
-pub fn against(first: &[f64], other: &[f64], seed: u64) -> Option<Against> {
+pub fn against(first: &[f64], other: &[f64], seed: u64, comparisons: usize) -> Option<Against> {
     let base = mean(first).filter(|base| *base != 0.0)?;
-    let percent = |a: f64, b: f64| (b - a) / a.abs() * 100.0;
+    // The base is the same for all resamples: one near 0 would have no bounds.
+    let percent = |difference: f64| difference / base.abs() * 100.0;
     let (n, m) = (first.len() as f64, other.len() as f64);
-    let mut found = Against { percent: percent(base, mean(other)?), ..Against::default() };
+    let mut found = Against { percent: percent(mean(other)? - base), ..Against::default() };
     found.p = ranks::compare(first, other, n, m).and_then(|ranked| ranked.p);
     if first.len().min(other.len()) < RUNS_MIN {
         return Some(found);
@@ -62,11 +64,15 @@ pub fn against(first: &[f64], other: &[f64], seed: u64) -> Option<Against> {
     let resampled = std::iter::repeat_with(|| {
         resample(first, &mut a, &mut rng);
         resample(other, &mut b, &mut rng);
-        Some(percent(mean(&a)?, mean(&b)?))
+        Some(percent(mean(&b)? - mean(&a)?))
     });
     found.range = interval(resampled.take(RESAMPLES), n.min(m), degrees);
-    found.detectable_percent =
-        Some((student(Z, degrees) + student(Z_POWER, degrees)) * error.sqrt() / base.abs() * 100.0);
+    // A difference that is the only one has to pass the rank test at this level.
+    let level = FALSE_SHARE / comparisons.max(1) as f64;
+    if comparisons < 2 || ranks::least_p(first.len(), other.len()) <= level {
+        let quantiles = student(normal_quantile(level / 2.0), degrees) + student(Z_POWER, degrees);
+        found.detectable_percent = Some(percent(quantiles * error.sqrt()));
+    }
     Some(found)
 }
 
@@ -129,6 +135,20 @@ fn interval(resampled: impl Iterator<Item = Option<f64>>, n: f64, degrees: f64) 
     })
 }
 
+/// What a normal variable exceeds with this probability.
+fn normal_quantile(outside: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 10.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if ranks::tail(middle) > outside {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
 /// The quantile of Student's distribution at a quantile of the normal one: Abramowitz and Stegun 26.7.5. The error is
 /// below 0.5 % from 4 degrees of freedom on.
 fn student(z: f64, degrees: f64) -> f64 {
@@ -167,7 +187,7 @@ mod tests {
                 let (a, b) = (draw(&mut rng, 100.0), draw(&mut rng, 110.0));
                 let range = measured(a.clone(), seed).mean_range.unwrap();
                 of_mean += u32::from(range.low <= 100.0 && 100.0 <= range.high);
-                let range = against(&a, &b, seed).unwrap().range.unwrap();
+                let range = against(&a, &b, seed, 1).unwrap().range.unwrap();
                 of_difference += u32::from(range.low <= 10.0 && 10.0 <= range.high);
             }
             for (covered, what) in [(of_mean, "mean"), (of_difference, "difference")] {
@@ -184,7 +204,7 @@ mod tests {
         for seed in 0..100 {
             let mut draw = || -> Vec<f64> { (0..6).map(|_| 100.0 + normal(&mut rng)).collect() };
             let first = draw();
-            let mut all: Vec<Against> = (0..6).filter_map(|_| against(&first, &draw(), seed)).collect();
+            let mut all: Vec<Against> = (0..6).filter_map(|_| against(&first, &draw(), seed, 6)).collect();
             mark_sure(&mut all.iter_mut().collect::<Vec<_>>());
             wrong += u32::from(all.iter().any(|one| one.sure));
         }
@@ -197,12 +217,12 @@ mod tests {
         let mut draw = |at: f64| -> Vec<f64> { (0..8).map(|_| at + normal(&mut rng)).collect() };
         // The standard deviation is 1, and so 1 % of 100.
         let percent = (0..50)
-            .filter_map(|seed| against(&draw(100.0), &draw(100.0), seed)?.detectable_percent)
+            .filter_map(|seed| against(&draw(100.0), &draw(100.0), seed, 1)?.detectable_percent)
             .sum::<f64>()
             / 50.0;
         let mut seen = 0;
         for seed in 0..200 {
-            let mut one = against(&draw(100.0), &draw(100.0 + percent), seed).unwrap();
+            let mut one = against(&draw(100.0), &draw(100.0 + percent), seed, 1).unwrap();
             mark_sure(&mut [&mut one]);
             seen += u32::from(one.sure);
         }
@@ -214,10 +234,26 @@ mod tests {
         let few = measured(vec![1.0, 2.0, 3.0, 4.0], 1);
         assert_eq!((few.mean, few.median, few.mean_range), (Some(2.5), Some(2.5), None));
         assert!(measured(Vec::new(), 1).mean.is_none());
-        let found = against(&[1.0, 2.0], &[3.0, 4.0], 1).unwrap();
+        let found = against(&[1.0, 2.0], &[3.0, 4.0], 1, 1).unwrap();
         assert!(found.range.is_none() && found.detectable_percent.is_none() && found.p.is_some());
-        assert!(against(&[0.0; 6], &[1.0; 6], 1).is_none());
+        assert!(against(&[0.0; 6], &[1.0; 6], 1, 1).is_none());
         let values = vec![1.0, 5.0, 2.0, 8.0, 3.0, 4.0];
         assert_eq!(measured(values.clone(), 5), measured(values, 5));
+    }
+
+    #[test]
+    fn among_many_comparisons_more_has_to_be_seen() {
+        assert!((normal_quantile(0.025) - Z).abs() < 1e-4);
+        let (a, b) = ([98.0, 99.0, 100.0, 101.0, 102.0], [99.0, 100.0, 101.0, 102.0, 103.0]);
+        let detectable = |comparisons| against(&a, &b, 1, comparisons).unwrap().detectable_percent;
+        assert!(detectable(6) > detectable(1) && detectable(1).is_some());
+        // The smallest p-value of five against five runs is 1 / 126.
+        assert_eq!(detectable(7), None);
+    }
+
+    #[test]
+    fn resamples_of_zeros_have_a_difference() {
+        let found = against(&[0.0, 0.0, 0.0, 0.0, 5.0], &[1.0; 5], 1, 1).unwrap();
+        assert!(found.range.is_some_and(|range| range.low < 0.0 && range.high >= 0.0), "{found:?}");
     }
 }

@@ -53,6 +53,7 @@ fn a_mistake_is_told_with_its_line() {
         ("json = \"/b\"", "output = \"run.speed\"", "run.toml:7:10: no such metric"),
         ("json = \"/b\"", "", "a metric wants one of"),
         ("title = \"t\"", "title = \"t\"\nrepetitions = 0", "run.toml:2:15: wanted 1 to 1000"),
+        ("steps = [1, 2]", "steps = [1, 2]\ntimeout = \"0s\"", "run.toml:5:11: wanted 100ms to an hour"),
     ] {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD, "{from}");
