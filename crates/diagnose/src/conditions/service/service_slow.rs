@@ -129,7 +129,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
-/// Less than this of what it was asked before is left to it.
+/// Less than this of what it was asked before is left to it; who is asked more is asked as much as ever.
 const LEFT: f64 = 0.8;
 
 /// Whether half of its answers take as long as some always did, because a service that calls it is asked as much as ever and turns
@@ -144,7 +144,7 @@ fn is_left_with_long_ones<'a>(view: &View<'a>, service: &Service<'a>, slow: &Slo
     let turns_away = |caller: &Service<'_>| {
         let is_busy = || {
             let rate = caller.mean(view.set, "service.requests", span);
-            rate.zip(caller.usual).is_some_and(|(rate, usual)| rate >= usual.rate)
+            rate.zip(caller.usual).is_some_and(|(rate, usual)| rate >= LEFT * usual.rate)
         };
         let calls = || services::called_by(view.set, &Servers::of(view, caller.row)).into_iter().any(reaches);
         caller.row != service.row && is_busy() && calls()

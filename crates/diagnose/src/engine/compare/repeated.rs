@@ -43,10 +43,10 @@ pub fn measured(values: Vec<f64>, seed: u64) -> Measured {
 #[must_use]
 pub fn against(first: &[f64], other: &[f64], seed: u64, comparisons: usize) -> Option<Against> {
     let base = mean(first).filter(|base| *base != 0.0)?;
-    // The base is the same for all resamples: one near 0 would have no bounds.
     let percent = |difference: f64| difference / base.abs() * 100.0;
     let (n, m) = (first.len() as f64, other.len() as f64);
-    let mut found = Against { percent: percent(mean(other)? - base), ..Against::default() };
+    let compared = mean(other)?;
+    let mut found = Against { percent: percent(compared - base), ..Against::default() };
     found.p = ranks::compare(first, other, n, m).and_then(|ranked| ranked.p);
     if first.len().min(other.len()) < RUNS_MIN {
         return Some(found);
@@ -64,7 +64,8 @@ pub fn against(first: &[f64], other: &[f64], seed: u64, comparisons: usize) -> O
     let resampled = std::iter::repeat_with(|| {
         resample(first, &mut a, &mut rng);
         resample(other, &mut b, &mut rng);
-        Some(percent(mean(&b)? - mean(&a)?))
+        // The ratio of the means in its linear form (delta method): divided by its own base, a resample near 0 would have no bounds.
+        Some(percent(mean(&b)? - compared / base * mean(&a)? + compared - base))
     });
     found.range = interval(resampled.take(RESAMPLES), n.min(m), degrees);
     // A difference that is the only one has to pass the rank test at this level.

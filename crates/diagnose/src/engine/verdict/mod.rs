@@ -257,8 +257,7 @@ pub(crate) fn take_free(incidents: &mut Vec<Incident>) -> Vec<report::Finding> {
         let touches = |(since, until): &(i64, i64)| {
             *since <= to.saturating_add(TOUCHES_NS) && from <= until.saturating_add(TOUCHES_NS)
         };
-        incident.chain.len() == 1
-            && incident.cost_s().is_some_and(|cost_s| cost_s < FREE_S)
+        incident.cost_s().is_some_and(|cost_s| cost_s < FREE_S)
             && felt.iter().any(touches)
             && conditions().iter().any(|c| c.id == incident.root_cause.condition && c.may_be_harmless)
     };
