@@ -143,8 +143,10 @@ fn is_left_with_long_ones<'a>(view: &View<'a>, service: &Service<'a>, slow: &Slo
     let reaches = |row: &str| service.rows.iter().any(|own| Address::called(row).reaches(&Address::of(own)));
     let turns_away = |caller: &Service<'_>| {
         let is_busy = || {
-            let rate = caller.mean(view.set, "service.requests", span);
-            rate.zip(caller.usual).is_some_and(|(rate, usual)| rate >= LEFT * usual.rate)
+            let rate = |span| caller.mean(view.set, "service.requests", span);
+            let earlier = || rate(Span { since: i64::MIN, until: span.since });
+            let usual = caller.usual.map(|usual| usual.rate).or_else(earlier);
+            rate(span).zip(usual).is_some_and(|(rate, usual)| rate >= LEFT * usual)
         };
         let calls = || services::called_by(view.set, &Servers::of(view, caller.row)).into_iter().any(reaches);
         caller.row != service.row && is_busy() && calls()
