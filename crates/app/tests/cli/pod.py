@@ -11,6 +11,7 @@ folder with a folder for each volume that is no path of the host but /sys/fs/cgr
 
 import json
 import pathlib
+import resource
 import sys
 
 import yaml
@@ -23,6 +24,12 @@ READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 PATH = "PATH=/usr/bin"
 # What containerd.service hands on: containerd itself sets no limits for a container.
 LIMITS = {"RLIMIT_NOFILE": 1048576, "RLIMIT_MEMLOCK": 8 << 20}
+
+
+def limit(kind):
+    """As far as whoever runs this may raise it."""
+    hard = resource.getrlimit(getattr(resource, kind))[1]
+    return LIMITS[kind] if hard == resource.RLIM_INFINITY else min(LIMITS[kind], hard)
 
 
 def objects(manifest):
@@ -139,7 +146,7 @@ def oci(manifest, name, rootfs, folder, profiles):
             "user": {"uid": context["runAsUser"], "gid": context["runAsGroup"]},
             "capabilities": {kind: caps for kind in ("bounding", "effective", "permitted")},
             "noNewPrivileges": not context["allowPrivilegeEscalation"],
-            "rlimits": [{"type": kind, "hard": limit, "soft": limit} for kind, limit in LIMITS.items()],
+            "rlimits": [{"type": kind, "hard": limit(kind), "soft": limit(kind)} for kind in LIMITS],
         },
         "mounts": list(mounts(container, pod, folder)),
         "linux": {
