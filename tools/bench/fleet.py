@@ -46,7 +46,7 @@ CORES, DISK_TB, HEAP_GB = 16, 8, 31
 BUSY = 0.5
 # What OpenSearch advises: a shard of 10 to 50 GB, at most 25 of them for each GB of heap; its low watermark of disks.
 SHARD_GB, SHARDS_PER_GB, WATERMARK = 30, 25, 0.85
-SPREADS = {"1h": 3_600, "6h": 21_600, "1d": 86_400}
+SPREADS = {"1h": 3_600, "6h": 21_600, "23h": 82_800}
 
 
 class Node:

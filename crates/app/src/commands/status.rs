@@ -76,7 +76,9 @@ struct Output {
 /// The outputs of this recording, which is their queue. Those of other archives have their positions in the same folder.
 fn outputs(dir: &Path, reader: &Reader, status: &Status) -> Vec<Output> {
     let all = Position::all(&dir.join(send::FOLDER)).into_iter();
-    let own = all.filter(|(_, position)| position.archive.is_empty() || Path::new(&position.archive) == dir);
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_own = |archive: &str| archive.is_empty() || real(Path::new(archive)) == real(dir);
+    let own = all.filter(|(_, position)| is_own(&position.archive));
     own.map(|(name, position)| {
         let at = position.at(|boot| reader.offset_of(boot));
         let behind_s = at.zip(status.span).map(|(at, span)| seconds_between(at, span.until).max(0.0));

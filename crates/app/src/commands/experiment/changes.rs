@@ -11,7 +11,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -118,6 +118,16 @@ impl State {
             undo.files.into_iter().partition(OldFile::was_changed_since);
         undo.files = files;
         let mut said = undo.in_words();
+        if !since.is_empty() {
+            let left = Undo { title: undo.title.clone(), files: since.clone(), ..Undo::default() };
+            let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let name = format!("left-{seconds}.json");
+            self.store_as(&left, &name)?;
+            said.push_str(&format!(
+                "; {} has the whole of what is not put back",
+                self.dir.join(name).display()
+            ));
+        }
         for file in &since {
             let path = file.path.display();
             said.push_str(&format!(
@@ -144,7 +154,11 @@ impl State {
     }
 
     fn store(&self, undo: &Undo) -> Result<()> {
-        let (path, new) = (self.dir.join(UNDO), self.dir.join("undo.new"));
+        self.store_as(undo, UNDO)
+    }
+
+    fn store_as(&self, undo: &Undo, name: &str) -> Result<()> {
+        let (path, new) = (self.dir.join(name), self.dir.join("undo.new"));
         let text = serde_json::to_vec_pretty(undo)?;
         let stored = || -> std::io::Result<()> {
             match fs::remove_file(&new) {

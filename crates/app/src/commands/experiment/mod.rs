@@ -22,7 +22,6 @@ use mitra_model::experiment::Outcome;
 use super::{json_text, show};
 use crate::cli::ExperimentArgs;
 use crate::errors::usage;
-use crate::escalation::settings;
 use crate::progress::Progress;
 use crate::render::style::Style;
 use crate::render::{self, html};
@@ -68,7 +67,7 @@ fn make(args: &ExperimentArgs) -> Result<Folder> {
     let given = args.file.as_deref().map(given).transpose()?;
     let continued = args.resume.as_deref().map(|dir| resume(dir, args.interval)).transpose()?;
     let experiment =
-        given.as_ref().map(|(_, experiment)| experiment).or(continued.as_ref().map(|f| &f.experiment));
+        given.as_ref().map(|(.., experiment)| experiment).or(continued.as_ref().map(|f| &f.experiment));
     if let Some(experiment) = experiment {
         refuse_without_root(experiment, args.root.is_some())?;
     }
@@ -77,9 +76,9 @@ fn make(args: &ExperimentArgs) -> Result<Folder> {
     if let Some(said) = state.recover()? {
         _ = writeln!(std::io::stderr(), "mitra: {said}");
     }
-    let mut folder = match (given, continued, &args.file) {
-        (Some((text, experiment)), _, Some(file)) => begin(args, file, &text, experiment)?,
-        (_, Some(folder), _) => folder,
+    let mut folder = match (given, continued) {
+        (Some((file, text, experiment)), _) => begin(args, &file, &text, experiment)?,
+        (_, Some(folder)) => folder,
         _ => return Err(usage("want the file of an experiment, --resume or --report")),
     };
     let own = folder.about.archive.clone().filter(|_| folder.about.own_recorder && !folder.left().is_empty());
@@ -122,16 +121,12 @@ fn host_and_kernel() -> (String, String) {
     (uname.nodename().to_string_lossy().into_owned(), uname.release().to_string_lossy().into_owned())
 }
 
-fn given(path: &Path) -> Result<(String, Experiment)> {
-    let text = folder::read(path)?;
-    if let Some(why) = settings::untrusted_file(path)? {
-        let shown = path.display();
-        return Err(usage(format!(
-            "{shown}: {why}, and root would start its programs; copy it to where only root can change it"
-        )));
-    }
+fn given(path: &Path) -> Result<(PathBuf, String, Experiment)> {
+    // Of what is trusted nobody else can change the path from here on.
+    let real = folder::trusted(path)?;
+    let text = folder::read(&real)?;
     let experiment = Experiment::read(&path.display().to_string(), &text)?;
-    Ok((text, experiment))
+    Ok((real, text, experiment))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -19,6 +19,8 @@ use crate::signals::STOP;
 
 /// A program that prints more is ended.
 const OUTPUT_MAX: u64 = 64 << 20;
+/// As many as the kernel follows.
+const LINKS_MAX: usize = 40;
 /// Open files of a load generator or a server: a connection takes one.
 const FILES: u64 = 65_536;
 const POLL_EVERY: Duration = Duration::from_millis(20);
@@ -87,12 +89,34 @@ fn program_file(name: &str, program: &Program<'_>) -> Result<PathBuf, String> {
     let is_program = |place: &&PathBuf| {
         place.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
-    let found = places.iter().find(is_program).and_then(|place| place.canonicalize().ok());
-    let file = found.ok_or_else(|| format!("{name}: no such program"))?;
-    match mitra_inspect::untrusted(&file) {
-        Some(why) => Err(format!("{name}: {why}, so root does not start it; copy it to where only root can")),
-        None => Ok(file),
+    let place = places.iter().find(is_program).ok_or_else(|| format!("{name}: no such program"))?;
+    trusted_way(place)
+        .map_err(|why| format!("{name}: {why}, so root does not start it; copy it to where only root can"))
+}
+
+/// The place of a program that nobody else can exchange, nor a link on the way to it. A link is kept: programs such as `pg_wrapper`
+/// go by the name under which they are started.
+fn trusted_way(place: &Path) -> Result<PathBuf, String> {
+    let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    let trusted = |path: &Path| mitra_inspect::untrusted(path).map_or(Ok(()), Err);
+    let (mut at, mut first) = (place.to_owned(), None);
+    for _ in 0..LINKS_MAX {
+        let (Some(dir), Some(name)) = (at.parent(), at.file_name()) else { break };
+        let dir = dir.canonicalize().map_err(|error| failed(dir, error))?;
+        trusted(&dir)?;
+        let here = dir.join(name);
+        let Ok(target) = std::fs::read_link(&here) else {
+            trusted(&here)?;
+            return Ok(first.unwrap_or(here));
+        };
+        let owner = here.symlink_metadata().map_err(|error| failed(&here, error))?.uid();
+        if owner != 0 {
+            return Err(format!("{} is a link of another user", here.display()));
+        }
+        at = dir.join(target);
+        first.get_or_insert(here);
     }
+    Err(format!("{}: too many links", place.display()))
 }
 
 /// Runs a program to its end. What it started goes on only with `leaves_children`. Files that others of the run print

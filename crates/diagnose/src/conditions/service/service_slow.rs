@@ -146,7 +146,7 @@ fn is_left_with_long_ones<'a>(view: &View<'a>, service: &Service<'a>, slow: &Slo
             let rate = |span| caller.mean(view.set, "service.requests", span);
             let earlier = || rate(Span { since: i64::MIN, until: span.since });
             let usual = caller.usual.map(|usual| usual.rate).or_else(earlier);
-            rate(span).zip(usual).is_some_and(|(rate, usual)| rate >= LEFT * usual)
+            rate(span).zip(usual).is_some_and(|(rate, usual)| usual > 0.0 && rate >= LEFT * usual)
         };
         let calls = || services::called_by(view.set, &Servers::of(view, caller.row)).into_iter().any(reaches);
         caller.row != service.row && is_busy() && calls()

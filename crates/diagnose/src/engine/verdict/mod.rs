@@ -249,7 +249,7 @@ const TOUCHES_NS: i64 = 2 * SECOND;
 pub(crate) fn take_free(incidents: &mut Vec<Incident>) -> Vec<report::Finding> {
     let felt: Vec<(i64, i64)> = incidents
         .iter()
-        .filter(|incident| incident.cost_s().is_some_and(|cost_s| cost_s >= FELT_S))
+        .filter(|i| !i.root_cause.unexplained && i.cost_s().is_some_and(|cost_s| cost_s >= FELT_S))
         .map(|incident| (incident.onset.0, incident.end.map_or(i64::MAX, |end| end.0)))
         .collect();
     let is_free = |incident: &mut Incident| {
@@ -257,9 +257,15 @@ pub(crate) fn take_free(incidents: &mut Vec<Incident>) -> Vec<report::Finding> {
         let touches = |(since, until): &(i64, i64)| {
             *since <= to.saturating_add(TOUCHES_NS) && from <= until.saturating_add(TOUCHES_NS)
         };
-        incident.cost_s().is_some_and(|cost_s| cost_s < FREE_S)
+        // What was seen to change harms somebody, whether or not that is measured.
+        let is_steady =
+            incident.chain.first().is_some_and(|link| link.evidence.iter().all(|e| e.before.is_none()));
+        let is_harmless =
+            |root: &report::Root| conditions().iter().any(|c| c.id == root.condition && c.may_be_harmless);
+        is_steady
+            && incident.cost_s().is_some_and(|cost_s| cost_s < FREE_S)
             && felt.iter().any(touches)
-            && conditions().iter().any(|c| c.id == incident.root_cause.condition && c.may_be_harmless)
+            && incident.other_roots.iter().chain([&incident.root_cause]).all(is_harmless)
     };
     let of = |incident: Incident| report::Finding {
         condition: incident.root_cause.condition,

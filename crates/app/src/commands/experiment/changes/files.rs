@@ -36,6 +36,9 @@ pub struct OldFile {
     content: Option<String>,
     /// What the experiment writes, or the kernel in consequence.
     wrote: String,
+    /// It holds 0 because another one is set: writing that one puts it back, and writing 0 may be refused.
+    #[serde(default)]
+    set_by_other: bool,
 }
 
 /// What the files hold now, and the settings that the kernel changes with them.
@@ -50,6 +53,15 @@ pub fn before(changes: &[Change]) -> Result<Vec<OldFile>> {
         if let Some(other) = other_of_pair(&change.path).filter(is_new) {
             files.push(OldFile::now(&other, "0")?);
         }
+    }
+    let is_zero = |file: &OldFile| file.content.as_deref().is_some_and(|content| content.trim() == "0");
+    let set: Vec<PathBuf> =
+        files.iter().filter(|file| !is_zero(file)).filter_map(|file| other_of_pair(&file.path)).collect();
+    for file in &mut files {
+        // A ratio of 0 can be written, and sets the other one to 0 too.
+        let is_ratio = file.path.to_string_lossy().ends_with("_ratio");
+        let is_of_pair = other_of_pair(&file.path).is_some();
+        file.set_by_other = is_zero(file) && is_of_pair && (!is_ratio || set.contains(&file.path));
     }
     Ok(files)
 }
@@ -83,7 +95,8 @@ impl Change {
 
 impl OldFile {
     fn now(path: &Path, wrote: &str) -> Result<OldFile> {
-        Ok(OldFile { path: path.to_owned(), content: content(path)?, wrote: wrote.to_owned() })
+        let content = content(path)?;
+        Ok(OldFile { path: path.to_owned(), content, wrote: wrote.to_owned(), set_by_other: false })
     }
 
     /// Whether somebody else has changed it since: it holds neither what the experiment wrote nor what it held before.
@@ -111,8 +124,7 @@ impl OldFile {
     /// Puts it back.
     pub fn put_back(&self) -> Result<()> {
         match &self.content {
-            // The other one of the pair sets it.
-            Some(content) if content.trim() == "0" && other_of_pair(&self.path).is_some() => Ok(()),
+            Some(_) if self.set_by_other => Ok(()),
             Some(content) => write(&self.path, content),
             None => match fs::remove_file(&self.path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -243,7 +255,12 @@ mod tests {
         assert!(!is_same(Some("10"), Some("1 0")) && !is_same(None, Some("")));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let file = OldFile { path: path.clone(), content: Some("old text".into()), wrote: "new".into() };
+        let file = OldFile {
+            path: path.clone(),
+            content: Some("old text".into()),
+            wrote: "new".into(),
+            set_by_other: false,
+        };
         for (text, is_of_others) in
             [("old text", false), ("new\n", false), ("", false), ("ne", false), ("x", true)]
         {
@@ -253,5 +270,26 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(file.was_changed_since());
         assert!(!OldFile { content: None, ..file }.was_changed_since());
+    }
+
+    #[test]
+    fn a_pair_is_put_back_by_the_one_that_was_set_or_by_its_ratio() {
+        let root = tempfile::tempdir().unwrap();
+        let vm = root.path().join("proc/sys/vm");
+        fs::create_dir_all(&vm).unwrap();
+        for (bytes, ratio, put_back) in [("0", "20", "99 20"), ("4096", "0", "4096 99"), ("0", "0", "99 0")] {
+            let (bytes_file, ratio_file) =
+                (vm.join("dirty_background_bytes"), vm.join("dirty_background_ratio"));
+            fs::write(&bytes_file, bytes).unwrap();
+            fs::write(&ratio_file, ratio).unwrap();
+            let change = Change { path: ratio_file.clone(), content: "10".into() };
+            let old = before(&[change]).unwrap();
+            // What is not written keeps this.
+            fs::write(&bytes_file, "99").unwrap();
+            fs::write(&ratio_file, "99").unwrap();
+            old.iter().for_each(|file| file.put_back().unwrap());
+            let held = [bytes_file, ratio_file].map(|path| fs::read_to_string(path).unwrap());
+            assert_eq!(held.join(" "), put_back);
+        }
     }
 }
