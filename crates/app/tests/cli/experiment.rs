@@ -282,7 +282,11 @@ fn root_starts_nothing_that_others_can_change() {
     let bench = Bench::new(MEASURE);
     mode(&bench.file(), 0o666);
     let output = finish(&mut bench.begin(&[]));
-    assert!(output.code == 2 && output.err.contains("run.toml: everybody may write it"), "{}", output.err);
+    assert!(
+        output.code == 2 && output.err.contains("run.toml can be changed by others than root"),
+        "{}",
+        output.err
+    );
     mode(&bench.file(), 0o644);
     mode(bench.dir.path(), 0o777);
     let output = finish(&mut bench.begin(&[]));
