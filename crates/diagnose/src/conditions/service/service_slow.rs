@@ -129,7 +129,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
-/// Less than this of what it was asked before is left to it; who is asked more is asked as much as ever.
+/// A service that gets less than this of what it was asked before is asked less; a caller that gets as much is as busy as ever.
 const LEFT: f64 = 0.8;
 
 /// Whether half of its answers take as long as some always did, because a service that calls it is asked as much as ever and turns

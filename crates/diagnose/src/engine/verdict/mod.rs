@@ -239,8 +239,9 @@ pub(crate) fn findings(view: &View<'_>, incidents: &[Incident]) -> Vec<report::F
     list.filter_map(of).collect()
 }
 
-/// With less than that nobody lost anything; with more somebody looks for the cause.
+/// Reports round less than this to nothing.
 const FREE_S: f64 = 0.05;
+/// Somebody looks for the cause of that much.
 const FELT_S: f64 = 1.0;
 /// What ends where another thing begins was in its way.
 const TOUCHES_NS: i64 = 2 * SECOND;
