@@ -183,6 +183,12 @@ bench-load: build ## mitra load beside wrk, hey, ab and vegeta: rates on nginx, 
 	@tools/install-deps.sh bench
 	tools/bench/load.py --mitra $(MITRA)
 
+.PHONY: bench-outputs
+bench-outputs: build ## what sending samples costs, beside node_exporter with Prometheus as its agent, and collectd: SECONDS=60 a turn, README=docs/outputs.md writes the figures there
+	@tools/install-deps.sh bench
+	@mkdir -p $(CARGO_TARGET_DIR)/bench
+	TMPDIR=$(CARGO_TARGET_DIR)/bench tools/bench/outputs.py --mitra $(MITRA) --seconds $(SECONDS) $(README:%=--readme %)
+
 .PHONY: bench-month
 bench-month: build ## what mitra serve takes while its page is used on a month of 1,000 processes, which is simulated
 	cargo build --release --locked -p mitra-archive --example simulate

@@ -210,6 +210,10 @@ need_bench() {
     need_command hey hey
     need_command ab apache2-utils
     need_command nginx nginx-light
+    # What sends samples to stores, beside `mitra send`; a store that takes them.
+    need_command prometheus prometheus
+    need_command prometheus-node-exporter prometheus-node-exporter
+    need_command collectd collectd-core
 }
 
 need_observer() {

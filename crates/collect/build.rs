@@ -9,9 +9,6 @@ const INSTALL: &str = "apt-get install clang libbpf-dev";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    if env::var_os("CARGO_FEATURE_BPF").is_none() {
-        return;
-    }
     println!("cargo::rerun-if-env-changed=CLANG");
     // The folder has headers too.
     println!("cargo::rerun-if-changed=bpf");
@@ -43,10 +40,7 @@ fn compile(program: &str, out_dir: &Path) -> Result<(), String> {
         .arg(out_dir.join(format!("{program}.bpf.o")))
         .output()
         .map_err(|error| {
-            format!(
-                "cannot run `{clang}`: {error}\nthe BPF programs need it; either\n    {INSTALL}\n\
-                 or build without them: --no-default-features"
-            )
+            format!("cannot run `{clang}`: {error}\nthe BPF programs need it:\n    {INSTALL}")
         })?;
     if output.status.success() {
         return Ok(());

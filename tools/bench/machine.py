@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -21,6 +22,8 @@ BPF_ENABLE_STATS = 32
 BPF_STATS_RUN_TIME = 0
 
 libc = ctypes.CDLL(None, use_errno=True)
+# Of the control groups of this process: several programs may be measured at the same time.
+numbers = itertools.count()
 
 
 def mounts(fstype):
@@ -38,7 +41,7 @@ def cpu_cgroup():
     Neither form changes how the scheduler divides CPU time: the version 2 group has no controller enabled and
     `cpuacct` only counts.
     """
-    name = f"mitra-bench-{os.getpid()}"
+    name = f"mitra-bench-{os.getpid()}-{next(numbers)}"
     candidates = [where for where, _ in mounts("cgroup2")]
     candidates += [where for where, options in mounts("cgroup") if "cpuacct" in options and "cpu" not in options]
     for where in candidates:
@@ -142,7 +145,12 @@ def file_bytes(where):
     """Size of a file, or of all files below a directory."""
     if where.is_file():
         return where.stat().st_size
-    return sum(path.stat().st_size for path in where.rglob("*") if path.is_file())
+    total = 0
+    for path in where.rglob("*"):
+        # What is written anew may be gone by now.
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 @contextlib.contextmanager

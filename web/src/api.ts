@@ -253,8 +253,19 @@ export function decode(bytes: ArrayBuffer): Columns {
   return { start: head.getFloat64(16, true), step: head.getFloat64(24, true), count, series };
 }
 
-/** Calls on each event of the stream; `lost` when it breaks, `open` when it is there again. */
-export function follow(on: { sample: () => void; incidents: () => void; lost: () => void; open: () => void }): () => void {
+interface Follower {
+  sample: () => void;
+  incidents: () => void;
+  /** It broke. */
+  lost: () => void;
+  /** It is there, or there again. */
+  open: () => void;
+  /** Nobody looks, so that nothing is heard until somebody does. */
+  hidden: () => void;
+}
+
+/** Calls on each event of the stream, while the page is seen: a browser has six connections for all of its tabs, and a phone one battery. */
+export function follow(on: Follower): () => void {
   let source: EventSource | undefined;
   let timer: number | undefined;
   let wait_ms = 500;
@@ -273,9 +284,19 @@ export function follow(on: { sample: () => void; incidents: () => void; lost: ()
       wait_ms = Math.min(wait_ms * 2, 8000);
     });
   };
-  connect();
-  return () => {
+  const stop = () => {
     source?.close();
     window.clearTimeout(timer);
+  };
+  const looked = () => {
+    stop();
+    if (document.visibilityState === "visible") connect();
+    else on.hidden();
+  };
+  looked();
+  document.addEventListener("visibilitychange", looked);
+  return () => {
+    document.removeEventListener("visibilitychange", looked);
+    stop();
   };
 }

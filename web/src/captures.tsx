@@ -1,6 +1,7 @@
 // What probes captured: a list, one of them with its stacks and tables, and two against each other.
 import { useMemo, useState } from "preact/hooks";
-import { post, type Range, stamp } from "./api";
+import { type Range, stamp } from "./api";
+import { Arm } from "./arm";
 import { type Folded, tree } from "./stacks";
 import { Flame } from "./flame";
 import { clock, moment, parseTime, quantity, seconds } from "./format";
@@ -95,7 +96,7 @@ export function Captures({ shown }: { shown: Shown }) {
           {error}
         </p>
       )}
-      {answer?.may_be_armed && <Arm kinds={answer.may_be_armed} />}
+      {answer?.may_be_armed && <Arm kinds={answer.may_be_armed} interval_s={shown.recording.interval_s} />}
       {answer?.captures.length === 0 && (
         <p class="note">
           None is kept beside this recording. The recorder arms probes when one of its rules holds; by hand: <code>mitra capture offcpu</code>
@@ -153,47 +154,6 @@ export function Captures({ shown }: { shown: Shown }) {
       )}
       {!!answer?.left_out && <p class="note">{answer.left_out} older ones are not listed.</p>}
     </>
-  );
-}
-
-/** Asks the recorder for a probe. */
-function Arm({ kinds }: { kinds: string[] }) {
-  const [kind, setKind] = useState(kinds.includes("offcpu") ? "offcpu" : kinds[0]!);
-  const [pid, setPid] = useState("");
-  const [length, setLength] = useState("5");
-  const [said, say] = useState("");
-  const [isWaiting, setWaiting] = useState(false);
-  const ask = (event: Event) => {
-    event.preventDefault();
-    setWaiting(true);
-    post("captures", { kind, seconds: Number(length), ...(pid ? { pid: Number(pid) } : {}) })
-      .then(
-        () => say(`${kind} runs for ${seconds(Number(length))}; its capture is in the list when it is over.`),
-        (error: Error) => say(error.message),
-      )
-      .finally(() => setWaiting(false));
-  };
-  return (
-    <form class="bar" onSubmit={ask}>
-      <label>
-        Capture{" "}
-        <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
-          {kinds.map((one) => (
-            <option key={one}>{one}</option>
-          ))}
-        </select>
-      </label>
-      <label>
-        of process <input type="number" min="1" placeholder="all" value={pid} onInput={(event) => setPid(event.currentTarget.value)} />
-      </label>
-      <label>
-        for <input type="number" min="1" max="30" required value={length} onInput={(event) => setLength(event.currentTarget.value)} /> s
-      </label>
-      <button type="submit" disabled={isWaiting}>
-        Arm
-      </button>
-      <output class="range">{said}</output>
-    </form>
   );
 }
 
@@ -389,7 +349,7 @@ function TableView({ table, first }: { table: TableOf; first: number }) {
           <thead>
             <tr>
               {table.columns.map((column) => (
-                <th key={column.name} scope="col" class={isNumber(column) ? "num" : ""} title={column.help}>
+                <th key={column.name} scope="col" class={isNumber(column) ? "num" : ""}>
                   {column.name}
                 </th>
               ))}
@@ -414,8 +374,27 @@ function TableView({ table, first }: { table: TableOf; first: number }) {
           {left} more rows
         </button>
       )}
+      <Meanings of={table} />
       {left === 0 && table.left_out > 0 && <p class="note">{table.left_out} more rows are left out</p>}
     </section>
+  );
+}
+
+function Meanings({ of }: { of: TableOf }) {
+  const told = of.columns.filter((column) => column.help);
+  if (told.length === 0) return null;
+  return (
+    <details class="notes">
+      <summary>What the columns mean</summary>
+      <dl class="pairs">
+        {told.map((column) => (
+          <div key={column.name}>
+            <dt>{column.name}</dt>
+            <dd>{column.help}</dd>
+          </div>
+        ))}
+      </dl>
+    </details>
   );
 }
 

@@ -17,7 +17,8 @@ interface FlameProps {
   onZoom: (path: string) => void;
 }
 
-const ROW_PX = 20;
+/** Under a finger frames are higher; the table below has the same as buttons. */
+const ROW_PX = window.matchMedia("(pointer: coarse)").matches ? 32 : 20;
 /** Narrower boxes have no room for a letter. */
 const TEXT_PX = 24;
 const FUNCTIONS = 12;
@@ -144,7 +145,7 @@ export function Flame({ root, unit, weight, isDifferential = false, search, zoom
         </button>
         <output class="range">{pattern && `${quantity(sum, unit)}, ${share(sum, root.weight)} of all`}</output>
       </div>
-      <div class="boxes" ref={attach} role="tree" aria-label={`Stacks, weight: ${weight}`} style={{ height: `${rows * ROW_PX}px` }} onKeyDown={pressed} onMouseLeave={() => tell(undefined)}>
+      <div class="boxes" ref={attach} role="tree" aria-label={`Stacks, weight: ${weight}`} style={{ height: `${rows * ROW_PX}px`, "--row": `${ROW_PX - 1}px` }} onKeyDown={pressed} onMouseLeave={() => tell(undefined)}>
         {items}
       </div>
       <p class="told">{words(shown)}</p>

@@ -90,11 +90,7 @@ export function Lane({ lane, columns, hasTimes, ...shared }: LaneProps) {
     if (!next.delete(label)) next.add(label);
     setHidden(next);
   };
-  const heading = (
-    <h3 title={lane.about}>
-      {lane.title} <small>{lane.unit === "share" ? "% of time" : lane.unit}</small>
-    </h3>
-  );
+  const heading = <Heading lane={lane} />;
   if (columns && shown.length === 0) {
     return (
       <section class="lane empty" aria-label={lane.title}>
@@ -125,6 +121,27 @@ export function Lane({ lane, columns, hasTimes, ...shared }: LaneProps) {
   );
 }
 
+/** The title, and when it is opened what is drawn. */
+function Heading({ lane }: { lane: LaneOf }) {
+  return (
+    <details class="about">
+      <summary>
+        <h3>
+          {lane.title} <small>{lane.unit === "share" ? "% of time" : lane.unit}</small>
+        </h3>
+      </summary>
+      <p class="note">{lane.about} The median is the middle one of the medians of all columns.</p>
+      <ul class="note">
+        {lane.lines.map(({ label, metric, row }) => (
+          <li key={label}>
+            {label}: <code>{metric}</code> {row}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
 interface LegendProps {
   lane: LaneOf;
   shown: Shown[];
@@ -149,9 +166,7 @@ function Legend({ lane, shown, hidden, read, toggle, idle, missing, hasBands }: 
               </th>
               <th scope="col">here</th>
               <th scope="col">min</th>
-              <th scope="col" title="The middle one of the medians of all columns">
-                median
-              </th>
+              <th scope="col">median</th>
               <th scope="col">max</th>
             </tr>
           </thead>

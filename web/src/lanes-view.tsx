@@ -12,6 +12,8 @@ interface LanesProps {
   above?: ComponentChildren;
   lanes: LaneOf[];
   range: Range;
+  /** What is drawn while the range is moved, and nothing asked for yet. */
+  drawn?: Range;
   interval_s: number;
   theme: string;
   group: string;
@@ -27,7 +29,7 @@ const NONE: never[] = [];
 const LEGEND_PX = 440;
 const BESIDE_PX = 900;
 
-export function Lanes({ above, lanes, range, interval_s, theme, group, marks = NONE, onsets = NONE, moment, onZoom, onMoment }: LanesProps) {
+export function Lanes({ above, lanes, range, drawn = range, interval_s, theme, group, marks = NONE, onsets = NONE, moment, onZoom, onMoment }: LanesProps) {
   const [box, width] = useWidth();
   const plotWidth = width >= BESIDE_PX ? width - LEGEND_PX : width;
   const wanted: Wanted[] = useMemo(() => lanes.flatMap((lane) => lane.lines), [lanes]);
@@ -48,7 +50,8 @@ export function Lanes({ above, lanes, range, interval_s, theme, group, marks = N
             lane={lane}
             columns={parts[index]}
             hasTimes={index === 0 || index === lanes.length - 1 || width < BESIDE_PX}
-            {...{ range, interval_s, theme, group, marks, onsets, moment, onZoom, onMoment }}
+            range={drawn}
+            {...{ interval_s, theme, group, marks, onsets, moment, onZoom, onMoment }}
             width={plotWidth}
           />
         ))}

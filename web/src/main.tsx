@@ -6,7 +6,8 @@ import "./incident.css";
 import "./tables.css";
 import "./flame.css";
 import "./search.css";
-import { render } from "preact";
+import "./phone.css";
+import { type RefObject, render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Captures, CaptureView } from "./captures";
 import { Compare } from "./compare";
@@ -14,7 +15,7 @@ import { Findings } from "./findings";
 import { IncidentView } from "./incident";
 import { ProcessLife, Processes } from "./processes";
 import { Recorder } from "./recorder";
-import { link, type Route, rangeQuery, useRoute, type View } from "./route";
+import { isReturn, link, type Route, rangeQuery, useRoute, type View } from "./route";
 import { DocumentView, Search } from "./search";
 import { Services } from "./services";
 import { type Found, type Shown, useIncidents, useRecording, useShown, useTheme } from "./state";
@@ -39,7 +40,11 @@ const BELOW: Partial<Record<View, [tab: View, name: string]>> = {
   document: ["search", "Document"],
 };
 
+/** With fingers, and with a mouse and keys. */
 const KEYS: [string, string][] = [
+  ["tap", "set the moment, and read the values there"],
+  ["one finger", "moves the time line: earlier, later"],
+  ["two fingers", "zoom"],
   ["drag", "zoom to what is selected"],
   ["click", "set the moment"],
   ["← →", "earlier, later"],
@@ -61,17 +66,25 @@ function Page() {
   const found = useIncidents(shown, route, incidentsChanged);
   const help = useRef<HTMLDialogElement>(null);
   useKeys(route, shown, () => help.current?.showModal());
-  useTitle(route, recording?.host);
-  // On a phone the list of views is wider than the screen.
-  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [route.view]);
+  const main = useRef<HTMLElement>(null);
+  const name = nameOf(route);
+  useTitle(name, recording?.host);
+  useArrival(route, main);
+  const views = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (views.current) showCurrent(views.current);
+  }, [route.view]);
   return (
     <>
       <header>
+        <button type="button" class="skip" onClick={() => main.current?.focus()}>
+          Skip to the content
+        </button>
         <h1>
           <a href={link("time")}>Mitra</a>
         </h1>
         <span class="host">{recording?.host}</span>
-        <nav aria-label="Views">
+        <nav ref={views} aria-label="Views">
           {TABS.map(([view, label]) => (
             <a key={view} href={link(view, "", shown && !shown.isLive ? rangeQuery(shown.range) : {})} aria-current={isTab(route.view, view) ? "page" : undefined}>
               {label}
@@ -83,7 +96,7 @@ function Page() {
           <button type="button" onClick={toggleTheme} aria-label={`Use ${theme === "dark" ? "light" : "dark"} colours`} title="Light or dark">
             ◐
           </button>
-          <button type="button" onClick={() => help.current?.showModal()} aria-label="Keys" title="Keys (?)">
+          <button type="button" onClick={() => help.current?.showModal()} aria-label="Help: keys and gestures" title="Keys and gestures (?)">
             ?
           </button>
         </span>
@@ -91,7 +104,10 @@ function Page() {
       <div role="status" class={isLost ? "lost" : "unseen"}>
         {isLost ? "The server does not answer. What is shown stays; it is asked again." : ""}
       </div>
-      <main>
+      <div role="status" class="unseen">
+        {shown?.isLive ? "live: follows the newest sample" : ""}
+      </div>
+      <main ref={main} tabIndex={-1} aria-label={name}>
         {error && (
           <p class="error" role="alert">
             {error}
@@ -100,24 +116,33 @@ function Page() {
         {shown ? <Shows route={route} shown={shown} found={found} theme={theme} /> : !error && <p class="note">…</p>}
       </main>
       <footer>{recording && `mitra ${recording.version} · times are UTC`}</footer>
-      <dialog ref={help} aria-labelledby="keys">
-        <h2 id="keys">Keys</h2>
-        <dl>
-          {KEYS.map(([key, what]) => (
-            <div key={key}>
-              <dt>
-                <kbd>{key}</kbd>
-              </dt>
-              <dd>{what}</dd>
-            </div>
-          ))}
-        </dl>
-        <button type="button" onClick={() => help.current?.close()}>
-          Close
-        </button>
+      <dialog ref={help} aria-labelledby="keys" onClick={(event) => event.target === event.currentTarget && help.current?.close()}>
+        <div class="help">
+          <h2 id="keys">Keys and gestures</h2>
+          <dl>
+            {KEYS.map(([key, what]) => (
+              <div key={key}>
+                <dt>
+                  <kbd>{key}</kbd>
+                </dt>
+                <dd>{what}</dd>
+              </div>
+            ))}
+          </dl>
+          <button type="button" onClick={() => help.current?.close()}>
+            Close
+          </button>
+        </div>
       </dialog>
     </>
   );
+}
+
+/** On a phone the list of views is wider than the screen; the page itself stays where it is. */
+function showCurrent(views: HTMLElement): void {
+  const [current, all] = [views.querySelector("a[aria-current]"), views].map((one) => one?.getBoundingClientRect());
+  if (!current || !all || (current.left >= all.left && current.right <= all.right)) return;
+  views.scrollLeft += current.left - all.left - (all.width - current.width) / 2;
 }
 
 const isTab = (view: View, tab: View): boolean => view === tab || BELOW[view]?.[0] === tab;
@@ -174,13 +199,38 @@ function useKeys(route: Route, shown: Shown | undefined, help: () => void): void
   }, [route, shown]);
 }
 
-function useTitle(route: Route, host: string | undefined): void {
+/** What a view is called. */
+function nameOf(route: Route): string | undefined {
+  const below = BELOW[route.view]?.[1];
+  return below ? `${below} ${route.item}` : TABS.find(([one]) => one === route.view)?.[1];
+}
+
+function useTitle(view: string | undefined, host: string | undefined): void {
   const [name] = useState(() => document.title);
   useEffect(() => {
-    const below = BELOW[route.view]?.[1];
-    const view = below ? `${below} ${route.item}` : TABS.find(([one]) => one === route.view)?.[1];
     document.title = [view, host, name].filter(Boolean).join(" · ");
-  }, [route.view, route.item, host]);
+  }, [view, host]);
+}
+
+/** Another view begins at its top, and has the focus where what had it is gone. Back in the history the browser knows the place. */
+function useArrival(route: Route, main: RefObject<HTMLElement>): void {
+  const isBack = useRef(false);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    const changed = () => {
+      isBack.current = isReturn();
+    };
+    changed();
+    window.addEventListener("hashchange", changed);
+    return () => window.removeEventListener("hashchange", changed);
+  }, []);
+  useEffect(() => {
+    if (!isFirst.current) {
+      if (!isBack.current) window.scrollTo(0, 0);
+      if (document.activeElement === document.body) main.current?.focus({ preventScroll: true });
+    }
+    isFirst.current = false;
+  }, [route.view, route.item]);
 }
 
 render(<Page />, document.getElementById("page")!);

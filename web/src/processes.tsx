@@ -1,12 +1,13 @@
 // Processes as top would have shown them in one second, and the life of one of them.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { json, lastDay, type Process, type Row, span, stamp } from "./api";
+import { json, lastDay, type Process, type Range, type Row, span, stamp } from "./api";
 import { clock, length, moment, parseTime, quantity, rangeText } from "./format";
+import { Gestures } from "./gestures";
 import { Lanes } from "./lanes-view";
 import { life } from "./lanes";
-import { change, link, number, range, rangeQuery, round, type Route } from "./route";
+import { change, link, number, rangeQuery, round, type Route } from "./route";
 import { type Shown, useJson } from "./state";
-import { scale, zoomTo } from "./timeline";
+import { scale, zoomTo } from "./window";
 
 interface Column {
   key: string;
@@ -73,7 +74,7 @@ interface Answer {
 }
 
 export function Processes({ route, shown }: { route: Route; shown: Shown }) {
-  const at = number(route, "t") ?? shown.range.until;
+  const at = number(route, "t") ?? Math.min(shown.range.until, shown.whole.until);
   const sortKey = route.query.get("sort") ?? "cpu";
   const isDescending = route.query.get("down") !== "0";
   const filter = route.query.get("q") ?? "";
@@ -155,14 +156,21 @@ function Cell({ column, process, depth, at, shown }: { column: Column; process: 
   if (column.key === "comm") {
     const query = { ...rangeQuery(shown.range), t: round(at), name: process.comm };
     return (
-      <th scope="row" class="name" title={process.cmdline ?? ""} style={{ paddingLeft: `${8 + Math.min(depth, 12) * 12}px` }}>
+      <th scope="row" class="name" title={process.cmdline ?? ""} style={{ "--indent": `${8 + Math.min(depth, 12) * 12}px` }}>
         <a href={link("process", process.row ?? String(process.pid), query)}>{process.comm}</a>
         {process.cmdline && process.cmdline !== process.comm && <small> {process.cmdline}</small>}
       </th>
     );
   }
   if (column.key === "state") return <td>{state(process.state)}</td>;
-  if (column.key === "cgroup") return <td class="long" title={process.cgroup ?? ""}>{process.cgroup_name ?? process.cgroup ?? ""}</td>;
+  if (column.key === "cgroup") {
+    return (
+      <td class="long" title={process.cgroup ?? ""}>
+        {process.cgroup_name ?? process.cgroup}
+        {process.cgroup_name && <small> {process.cgroup}</small>}
+      </td>
+    );
+  }
   if (column.key === "pid") return <td class="num">{process.pid}</td>;
   const isIdle = !value;
   return <td class={`num ${isIdle ? "idle" : ""}`}>{quantity(value as number | null | undefined, column.unit ?? "")}</td>;
@@ -172,7 +180,8 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
   const row = useRow(route.item, shown);
   const lanes = useMemo(() => life(row ?? ""), [row]);
   const at = number(route, "t");
-  const shownRange = range(route) ?? shown.range;
+  const [held, hold] = useState<Range>();
+  const { since, until } = held ?? shown.range;
   return (
     <>
       <div class="bar">
@@ -180,7 +189,7 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
           {route.query.get("name") || "Process"} <small>pid {route.item.split("@")[0]}</small>
         </h2>
         <span class="range">
-          {rangeText(shownRange.since, shownRange.until)} <small>({length(shownRange.until - shownRange.since)})</small>
+          {rangeText(since, until)} <small>({length(until - since)})</small>
         </span>
         <span class="buttons" role="group" aria-label="Window">
           <button type="button" aria-label="Zoom in" onClick={() => scale(route, shown, 0.5, at)}>
@@ -201,16 +210,19 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
         <p class="note">It has no row in this window.</p>
       ) : (
         row && (
-          <Lanes
-            lanes={lanes}
-            range={shownRange}
-            interval_s={shown.recording.interval_s}
-            theme={theme}
-            group="life"
-            moment={at}
-            onZoom={(zoomed) => zoomTo(route, shown, zoomed)}
-            onMoment={(moment) => change(route, { t: round(moment) }, true)}
-          />
+          <Gestures route={route} shown={shown} onHold={hold}>
+            <Lanes
+              lanes={lanes}
+              range={shown.range}
+              drawn={held ?? shown.range}
+              interval_s={shown.recording.interval_s}
+              theme={theme}
+              group="life"
+              moment={at}
+              onZoom={(zoomed) => zoomTo(route, shown, zoomed)}
+              onMoment={(moment) => change(route, { t: round(moment) }, true)}
+            />
+          </Gestures>
         )
       )}
     </>

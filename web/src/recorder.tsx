@@ -37,6 +37,18 @@ interface Status {
   sheds: number;
   recorder: { pid: number | null; trouble: string | null } | null;
   escalation: { time: string; event: Event }[];
+  outputs?: Output[];
+}
+
+/** How far `mitra send` has come. */
+interface Output {
+  name: string;
+  counts: "samples" | "records";
+  sent: number;
+  refused: number;
+  dropped_seconds: number;
+  behind_seconds: number | null;
+  last_error: string | null;
 }
 
 const LINES = 12;
@@ -94,6 +106,20 @@ function Pairs({ rows }: { rows: [ComponentChildren, ComponentChildren][] }) {
   );
 }
 
+function sent(of: Output): ComponentChildren {
+  const told = [
+    `${of.sent} ${of.counts} taken, ${of.refused} refused`,
+    of.behind_seconds !== null && `${length(of.behind_seconds)} behind`,
+    of.dropped_seconds > 0 && `${length(of.dropped_seconds)} given up`,
+  ];
+  return (
+    <>
+      {told.filter(Boolean).join(", ")}
+      {of.last_error && <span class="error">; {of.last_error}</span>}
+    </>
+  );
+}
+
 function Holds({ of }: { of: Status }) {
   const { gaps, skipped } = of;
   const [since, until] = of.span ? [parseTime(of.span.since), parseTime(of.span.until)] : [NaN, NaN];
@@ -105,6 +131,7 @@ function Holds({ of }: { of: Status }) {
     ["Size", `${quantity(of.disk_bytes, "bytes")} on disk: ${quantity(of.sealed_bytes, "bytes")} in ${of.segments === 1 ? "1 segment" : `${of.segments} segments`}, ${quantity(of.log_bytes, "bytes")} in the open log${of.bytes_per_second === null ? "" : `; ${quantity(of.bytes_per_second, "bytes/s")} sealed`}`],
     ["Captures", of.captures ? <a href={link("captures")}>{`${of.captures}, ${quantity(of.capture_bytes, "bytes")}`}</a> : "none"],
     ["Largest", of.parts.slice(0, PARTS).map((one) => `${one.name} ${quantity(one.bytes, "bytes")}`).join(", ")],
+    ...(of.outputs ?? []).map((one): [string, ComponentChildren] => [`Output ${one.name}`, sent(one)]),
     ["Gaps", gaps.length ? `${gaps.length}, the newest first:` : "none"],
   ];
   if (of.recorder?.trouble) rows.push(["Trouble", <span class="error">{of.recorder.trouble}</span>]);

@@ -39,12 +39,22 @@ export function link(view: View, item = "", query: Changes = {}): string {
 }
 
 export function go(to: string, replace = false): void {
-  if (replace) {
-    history.replaceState(null, "", to);
-    window.dispatchEvent(new HashChangeEvent("hashchange"));
-  } else {
-    location.hash = to;
-  }
+  // Drawn at once: by way of location.hash what was there before would be seen again for a moment.
+  if (replace) history.replaceState(history.state, "", to);
+  else if (to !== location.hash) history.pushState(null, "", to);
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+/** The number in the history of what is shown. */
+let place = 0;
+
+/** Whether what is shown was gone back or forward to: then it has a number already. To be asked once after each change of the address. */
+export function isReturn(): boolean {
+  const known = (history.state as { place?: number } | null)?.place;
+  const isOther = known !== undefined && known !== place;
+  place = known ?? place + 1;
+  if (known === undefined) history.replaceState({ place }, "");
+  return isOther;
 }
 
 /** The same view with some of its query changed. */

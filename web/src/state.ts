@@ -54,6 +54,9 @@ export function useRecording(): { recording: Recording | undefined; error: strin
         }
         hadLost = false;
       },
+      hidden: () => {
+        hadLost = true;
+      },
     });
   }, []);
   return { recording, error, isLost, incidentsChanged, reload };
@@ -62,9 +65,9 @@ export function useRecording(): { recording: Recording | undefined; error: strin
 export function useShown(recording: Recording | undefined, route: Route): Shown | undefined {
   return useMemo(() => {
     if (!recording) return undefined;
-    // Whole seconds, so that no rounding in an address cuts off a sample.
+    // Whole seconds, so that no rounding in an address cuts off a sample. Ranges end before their last moment.
     const since = Math.floor(parseTime(recording.since));
-    const until = Math.ceil(Math.max(parseTime(recording.until), since + recording.interval_s));
+    const until = Math.floor(Math.max(parseTime(recording.until), since + recording.interval_s)) + 1;
     const whole = { since, until };
     const asked = range(route);
     const isLive = !asked && recording.is_live;
@@ -140,6 +143,9 @@ export function useIncidents(shown: Shown | undefined, route: Route, changed: nu
 
 export type Theme = "light" | "dark";
 
+/** What a phone's browser has around the page: `--panel` of base.css. */
+const BARS: Record<Theme, string> = { light: "#ffffff", dark: "#151b23" };
+
 export function useTheme(): [Theme, () => void] {
   const dark = useMemo(() => window.matchMedia("(prefers-color-scheme: dark)"), []);
   const [chosen, choose] = useState(() => localStorage.getItem("theme"));
@@ -151,6 +157,7 @@ export function useTheme(): [Theme, () => void] {
   }, []);
   const theme: Theme = chosen === "light" || chosen === "dark" ? chosen : isDark ? "dark" : "light";
   document.documentElement.dataset["theme"] = theme;
+  for (const meta of document.querySelectorAll<HTMLMetaElement>("meta[name=theme-color]")) meta.content = BARS[theme];
   const toggle = () => {
     const next = theme === "dark" ? "light" : "dark";
     localStorage.setItem("theme", next);

@@ -1,14 +1,15 @@
 // The start page: incidents, and the lanes of the whole machine.
-import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { json, lastDay, type Range, type Row, span } from "./api";
 import { CompareWith } from "./compare";
 import { clock, culpritText, length, moment as momentText, parseTime, percent, quantity, rangeText, seconds } from "./format";
+import { Gestures } from "./gestures";
 import { Lanes } from "./lanes-view";
 import { busiest, lanes } from "./lanes";
 import { AXIS_PX } from "./plot";
 import { change, go, link, number, rangeQuery, round, type Route } from "./route";
 import type { Found, FoundIncident, Shown } from "./state";
+import { goLive, pan, scale, zoomTo } from "./window";
 
 const NONE: never[] = [];
 
@@ -24,36 +25,6 @@ const PRESETS: [label: string, seconds: number][] = [
   ["1 h", 3600],
   ["1 d", 86400],
 ];
-/** Shorter than a few samples there is nothing to see. */
-const MIN_SAMPLES = 5;
-
-export function zoomTo(route: Route, shown: Shown, range: Range): void {
-  const least = MIN_SAMPLES * shown.recording.interval_s;
-  const { whole } = shown;
-  if (range.until - range.since >= whole.until - whole.since) return change(route, { ...rangeQuery(whole), span: undefined });
-  const middle = (range.since + range.until) / 2;
-  const half = Math.max(range.until - range.since, least) / 2;
-  change(route, { ...rangeQuery({ since: middle - half, until: middle + half }), span: undefined });
-}
-
-export function pan(route: Route, shown: Shown, share: number): void {
-  const { since, until } = shown.range;
-  const { whole } = shown;
-  const size = until - since;
-  // Half of the window stays on the recording.
-  const by = Math.max(whole.since - size / 2 - since, Math.min(whole.until + size / 2 - until, size * share));
-  change(route, { ...rangeQuery({ since: since + by, until: until + by }), span: undefined }, true);
-}
-
-export function scale(route: Route, shown: Shown, factor: number, about = (shown.range.since + shown.range.until) / 2): void {
-  const { since, until } = shown.range;
-  zoomTo(route, shown, { since: about - (about - since) * factor, until: about + (until - about) * factor });
-}
-
-export function goLive(route: Route, shown: Shown): void {
-  if (shown.isLive) return change(route, { ...rangeQuery(shown.range), span: undefined });
-  change(route, { since: undefined, until: undefined, span: round(shown.range.until - shown.range.since) });
-}
 
 export function Timeline({ route, shown, found, theme }: TimelineProps) {
   const { range, whole, recording } = shown;
@@ -63,13 +34,16 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
   const incidents = found?.incidents ?? NONE;
   const marks = useMemo(() => incidents.map((one) => ({ since: parseTime(one.since), until: one.until ? parseTime(one.until) : whole.until })), [found, whole.until]);
   const visible = useAligned(shown);
+  const [held, hold] = useState<Range>();
+  const drawn = held ?? visible;
+  const { since, until } = held ?? range;
   return (
     <>
       <Incidents found={found} shown={shown} />
       <div class="bar">
         <h2>Time line</h2>
         <span class="range">
-          {rangeText(range.since, range.until)} <small>({length(range.until - range.since)})</small>
+          {rangeText(since, until)} <small>({length(until - since)})</small>
         </span>
         <span class="buttons" role="group" aria-label="Window">
           {PRESETS.map(([label, size]) => (
@@ -94,17 +68,21 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
           <button type="button" aria-label="Zoom out" title="Zoom out (−)" onClick={() => scale(route, shown, 2)}>
             −
           </button>
-          <button type="button" aria-pressed={shown.isLive} disabled={!recording.is_live} title={recording.is_live ? "Follow the newest sample (L)" : "Nothing records into this archive"} onClick={() => goLive(route, shown)}>
-            live
-          </button>
+          {recording.is_live && (
+            <button type="button" aria-pressed={shown.isLive} title="Follow the newest sample (L)" onClick={() => goLive(route, shown)}>
+              live
+            </button>
+          )}
         </span>
+        {!recording.is_live && <small>Nothing records into this archive.</small>}
       </div>
-      <Wheel route={route} shown={shown}>
+      <Gestures route={route} shown={shown} onHold={hold}>
         {list && (
           <Lanes
-            above={<Spans incidents={incidents} marks={marks} range={visible} />}
+            above={<Spans incidents={incidents} marks={marks} range={drawn} />}
             lanes={list}
             range={visible}
+            drawn={drawn}
             interval_s={recording.interval_s}
             theme={theme}
             group="time"
@@ -114,7 +92,7 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
             onMoment={(moment) => change(route, { t: round(moment) }, true)}
           />
         )}
-      </Wheel>
+      </Gestures>
       <CompareWith shown={shown} />
       {at !== undefined && <Moment route={route} at={at} shown={shown} />}
     </>
@@ -162,12 +140,16 @@ function useDevices(shown: Shown): Devices | undefined {
 
 function Incidents({ found, shown }: { found: Found | undefined; shown: Shown }) {
   const incidents = found?.incidents;
+  const isDone = incidents && !found.missing;
   return (
     <section aria-labelledby="incidents">
       <div class="bar">
         <h2 id="incidents">Incidents</h2>
         {found && <span class="range">{rangeText(found.range.since, Math.min(found.range.until, shown.whole.until))}</span>}
       </div>
+      <p role="status" class="unseen">
+        {isDone && (incidents.length === 1 ? "1 incident" : `${incidents.length} incidents`)}
+      </p>
       {!found && <p class="note">looking for incidents …</p>}
       {!!found?.missing && <p class="note">{found.missing} more days are being looked through …</p>}
       {found?.error && (
@@ -221,15 +203,15 @@ function Spans({ incidents, marks, range }: { incidents: FoundIncident[]; marks:
   /** A name ends where the next incident of its line begins. */
   const room = (row: number, left: number) => Math.min(1, ...placed.filter((other) => other.row === row && other.left > left).map((other) => other.left)) - left;
   return (
-    <nav class="spans" aria-label="Incidents in this window" style={{ height: `${rows.length * 22}px`, marginLeft: `${AXIS_PX}px` }}>
+    <nav class="spans" aria-label="Incidents in this window" style={{ "--rows": rows.length, marginLeft: `${AXIS_PX}px` }}>
       {placed.map(({ one, left, width, row }) => (
         <a
           key={one.of.since + one.n}
           href={link("incident", String(one.n), rangeQuery(one.of))}
           title={one.headline}
-          style={{ left: `${left * 100}%`, width: `${width * 100}%`, top: `${row * 22}px` }}
+          style={{ "--row": row, "--from": `${left * 100}%`, "--size": `${width * 100}%`, "--room": room(row, left) * 100 }}
         >
-          <span style={{ maxWidth: `${(room(row, left) / width) * 100}%` }}>{one.root?.title ?? one.headline}</span>
+          <span>{one.root?.title ?? one.headline}</span>
         </a>
       ))}
     </nav>
@@ -256,31 +238,6 @@ function Moment({ route, at, shown }: { route: Route; at: number; shown: Shown }
       </button>
     </div>
   );
-}
-
-/** With Ctrl the wheel zooms about the pointer, with Shift it moves; alone it scrolls the page. */
-function Wheel({ route, shown, children }: { route: Route; shown: Shown; children: ComponentChildren }) {
-  const [element, attach] = useState<HTMLElement | null>(null);
-  useEffect(() => {
-    if (!element) return;
-    const turned = (event: WheelEvent) => {
-      const across = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-      if (event.ctrlKey) {
-        event.preventDefault();
-        const over = element.querySelector(".u-over")?.getBoundingClientRect();
-        if (!over) return;
-        const share = Math.max(0, Math.min(1, (event.clientX - over.left) / over.width));
-        const { since, until } = shown.range;
-        scale(route, shown, event.deltaY > 0 ? 1.25 : 0.8, since + (until - since) * share);
-      } else if (Math.abs(across) > Math.abs(event.shiftKey ? 0 : event.deltaY)) {
-        event.preventDefault();
-        pan(route, shown, Math.sign(across) * 0.1);
-      }
-    };
-    element.addEventListener("wheel", turned, { passive: false });
-    return () => element.removeEventListener("wheel", turned);
-  }, [element, route, shown]);
-  return <div ref={attach}>{children}</div>;
 }
 
 export function keyOnTimeline(event: KeyboardEvent, route: Route, shown: Shown): boolean {

@@ -8,6 +8,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import { checkPhone } from "./phone.mjs";
 
 const CHROMIUM = "/usr/bin/chromium";
 const MITRA = process.env.MITRA ?? "mitra";
@@ -454,6 +455,7 @@ try {
   await checkCompare(page, server.url);
   await checkSearch(page, server.url);
   await checkRecorder(page, server.url);
+  await checkPhone(browser, server.url, { open, settled });
   server = await checkLost(page, server, archive, seen);
   assert.deepEqual(seen.errors, []);
   assert.deepEqual(seen.elsewhere, []);

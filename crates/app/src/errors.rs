@@ -21,11 +21,6 @@ pub const EXIT_CODES: &[(u8, &str)] = &[
     (INTERRUPTED, "interrupted before it was done"),
 ];
 
-/// What a build without kernel-side collection cannot do.
-#[cfg(not(feature = "bpf"))]
-pub const NO_BPF: &str =
-    "this build has no BPF programs, so it cannot run probes (cargo build --features bpf)";
-
 /// A mistake in what was typed.
 #[derive(Debug, Error)]
 #[error("{0}")]

@@ -1,4 +1,4 @@
-//! What is told of the incidents of a report, by `mitra notify` and over D-Bus, and of devices.
+//! What is told of the incidents of a report, by `mitra notify`, `mitra send` and over D-Bus, and of devices.
 
 mod devices;
 mod meanings;
@@ -8,7 +8,7 @@ pub use self::recorder::Watch;
 
 use mitra_model::SeriesSet;
 use mitra_model::report::{Culprit, Finding, Incident, Remedy, Report};
-use mitra_notify::{Event, Facts, Message, Now, SCHEMA, Told};
+use mitra_notify::{Event, Facts, Message, Now, SCHEMA, Told, incident_id};
 
 use crate::diagnosis::title;
 use crate::redact;
@@ -33,6 +33,12 @@ pub fn step(told: &mut Told, report: &Report, recorded: &SeriesSet, with_finding
     let findings = report.findings.iter().filter(|_| with_findings).map(|found| finding(found, report));
     let devices = devices::changes(&report.host, &recorded.events);
     told.step(now.collect(), findings.collect(), devices, report.window.until.0, rfc3339)
+}
+
+/// What is said of an incident by who looks at it once, with the id that it has for who sees it begin.
+pub fn of_incident(incident: &Incident, report: &Report) -> Message {
+    let id = incident_id(&report.host, &rfc3339(incident.onset.0));
+    Message { id, ..message(incident, report, &SeriesSet::default()) }
 }
 
 fn message(incident: &Incident, report: &Report, recorded: &SeriesSet) -> Message {
@@ -67,7 +73,8 @@ fn message(incident: &Incident, report: &Report, recorded: &SeriesSet) -> Messag
     }
 }
 
-fn finding(found: &Finding, report: &Report) -> Message {
+/// What is said of a finding.
+pub fn finding(found: &Finding, report: &Report) -> Message {
     let culprit = culprit(&found.culprit);
     let statement = said(&found.statement);
     Message {

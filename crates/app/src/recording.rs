@@ -2,8 +2,10 @@
 
 pub mod status;
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
@@ -11,7 +13,7 @@ use mitra_archive::{Query, Reader};
 use mitra_diagnose::compare::{Input, reads};
 use mitra_model::compare::Side;
 use mitra_model::report::{Moment, Window};
-use mitra_model::{Entity, Metric, Span, columns};
+use mitra_model::{Entity, Metric, Span, TextSeries, columns};
 
 use crate::cli::{ArchiveArgs, RangeArgs};
 use crate::errors::usage;
@@ -255,6 +257,31 @@ pub fn chunks(span: Span, chunk_ns: i64) -> impl Iterator<Item = Span> {
         .take_while(move |part| part.since < span.until)
 }
 
+/// Tells texts once of which a recording is read in pieces: each piece begins with the texts that go on.
+#[derive(Default)]
+pub struct ToldTexts {
+    before: HashMap<(&'static str, Arc<str>), Arc<str>>,
+    now: HashMap<(&'static str, Arc<str>), Arc<str>>,
+}
+
+impl ToldTexts {
+    /// How many changes at the beginning of a piece the piece before has told: one or none.
+    pub fn known(&mut self, metric: &'static str, row: &str, text: &TextSeries) -> usize {
+        let key: (&'static str, Arc<str>) = (metric, row.into());
+        let first = text.changes.first().and_then(|(_, text)| text.as_ref());
+        let is_known = first.is_some() && first == self.before.get(&key);
+        if let Some((_, Some(last))) = text.changes.last() {
+            self.now.insert(key, Arc::clone(last));
+        }
+        usize::from(is_known)
+    }
+
+    /// The next piece comes. Rows that were not in this one are forgotten.
+    pub fn next_piece(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+    }
+}
+
 /// Every metric of every entity.
 pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
     Entity::ALL.into_iter().flat_map(|entity| columns(entity).iter().copied())
@@ -313,6 +340,23 @@ mod tests {
         let spans = |since, until| chunks(Span { since, until }, 10).map(|s| (s.since, s.until));
         assert_eq!(spans(0, 25).collect::<Vec<_>>(), [(0, 10), (10, 20), (20, 25)]);
         assert_eq!(spans(7, 7).count(), 0);
+    }
+
+    #[test]
+    fn a_text_that_goes_on_is_told_once() {
+        let texts = |list: &[Option<&str>]| TextSeries {
+            changes: list.iter().map(|text| (0, text.map(Arc::from))).collect(),
+            place: None,
+        };
+        let mut told = ToldTexts::default();
+        assert_eq!(told.known("task.comm", "1@2", &texts(&[Some("a"), Some("b")])), 0);
+        told.next_piece();
+        assert_eq!(told.known("task.comm", "3@4", &texts(&[Some("b")])), 0);
+        assert_eq!(told.known("task.comm", "1@2", &texts(&[Some("b"), None])), 1);
+        told.next_piece();
+        // What was away is told again.
+        assert_eq!(told.known("task.comm", "1@2", &texts(&[Some("b")])), 0);
+        assert_eq!(told.known("task.comm", "3@4", &texts(&[Some("c")])), 0);
     }
 
     #[test]

@@ -42,6 +42,8 @@ mod pager;
 mod parquet;
 #[path = "cli/payloads.rs"]
 mod payloads;
+#[path = "cli/pcp.rs"]
+mod pcp;
 #[path = "cli/prometheus.rs"]
 mod prometheus;
 #[path = "cli/record.rs"]
@@ -58,6 +60,8 @@ mod reports;
 mod rules;
 #[path = "cli/send.rs"]
 mod send;
+#[path = "cli/send_logs.rs"]
+mod send_logs;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/serve_memory.rs"]

@@ -1,6 +1,6 @@
 //! Real troubles, told by what the usual tools printed beside a recorder: the folders of `tests/witnessed`.
 //!
-//! `live -- witness` makes the troubles anew and compares with the archive; this is the part that needs no root.
+//! `mitra-lab run NAME --witnesses` makes the troubles anew and compares with the archive; this is the part that needs no root.
 
 #[expect(dead_code, reason = "the published cases ask more of a report than these")]
 #[path = "evidence/report.rs"]

@@ -189,7 +189,7 @@ impl OpenSegment {
         }
     }
 
-    /// Records the frame that was just observed. `events` are those of the frame, as [`put_events`] writes them.
+    /// Records the frame that was just observed.
     pub(crate) fn commit(&mut self, frame: &Frame, times: Times) {
         let number = self.frames();
         for table in &mut self.tables {

@@ -22,7 +22,6 @@ pub fn cell(value: u64) -> i64 {
 }
 
 /// Nanoseconds of the kernel as a cell of microseconds; its mark for a number that it does not keep stays one.
-#[cfg(feature = "bpf")]
 #[must_use]
 pub fn micros(ns: u64) -> i64 {
     if ns == u64::MAX { NA } else { cell(ns / 1_000) }

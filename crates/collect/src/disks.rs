@@ -1,10 +1,10 @@
-//! What a disk is: whether it turns, who orders its requests, the file behind a loop device, and the mirror that it
-//! is a member of. Read on slow ticks.
+//! What a disk is: whether it turns, who orders its requests, the file behind a loop device, the array and the mirror that
+//! it is a member of, and what an array does beside its work. Read on slow ticks.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;
 
-use mitra_model::{Entity, Frame, Key};
+use mitra_model::{Entity, Frame, Key, NA};
 use mitra_parse::sysctl::{number, selected};
 
 use crate::cells::{col, row, set};
@@ -21,6 +21,9 @@ pub struct DiskFacts {
     scheduler: usize,
     backing: usize,
     mirror: usize,
+    array: usize,
+    stripe: [usize; 2],
+    sync: [usize; 3],
     present: Option<BTreeSet<String>>,
 }
 
@@ -31,6 +34,9 @@ impl DiskFacts {
             scheduler: col("disk.queue_scheduler"),
             backing: col("disk.backing"),
             mirror: col("disk.mirror"),
+            array: col("disk.array"),
+            stripe: ["disk.stripe_unit", "disk.stripe_width"].map(col),
+            sync: ["disk.sync_action", "disk.sync_speed", "disk.sync_left"].map(col),
             present: None,
         }
     }
@@ -71,12 +77,76 @@ impl DiskFacts {
             present.insert(device);
         }
         self.present = is_whole.then_some(present);
-        for (member, mirror) in mirrors(io, &names) {
+        for md in names.iter().filter(|name| name.starts_with("md")) {
+            self.read_array(md, io, frame);
+        }
+        for (member, mirror) in btrfs_mirrors(io) {
             let key = Key::named(io.strings.intern(&member.replace('!', "/")));
             let mirror = i64::from(io.strings.intern(&mirror));
             set(row(frame.table_mut(Entity::Disk), key), self.mirror, mirror);
         }
     }
+
+    /// Fills the cells of an md device and of its members; see Documentation/admin-guide/md.rst. An md device keeps each block
+    /// more than once if its level is that of a mirror.
+    fn read_array(&self, md: &str, io: &mut Io, frame: &mut Frame) {
+        let text = |io: &Io, file: &str| io.root.text(&format!("sys/block/{md}/{file}"));
+        let Some(level) = text(io, "md/level") else { return };
+        let is_mirror = matches!(level.as_str(), "raid1" | "raid10");
+        let array = io.strings.intern(&md.replace('!', "/"));
+        for member in entries(io, &format!("sys/block/{md}/slaves")).unwrap_or_default() {
+            let key = Key::named(io.strings.intern(&member.replace('!', "/")));
+            let row = row(frame.table_mut(Entity::Disk), key);
+            set(row, self.array, i64::from(array));
+            if is_mirror {
+                set(row, self.mirror, i64::from(array));
+            }
+        }
+        let number = |file: &str| text(io, file).and_then(|text| text.parse::<i64>().ok());
+        let stripe = number("md/chunk_size").zip(number("md/raid_disks")).and_then(|(chunk, disks)| {
+            Some([chunk, chunk.checked_mul(data_disks(&level, disks, number("md/layout"))?)?])
+        });
+        if let Some(stripe) = stripe.filter(|[chunk, _]| *chunk > 0) {
+            let row = row(frame.table_mut(Entity::Disk), Key::named(array));
+            for (column, bytes) in self.stripe.into_iter().zip(stripe) {
+                set(row, column, bytes);
+            }
+        }
+        let Some(action) = text(io, "md/sync_action") else { return };
+        let is_idle = action == "idle";
+        let action = i64::from(io.strings.intern(&action));
+        let (mut speed, mut left) = (None, None);
+        if !is_idle {
+            speed = text(io, "md/sync_speed").and_then(|kib| kib.parse().ok());
+            left = text(io, "md/sync_completed").and_then(|completed| sectors_left(&completed));
+        }
+        let row = row(frame.table_mut(Entity::Disk), Key::named(array));
+        for (column, value) in self.sync.into_iter().zip([Some(action), speed, left]) {
+            set(row, column, value.unwrap_or(NA));
+        }
+    }
+}
+
+/// How many disks of a stripe have data of their own; `None` of levels without stripes. Copies of raid10 that are near each other
+/// stand in the low byte of the layout (`raid10_nr_stripes` in drivers/md/raid10.c, which leaves out those that are far).
+fn data_disks(level: &str, disks: i64, layout: Option<i64>) -> Option<i64> {
+    let data = match level {
+        "raid0" => disks,
+        "raid4" | "raid5" => disks - 1,
+        "raid6" => disks - 2,
+        "raid10" => match (layout? & 0xff).max(1) {
+            near if disks % near == 0 => disks / near,
+            _ => disks,
+        },
+        _ => return None,
+    };
+    (data > 0).then_some(data)
+}
+
+/// `264192 / 2093056`, `none`, `delayed`.
+fn sectors_left(completed: &str) -> Option<i64> {
+    let (done, all) = completed.split_once(" / ")?;
+    all.parse::<i64>().ok()?.checked_sub(done.parse().ok()?).filter(|left| *left >= 0)
 }
 
 /// The name of a disk by its numbers: where their link in `/sys/dev/block` leads, with the slash that sysfs writes as
@@ -98,17 +168,10 @@ fn entries(io: &Io, below: &str) -> Option<Vec<String>> {
     listed.ok().map(|()| names)
 }
 
-/// Members of mirrors, devices or partitions, and the mirrors: md devices that keep each block more than once, and
-/// btrfs filesystems that do so with their data. Device-mapper does not tell.
-fn mirrors(io: &Io, disks: &[String]) -> Vec<(String, String)> {
+/// Members of btrfs filesystems that keep their data more than once, devices or partitions, and the filesystems. Device-mapper
+/// does not tell of its mirrors.
+fn btrfs_mirrors(io: &Io) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for disk in disks.iter().filter(|name| name.starts_with("md")) {
-        let level = io.root.text(&format!("sys/block/{disk}/md/level")).unwrap_or_default();
-        if matches!(level.as_str(), "raid1" | "raid10") {
-            let members = entries(io, &format!("sys/block/{disk}/slaves")).unwrap_or_default();
-            found.extend(members.into_iter().map(|member| (member, disk.clone())));
-        }
-    }
     for id in entries(io, "sys/fs/btrfs").unwrap_or_default().iter().filter(|name| name.contains('-')) {
         let profiles = entries(io, &format!("sys/fs/btrfs/{id}/allocation/data")).unwrap_or_default();
         if profiles.iter().any(|profile| profile.starts_with("raid1")) {
@@ -122,7 +185,7 @@ fn mirrors(io: &Io, disks: &[String]) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mitra_model::{NA, column};
+    use mitra_model::column;
 
     #[test]
     fn members_of_mirrors_and_files_behind_loops_are_named() {
@@ -135,8 +198,21 @@ mod tests {
         file("sys/block/md0/md/level", "raid1\n");
         file("sys/block/md0/slaves/sda1/x", "");
         file("sys/block/md0/slaves/sdb1/x", "");
+        file("sys/block/md0/md/sync_action", "check\n");
+        file("sys/block/md0/md/sync_speed", "118000\n");
+        file("sys/block/md0/md/sync_completed", "264192 / 2093056\n");
         file("sys/block/md1/md/level", "raid0\n");
+        file("sys/block/md1/md/chunk_size", "524288\n");
+        file("sys/block/md1/md/raid_disks", "2\n");
+        file("sys/block/md0/md/chunk_size", "0\n");
+        file("sys/block/md0/md/raid_disks", "2\n");
+        file("sys/block/md0/queue/minimum_io_size", "4096\n");
+        file("sys/block/md0/queue/optimal_io_size", "33553920\n");
         file("sys/block/md1/slaves/sdc/x", "");
+        file("sys/block/md2/md/level", "raid6\n");
+        file("sys/block/md2/slaves/sdd/x", "");
+        file("sys/block/md2/md/sync_action", "idle\n");
+        file("sys/block/md2/md/sync_speed", "none\n");
         file("sys/block/loop0/loop/backing_file", "/var/images/a b.img\n");
         file("sys/block/loop1/queue/rotational", "0\n");
         let id = "12345678-1234-1234-1234-123456789abc";
@@ -150,21 +226,54 @@ mod tests {
         let mut facts = DiskFacts::new();
         facts.read(&mut io, &mut frame);
         let present: Vec<&str> = facts.present().unwrap().iter().map(String::as_str).collect();
-        assert_eq!(present, ["loop0", "md0", "md1"], "a loop device without a file is no disk");
-        let text = |name: &str, metric: &str| {
+        assert_eq!(present, ["loop0", "md0", "md1", "md2"], "a loop device without a file is no disk");
+        let cell = |name: &str, metric: &str| {
             let table = frame.table(Entity::Disk);
             let at = table
                 .keys()
                 .iter()
                 .position(|key| u32::try_from(key.id).ok().and_then(|id| io.strings.get(id)) == Some(name))?;
-            let cell = table.row(at)[column(metric).unwrap()];
-            (cell != NA).then(|| io.strings.cell(cell).unwrap().to_owned())
+            Some(table.row(at)[column(metric).unwrap()]).filter(|cell| *cell != NA)
+        };
+        let text = |name: &str, metric: &str| {
+            cell(name, metric).map(|cell| io.strings.cell(cell).unwrap().to_owned())
         };
         assert_eq!(text("sda1", "disk.mirror").as_deref(), Some("md0"));
         assert_eq!(text("sdb1", "disk.mirror").as_deref(), Some("md0"));
         assert_eq!(text("sdc", "disk.mirror"), None);
+        assert_eq!((text("sdc", "disk.array").as_deref(), text("sdd", "disk.mirror")), (Some("md1"), None));
+        assert_eq!(text("sda1", "disk.array").as_deref(), Some("md0"));
+        assert_eq!(text("md0", "disk.sync_action").as_deref(), Some("check"));
+        assert_eq!(
+            cell("md1", "disk.stripe_width").zip(cell("md1", "disk.stripe_unit")),
+            Some((1 << 20, 1 << 19))
+        );
+        assert_eq!((cell("md0", "disk.stripe_width"), cell("md0", "disk.stripe_unit")), (None, None));
+        assert_eq!(cell("md0", "disk.sync_speed"), Some(118_000));
+        assert_eq!(cell("md0", "disk.sync_left"), Some(2_093_056 - 264_192));
+        assert_eq!(text("md1", "disk.sync_action"), None, "nothing to keep alike");
+        assert_eq!(text("md2", "disk.sync_action").as_deref(), Some("idle"));
+        assert_eq!((cell("md2", "disk.sync_speed"), cell("md2", "disk.sync_left")), (None, None));
         assert_eq!(text("loop1", "disk.mirror").unwrap(), format!("btrfs:{id}"));
         assert_eq!(text("loop0", "disk.backing").as_deref(), Some("/var/images/a b.img"));
         assert_eq!(text("loop1", "disk.backing"), None);
+    }
+
+    #[test]
+    fn what_is_parity_or_a_copy_is_no_data() {
+        for (level, disks, layout, data) in [
+            ("raid0", 4, None, Some(4)),
+            ("raid5", 4, Some(2), Some(3)),
+            ("raid6", 6, Some(2), Some(4)),
+            ("raid6", 2, Some(2), None),
+            ("raid10", 4, Some(0x102), Some(2)),
+            ("raid10", 5, Some(0x102), Some(5)),
+            ("raid10", 4, Some(0x201), Some(4)),
+            ("raid10", 4, None, None),
+            ("raid1", 2, Some(0), None),
+            ("linear", 2, None, None),
+        ] {
+            assert_eq!(data_disks(level, disks, layout), data, "{level} {disks} {layout:?}");
+        }
     }
 }

@@ -1,40 +1,30 @@
 //! Where tasks come from: the kernel's task iterator, or `/proc` where that is not to be had.
 
-#[cfg(feature = "bpf")]
-use mitra_model::{Entity, NA};
-use mitra_model::{EventKind, Frame};
+use mitra_model::{Entity, EventKind, Frame, NA};
 
-#[cfg(feature = "bpf")]
 use crate::bpf::{Probes, Seen};
 use crate::cgroup::Cgroups;
 use crate::io::Io;
 use crate::missing::reason;
-#[cfg(feature = "bpf")]
 use crate::probes::{self, ProbeCells};
-#[cfg(feature = "bpf")]
 use crate::tasks::PassContext;
 use crate::tasks::Tasks;
 use crate::tasks::proc::ProcTasks;
-#[cfg(feature = "bpf")]
 use crate::tasks::reading::Reading;
 
 /// The probes that work, and what stands in for the iterator if it does not.
 pub struct TaskFinder {
-    #[cfg(feature = "bpf")]
     probes: Option<(Box<Probes>, ProbeCells)>,
-    #[cfg(feature = "bpf")]
     reclaim: Reclaim,
     proc_tasks: Option<ProcTasks>,
 }
 
 /// Whether the kernel takes pages from tasks that sleep, or gives them some: reclaim, swap, huge pages that are put together.
-#[cfg(feature = "bpf")]
 struct Reclaim {
     columns: Vec<usize>,
     sum: i64,
 }
 
-#[cfg(feature = "bpf")]
 impl Reclaim {
     const COUNTERS: [&str; 5] =
         ["vm.pgscan", "vm.pgsteal", "vm.pswp", "vm.thp_collapse_alloc", "vm.oom_kill"];
@@ -69,22 +59,9 @@ impl TaskFinder {
     }
 
     fn without_bpf() -> Self {
-        TaskFinder {
-            #[cfg(feature = "bpf")]
-            probes: None,
-            #[cfg(feature = "bpf")]
-            reclaim: Reclaim::new(),
-            proc_tasks: Some(ProcTasks::new()),
-        }
+        TaskFinder { probes: None, reclaim: Reclaim::new(), proc_tasks: Some(ProcTasks::new()) }
     }
 
-    #[cfg(not(feature = "bpf"))]
-    fn with_bpf(io: &mut Io) -> Self {
-        io.missing.add("bpf", "this build has no BPF programs");
-        Self::without_bpf()
-    }
-
-    #[cfg(feature = "bpf")]
     fn with_bpf(io: &mut Io) -> Self {
         let probes = Box::new(Probes::load());
         for (name, why) in probes.unavailable() {
@@ -104,19 +81,13 @@ impl TaskFinder {
     /// Whether ended tasks are reported.
     #[must_use]
     pub fn sees_ends(&self) -> bool {
-        #[cfg(feature = "bpf")]
-        return self.probes.as_ref().is_some_and(|(probes, _)| probes.exits.is_some());
-        #[cfg(not(feature = "bpf"))]
-        false
+        self.probes.as_ref().is_some_and(|(probes, _)| probes.exits.is_some())
     }
 
     /// Whether waits for locks in the kernel are reported.
     #[must_use]
     pub fn sees_locks(&self) -> bool {
-        #[cfg(feature = "bpf")]
-        return self.probes.as_ref().is_some_and(|(probes, _)| probes.locks.is_some());
-        #[cfg(not(feature = "bpf"))]
-        false
+        self.probes.as_ref().is_some_and(|(probes, _)| probes.locks.is_some())
     }
 
     /// Whether the kernel has counted delays ever since it started.
@@ -135,11 +106,9 @@ impl TaskFinder {
         io: &mut Io,
         frame: &mut Frame,
     ) {
-        #[cfg(feature = "bpf")]
         if let Some((probes, cells)) = &mut self.probes {
             cells.lock_waits(probes, tasks, io);
         }
-        #[cfg(feature = "bpf")]
         if let Some((probes, _)) = &mut self.probes
             && let Some(iter) = &mut probes.tasks
         {
@@ -172,41 +141,29 @@ impl TaskFinder {
 
     /// Takes in tasks that ended. `f` gets those that are worth an event, and when since boot.
     pub fn ends(&mut self, tasks: &mut Tasks, io: &mut Io, f: impl FnMut(i64, EventKind)) {
-        #[cfg(feature = "bpf")]
         if let Some((probes, _)) = &mut self.probes {
             probes::drain_exits(probes, tasks, io, f);
         }
-        #[cfg(not(feature = "bpf"))]
-        let _ = (tasks, io, f);
     }
 
     /// Takes in OOM kills and fatal signals.
     pub fn events(&mut self, cgroups: &Cgroups, io: &Io, f: impl FnMut(i64, EventKind)) {
-        #[cfg(feature = "bpf")]
         if let Some((probes, cells)) = &mut self.probes {
             cells.events(probes, cgroups.paths(), io, f);
         }
-        #[cfg(not(feature = "bpf"))]
-        let _ = (cgroups, io, f);
     }
 
     /// Fills what the probes have counted.
     pub fn counts(&mut self, io: &mut Io, frame: &mut Frame) {
-        #[cfg(feature = "bpf")]
         if let Some((probes, cells)) = &mut self.probes {
             cells.fill(probes, io, frame);
         }
-        #[cfg(not(feature = "bpf"))]
-        let _ = (io, frame);
     }
 
     /// Fills what services and their clients did, once it is known which ports are listened on.
     pub fn services(&mut self, io: &mut Io, frame: &mut Frame) {
-        #[cfg(feature = "bpf")]
         if let Some((probes, cells)) = &mut self.probes {
             cells.fill_services(probes, io, frame);
         }
-        #[cfg(not(feature = "bpf"))]
-        let _ = (io, frame);
     }
 }

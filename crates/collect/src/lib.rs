@@ -3,10 +3,7 @@
 //! [`Sampler`] fills a frame on each tick of a [`Ticker`]. Everything is read below one root directory and timed by
 //! one [`Clock`], so that a test can put a tree and a clock of its own in their place.
 
-#[cfg(feature = "bpf")]
 pub mod bpf;
-
-#[cfg(feature = "bpf")]
 pub mod capture;
 
 mod aside;
@@ -36,7 +33,6 @@ mod missing;
 mod mounts;
 mod net;
 mod nodes;
-#[cfg(feature = "bpf")]
 mod probes;
 mod rate;
 mod sampler;
@@ -45,14 +41,11 @@ mod sessions;
 mod settings;
 mod sources;
 mod status;
-#[cfg_attr(
-    all(not(feature = "bpf"), not(test)),
-    expect(dead_code, reason = "only probes report ended tasks")
-)]
 mod tasks;
 mod ticker;
 mod trouble;
 mod waits;
+mod xfs;
 
 pub use budget::{Budget, Shed};
 pub use clock::{Clock, FakeClock};

@@ -1,7 +1,7 @@
 //! Limits of their own that services say in their logs to have reached, while they show signs of trouble.
 //!
-//! Signs are requests that end without an answer, clients that wait all the time, and of a program that turns clients away with
-//! an answer its new connections. A log may lie on a file system that does not come back: a thread of its own reads, so that
+//! Signs are requests that end without an answer, clients that wait all the time, a busy service that falls silent, and of a
+//! program that turns clients away with an answer its new connections. A log may lie on a file system that does not come back: a thread of its own reads, so that
 //! the recorder never waits.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ const PROCESSES_MAX: usize = 16;
 const OF_A_SERVICE_MAX: usize = 6;
 /// As many limits have rows.
 const ROWS_MAX: usize = 64;
+/// By chance nobody asks for a second in one case of twenty thousand where ten a second did.
+const BUSY: i64 = 10;
 /// A row of which nothing was heard for so long leaves.
 const IDLE_NS_MAX: i64 = 600_000_000_000;
 
@@ -47,16 +49,21 @@ struct Signs {
     wait_ns: i64,
     /// Connections; of a Unix socket requests, because connections are not counted.
     comes: i64,
+    /// Answers, and how many of them since the frame before.
+    answered: i64,
+    answers: i64,
     /// When there last was one, on the monotonic clock.
     seen_ns: i64,
 }
 
 /// A limit that was said to have been reached.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Total {
     lines: u64,
     pid: u64,
     heard_ns: i64,
+    /// Whether it has had a row: a counter without a value before has not grown.
+    is_told: bool,
 }
 
 /// The columns, and the thread once it was needed.
@@ -123,7 +130,7 @@ impl Limits {
             for said in look.said {
                 let name = format!("{}:{}", said.comm, said.kind);
                 if self.totals.len() < ROWS_MAX || self.totals.contains_key(&name) {
-                    let total = self.totals.entry(name).or_insert(Total { lines: 0, pid: 0, heard_ns: 0 });
+                    let total = self.totals.entry(name).or_default();
                     total.lines = total.lines.saturating_add(said.lines);
                     (total.pid, total.heard_ns) = (said.pid, frame.time.mono);
                 }
@@ -133,10 +140,11 @@ impl Limits {
             reader.ask(pids);
         }
         self.totals.retain(|_, total| frame.time.mono.saturating_sub(total.heard_ns) < IDLE_NS_MAX);
-        for (name, total) in &self.totals {
+        for (name, total) in &mut self.totals {
             let key = Key::named(io.strings.intern(name));
             let row = frame.table_mut(Entity::Limit).push(key);
-            set(row, self.lines, cell(total.lines));
+            set(row, self.lines, if total.is_told { cell(total.lines) } else { 0 });
+            total.is_told = true;
             set(row, self.pid, cell(total.pid));
         }
     }
@@ -153,12 +161,17 @@ impl Limits {
                 failed: self.failed.iter().map(|column| of(row, *column)).fold(0, i64::saturating_add),
                 wait_ns: of(row, self.wait_time),
                 comes: connections.unwrap_or_else(|| of(row, self.requests)),
+                answered: of(row, self.requests),
+                answers: 0,
                 seen_ns: i64::MIN,
             };
             let Some(before) = before else { return Some(signs) };
             let comm = of(row, self.service_comm);
+            signs.answers = signs.answered.saturating_sub(before.answered);
+            let falls_silent = signs.answers == 0 && before.answers >= BUSY;
             let is_in_trouble = signs.failed > before.failed
                 || since.is_filled_by(signs.wait_ns.saturating_sub(before.wait_ns))
+                || falls_silent
                 || signs.comes > before.comes && says_so_itself(io, comm);
             signs.seen_ns = if is_in_trouble { since.now_ns } else { before.seen_ns };
             if since.is_soon_after(signs.seen_ns) && pids.len() < PROCESSES_MAX {

@@ -25,7 +25,7 @@ const APPENDED_BYTES_MAX: u64 = 64 * 1024;
 const LOOK_BYTES_MAX: u64 = 512 * 1024;
 /// Of a file that is new here: as much, if it was written to so lately that the end of it belongs to the trouble.
 const FIRST_BYTES_MAX: u64 = 16 * 1024;
-const FIRST_AGE_S: i64 = 2;
+const FIRST_AGE_S: i64 = 4;
 /// Which descriptors of a process lead to logs is known for so long.
 const DESCRIPTORS_S: u64 = 10;
 /// What was appended in a longer time is not of now: the file is new here again.

@@ -22,6 +22,10 @@ const TITLE_BYTES_MAX: usize = 512;
 /// What sessions do that run no command, the longest first.
 const IDLE: [&str; 4] = ["idle in transaction (aborted)", "idle in transaction", "idle", "authentication"];
 
+/// What a session does whose commit a synchronous standby has to confirm (`src/backend/replication/syncrep.c`: `waiting for
+/// 0/3000148`).
+const FOR_STANDBY: &str = " waiting for a standby";
+
 /// Process ids, and what their titles said.
 type Activities = Vec<(u64, String)>;
 
@@ -100,6 +104,12 @@ impl Sessions {
     }
 }
 
+/// A position of the write-ahead log: `0/3000148`.
+fn is_position(text: &str) -> bool {
+    let is_half = |half: &str| (1..=8).contains(&half.len()) && half.bytes().all(|b| b.is_ascii_hexdigit());
+    text.split_once('/').is_some_and(|(high, low)| is_half(high) && is_half(low))
+}
+
 /// The end of a title that says what a session does: `UPDATE waiting`.
 fn activity(title: &[u8]) -> Option<String> {
     let title = std::str::from_utf8(title).ok()?.trim_end_matches(['\0', ' ']);
@@ -110,7 +120,10 @@ fn activity(title: &[u8]) -> Option<String> {
     }
     let (command, waits) = match title.strip_suffix(" waiting") {
         Some(command) => (command, " waiting"),
-        None => (title, ""),
+        None => match title.rsplit_once(" waiting for ") {
+            Some((command, position)) if is_position(position) => (command, FOR_STANDBY),
+            _ => (title, ""),
+        },
     };
     // A command tag is in capitals: `INSERT`, `CREATE INDEX`.
     let is_tag = |word: &&str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -137,6 +150,9 @@ mod tests {
             of("postgres: shop orders 10.0.0.7(48220) UPDATE waiting\0\0").as_deref(),
             Some("UPDATE waiting")
         );
+        let commit = of("postgres: 15/main: shop orders 127.0.0.1(5000) COMMIT waiting for 0/3000148");
+        assert_eq!(commit.as_deref(), Some("COMMIT waiting for a standby"));
+        assert_eq!(of("postgres: shop orders [local] SELECT waiting for hunter2/1").as_deref(), None);
         assert_eq!(of("postgres: shop orders [local] CREATE INDEX").as_deref(), Some("CREATE INDEX"));
         assert_eq!(of("postgres: shop orders [local] idle").as_deref(), Some("idle"));
         assert_eq!(of("postgres: 15/main: checkpointer ").as_deref(), None);

@@ -1,6 +1,5 @@
 //! Every BPF value against the file it replaces, on the running kernel. Needs root and
 //! kernel type information; each test says so and passes where they are missing.
-#![cfg(feature = "bpf")]
 
 #[path = "bpf_truth/block.rs"]
 mod block;

@@ -1,6 +1,5 @@
 //! The captures of calls, files, locks and interrupts against loads whose counts are known. Needs root; without it the
 //! tests say so and pass.
-#![cfg(feature = "bpf")]
 
 mod armed;
 #[path = "capture_kinds/cache.rs"]

@@ -1,6 +1,5 @@
 //! Armed probes against what is known to be true: loads whose time off CPU, faults and CPU time follow from physics, and
 //! bpftrace watching the same load at the same time. Needs root; without it the tests say so and pass.
-#![cfg(feature = "bpf")]
 
 mod armed;
 

@@ -1,6 +1,5 @@
 //! What is seen of the network, against trouble that the tests make: on loopback and in namespaces of their own.
 //! Each needs root and tools of the network; it says so and passes where they are missing.
-#![cfg(feature = "bpf")]
 
 #[path = "net_truth/names.rs"]
 mod names;

@@ -205,18 +205,29 @@ pub fn waiting(view: &View<'_>, span: Span) -> Option<Waiting> {
 const STACK_MAX: usize = 6;
 
 /// Whether what happens to one device may show on the other: they are one, or parts of one, or one stands on the other or
-/// may do so for all that is known, or both are members of one mirror.
+/// may do so for all that is known, or both are members of one mirror or array.
 pub fn is_one_place(set: &SeriesSet, a: &str, b: &str) -> bool {
     // Members are often partitions.
-    let mirrors = |device: &str| -> Vec<&str> {
-        let members = set.each_text("disk.mirror").filter(|(member, _)| is_same_disk(member, device));
-        members.filter_map(|(_, mirror)| mirror.last()).collect()
+    let groups = |device: &str| -> Vec<&str> {
+        members(set).filter(|(member, _)| is_same_disk(member, device)).map(|(_, group)| group).collect()
     };
-    let of_a = mirrors(a);
+    let of_a = groups(a);
     is_same_disk(a, b)
-        || mirrors(b).iter().any(|name| of_a.contains(name))
+        || groups(b).iter().any(|name| of_a.contains(name))
         || may_stand_on(set, a, b, STACK_MAX)
         || may_stand_on(set, b, a, STACK_MAX)
+}
+
+/// Whether one device is the other or a part of it, or an array or a mirror of which the other is a member.
+pub fn is_on(set: &SeriesSet, upper: &str, lower: &str) -> bool {
+    is_same_disk(upper, lower)
+        || members(set).any(|(member, group)| group == upper && is_same_disk(member, lower))
+}
+
+/// Members of mirrors and of arrays, each with the name of that.
+fn members(set: &SeriesSet) -> impl Iterator<Item = (&str, &str)> {
+    let all = ["disk.mirror", "disk.array"].into_iter().flat_map(move |metric| set.each_text(metric));
+    all.filter_map(|(member, group)| Some((member, group.last()?)))
 }
 
 fn is_same_disk(a: &str, b: &str) -> bool {
@@ -227,11 +238,8 @@ fn may_stand_on(set: &SeriesSet, upper: &str, lower: &str, depth: usize) -> bool
     if depth == 0 || !is_stacked(upper) {
         return false;
     }
-    let members: Vec<&str> = set
-        .each_text("disk.mirror")
-        .filter(|(_, mirror)| mirror.last() == Some(upper))
-        .map(|(member, _)| member)
-        .collect();
+    let members: Vec<&str> =
+        members(set).filter(|(_, group)| *group == upper).map(|(member, _)| member).collect();
     let below = if members.is_empty() { below(set, upper).into_iter().collect() } else { members };
     // Nobody knows what it stands on.
     below.is_empty() || below.iter().any(|d| is_same_disk(d, lower) || may_stand_on(set, d, lower, depth - 1))
@@ -273,6 +281,8 @@ mod tests {
         text("fs.device", "/srv", "/dev/sda1");
         text("disk.mirror", "sda", "md0");
         text("disk.mirror", "sdb", "md0");
+        text("disk.array", "sdc1", "md5");
+        text("disk.array", "sdd1", "md5");
         for (a, b, is_one) in [
             ("sda", "sda", true),
             ("sda1", "sda", true),
@@ -280,6 +290,9 @@ mod tests {
             ("sda", "sdb", true),
             ("md0", "sdb", true),
             ("md0", "nvme0n1", false),
+            ("md5", "sdd", true),
+            ("sdc", "sdd", true),
+            ("md5", "sda", false),
             ("loop1", "sda", true),
             ("loop1", "nvme0n1", false),
             ("loop10", "loop1", true),

@@ -126,6 +126,16 @@ pub struct Stripe {
 }
 
 impl Stripe {
+    /// Of numbers of blocks, as a mounted file system has them.
+    #[must_use]
+    pub fn of_blocks(unit: u64, width: u64, block_bytes: u64) -> Stripe {
+        Stripe {
+            unit_bytes: unit.saturating_mul(block_bytes),
+            width_bytes: width.saturating_mul(block_bytes),
+            block_bytes,
+        }
+    }
+
     /// Stripe unit in sectors of 512 bytes: what the option `sunit` takes.
     #[must_use]
     pub fn unit_sectors(self) -> u64 {

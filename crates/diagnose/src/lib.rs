@@ -46,6 +46,7 @@ mod trigger;
 pub mod view;
 mod waits;
 pub mod words;
+mod xfs;
 
 pub use advice::{Advice, Measure};
 pub use changes::History;

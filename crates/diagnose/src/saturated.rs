@@ -3,7 +3,7 @@
 use crate::condition::Finding;
 use crate::device::{is_partition, is_stacked};
 use crate::view::{High, View};
-use crate::words;
+use crate::{words, xfs};
 
 /// Busy for nine tenths of the time: what arrives nearly always finds a request before it.
 pub const BUSY: f64 = 0.9;
@@ -120,5 +120,6 @@ pub fn finding(view: &View<'_>, disk: &Saturated) -> Finding {
             words::seconds(disk.busy.during.min(1.0) / disk.requests_s)
         ));
     }
+    finding.remarks.extend(xfs::remarks(view.set, &disk.device));
     finding
 }

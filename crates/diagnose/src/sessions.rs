@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use mitra_model::report::Remedy;
 use mitra_model::{Series, SeriesSet, Span, TextSeries};
 
+use crate::condition::Finding;
 use crate::signal::{Signal, step};
 use crate::view::View;
 use crate::words;
@@ -54,9 +56,71 @@ pub struct Server<'a> {
     pub sessions: Vec<Session<'a>>,
 }
 
+/// What a session of PostgreSQL does whose commit a synchronous standby has to confirm.
+const FOR_STANDBY: &str = " waiting for a standby";
+
 /// A session that is idle outside of a transaction holds nothing, and one that waits does not work.
 fn holds(activity: &str) -> bool {
-    !matches!(activity, "idle" | "authentication") && !activity.ends_with(" waiting")
+    let waits = activity.ends_with(" waiting") || activity.ends_with(FOR_STANDBY);
+    !matches!(activity, "idle" | "authentication") && !waits
+}
+
+/// Most of the samples of a span, and more than one session in them.
+const STANDBY_SHARE: f64 = 0.5;
+
+/// Says of a PostgreSQL whose clients wait that its sessions wait for a synchronous standby, where they do.
+pub fn follow_standby(view: &View<'_>, finding: &mut Finding, comm: Option<&str>, span: Span) {
+    if comm != Some(POSTGRES) || finding.waits_for.is_some() {
+        return;
+    }
+    let waiting = view.set.each(SESSIONS).filter_map(|(row, series)| {
+        let texts = view.set.text("session.activity", row)?;
+        let mut seen = Signal::of(series, span);
+        for (value, t) in seen.v.iter_mut().zip(&seen.t) {
+            *value = step(texts.at(*t).is_some_and(|text| text.ends_with(FOR_STANDBY)));
+        }
+        Some(seen)
+    });
+    let waiting: Vec<Signal> = waiting.collect();
+    let waiting = counted(waiting.iter());
+    let most = waiting.max().unwrap_or(0.0);
+    if waiting.map(|n| step(n >= 1.0)).mean().unwrap_or(0.0) < STANDBY_SHARE {
+        return;
+    }
+    finding.waits_for = Some(format!(
+        "up to {} of its sessions wait for a {STANDBY} to confirm what they commit, which it does not",
+        words::count(most)
+    ));
+}
+
+const STANDBY: &str = "synchronous standby";
+
+/// What to do about that.
+#[must_use]
+pub fn standby_remedies(finding: &Finding) -> Option<Vec<Remedy>> {
+    finding.waits_for.as_deref().filter(|waits| waits.contains(STANDBY))?;
+    let verify =
+        "no session waits: psql -c \"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'\": 0";
+    Some(vec![
+        Remedy {
+            action:
+                "find the standby, and see why it does not answer: stopped, frozen, a full disk, the network"
+                    .to_owned(),
+            command: "psql -c 'SELECT application_name, client_addr, state, sync_state, reply_time FROM \
+                      pg_stat_replication'"
+                .to_owned(),
+            verify: verify.to_owned(),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "or let commits go on without it".to_owned(),
+            command:
+                "psql -c \"ALTER SYSTEM SET synchronous_standby_names = ''\" -c 'SELECT pg_reload_conf()'"
+                    .to_owned(),
+            verify: verify.to_owned(),
+            risk: "what is committed from then on is lost if this machine is".to_owned(),
+        },
+    ])
 }
 
 /// All sessions, by server. The sessions of all servers of PostgreSQL are together.
@@ -259,6 +323,27 @@ mod tests {
         assert_eq!((server.comm, server.pid), ("mariadbd", Some(9)));
         assert_eq!(server.blocker(Span::ALL), Some(("33", 1.0)));
         assert_eq!(server.waiting().max(), Some(3.0));
+    }
+
+    #[test]
+    fn who_waits_for_a_standby_holds_nothing_and_waits_for_no_lock() {
+        let mut set = SeriesSet::default();
+        for id in ["31", "32"] {
+            series(&mut set, SESSIONS, id, vec![31.0; 8]);
+            text(&mut set, "session.activity", id, "COMMIT waiting for a standby");
+        }
+        let server = &servers(&set, Span::ALL)[0];
+        assert_eq!(server.waiting().max(), Some(0.0));
+        assert_eq!(counted(server.sessions.iter().map(|s| &s.holds)).max(), Some(0.0));
+        let view = View::new(&set, Span::ALL, &set, None);
+        let mut finding = Finding::default();
+        follow_standby(&view, &mut finding, Some("redis-server"), Span::ALL);
+        assert_eq!(finding.waits_for, None);
+        follow_standby(&view, &mut finding, Some(POSTGRES), Span::ALL);
+        assert!(
+            finding.waits_for.as_deref().is_some_and(|waits| waits.starts_with("up to 2 of its sessions"))
+        );
+        assert!(standby_remedies(&finding).is_some() && standby_remedies(&Finding::default()).is_none());
     }
 
     #[test]

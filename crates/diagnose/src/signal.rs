@@ -47,6 +47,9 @@ impl Run {
     }
 }
 
+/// Of what follows a hole: it hardly ever falls below again.
+const DENSE: f64 = 0.8;
+
 impl Signal {
     /// The samples of a series inside a span.
     pub fn of(series: &Series, span: Span) -> Signal {
@@ -214,6 +217,8 @@ impl Signal {
         let hole_ns = (3.0_f64.max(2.5 * step_s) * SECOND as f64) as i64;
         let seen = self.seen();
         let mut runs: Vec<Run> = Vec::new();
+        // Of each: how much of it came before its first hole, and when it went on.
+        let mut ahead: Vec<Option<(f64, i64)>> = Vec::new();
         for i in 0..self.t.len() {
             if self.v[i] < level {
                 continue;
@@ -222,13 +227,28 @@ impl Signal {
             let lasts = i + 1 == self.t.len();
             match runs.last_mut() {
                 Some(run) if start - run.end <= hole_ns => {
+                    if start - run.end >= (step_s * SECOND as f64) as i64 / 2
+                        && let Some(first @ None) = ahead.last_mut()
+                    {
+                        *first = Some((run.high_s, start));
+                    }
                     run.end = self.t[i];
                     run.high_s += self.dt[i];
                     run.lasts = lasts;
                 }
                 _ => {
                     runs.push(Run { onset: start, end: self.t[i], high_s: self.dt[i], lasts, step_s, seen });
+                    ahead.push(None);
                 }
+            }
+        }
+        for (run, ahead) in runs.iter_mut().zip(ahead) {
+            // A moment of it some seconds before it came for good is no part of it.
+            let Some((first_s, again)) = ahead else { continue };
+            let hole_s = (again - run.onset) as f64 / SECOND as f64 - first_s;
+            let rest_s = (run.end - again) as f64 / SECOND as f64;
+            if first_s < hole_s && run.high_s - first_s >= DENSE * rest_s && rest_s > first_s + hole_s {
+                (run.onset, run.high_s) = (again, run.high_s - first_s);
             }
         }
         runs
@@ -253,6 +273,15 @@ mod tests {
         assert_eq!((run.onset, run.end, run.high_s, run.lasts), (2 * SECOND, 6 * SECOND, 3.0, false));
         assert!(signal(&[0.0, 5.0, 0.0]).run(1.0, 2.0).is_none());
         assert!(signal(&[0.0, 5.0]).run(1.0, 1.0).unwrap().lasts);
+    }
+
+    #[test]
+    fn a_moment_before_it_came_for_good_is_no_part_of_it() {
+        let run = signal(&[0.0, 5.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 5.0]).run(1.0, 3.0).unwrap();
+        assert_eq!((run.onset, run.high_s), (4 * SECOND, 5.0));
+        // What comes and goes has begun with its first moment.
+        let run = signal(&[0.0, 5.0, 0.0, 0.0, 5.0, 0.0, 0.0, 5.0, 0.0, 0.0, 5.0]).run(1.0, 3.0).unwrap();
+        assert_eq!((run.onset, run.high_s), (SECOND, 4.0));
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub struct Level {
     pub need_s: f64,
     /// Whether it is asked only of other tools' output, which has it instead of pressure and of the states of tasks.
     pub is_of_files: bool,
+    /// Whether a machine on which all is well is often so while it works. What happened meanwhile is a baseline, where there is
+    /// none without it.
+    pub is_of_work: bool,
 }
 
 /// How a floor grows with the machine.
@@ -102,6 +105,7 @@ pub const fn above(metrics: &'static [&'static str], floor: f64) -> Trigger {
         scale: Scale::Fixed,
         need_s: NEED_S,
         is_of_files: false,
+        is_of_work: false,
     })
 }
 
@@ -133,6 +137,14 @@ impl Trigger {
     /// The floor is meant for two CPUs.
     pub const fn per_pair(self) -> Trigger {
         self.scaled(Scale::PerPair)
+    }
+
+    /// A machine on which all is well is often so.
+    pub const fn of_work(self) -> Trigger {
+        match self {
+            Trigger::Level(level) => Trigger::Level(Level { is_of_work: true, ..level }),
+            other => other,
+        }
     }
 
     const fn scaled(self, scale: Scale) -> Trigger {

@@ -11,8 +11,6 @@ use mitra_model::time::SECOND;
 use mitra_model::{EventKind, ScheduledJob, TextSeries, lookup};
 use support::{HEALTHY, INCIDENT, Machine, START, each, ids, is_on, root, row};
 
-const N: usize = HEALTHY + INCIDENT + 20;
-
 fn set_text(m: &mut Machine, metric: &str, row: &str, second: usize, text: &str) {
     let series =
         TextSeries { changes: vec![(START + second as i64 * SECOND, Some(Arc::from(text)))], place: None };
@@ -189,6 +187,28 @@ fn threads_that_come_to_the_limit_of_a_group_above_theirs_are_too_many_however_f
     assert!(limited(400.0).incidents.is_empty(), "there is room");
 }
 
+#[test]
+fn children_that_nobody_reaps_take_the_room_of_a_group() {
+    let left_by = |parent: f64| {
+        let mut m = Machine::idle();
+        m.task(80, "jobrunner", 0).values("task.threads", &row(80), 0, each(|_| 1.0));
+        for pid in 200..260 {
+            m.task(pid, "job", 0).values("task.ppid", &row(pid), 0, each(|_| parent));
+            m.values("task.state", &row(pid), 0, each(|_| f64::from(b'Z')));
+        }
+        let full = |i: usize| if is_on(i) { 90.0 } else { 5.0 };
+        m.values("cgroup.pids_current", "/pod3", 0, each(full));
+        m.values("cgroup.pids_max", "/pod3", 0, each(|_| 90.0));
+        m.explain()
+    };
+    let report = left_by(80.0);
+    assert_eq!(ids(&report), ["thread-explosion"]);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!(root.culprit.pid, Some(80));
+    assert!(root.statement.contains("60 children that have ended"), "{}", root.statement);
+    assert!(left_by(1.0).incidents.is_empty(), "of nobody in particular");
+}
+
 /// A task that sleeps in D for the length of the incident, with a stack, and switches so often a second.
 fn sleeper(stack: &str, switches: f64) -> Machine {
     let mut m = Machine::idle();
@@ -220,77 +240,6 @@ fn a_task_that_waits_for_each_of_many_requests_does_not_hang() {
     assert!(sleeper(vfork, 0.0).explain().incidents.is_empty());
 }
 
-/// Interrupts on two CPUs; a task on the first one that waits so much.
-fn interrupts(first: f64, second: f64, waits: f64) -> Machine {
-    let mut m = Machine::idle();
-    for (cpu, share) in [("0", first), ("1", second)] {
-        m.row("cpu.softirq", cpu, 0.005, share).row("cpu.irq", cpu, 0.0, 0.0);
-        m.row("cpu.idle", cpu, 0.97, 0.95 - share);
-    }
-    m.sys("sys.cpu_idle", 1.94, 1.9 - first - second);
-    m.row("nic.rx_packets", "eth0", 100.0, 250_000.0).row("softnet.processed", "0", 50.0, 250_000.0);
-    m.task(60, "quoted", 0).task_rate(60, "task.cpu", 0.0, 0.0).task_rate(60, "task.run_delay", 0.0, waits);
-    m
-}
-
-#[test]
-fn interrupts_on_one_cpu_that_make_its_tasks_wait() {
-    let report = interrupts(0.8, 0.02, 0.4).explain();
-    assert_eq!(ids(&report), ["interrupt-imbalance"]);
-    assert_eq!(report.incidents[0].root_cause.culprit.nic.as_deref(), Some("eth0"));
-    assert!(interrupts(0.4, 0.02, 0.0).explain().incidents.is_empty(), "nobody suffers");
-    assert!(interrupts(0.4, 0.35, 0.4).explain().incidents.is_empty(), "they are shared");
-}
-
-#[test]
-fn the_device_whose_interrupt_is_there_is_named_and_the_loopback_last() {
-    let mut m = interrupts(0.8, 0.02, 0.4);
-    m.row("nic.rx_packets", "lo", 100.0, 400_000.0).row("nic.rx_packets", "br0", 100.0, 260_000.0);
-    m.row("irq.count", "24", 10.0, 9_000.0).row("irq.busiest_cpu", "24", 0.0, 0.0);
-    set_text(&mut m, "irq.description", "24", 0, "IR-PCI-MSI 524288-edge eth0-TxRx-0");
-    let nic = |m: &Machine| m.explain().incidents[0].root_cause.culprit.nic.clone();
-    assert_eq!(nic(&m).as_deref(), Some("eth0"));
-    // Only a pair of virtual devices brings that many.
-    m.row("nic.rx_packets", "eth0", 10.0, 10.0).row("nic.rx_packets", "br0", 10.0, 10.0);
-    m.row("nic.rx_packets", "veth3@web", 10.0, 240_000.0);
-    assert_eq!(nic(&m).as_deref(), Some("veth3"));
-}
-
-#[test]
-fn two_queues_of_a_card_on_two_of_many_cpus_are_not_shared() {
-    let mut m = interrupts(0.8, 0.75, 0.4);
-    m.set.host.cpus = 8;
-    for cpu in ["2", "3", "4", "5", "6", "7"] {
-        m.row("cpu.softirq", cpu, 0.005, 0.01).row("cpu.irq", cpu, 0.0, 0.0).row("cpu.idle", cpu, 0.97, 0.95);
-    }
-    m.sys("sys.cpu_idle", 7.8, 6.0);
-    assert_eq!(ids(&m.explain()), ["interrupt-imbalance"]);
-}
-
-#[test]
-fn a_task_that_is_charged_for_the_interrupts_of_its_cpu_suffers_from_them() {
-    // A part of the interrupts comes while the CPU idles, without a tick, and is nowhere counted.
-    let machine = |charged: f64| {
-        let mut m = Machine::idle();
-        for (cpu, [user, idle], [user_now, softirq, idle_now]) in
-            [("0", [0.4, 0.595], [0.41, 0.2, 0.26]), ("1", [0.02, 0.97], [0.05, 0.01, 0.93])]
-        {
-            m.row("cpu.user", cpu, user, user_now).row("cpu.softirq", cpu, 0.0, softirq);
-            m.row("cpu.idle", cpu, idle, idle_now);
-        }
-        m.task(60, "quoted", 0).task_rate(60, "task.cpu", 0.0, 0.0).task_rate(
-            60,
-            "task.cpu_time",
-            0.4,
-            charged,
-        );
-        m.values("task.cpus_allowed_count", &row(60), 0, vec![1.0; N]);
-        m
-    };
-    assert_eq!(ids(&machine(0.61).explain()), ["interrupt-imbalance"]);
-    assert!(machine(0.42).explain().incidents.is_empty(), "nobody suffers");
-}
-
 #[test]
 fn stolen_time_counts_when_it_was_wanted() {
     let steal = |stolen: f64, idle: f64| {
@@ -311,36 +260,6 @@ fn a_step_of_the_clock_is_told_and_a_correction_is_not() {
     };
     assert_eq!(ids(&step(-3_600 * SECOND)), ["clock-step"]);
     assert!(step(200_000_000).incidents.is_empty());
-}
-
-#[test]
-fn errors_and_losses_of_devices() {
-    let error = |what: &str, device: &str| {
-        let mut m = Machine::idle();
-        for second in [70, 72, 74] {
-            let text = format!("{what} of {device}");
-            m.event(second, EventKind::DeviceError { what: what.into(), device: device.into(), text });
-        }
-        m.explain()
-    };
-    let report = error("io-error", "sdb");
-    assert_eq!(ids(&report), ["hardware-error"]);
-    assert_eq!(report.incidents[0].root_cause.culprit.device.as_deref(), Some("sdb"));
-    // What was corrected now and then lost nothing.
-    assert!(error("corrected-error", "MC0").incidents.is_empty());
-    let mut m = Machine::idle();
-    for second in 70..95 {
-        let (what, device, text) = ("corrected-error".into(), "MC0".into(), "EDAC MC0: 1 CE".into());
-        m.event(second, EventKind::DeviceError { what, device, text });
-    }
-    let report = m.explain();
-    assert_eq!(ids(&report), ["hardware-error"]);
-    let incident = &report.incidents[0];
-    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some("MC0"));
-    assert!(incident.remedies.iter().all(|r| !r.command.contains("smartctl")), "{:?}", incident.remedies);
-    let report = error("link-down", "eth1");
-    assert_eq!(ids(&report), ["device-lost"]);
-    assert_eq!(report.incidents[0].root_cause.culprit.nic.as_deref(), Some("eth1"));
 }
 
 /// A setting that changes when the incident begins.
@@ -386,27 +305,6 @@ fn the_share_that_the_kernel_sets_to_nothing_was_not_changed_by_anybody() {
     let report = m.explain();
     assert_eq!(ids(&report), ["config-drift"]);
     assert_eq!(report.incidents[0].root_cause.culprit.sysctl.as_deref(), Some("vm.dirty_bytes"));
-}
-
-#[test]
-fn pinned_tasks_that_are_in_each_others_way_are_a_cause_beside_the_interrupts() {
-    let roots = |pinned: u32| -> Vec<String> {
-        let mut m = interrupts(0.6, 0.02, 0.0);
-        for tid in 70..70 + pinned {
-            m.task(tid, "packer", HEALTHY).task_during(tid, "task.run_delay", 0.85);
-            m.task_during(tid, "task.cpus_allowed", 1.0).task_during(tid, "task.cpus_allowed_count", 1.0);
-            m.task_during(tid, "task.cpu", 0.0);
-        }
-        m.sys("tasks.run_delay", 0.01, 0.85 * f64::from(pinned));
-        let report = m.explain();
-        let all = report.incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
-        all.map(|r| r.condition.clone()).collect()
-    };
-    // Alone with the interrupts it waits for them; four would wait for each other.
-    assert_eq!(roots(1), ["interrupt-imbalance"]);
-    let mut four = roots(4);
-    four.sort();
-    assert_eq!(four, ["cpu-affinity-misplaced", "interrupt-imbalance"]);
 }
 
 #[test]

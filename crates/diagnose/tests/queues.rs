@@ -5,7 +5,7 @@
 mod support;
 
 use support::network::{culprit, is_silent, qdisc, serving, text};
-use support::{HEALTHY, INCIDENT, root};
+use support::{HEALTHY, INCIDENT, each, is_on, root};
 
 #[test]
 fn a_queue_that_drops_is_named_by_its_device_and_what_is_sent_again_follows() {
@@ -114,6 +114,43 @@ fn drops_with_no_harmless_reason_are_the_ring() {
     let report = m.explain();
     assert_eq!(root(&report).0, "nic-drops");
     assert_eq!(culprit(&report).nic.as_deref(), Some("eth0"));
+    let remarks = report.incidents[0].root_cause.remarks.join(" ");
+    assert!(!remarks.contains("loses packets from") && !remarks.contains("the rate does not"), "{remarks}");
+}
+
+#[test]
+fn a_ring_is_told_with_its_size_and_the_rate_at_which_it_begins_to_lose() {
+    let full = |size: f64, most: f64| {
+        let mut m = serving();
+        m.row("nic.rx_fifo", "eth0", 0.0, 900.0).row("nic.rx_packets", "eth0", 500.0, 60_000.0);
+        for (metric, value) in [("nic.rx_ring", size), ("nic.rx_ring_max", most)] {
+            m.values(metric, "eth0", 0, each(|_| value));
+        }
+        let report = m.explain();
+        assert_eq!(root(&report).0, "nic-drops");
+        let incident = &report.incidents[0];
+        let commands: Vec<String> = incident.remedies.iter().map(|r| r.command.clone()).collect();
+        (incident.root_cause.remarks.join(" "), commands.join(" "))
+    };
+    let (remarks, commands) = full(256.0, 4096.0);
+    assert!(remarks.contains("a ring of 256 packets holds what comes in 4.3 ms"), "{remarks}");
+    assert!(remarks.contains("the largest, of 4,096, what comes in 68.3 ms"), "{remarks}");
+    assert!(remarks.contains("it loses packets from about 5"), "{remarks}");
+    assert!(commands.contains("ethtool -G eth0 rx 1024"), "{commands}");
+    let (remarks, commands) = full(4096.0, 4096.0);
+    assert!(remarks.contains("the driver makes no larger one"), "{remarks}");
+    assert!(!commands.contains("-G eth0"), "{commands}");
+}
+
+#[test]
+fn drops_at_a_rate_that_was_no_trouble_before_are_bursts() {
+    let mut m = serving();
+    m.row("nic.rx_fifo", "eth0", 0.0, 900.0);
+    m.values("nic.rx_packets", "eth0", 0, each(|i| if is_on(i) { 20_000.0 } else { 60_000.0 }));
+    let report = m.explain();
+    assert_eq!(root(&report).0, "nic-drops");
+    let remarks = report.incidents[0].root_cause.remarks.join(" ");
+    assert!(remarks.contains("the rate does not tell") && remarks.contains("none at 60,000/s"), "{remarks}");
 }
 
 #[test]

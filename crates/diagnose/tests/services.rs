@@ -202,6 +202,8 @@ fn a_connection_that_is_refused_at_once_is_unreachable_if_it_used_to_be_accepted
         m.task(50, "php-fpm", 0);
         dependency(&mut m, (50, "php-fpm"), "127.0.0.1:6379", |_| Asked::nothing(0.0));
         attempts(&mut m, "50>127.0.0.1:6379", 0.0, 8.0, (before, 0.0));
+        // Who is let in waits as long as who is refused: some microseconds.
+        m.row("dependency.connect_time", "50>127.0.0.1:6379", 0.0006, 0.0006);
         if always {
             m.row("dependency.connect_failed", "50>127.0.0.1:6379", 8.0, 8.0);
         }
@@ -228,6 +230,29 @@ fn an_address_that_answers_late_is_the_root_of_a_service_that_waits_for_it() {
     assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(DB));
     assert!(incident.root_cause.statement.contains("10.0.0.7:5432 answered in 1.0 s instead of 1.0 ms"));
     assert!(links(incident).contains(&"service-slow"));
+}
+
+#[test]
+fn a_path_to_a_service_of_the_same_machine_is_slow_where_the_service_is_not() {
+    let kept = |waits: bool| {
+        let mut m = Machine::idle();
+        m.task(60, "web-user", 0);
+        if waits {
+            m.task_rate(60, "task.run_delay", 0.0, 4.0);
+        }
+        service(&mut m, APP, (50, "python3"), during(Asked::each(40.0, 0.0004), Asked::each(8.0, 0.0004)));
+        dependency(&mut m, (60, "web-user"), APP, during(Asked::each(40.0, 0.0005), Asked::each(8.0, 0.5)));
+        m.explain()
+    };
+    let report = kept(false);
+    assert_eq!(root(&report).0, "dependency-slow");
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("python3 (port 8080) serves there on this machine and answered in 400 µs"),
+        "{statement}"
+    );
+    // Who gets no CPU takes no answer.
+    assert!(kept(true).incidents.iter().all(|i| i.root_cause.condition != "dependency-slow"));
 }
 
 #[test]

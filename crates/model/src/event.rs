@@ -111,7 +111,8 @@ pub enum EventKind {
     },
     /// A device or a file system reported an error or its loss.
     DeviceError {
-        /// `io-error`, `link-down`, `machine-check`, `corrected-error`, `filesystem-error`, `device-lost`.
+        /// `io-error`, `link-down`, `machine-check`, `corrected-error`, `filesystem-error`, `device-lost`, `disk-failing` (it says so
+        /// itself), `path-failed` (of a multipath device), `pool-full` (of thin volumes).
         what: String,
         /// The device, interface or CPU, if named.
         device: String,

@@ -169,12 +169,6 @@ impl Table {
     pub fn rows(&self) -> impl Iterator<Item = (Key, &[i64])> {
         self.keys.iter().copied().zip(self.cells.chunks_exact(self.width.max(1)))
     }
-
-    /// Bytes of allocated memory.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.keys.capacity() * size_of::<Key>() + self.cells.capacity() * size_of::<i64>()
-    }
 }
 
 /// One sample of the whole machine.

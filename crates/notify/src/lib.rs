@@ -17,6 +17,6 @@ mod told;
 
 pub use channels::{Channel, Deliver, Failure, Programs};
 pub use config::{Config, Devices, Kind, Mistake, Receiver};
-pub use message::{Event, Facts, Message, SCHEMA};
+pub use message::{Event, Facts, Message, SCHEMA, incident_id};
 pub use queue::{Queue, Tally, replace};
 pub use told::{Now, Told};

@@ -117,6 +117,12 @@ pub struct Facts {
     pub cost_seconds: Option<f64>,
 }
 
+/// The id of an incident: the machine, and when it began as it was first seen.
+#[must_use]
+pub fn incident_id(host: &str, since: &str) -> String {
+    format!("{host}-{since}")
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_none(count: &u64) -> bool {
     *count == 0

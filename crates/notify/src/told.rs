@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Event, Message};
+use crate::message::{Event, Message, incident_id};
 
 const SECOND: i64 = 1_000_000_000;
 /// Onsets of one incident in two explanations differ by less.
@@ -92,7 +92,7 @@ impl Told {
                 None => {
                     let mut message = (now.message)();
                     message.event = if now.end.is_some() { Event::Ended } else { Event::Begun };
-                    message.id = format!("{}-{}", message.host, rfc3339(now.onset));
+                    message.id = incident_id(&message.host, &rfc3339(now.onset));
                     said.push(message.clone());
                     self.incidents.push(Known { onset: now.onset, end: now.end, told: until, message });
                     seen.push(true);

@@ -38,7 +38,7 @@ pub fn meaning(text: &str) -> Option<EventKind> {
         *b"Out ", *b"y --", *b"orph", *b"lloc", // Devices and links: see there.
         *b"dev ", *b"/O e", *b"sfer", *b"Disk", *b"-fs*", *b"XFS*", *b"TRFS", *b"F2FS", *b"GFS2", *b"Emas",
         *b"rd r", *b"disa", *b"nvme", *b"offl", *b"dead", *b"ming", *b"ink*", *b"ETDE", *b"[Har", *b"EDAC",
-        *b"y fa", *b"PCIe",
+        *b"y fa", *b"PCIe", *b"king", *b"g sp", *b"MRES", *b". Se", *b"e-ma",
     ]);
     let text = text.trim();
     if !PIECES.may_be_in(text.as_bytes()) {

@@ -4,6 +4,8 @@
 //! 1: POSIX  ADVISORY  WRITE 708 fe:00:12345 0 EOF
 //! 1: -> POSIX  ADVISORY  WRITE 709 fe:00:12345 0 EOF
 //! 2: FLOCK  ADVISORY  WRITE 19840 fe:00:12886344 0 EOF
+//! 3: LEASE  BREAKING  READ  19457 fe:00:395607 0 EOF
+//! 3: -> LEASE  BREAKER   READ 19458 <none>:0 0 EOF
 //! ```
 //!
 //! See `lock_get_status` in `fs/locks.c`. A line with an arrow waits for the line of the same number above it. A lock of an
@@ -67,6 +69,8 @@ pub struct Waiting {
     pub holder: i64,
     /// Whether it is one of flock, and not of fcntl.
     pub is_flock: bool,
+    /// Whether it is a lease that the holder was asked to give back.
+    pub is_lease: bool,
     /// Device and inode number: `fe:00:12345`.
     pub file: String,
 }
@@ -88,6 +92,7 @@ pub fn waiting(input: &[u8], mut f: impl FnMut(&Waiting)) {
                 waiter: line.pid,
                 holder: held.pid,
                 is_flock: line.kind == b"FLOCK",
+                is_lease: line.kind == b"LEASE",
                 file: lossy(held.file),
             }),
             _ if line.is_waiting => {}
@@ -170,7 +175,9 @@ fn line(text: &[u8]) -> Option<Line<'_>> {
     let (_access, rest) = word(skip_blanks(rest))?;
     let (pid, rest) = signed(skip_blanks(rest))?;
     let (file, _) = word(skip_blanks(rest))?;
-    let is_file = file.iter().filter(|byte| **byte == b':').count() == 2;
+    let colons = file.iter().filter(|byte| **byte == b':').count();
+    // Who waits for a lease has no file yet.
+    let is_file = colons == 2 || is_waiting && file == b"<none>:0";
     is_file.then_some(Line { is_waiting, kind, pid, file })
 }
 
@@ -186,6 +193,16 @@ mod tests {
         3: -> OFDLCK ADVISORY  WRITE -1 00:2d:7 0 99\n\
         4: POSIX  ADVISORY  WRITE 5 fe:00:12345 100 200\n\
         4: -> POSIX  ADVISORY  WRITE 6 fe:00:12345 100 200\n";
+
+    #[test]
+    fn who_opens_a_file_waits_for_its_lease() {
+        let text = b"1: LEASE  BREAKING  READ  19457 fe:00:395607 0 EOF\n1: -> LEASE  BREAKER   READ 19458 <none>:0 0 EOF\n\
+            2: POSIX  ADVISORY  WRITE 7 <none>:0 0 EOF\n";
+        let mut all = Vec::new();
+        super::waiting(text, |waits| all.push(waits.clone()));
+        let [one] = &all[..] else { panic!("{all:?}") };
+        assert!(one.is_lease && (one.waiter, one.holder) == (19458, 19457) && one.file == "fe:00:395607");
+    }
 
     #[test]
     fn who_holds_and_who_waits() {

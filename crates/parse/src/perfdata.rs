@@ -41,8 +41,8 @@ pub struct PerfData<'a> {
 pub enum Value<'a> {
     /// A number, and where it stands.
     Number(i64, usize),
-    /// A text up to its end.
-    Text(&'a [u8]),
+    /// A text up to its end, and where it stands.
+    Text(&'a [u8], usize),
 }
 
 impl<'a> PerfData<'a> {
@@ -72,6 +72,12 @@ impl<'a> PerfData<'a> {
     pub fn number(&self, at: usize) -> Option<i64> {
         let eight = self.bytes.get(at..)?.first_chunk::<8>()?;
         Some(if self.is_little { i64::from_le_bytes(*eight) } else { i64::from_be_bytes(*eight) })
+    }
+
+    /// The text at a place.
+    #[must_use]
+    pub fn text_at(&self, at: usize) -> Option<&'a [u8]> {
+        self.text(at, at.saturating_add(TEXT_MAX).min(self.bytes.len()))
     }
 
     fn text(&self, from: usize, end: usize) -> Option<&'a [u8]> {
@@ -104,7 +110,7 @@ impl<'a> PerfData<'a> {
         let place = at.checked_add(self.int(at + 16)?)?;
         let value = match (self.bytes.get(at + 12)?, self.int(at + 8)?) {
             (b'J', 0) => Value::Number(self.number(place)?, place),
-            (b'B', length) => Value::Text(self.text(place, end.min(place.checked_add(length)?))?),
+            (b'B', length) => Value::Text(self.text(place, end.min(place.checked_add(length)?))?, place),
             _ => return None,
         };
         (!name.is_empty()).then_some((name, value))

@@ -122,7 +122,7 @@ pub struct Details {
 
 /// Watches rules over frames.
 ///
-/// What it costs, with the built-in rules on a quiet machine with 1,000 tasks: see `benches/watch.rs`.
+/// What it costs, with the built-in rules on a quiet machine with 1,000 tasks: see `crates/app/benches/rules.rs`.
 #[derive(Debug)]
 pub struct Watcher {
     rules: Vec<Watched>,

@@ -36,7 +36,6 @@ use crate::document::{Document, Facts, Flag, Kind, Value, Withheld};
 use crate::error::Error;
 use globs::Globs;
 use lines::Depth;
-use report::Report;
 
 /// The reason for withholding a file that the configuration names.
 const CONFIGURED: &str = "configured";
@@ -96,12 +95,12 @@ impl Policy {
         } else if let Some(found) = document.content.as_deref().and_then(|text| lines::clean(text, depth)) {
             let before = document.content.replace(found.text).unwrap_or_default();
             scrub(&mut document.facts, &before, &found.values);
-            report::merge(&mut document.withheld, &found.report.withheld);
+            report::merge(&mut document.withheld, &found.withheld);
         }
         clean_facts(&mut document.facts, depth, &mut document.withheld);
         if let Some(found) = document.link.as_deref().and_then(|link| lines::clean(link, Depth::Forms)) {
             document.link = Some(found.text);
-            report::merge(&mut document.withheld, &found.report.withheld);
+            report::merge(&mut document.withheld, &found.withheld);
         }
         if document.withheld.count > 0 && !document.is(Flag::Refused) {
             document.flag(Flag::Redacted);
@@ -111,16 +110,9 @@ impl Policy {
     /// A text (a log line, a command) with its secrets withheld, and what was withheld.
     #[must_use]
     pub fn clean_text(&self, text: &str) -> (String, Withheld) {
-        let (text, report) = self.look(text);
-        (text, report.withheld)
-    }
-
-    /// Like [`Policy::clean_text`], with the check that found each value.
-    #[must_use]
-    pub fn look(&self, text: &str) -> (String, Report) {
         match lines::clean(text, Depth::Full) {
-            Some(found) => (found.text, found.report),
-            None => (text.to_owned(), Report::default()),
+            Some(found) => (found.text, found.withheld),
+            None => (text.to_owned(), Withheld::default()),
         }
     }
 }
@@ -189,7 +181,7 @@ fn clean_facts(facts: &mut Facts, depth: Depth, withheld: &mut Withheld) {
                 report::note(withheld, reason.name(), name);
             } else if let Some(found) = lines::clean(text, depth) {
                 *text = found.text;
-                report::merge(withheld, &found.report.withheld);
+                report::merge(withheld, &found.withheld);
             }
         }
     }

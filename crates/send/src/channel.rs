@@ -12,6 +12,7 @@ use mitra_http::{Agent, secret};
 
 use crate::config::{Kind, Output};
 use crate::encode::{graphite, influx, opentsdb, otlp, remote_write, text};
+use crate::record::LogRecord;
 use crate::series::Series;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -37,7 +38,7 @@ pub enum Failure {
 pub struct Taken {
     /// What the store answered, for whoever asks.
     pub answer: String,
-    /// Samples that it refused nevertheless, and why.
+    /// Samples or records that it refused nevertheless, and why.
     pub refused: Option<(u64, String)>,
 }
 
@@ -84,10 +85,14 @@ impl Channel {
     /// # Errors
     /// If the store does not take it.
     pub fn send(&self, batch: &[Series]) -> Result<Taken, Failure> {
+        let body = self.bytes(batch)?;
         match &self.to {
-            To::Http { agent, authorization } => self.post(agent, authorization.as_deref(), batch),
+            To::Http { agent, authorization } => {
+                let count = batch.iter().map(|series| series.samples.len() as u64).sum();
+                self.post(agent, authorization.as_deref(), &body, count)
+            }
             To::Tcp(host, port) => {
-                let said = tcp(host, *port, &self.bytes(batch)?)
+                let said = tcp(host, *port, &body)
                     .map_err(|error| Failure::Later(format!("{host}:{port}: {error}"), None))?;
                 // Only a telnet port of OpenTSDB answers: a line for each point that it does not like.
                 let lines = said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64;
@@ -97,18 +102,34 @@ impl Channel {
         }
     }
 
+    /// Sends records of a log.
+    ///
+    /// # Errors
+    /// If the store does not take them.
+    pub fn send_records(&self, records: &[LogRecord]) -> Result<Taken, Failure> {
+        match &self.to {
+            To::Http { agent, authorization } => {
+                let body = otlp::logs::body(records);
+                self.post(agent, authorization.as_deref(), &body, records.len() as u64)
+            }
+            To::Tcp(..) => Err(Failure::Never("records of a log are sent over HTTP".to_owned())),
+        }
+    }
+
     fn bytes(&self, batch: &[Series]) -> Result<Vec<u8>, Failure> {
         Ok(match (self.output.kind, &self.to) {
             (Kind::Prometheus, _) => {
                 remote_write::body(batch, self.output.is_version_2).map_err(Failure::Never)?
             }
-            (Kind::Otlp, _) => otlp::body(batch),
+            (Kind::Otlp, _) => otlp::metrics::body(batch),
             (Kind::Influx, _) => influx::body(batch).into_bytes(),
             (Kind::Opentsdb, To::Http { .. }) => opentsdb::json(batch).into_bytes(),
             (Kind::Opentsdb, To::Tcp(..)) => opentsdb::lines(batch).into_bytes(),
             (Kind::Graphite, _) if self.output.pickle => graphite::pickles(batch),
             (Kind::Graphite, _) => graphite::lines(batch).into_bytes(),
-            (Kind::Parquet, _) => return Err(Failure::Never("Parquet files are not sent".to_owned())),
+            (Kind::Parquet | Kind::OtlpLogs, _) => {
+                return Err(Failure::Never(format!("no samples are sent to {}", self.output.kind.name())));
+            }
         })
     }
 
@@ -120,12 +141,18 @@ impl Channel {
             Kind::Opentsdb if output.url.starts_with("tcp:") => opentsdb::lines(batch),
             Kind::Opentsdb => opentsdb::json(batch) + "\n",
             Kind::Graphite => graphite::lines(batch),
-            Kind::Prometheus | Kind::Otlp | Kind::Parquet => text::body(batch),
+            Kind::Prometheus | Kind::Otlp | Kind::OtlpLogs | Kind::Parquet => text::body(batch),
         }
     }
 
-    fn post(&self, agent: &Agent, authorization: Option<&str>, batch: &[Series]) -> Result<Taken, Failure> {
-        let body = self.bytes(batch)?;
+    /// Posts a body with so many samples or records.
+    fn post(
+        &self,
+        agent: &Agent,
+        authorization: Option<&str>,
+        body: &[u8],
+        count: u64,
+    ) -> Result<Taken, Failure> {
         let mut request = agent.post(&self.output.url);
         for (name, value) in headers(&self.output) {
             request = request.header(*name, *value);
@@ -134,7 +161,7 @@ impl Channel {
             request = request.header("authorization", authorization);
         }
         let mut answer = request
-            .send(&body[..])
+            .send(body)
             .map_err(|error| Failure::Later(format!("cannot be reached: {error}"), None))?;
         let status = answer.status().as_u16();
         let headers = answer.headers().clone();
@@ -143,7 +170,7 @@ impl Channel {
         _ = answer.body_mut().as_reader().take(ANSWER_MAX).read_to_end(&mut said);
         let why = format!("HTTP {status} {}", quote(&said)).trim_end().to_owned();
         match status {
-            200..=299 => self.taken(why, &headers, &said, batch),
+            200..=299 => self.taken(why, &headers, &said, count),
             // The sender or its address is wrong, not the samples: they keep in the archive until that is mended.
             300..=399 | 401..=405 | 407 | 408 | 415 | 425 | 429 | 500.. => {
                 Err(Failure::Later(why, retry_after(&headers)))
@@ -152,15 +179,9 @@ impl Channel {
         }
     }
 
-    fn taken(
-        &self,
-        answer: String,
-        headers: &HeaderMap,
-        said: &[u8],
-        batch: &[Series],
-    ) -> Result<Taken, Failure> {
+    fn taken(&self, answer: String, headers: &HeaderMap, said: &[u8], count: u64) -> Result<Taken, Failure> {
         let refused = match self.output.kind {
-            Kind::Otlp => otlp::refused(said),
+            Kind::Otlp | Kind::OtlpLogs => otlp::refused(said),
             Kind::Prometheus if self.output.is_version_2 => {
                 // A store that knows only version 1.0 reads such a message as an empty one.
                 let Some(written) = headers.get(WRITTEN).and_then(|value| value.to_str().ok()?.parse().ok())
@@ -169,9 +190,8 @@ impl Channel {
                         "it does not say what it has written, so it knows only version 1 of remote write";
                     return Err(Failure::Later(why.to_owned(), None));
                 };
-                let sent: u64 = batch.iter().map(|series| series.samples.len() as u64).sum();
-                let missing = sent.saturating_sub(written);
-                (missing > 0).then(|| (missing, format!("{written} of {sent} samples were written")))
+                let missing = count.saturating_sub(written);
+                (missing > 0).then(|| (missing, format!("{written} of {count} samples were written")))
             }
             _ => None,
         };
@@ -191,7 +211,7 @@ fn headers(output: &Output) -> &'static [(&'static str, &'static str)] {
             ("content-encoding", "snappy"),
             ("x-prometheus-remote-write-version", "2.0.0"),
         ],
-        (Kind::Otlp, _) => &[("content-type", "application/x-protobuf")],
+        (Kind::Otlp | Kind::OtlpLogs, _) => &[("content-type", "application/x-protobuf")],
         (Kind::Opentsdb, _) => &[("content-type", "application/json")],
         _ => &[("content-type", "text/plain; charset=utf-8")],
     }
@@ -269,6 +289,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::record::tests::record;
     use crate::series::tests::series;
 
     fn channel(table: &str) -> Channel {
@@ -337,6 +358,18 @@ mod tests {
         // Three points, by OTLP's own message.
         let answer = "HTTP/1.1 200 x\r\nContent-Length: 4\r\n\r\n\x0a\x02\x08\x03";
         assert_eq!(sent("\"otlp\"", answer).0.unwrap().refused, Some((3, String::new())));
+    }
+
+    #[test]
+    fn records_of_a_log_are_posted_and_counted() {
+        let (url, thread) = answering("HTTP/1.1 200 x\r\nContent-Length: 4\r\n\r\n\x0a\x02\x08\x02");
+        let channel = channel(&format!("to = \"otlp-logs\"\nurl = \"{url}\""));
+        let records = [record("a"), record("b"), record("c")];
+        assert_eq!(channel.send_records(&records).unwrap().refused, Some((2, String::new())));
+        assert!(thread.join().unwrap().contains("content-type: application/x-protobuf"));
+        let samples = [series("mitra_a", None, &[(1, 1.0)])];
+        assert!(matches!(channel.send(&samples), Err(Failure::Never(why)) if why.contains("otlp-logs")));
+        assert!(matches!(channel.send_records(&records), Err(Failure::Later(..))), "nobody listens");
     }
 
     #[test]

@@ -16,6 +16,8 @@ const NAME_MAX: usize = 48;
 const LABELS_MAX: usize = 30;
 const LABEL_MAX: usize = 256;
 const EVERY: Duration = Duration::from_secs(10);
+/// To explain a recording takes longer than to read samples.
+const EVERY_INCIDENTS: Duration = Duration::from_secs(60);
 const EVERY_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
 const KEEP: Duration = Duration::from_secs(6 * 3_600);
 const KEEP_RANGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30 * 86_400));
@@ -29,6 +31,8 @@ pub enum Kind {
     Prometheus,
     /// OpenTelemetry's protocol over HTTP.
     Otlp,
+    /// The same with incidents and findings as records of a log, in place of samples.
+    OtlpLogs,
     /// Line protocol over HTTP.
     Influx,
     /// `/api/put` over HTTP, or `put` lines over TCP.
@@ -37,6 +41,28 @@ pub enum Kind {
     Graphite,
     /// A file for each hour.
     Parquet,
+}
+
+impl Kind {
+    /// As in a configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Prometheus => "prometheus",
+            Kind::Otlp => "otlp",
+            Kind::OtlpLogs => "otlp-logs",
+            Kind::Influx => "influx",
+            Kind::Opentsdb => "opentsdb",
+            Kind::Graphite => "graphite",
+            Kind::Parquet => "parquet",
+        }
+    }
+
+    /// Whether incidents and findings are sent, and no samples.
+    #[must_use]
+    pub fn is_of_incidents(self) -> bool {
+        self == Kind::OtlpLogs
+    }
 }
 
 /// Where samples go, and which.
@@ -58,7 +84,9 @@ pub struct Output {
     pub metrics: Vec<String>,
     /// How many processes are sent.
     pub top: usize,
-    /// Time between two samples.
+    /// Whether findings are sent beside incidents.
+    pub findings: bool,
+    /// Time between two samples, or two looks for incidents.
     pub every: Duration,
     /// What lies further back is given up.
     pub keep: Duration,
@@ -108,6 +136,7 @@ struct Table {
     #[serde(default)]
     metrics: Vec<Spanned<String>>,
     top: Option<Spanned<usize>>,
+    findings: Option<Spanned<bool>>,
     every: Option<Spanned<String>>,
     keep: Option<Spanned<String>>,
     #[serde(default)]
@@ -159,12 +188,13 @@ fn output(
     let (kind, kind_at) = (*table.to.get_ref(), table.to.span());
     let name = name(&table, kind, at)?;
     let only_for = |wanted: Kind, what: &str, at: Option<Range<usize>>| match at {
-        Some(at) if kind != wanted => wrong(at, format!("{what} is only for {wanted:?}").to_lowercase()),
+        Some(at) if kind != wanted => wrong(at, format!("{what} is only for {}", wanted.name())),
         _ => Ok(()),
     };
     only_for(Kind::Prometheus, "version", table.version.as_ref().map(Spanned::span))?;
     only_for(Kind::Graphite, "pickle", table.pickle.as_ref().map(Spanned::span))?;
     only_for(Kind::Parquet, "folder", table.folder.as_ref().map(Spanned::span))?;
+    only_for(Kind::OtlpLogs, "findings", table.findings.as_ref().map(Spanned::span))?;
     let is_version_2 = match &table.version {
         Some(given) if !(1..=2).contains(given.get_ref()) => return wrong(given.span(), "wanted 1 or 2"),
         given => given.as_ref().is_some_and(|given| *given.get_ref() == 2),
@@ -193,12 +223,16 @@ fn output(
         _ if kind == Kind::Parquet => return wrong(kind_at, "wanted folder, and no url"),
         _ => return wrong(kind_at, "wanted url, the whole address"),
     };
+    if let Some(pattern) = table.metrics.first().filter(|_| kind.is_of_incidents()) {
+        return wrong(pattern.span(), format!("{} has incidents, and no metrics", kind.name()));
+    }
     for pattern in &table.metrics {
         check(kind, pattern.get_ref()).map_err(|message| Mistake { at: pattern.span(), message })?;
     }
     let top = match &table.top {
-        Some(given) if *given.get_ref() > TOP_MAX || kind == Kind::Parquet => {
-            return wrong(given.span(), format!("wanted at most {TOP_MAX}, and none for parquet"));
+        Some(given) if *given.get_ref() > TOP_MAX || matches!(kind, Kind::Parquet | Kind::OtlpLogs) => {
+            let why = format!("wanted at most {TOP_MAX}, and none for parquet and otlp-logs");
+            return wrong(given.span(), why);
         }
         given => given.as_ref().map_or(0, |given| *given.get_ref()),
     };
@@ -211,9 +245,14 @@ fn output(
         pickle: table.pickle.is_some_and(Spanned::into_inner),
         metrics: table.metrics.into_iter().map(Spanned::into_inner).collect(),
         top,
-        every: within(table.every, EVERY, EVERY_RANGE)?,
+        findings: table.findings.is_none_or(Spanned::into_inner),
+        every: within(
+            table.every,
+            if kind.is_of_incidents() { EVERY_INCIDENTS } else { EVERY },
+            EVERY_RANGE,
+        )?,
         keep: within(table.keep, KEEP, KEEP_RANGE)?,
-        labels: labels(table.labels)?,
+        labels: labels(table.labels, kind)?,
         user: table.user.map(Spanned::into_inner),
         password_file: table.password_file,
         token_file: table.token_file,
@@ -222,7 +261,7 @@ fn output(
 }
 
 fn name(table: &Table, kind: Kind, at: Range<usize>) -> Result<String, Mistake> {
-    let usual = format!("{kind:?}").to_lowercase();
+    let usual = kind.name().to_owned();
     let (name, at) = table.name.as_ref().map_or((usual, at), |name| (name.get_ref().clone(), name.span()));
     let is_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(is_name) {
@@ -231,7 +270,7 @@ fn name(table: &Table, kind: Kind, at: Range<usize>) -> Result<String, Mistake> 
     Ok(name)
 }
 
-fn labels(given: BTreeMap<String, Spanned<String>>) -> Result<BTreeMap<String, String>, Mistake> {
+fn labels(given: BTreeMap<String, Spanned<String>>, kind: Kind) -> Result<BTreeMap<String, String>, Mistake> {
     let count = given.len();
     let mut labels = BTreeMap::new();
     for (name, value) in given {
@@ -245,6 +284,10 @@ fn labels(given: BTreeMap<String, Spanned<String>>) -> Result<BTreeMap<String, S
                 "wanted at most {LABELS_MAX} labels, of letters, digits and underscores, without two underscores at the beginning"
             );
             return wrong(at, why);
+        }
+        // Where attributes become JSON, it would be a text and an object with the others at once.
+        if kind.is_of_incidents() && name == "mitra" {
+            return wrong(at, "wanted another name: those of other attributes of a record begin with it");
         }
         let value = value.into_inner();
         if value.is_empty() || value.len() > LABEL_MAX || value.chars().any(char::is_control) {
@@ -364,10 +407,15 @@ mod tests {
             ("to = \"influx\"\nurl = \"http://a/\"\nevery = \"5ms\"", "\"5ms\"", "from 1 s to 3600 s"),
             ("to = \"influx\"\nurl = \"http://a/\"\nkeep = \"99999999999999999999d\"", "\"9999", "wanted"),
             ("to = \"influx\"\nurl = \"http://a/\"\ntop = 101", "101", "at most 100"),
+            ("to = \"otlp-logs\"\nurl = \"http://a/\"\ntop = 3", "3", "none for parquet and otlp-logs"),
+            ("to = \"otlp-logs\"\nurl = \"http://a/\"\nmetrics = [\"mem.*\"]", "\"mem", "and no metrics"),
+            ("to = \"otlp-logs\"\nurl = \"tcp://a:1\"", "\"tcp", "wanted an address with http"),
+            ("to = \"otlp\"\nurl = \"http://a/\"\nfindings = true", "true", "only for otlp-logs"),
             ("to = \"influx\"\nurl = \"http://a/\"\nmetrics = [\"mem.*\", \"nix.*\"]", "\"nix", "no metric"),
             ("to = \"influx\"\nurl = \"http://a/\"\nlabels = { __x = \"1\" }", "\"1\"", "wanted at most"),
             ("to = \"influx\"\nurl = \"http://a/\"\nlabels = { a-b = \"1\" }", "\"1\"", "wanted at most"),
             ("to = \"influx\"\nurl = \"http://a/\"\nlabels = { a = \"\" }", "\"\"", "wanted a value"),
+            ("to = \"otlp-logs\"\nurl = \"http://a/\"\nlabels = { mitra = \"1\" }", "\"1\"", "another name"),
             ("to = \"influx\"\nurl = \"http://a/\"\nname = \"../x\"", "\"../x\"", "wanted a name"),
             ("to = \"influx\"\nurl = \"http://a/\"\nevry = \"3s\"", "evry", "unknown field `evry`"),
             (
@@ -402,6 +450,13 @@ mod tests {
         let output = &read(text).unwrap().outputs[0];
         assert_eq!((output.every, output.keep, output.top), (EVERY, KEEP, 0));
         assert_eq!((output.name.as_str(), output.pickle), ("graphite", false));
+        let logs = "[[output]]\nto = \"otlp-logs\"\nurl = \"http://[::1]:4318/v1/logs\"\n";
+        let output = &read(logs).unwrap().outputs[0];
+        assert_eq!(
+            (output.name.as_str(), output.every, output.findings),
+            ("otlp-logs", EVERY_INCIDENTS, true)
+        );
+        assert!(!read(&format!("{logs}findings = false")).unwrap().outputs[0].findings);
         assert_eq!(read("").unwrap(), Config::default());
     }
 
@@ -414,8 +469,20 @@ mod tests {
         let tables: Vec<&str> = lines.filter(|line| line.starts_with('[') || line.contains(" = ")).collect();
         let config = read(&format!("[[output]]\n{}", tables.join("\n"))).unwrap();
         let kinds: Vec<Kind> = config.outputs.iter().map(|output| output.kind).collect();
-        let all = [Kind::Prometheus, Kind::Otlp, Kind::Influx, Kind::Opentsdb, Kind::Graphite, Kind::Parquet];
+        let all = [
+            Kind::Prometheus,
+            Kind::Otlp,
+            Kind::OtlpLogs,
+            Kind::Influx,
+            Kind::Opentsdb,
+            Kind::Graphite,
+            Kind::Parquet,
+        ];
         assert_eq!(kinds, all);
+        // Each name is the one that a table has.
+        for (kind, part) in all.iter().zip(tables.join("\n").split("[[output]]")) {
+            assert!(part.contains(&format!("to = \"{}\"", kind.name())), "{part}");
+        }
         let parts: Vec<&str> = include_str!("../../../docs/outputs.md").split("```toml\n").skip(1).collect();
         assert!(!parts.is_empty());
         for part in parts {

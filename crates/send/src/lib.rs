@@ -1,22 +1,28 @@
-//! Sends samples of an archive to stores of metrics.
+//! Sends samples of an archive to stores of metrics, and its incidents to stores of logs.
 //!
 //! ```text
-//! archive ── app reads a stretch ──► Series ──► encode/… ──► channel.rs ──► the store
-//!               ▲                                                │
-//!               └──────────── position.rs: how far it came ◄─────┘
+//! archive ─┬─ app reads a stretch ────► Series ────┬─► encode/… ──► channel.rs ──► the store
+//!          └─ app explains a stretch ─► LogRecord ─┘                    │
+//!               ▲                                                       │
+//!               └── position.rs: how far it came, sent.rs: which ◄──────┘
 //! ```
 //!
-//! The archive is the queue: an output keeps only how far it has come. Nothing here knows the archive or the table of metrics.
+//! The archive is the queue: an output keeps only how far it has come, and which incidents of the end of it were sent. Nothing here
+//! knows the archive, the table of metrics or a report.
 
 mod backoff;
 mod channel;
 mod config;
 mod encode;
 mod position;
+mod record;
+mod sent;
 mod series;
 
 pub use backoff::Backoff;
 pub use channel::{Channel, Failure, Taken};
 pub use config::{Config, Kind, Mistake, Output};
 pub use position::{Position, Tally};
+pub use record::{AttributeValue, LogRecord, RECORDS_MAX, Severity};
+pub use sent::{Noted, Sent, SentIncident};
 pub use series::{BATCH_SAMPLES, Batch, Series, SeriesKind, batches};

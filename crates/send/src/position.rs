@@ -44,6 +44,9 @@ pub struct Position {
     /// The folder of the recording; empty in positions that do not say so yet.
     #[serde(default)]
     pub archive: String,
+    /// Whether it counts records of a log, and not samples.
+    #[serde(default)]
+    pub is_of_records: bool,
     /// What became of all samples.
     #[serde(default)]
     pub tally: Tally,
@@ -121,15 +124,20 @@ impl Position {
     /// # Errors
     /// Where that fails; what was there before is still there.
     pub fn save(&self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        // What a program that was killed has left; a link there would be followed.
-        _ = fs::remove_file(&new);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        // A position that a power failure takes back is sent again, which stores see as the same samples.
-        file.sync_data()?;
-        fs::rename(&new, &self.path)
+        replace(&self.path, &serde_json::to_vec(self)?)
     }
+}
+
+/// Writes a file that is there whole or as it was. Only its owner reads it.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    // What a program that was killed has left; a link there would be followed.
+    _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    // A position that a power failure takes back is sent again, which stores see as the same samples.
+    file.sync_data()?;
+    fs::rename(&new, path)
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ const BESIDES: &[&[Incident]] = &[drift::INCIDENTS];
 
 /// Root conditions that no incident makes, and the reason.
 pub const NOT_MADE: &[(&str, &str)] = &[
+    ("array-sync", "the kernel of the round's machine has no driver of md arrays"),
     (
         "cgroup-memory-high",
         "memory.high needs cgroup version 2, and the round's machine has memory in version 1",

@@ -73,9 +73,13 @@ pub struct ExportArgs {
     pub range: RangeArgs,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Write Parquet to this file, or to a file in this directory
+    /// Write Parquet to this file, or to a file in this directory; - is standard output
     #[arg(long, value_name = "FILE", group = "form")]
     pub parquet: Option<PathBuf>,
+    /// Write a PCP archive, FILE.0, FILE.meta and FILE.index, or with the host's name in this directory; tasks are in it only if
+    /// --metric or --entity names them
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub pcp: Option<PathBuf>,
     /// Write tables as sar prints them (times in UTC) to this file or directory; - is standard output
     #[arg(long, value_name = "FILE", group = "form")]
     pub sar: Option<PathBuf>,
@@ -88,7 +92,8 @@ pub struct ExportArgs {
     /// Write a trace for Perfetto or chrome://tracing to this file or directory; - is standard output
     #[arg(long, value_name = "FILE", group = "form")]
     pub trace: Option<PathBuf>,
-    /// Take the samples of so long together, 1s to 1h; not for Parquet, which has each value
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, conflicts_with = "parquet")]
-    pub every: Duration,
+    /// Take the samples of so long together, 1s to 1h [default: 1s]. A PCP archive has the last one of them, or each sample without
+    /// this; Parquet always has each value
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "parquet")]
+    pub every: Option<Duration>,
 }

@@ -327,6 +327,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("mitra export --parquet . --since yesterday --until today", "a day for DuckDB or pandas"),
             ("mitra export --parquet disks.parquet --metric 'disk.*'", "all that is known of disks"),
             ("mitra export --sadf-json - --since yesterday --every 10m", "for what reads sysstat"),
+            (
+                "mitra export --pcp ./web17 --since yesterday --every 10s",
+                "then: pmrep -a ./web17 mitra.disk.read_bytes",
+            ),
             ("mitra export --trace . --since -1h", "an hour for https://ui.perfetto.dev"),
         ],
     ),

@@ -1,27 +1,43 @@
 //! `mitra capture`: runs a probe, or shows a capture.
 
-use std::path::Path;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds};
+use mitra_inspect::Symbols;
 use mitra_model::Captured;
+use mitra_model::capture::Raw;
+use serde_json::json;
 
+use super::learner::Learner;
 use super::show::Page;
+use super::symbolize::Unsymbolized;
 use super::{print, print_json};
 use crate::cli::CaptureArgs;
 use crate::errors::usage;
 use crate::recording;
 use crate::render::style::Style;
-use crate::render::{capture as render, html, pprof};
+use crate::render::table::Table;
+use crate::render::{capture as render, html, pprof, units};
+use crate::signals::{self, Hangup, STOP};
+
+/// Between two polls. Processes that begin and end within it leave addresses without names.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+/// While there are stacks that the BPF programs cannot unwind yet.
+const LEARN_EVERY: Duration = Duration::from_millis(5);
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 pub fn run(args: &CaptureArgs, style: &Style) -> Result<()> {
     if args.list {
-        return probes::list(args, style);
+        return list(args, style);
     }
     let (captured, file) = if let Some(which) = &args.show {
         let (captured, path) = kept(args, which)?;
         (captured, Some(path))
     } else {
-        probes::capture(args)?
+        capture(args)?
     };
     show(args, &captured, file.as_deref(), style)
 }
@@ -75,183 +91,142 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
     }
 }
 
-#[cfg(feature = "bpf")]
-mod probes {
-    use std::io::{IsTerminal, Write};
-    use std::path::PathBuf;
-    use std::time::{Duration, Instant};
-
-    use anyhow::Context;
-    use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds};
-    use mitra_inspect::Symbols;
-    use mitra_model::capture::Raw;
-    use serde_json::json;
-
-    use super::*;
-    use crate::commands::learner::Learner;
-    use crate::commands::symbolize::Unsymbolized;
-    use crate::render::table::Table;
-    use crate::render::units;
-    use crate::signals::{self, Hangup, STOP};
-
-    /// Between two polls. Processes that begin and end within it leave addresses without names.
-    const POLL_EVERY: Duration = Duration::from_millis(50);
-    /// While there are stacks that the BPF programs cannot unwind yet.
-    const LEARN_EVERY: Duration = Duration::from_millis(5);
-    const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-
-    /// Overwrites the progress line, if standard error is a terminal.
-    fn progress(line: &str) {
-        if std::io::stderr().is_terminal() {
-            _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-        }
-    }
-
-    pub fn list(args: &CaptureArgs, style: &Style) -> Result<()> {
-        if args.json {
-            return print_json(&kinds().iter().map(|kind| as_json(kind)).collect::<Vec<_>>());
-        }
-        let mut table = Table::of("KIND|ATTACHES TO|WHAT IT SHOWS; WHAT IT COSTS");
-        for kind in kinds() {
-            let mut what = format!("{}. Cost: {}. Linux {}.", kind.help, kind.cost, kind.since);
-            if !kind.filters.is_empty() {
-                what.push_str(&format!(" Narrowed by --{}.", kind.filters.join(", --")));
-            }
-            for (name, help) in kind.options {
-                what.push_str(&format!(" --option {name}=…: {help}."));
-            }
-            let attaches = match kind.attaches {
-                [one] => (*one).to_owned(),
-                [first, rest @ ..] => format!("{first} + {}", rest.len()),
-                [] => String::new(),
-            };
-            table.row([kind.name.to_owned(), attaches, what]);
-        }
-        print(&table.render(style))
-    }
-
-    fn as_json(kind: &Kind) -> serde_json::Value {
-        let columns =
-            kind.columns.iter().map(|(name, unit, help)| json!({ "name": name, "unit": unit, "help": help }));
-        let options = kind.options.iter().map(|(name, help)| json!({ "name": name, "help": help }));
-        json!({
-            "kind": kind.name, "help": kind.help, "cost": kind.cost, "since": kind.since, "manual": kind.manual(),
-            "attaches": kind.attaches,
-            "columns": columns.collect::<Vec<_>>(), "options": options.collect::<Vec<_>>(), "filters": kind.filters,
-        })
-    }
-
-    /// The capture, and the file that has it.
-    pub fn capture(args: &CaptureArgs) -> Result<(Captured, Option<String>)> {
-        let request = request(args)?;
-        signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
-        progress("loading …");
-        let armed = Capture::arm(&request).map_err(|refused| match refused {
-            Refused::NoSuchKind(..) | Refused::BadRequest(_) => usage(refused.to_string()),
-            other => other.into(),
-        });
-        let armed = armed.inspect_err(|_| progress(""))?;
-        let mut symbols = Symbols::new();
-        let raw = until_it_ends(armed, &request, &mut symbols);
-        let mut unsymbolized = Unsymbolized::new(raw, &mut symbols);
-        let kept = keep(args, &unsymbolized.captured);
-        // A file on a dead server may block for ever: Ctrl-C kills from here on, and the capture is
-        // kept.
-        signals::let_go().context("cannot give signals back")?;
-        progress("naming …; Ctrl-C leaves it without names");
-        let named = unsymbolized.symbolized(&mut symbols, || false);
-        progress("");
-        if let (Some(named), Some((dir, name))) = (&named, &kept) {
-            mitra_archive::replace_capture(dir, name, named)
-                .unwrap_or_else(|error| complain(&format!("the capture is kept without names: {error:#}")));
-        }
-        let file = kept.map(|(dir, name)| mitra_archive::capture_path(&dir, &name).display().to_string());
-        Ok((named.unwrap_or(unsymbolized.captured), file))
-    }
-
-    /// Stores the capture and returns its name. If that fails it is shown all the same.
-    fn keep(args: &CaptureArgs, captured: &Captured) -> Option<(PathBuf, String)> {
-        if args.no_archive {
-            return None;
-        }
-        let kept = recording::archive_dir(&args.archive).and_then(|dir| {
-            let name = mitra_archive::store_capture(&dir, captured)?;
-            Ok((dir, name))
-        });
-        kept.inspect_err(|error| complain(&format!("the capture is not kept: {error:#}"))).ok()
-    }
-
-    fn complain(what: &str) {
-        progress("");
-        _ = writeln!(std::io::stderr(), "mitra: {what}");
-    }
-
-    fn request(args: &CaptureArgs) -> Result<Request> {
-        let names = || kinds().iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-        let name =
-            args.kind.as_deref().ok_or_else(|| usage(format!("which probe? There are {}", names())))?;
-        if kind(name).is_none() {
-            return Err(usage(format!("no probe is called '{name}'; there are {}", names())));
-        }
-        let mut request = Request::new(name, args.seconds, &args.why);
-        request.pid = args.pid.or(args.process);
-        request.comm.clone_from(&args.comm);
-        request.cgroup.clone_from(&args.cgroup);
-        request.min = args.min.unwrap_or_default();
-        request.d_only = args.d_only;
-        request.cost_budget = args.budget;
-        if let Some(events) = args.events {
-            request.max_events = events;
-        }
-        for option in &args.option {
-            let (name, value) =
-                option.split_once('=').ok_or_else(|| usage(format!("{option}: want --option NAME=VALUE")))?;
-            request.options.insert(name.to_owned(), value.to_owned());
-        }
-        Ok(request)
-    }
-
-    /// Polls until it ends or is interrupted; what was recorded until then is complete.
-    fn until_it_ends(mut armed: Armed, request: &Request, symbols: &mut Symbols) -> Raw {
-        let (mut told, mut learner) = (Instant::now(), Learner::default());
-        while armed.poll().is_none() && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
-            remember(symbols, &mut armed);
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
-                let (events, lasted) = armed.progress();
-                progress(&format!(
-                    "{}: {:.0} of {} s, {} events; Ctrl-C ends it",
-                    request.kind,
-                    lasted.as_secs_f64(),
-                    request.seconds,
-                    units::grouped(events as f64)
-                ));
-            }
-            let has_learned = learner.poll(&mut armed);
-            std::thread::sleep(if has_learned { LEARN_EVERY } else { POLL_EVERY });
-        }
-        remember(symbols, &mut armed);
-        learner.poll(&mut armed);
-        armed.finish()
-    }
-
-    /// Reads the mappings of new processes. The CPU time counts as the capture's.
-    fn remember(symbols: &mut Symbols, armed: &mut Armed) {
-        let images = armed.take_images();
-        armed.charge(|| symbols.remember(&images));
+/// Overwrites the progress line, if standard error is a terminal.
+fn progress(line: &str) {
+    if std::io::stderr().is_terminal() {
+        _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
 }
 
-#[cfg(not(feature = "bpf"))]
-mod probes {
-    use super::*;
-    use crate::errors::NO_BPF;
-
-    pub fn list(_: &CaptureArgs, _: &Style) -> Result<()> {
-        anyhow::bail!("{NO_BPF}; captures made elsewhere: --show FILE")
+pub fn list(args: &CaptureArgs, style: &Style) -> Result<()> {
+    if args.json {
+        return print_json(&kinds().iter().map(|kind| as_json(kind)).collect::<Vec<_>>());
     }
-
-    pub fn capture(_: &CaptureArgs) -> Result<(Captured, Option<String>)> {
-        anyhow::bail!("{NO_BPF}; captures made elsewhere: --show FILE")
+    let mut table = Table::of("KIND|ATTACHES TO|WHAT IT SHOWS; WHAT IT COSTS");
+    for kind in kinds() {
+        let mut what = format!("{}. Cost: {}. Linux {}.", kind.help, kind.cost, kind.since);
+        if !kind.filters.is_empty() {
+            what.push_str(&format!(" Narrowed by --{}.", kind.filters.join(", --")));
+        }
+        for (name, help) in kind.options {
+            what.push_str(&format!(" --option {name}=…: {help}."));
+        }
+        let attaches = match kind.attaches {
+            [one] => (*one).to_owned(),
+            [first, rest @ ..] => format!("{first} + {}", rest.len()),
+            [] => String::new(),
+        };
+        table.row([kind.name.to_owned(), attaches, what]);
     }
+    print(&table.render(style))
+}
+
+fn as_json(kind: &Kind) -> serde_json::Value {
+    let columns =
+        kind.columns.iter().map(|(name, unit, help)| json!({ "name": name, "unit": unit, "help": help }));
+    let options = kind.options.iter().map(|(name, help)| json!({ "name": name, "help": help }));
+    json!({
+        "kind": kind.name, "help": kind.help, "cost": kind.cost, "since": kind.since, "manual": kind.manual(),
+        "attaches": kind.attaches,
+        "columns": columns.collect::<Vec<_>>(), "options": options.collect::<Vec<_>>(), "filters": kind.filters,
+    })
+}
+
+/// The capture, and the file that has it.
+pub fn capture(args: &CaptureArgs) -> Result<(Captured, Option<String>)> {
+    let request = request(args)?;
+    signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
+    progress("loading …");
+    let armed = Capture::arm(&request).map_err(|refused| match refused {
+        Refused::NoSuchKind(..) | Refused::BadRequest(_) => usage(refused.to_string()),
+        other => other.into(),
+    });
+    let armed = armed.inspect_err(|_| progress(""))?;
+    let mut symbols = Symbols::new();
+    let raw = until_it_ends(armed, &request, &mut symbols);
+    let mut unsymbolized = Unsymbolized::new(raw, &mut symbols);
+    let kept = keep(args, &unsymbolized.captured);
+    // A file on a dead server may block for ever: Ctrl-C kills from here on, and the capture is
+    // kept.
+    signals::let_go().context("cannot give signals back")?;
+    progress("naming …; Ctrl-C leaves it without names");
+    let named = unsymbolized.symbolized(&mut symbols, || false);
+    progress("");
+    if let (Some(named), Some((dir, name))) = (&named, &kept) {
+        mitra_archive::replace_capture(dir, name, named)
+            .unwrap_or_else(|error| complain(&format!("the capture is kept without names: {error:#}")));
+    }
+    let file = kept.map(|(dir, name)| mitra_archive::capture_path(&dir, &name).display().to_string());
+    Ok((named.unwrap_or(unsymbolized.captured), file))
+}
+
+/// Stores the capture and returns its name. If that fails it is shown all the same.
+fn keep(args: &CaptureArgs, captured: &Captured) -> Option<(PathBuf, String)> {
+    if args.no_archive {
+        return None;
+    }
+    let kept = recording::archive_dir(&args.archive).and_then(|dir| {
+        let name = mitra_archive::store_capture(&dir, captured)?;
+        Ok((dir, name))
+    });
+    kept.inspect_err(|error| complain(&format!("the capture is not kept: {error:#}"))).ok()
+}
+
+fn complain(what: &str) {
+    progress("");
+    _ = writeln!(std::io::stderr(), "mitra: {what}");
+}
+
+fn request(args: &CaptureArgs) -> Result<Request> {
+    let names = || kinds().iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+    let name = args.kind.as_deref().ok_or_else(|| usage(format!("which probe? There are {}", names())))?;
+    if kind(name).is_none() {
+        return Err(usage(format!("no probe is called '{name}'; there are {}", names())));
+    }
+    let mut request = Request::new(name, args.seconds, &args.why);
+    request.pid = args.pid.or(args.process);
+    request.comm.clone_from(&args.comm);
+    request.cgroup.clone_from(&args.cgroup);
+    request.min = args.min.unwrap_or_default();
+    request.d_only = args.d_only;
+    request.cost_budget = args.budget;
+    if let Some(events) = args.events {
+        request.max_events = events;
+    }
+    for option in &args.option {
+        let (name, value) =
+            option.split_once('=').ok_or_else(|| usage(format!("{option}: want --option NAME=VALUE")))?;
+        request.options.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(request)
+}
+
+/// Polls until it ends or is interrupted; what was recorded until then is complete.
+fn until_it_ends(mut armed: Armed, request: &Request, symbols: &mut Symbols) -> Raw {
+    let (mut told, mut learner) = (Instant::now(), Learner::default());
+    while armed.poll().is_none() && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
+        remember(symbols, &mut armed);
+        if told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            let (events, lasted) = armed.progress();
+            progress(&format!(
+                "{}: {:.0} of {} s, {} events; Ctrl-C ends it",
+                request.kind,
+                lasted.as_secs_f64(),
+                request.seconds,
+                units::grouped(events as f64)
+            ));
+        }
+        let has_learned = learner.poll(&mut armed);
+        std::thread::sleep(if has_learned { LEARN_EVERY } else { POLL_EVERY });
+    }
+    remember(symbols, &mut armed);
+    learner.poll(&mut armed);
+    armed.finish()
+}
+
+/// Reads the mappings of new processes. The CPU time counts as the capture's.
+fn remember(symbols: &mut Symbols, armed: &mut Armed) {
+    let images = armed.take_images();
+    armed.charge(|| symbols.remember(&images));
 }

@@ -14,7 +14,7 @@ use crate::commands::{print, select};
 use crate::errors::usage;
 use crate::pager;
 use crate::progress::Progress;
-use crate::recording::{Recording, Wanted, chunks};
+use crate::recording::{Recording, ToldTexts, Wanted, chunks};
 use crate::render::style::{Style, clean, clean_json, rfc3339};
 use crate::render::table::Table;
 use crate::render::units;
@@ -137,10 +137,12 @@ impl Dump<'_> {
     ) -> Result<()> {
         let tasks = self.metrics.iter().any(|m| m.entity == Entity::Task);
         let chunk_ns = if tasks { CHUNK_TASKS_NS } else { CHUNK_NS };
+        let mut told = ToldTexts::default();
         for part in chunks(span, chunk_ns) {
             let set = self.read(part)?;
-            for_each_value(&self.columns(&set), part.since == span.since, part, emit)
+            for_each_value(&self.columns(&set), &mut told, part, emit)
                 .context("cannot write to standard output")?;
+            told.next_piece();
         }
         Ok(())
     }
@@ -260,15 +262,18 @@ fn moments(columns: &[Column<'_>], span: Span) -> Vec<i64> {
     all
 }
 
-/// Emits the values of a chunk by time. A text from before the chunk is emitted in the first one
-/// only.
+/// Emits the values of a chunk by time.
 fn for_each_value(
     columns: &[Column<'_>],
-    first_chunk: bool,
+    told: &mut ToldTexts,
     span: Span,
     emit: &mut dyn FnMut(i64, &Column<'_>, &Value<'_>) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
-    let mut next = vec![0_usize; columns.len()];
+    let told = columns.iter().map(|column| match &column.values {
+        Values::Numbers(_) => 0,
+        Values::Texts(texts) => told.known(column.metric.name, column.row, texts),
+    });
+    let mut next: Vec<usize> = told.collect();
     for t in moments(columns, span) {
         for (column, next) in columns.iter().zip(&mut next) {
             match &column.values {
@@ -283,11 +288,9 @@ fn for_each_value(
                     }
                 }
                 Values::Texts(texts) => {
-                    while let Some((since, text)) = texts.changes.get(*next).filter(|(since, _)| *since <= t)
-                    {
+                    while let Some((_, text)) = texts.changes.get(*next).filter(|(since, _)| *since <= t) {
                         *next += 1;
-                        let told = *since < span.since && !first_chunk;
-                        if let (Some(text), false) = (text, told) {
+                        if let Some(text) = text {
                             emit(t, column, &Value::Text(text))?;
                         }
                     }

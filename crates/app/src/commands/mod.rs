@@ -15,7 +15,6 @@ mod export;
 mod fleet;
 mod import;
 mod inspect;
-#[cfg(feature = "bpf")]
 mod learner;
 mod live;
 mod load;
@@ -34,7 +33,6 @@ mod show;
 mod similar;
 mod state;
 mod status;
-#[cfg(feature = "bpf")]
 mod symbolize;
 mod upload;
 mod xfs_geometry;

@@ -5,9 +5,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use mitra_collect::Clock;
 use mitra_inspect::is_trusted_program;
 use mitra_model::report::Report;
 use mitra_model::{SeriesSet, lookup};
@@ -139,7 +140,7 @@ pub fn state_dir(named: Option<&Path>, usual: &str) -> Result<PathBuf> {
 
 /// Says of each receiver whether it took a message.
 fn test(receivers: Vec<Receiver>, config: Option<&Path>) -> Result<()> {
-    let now = now_ns();
+    let now = Clock::Real.now().real;
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let message = Message {
         schema: SCHEMA.to_owned(),
@@ -314,7 +315,7 @@ impl Line {
 
     fn push(&self, message: Message) {
         let mut queue = self.lock();
-        queue.push(message, now_ns());
+        queue.push(message, Clock::Real.now().real);
         self.save(&queue);
         self.wake.notify_all();
     }
@@ -381,9 +382,4 @@ impl Line {
             queue = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-}
-
-fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

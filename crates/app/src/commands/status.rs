@@ -8,13 +8,12 @@ use mitra_model::capture::Ended;
 use mitra_model::report::{Moment, Window};
 use mitra_model::series::seconds_between;
 use mitra_model::{Event, EventKind, Span};
-use mitra_send::Position;
-use serde_json::json;
 
 use crate::cli::StatusArgs;
-use crate::commands::{print, print_json, send};
+use crate::commands::{print, print_json};
 use crate::progress::Progress;
-use crate::recording::{self, status as recorded_status};
+use crate::recording;
+use crate::recording::status::{self as recorded_status, Output};
 use crate::render::page::Page;
 use crate::render::sources;
 use crate::render::style::{Ink, Style};
@@ -42,56 +41,20 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
     };
     let lately = recorded_status::lately(&reader, &status)
         .with_context(|| format!("cannot read the archive {}", dir.display()))?;
-    let outputs = outputs(&dir, &reader, &status);
+    let outputs = recorded_status::outputs(&reader, &status);
     if args.json {
-        let mut document = recorded_status::document(&reader, &status, &lately);
-        let told: serde_json::Value = outputs
-            .iter()
-            .map(|Output { name, position, behind_s }| {
-                json!({
-                    "name": name, "sent": position.tally.sent, "refused": position.tally.refused,
-                    "dropped_seconds": position.tally.dropped_s, "failed": position.tally.failed,
-                    "behind_seconds": behind_s, "last_error": position.last_error,
-                })
-            })
-            .collect();
-        // Only where there are any: what a server tells of an archive has none.
-        if !outputs.is_empty() {
-            document["outputs"] = told;
-        }
-        print_json(&document)
+        print_json(&recorded_status::document(&reader, &status, &lately, &outputs))
     } else {
         print(&text(&dir, &reader, &status, &lately, &outputs, style))
     }
 }
 
-/// How far `mitra send` has come with an output.
-struct Output {
-    name: String,
-    position: Position,
-    /// How much of the recording waits; `None` before the first samples.
-    behind_s: Option<f64>,
-}
-
-/// The outputs of this recording, which is their queue. Those of other archives have their positions in the same folder.
-fn outputs(dir: &Path, reader: &Reader, status: &Status) -> Vec<Output> {
-    let all = Position::all(&dir.join(send::FOLDER)).into_iter();
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_own = |archive: &str| archive.is_empty() || real(Path::new(archive)) == real(dir);
-    let own = all.filter(|(_, position)| is_own(&position.archive));
-    own.map(|(name, position)| {
-        let at = position.at(|boot| reader.offset_of(boot));
-        let behind_s = at.zip(status.span).map(|(at, span)| seconds_between(at, span.until).max(0.0));
-        Output { name, position, behind_s }
-    })
-    .collect()
-}
-
 fn output_in_words(output: &Output) -> String {
     let tally = output.position.tally;
     let count = |number: u64| units::grouped(number as f64);
+    let what = if output.position.is_of_records { "records" } else { "samples" };
     let mut line =
-        format!("{}: {} samples taken, {} refused", output.name, count(tally.sent), count(tally.refused));
+        format!("{}: {} {what} taken, {} refused", output.name, count(tally.sent), count(tally.refused));
     if let Some(behind_s) = output.behind_s {
         line.push_str(&format!(", {} behind", units::length(behind_s)));
     }

@@ -6,7 +6,6 @@
 //! the captures in the archive and prints one event for each, which becomes part of the next frame.
 
 mod asks;
-#[cfg(feature = "bpf")]
 pub mod heap;
 mod job;
 mod plan;

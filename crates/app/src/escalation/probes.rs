@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "bpf")]
 use mitra_collect::capture::{Request, kind, kinds};
 use mitra_model::capture::heap;
 use mitra_rules::Probe;
@@ -14,9 +13,7 @@ const D_ONLY: &str = "d-only";
 /// Only what lasts at least this long.
 const MIN: &str = "min";
 
-/// The kinds of probes with the options that a rule may set; none without BPF. `pid-of` selects the
-/// process.
-#[cfg(feature = "bpf")]
+/// The kinds of probes with the options that a rule may set. `pid-of` selects the process.
 pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
     let options = |kind: &mitra_collect::capture::Kind| {
         let filters = [D_ONLY, MIN].into_iter().filter(|name| kind.filters.contains(name));
@@ -24,11 +21,6 @@ pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
     };
     let own = [(heap::KIND, Vec::new())];
     kinds().iter().map(|kind| (kind.name, options(kind))).chain(own).collect()
-}
-
-#[cfg(not(feature = "bpf"))]
-pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
-    Vec::new()
 }
 
 /// Why no machine can run this probe. `is_of_pid` tells whether the rule selects a process.
@@ -40,14 +32,8 @@ pub fn check(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
     by_kind(probe, is_of_pid)
 }
 
-#[cfg(feature = "bpf")]
 fn is_of_one_process(name: &str) -> bool {
     name == heap::KIND || kind(name).is_some_and(|kind| kind.one_process)
-}
-
-#[cfg(not(feature = "bpf"))]
-fn is_of_one_process(name: &str) -> bool {
-    name == heap::KIND
 }
 
 /// The options of all kinds, and the form of the others.
@@ -67,7 +53,6 @@ fn usual(probe: &Probe) -> Result<(Duration, bool), String> {
 }
 
 /// Asks the kind whether its options are valid. The process is known only when the probe runs.
-#[cfg(feature = "bpf")]
 fn by_kind(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
     let mut request = request(probe, 1.0, "")?;
     request.pid = Some(std::process::id());
@@ -78,13 +63,7 @@ fn by_kind(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
     kind.check(&request)
 }
 
-#[cfg(not(feature = "bpf"))]
-fn by_kind(_: &Probe, _: bool) -> Result<(), String> {
-    Ok(())
-}
-
 /// The request for a probe, of all processes.
-#[cfg(feature = "bpf")]
 pub fn request(probe: &Probe, seconds: f64, why: &str) -> Result<Request, String> {
     let mut request = Request::new(&probe.kind, seconds, why);
     (request.min, request.d_only) = usual(probe)?;
@@ -109,7 +88,6 @@ mod tests {
             ("offcpu min", "min wants a value"),
             ("offcpu d-only=yes", "d-only has no value"),
             ("faults every", "every wants a value"),
-            #[cfg(feature = "bpf")]
             ("trace calls=5", "trace is of one process: say which by pid-of"),
             ("heap", "heap is of one process: say which by pid-of"),
         ] {
@@ -119,13 +97,11 @@ mod tests {
             assert_eq!(said(text, false), "", "{text}");
         }
         assert_eq!(said("trace calls=5", true), "");
-        #[cfg(feature = "bpf")]
         assert!(
             said("interrupts", true).contains("leave out pid-of") && said("interrupts", false).is_empty()
         );
     }
 
-    #[cfg(feature = "bpf")]
     #[test]
     fn kinds_look_at_their_own_options() {
         for text in ["faults every=0", "faults every=x", "trace calls=0", "trace calls=1e9"] {

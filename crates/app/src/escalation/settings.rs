@@ -119,7 +119,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "bpf")]
     fn a_probe_has_only_options_that_its_kind_looks_at() {
         let rule = |probe: &str| {
             let text = format!("[[rule]]\nname = \"a\"\nwhen = \"sys.forks > 1/s\"\narm = [\"{probe}\"]\n");
@@ -141,7 +140,6 @@ mod tests {
         for (arm, says) in [
             ("offcpu min=5sec", "mitra.toml:4:8: min=5sec: not a length of time"),
             ("heap", "mitra.toml:4:8: heap is of one process"),
-            #[cfg(feature = "bpf")]
             ("trace", "mitra.toml:4:8: trace is of one process"),
         ] {
             let text = format!("[[rule]]\nname = \"a\"\nwhen = 'sys.forks > 1'\narm = [\"{arm}\"]\n");

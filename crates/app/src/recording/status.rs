@@ -1,15 +1,46 @@
 //! What an archive holds, for programs.
 
+use std::path::Path;
+
 use anyhow::Result;
 use mitra_archive::{Query, Reader, Status};
+use mitra_model::series::seconds_between;
 use mitra_model::time::SECOND;
 use mitra_model::{Event, EventKind, Span};
+use mitra_send::Position;
 use serde_json::{Value, json};
 
 use crate::render::style::rfc3339;
 
+/// The folder of the usual archive in which `mitra send` keeps its positions.
+pub const SEND_FOLDER: &str = "send";
 /// How far back triggers and captures are listed.
 const LATELY_NS: i64 = 86_400 * SECOND;
+
+/// How far `mitra send` has come with an output.
+pub struct Output {
+    pub name: String,
+    pub position: Position,
+    /// How much of the recording waits; `None` before the first samples.
+    pub behind_s: Option<f64>,
+}
+
+/// The outputs of this recording, which is their queue. Those of other archives have their positions in the same folder.
+///
+/// Who may not read the folder sees none.
+pub fn outputs(reader: &Reader, status: &Status) -> Vec<Output> {
+    let dir = reader.dir();
+    let all = Position::all(&dir.join(SEND_FOLDER)).into_iter();
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_own = |archive: &str| archive.is_empty() || real(Path::new(archive)) == real(dir);
+    let own = all.filter(|(_, position)| is_own(&position.archive));
+    own.map(|(name, position)| {
+        let at = position.at(|boot| reader.offset_of(boot));
+        let behind_s = at.zip(status.span).map(|(at, span)| seconds_between(at, span.until).max(0.0));
+        Output { name, position, behind_s }
+    })
+    .collect()
+}
 
 /// Suspicions and captures in the last day of the recording.
 pub fn lately(reader: &Reader, status: &Status) -> Result<Vec<Event>> {
@@ -21,10 +52,10 @@ pub fn lately(reader: &Reader, status: &Status) -> Result<Vec<Event>> {
     Ok(set.events.into_iter().filter(is_meant).collect())
 }
 
-/// The document of `mitra status --json`.
-pub fn document(reader: &Reader, status: &Status, lately: &[Event]) -> Value {
+/// The document of `mitra status --json`. `outputs` is only there where there are any.
+pub fn document(reader: &Reader, status: &Status, lately: &[Event], outputs: &[Output]) -> Value {
     let host = reader.host();
-    json!({
+    let mut document = json!({
         "archive": reader.dir().display().to_string(),
         "host": host.hostname,
         "kernel": host.kernel,
@@ -49,5 +80,18 @@ pub fn document(reader: &Reader, status: &Status, lately: &[Event]) -> Value {
         "escalation": lately.iter().map(|event| json!({
             "time": rfc3339(event.real), "event": event.kind,
         })).collect::<Vec<_>>(),
+    });
+    if !outputs.is_empty() {
+        document["outputs"] = outputs.iter().map(of_output).collect();
+    }
+    document
+}
+
+fn of_output(Output { name, position, behind_s }: &Output) -> Value {
+    let counts = if position.is_of_records { "records" } else { "samples" };
+    json!({
+        "name": name, "counts": counts, "sent": position.tally.sent, "refused": position.tally.refused,
+        "dropped_seconds": position.tally.dropped_s, "failed": position.tally.failed,
+        "behind_seconds": behind_s, "last_error": position.last_error,
     })
 }

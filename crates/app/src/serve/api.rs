@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
 use super::answers::{captures, compare, segments, status};
-use super::archive::{Archive, View};
+use super::archive::{Archive, Version, View};
 use super::cache::Cache;
 use super::counter::Client;
 use super::guard::{Asks, Guard, too_large};
@@ -120,8 +120,8 @@ const ROUTES: &[(&str, Route)] = &[
     ("/prometheus/api/v1/status/buildinfo", Route::Prometheus(Asked::BuildInfo)),
 ];
 
-/// A range, and the view that its report is of if it may still change.
-type ReportKey = (i64, i64, Option<u64>);
+/// A range, and of which view its report is.
+type ReportKey = (i64, i64, Version);
 
 pub struct Server {
     pub archive: Arc<Archive>,
@@ -184,6 +184,7 @@ impl Server {
         let asks = route.map_or(Asks::Get, Route::asks);
         self.guard.check(request, asks, route.is_some_and(|route| route != Route::OpenApi))?;
         let text = request.uri().query();
+        let takes_gzip = response::takes_gzip(request.headers());
         let query = |known: &[&str], repeated: &[&str]| Query::parse(text, known, repeated);
         match route {
             // Everything else behind the question mark is the page's own.
@@ -205,7 +206,8 @@ impl Server {
                 self.rows(&query(&["metric", "since", "until", "limit"], &[])?, client).await
             }
             Some(Route::Series) => {
-                self.series(&query(&["since", "until", "columns"], &["metric", "row"])?, client).await
+                let query = query(&["since", "until", "columns"], &["metric", "row"])?;
+                self.series(&query, takes_gzip, client).await
             }
             Some(Route::Incidents) => {
                 let report = self.report(&query(&["since", "until", "service"], &[])?, client).await?;
@@ -224,7 +226,8 @@ impl Server {
                 self.report_html(&query(&["since", "until", "incident", "service"], &[])?, client).await
             }
             Some(Route::Processes) => {
-                Ok(of_json(&self.processes(&query(&["at", "span"], &[])?, client).await?))
+                let query = query(&["at", "span"], &[])?;
+                self.processes(&query, client, move |told| response::packed_json(&told, takes_gzip)).await
             }
             Some(Route::Services) => self.services(&query(&["since", "until"], &[])?, client).await,
             Some(Route::Captures) => {
@@ -240,7 +243,7 @@ impl Server {
             Some(Route::Capture) => {
                 query(&[], &[])?;
                 let id = captures::asked(path).unwrap_or_default();
-                Ok(of_json(&captures::one(self, id, client).await?))
+                captures::one(self, id, takes_gzip, client).await
             }
             Some(Route::Compare) => {
                 let query = query(&["a_since", "a_until", "b_since", "b_until"], &[])?;
@@ -291,13 +294,21 @@ impl Server {
         Ok(of_json(&self.pool.run(ticket, work).await?))
     }
 
-    async fn series(&self, query: &Query, client: Client) -> Result<Response<Body>, Failure> {
+    async fn series(
+        &self,
+        query: &Query,
+        takes_gzip: bool,
+        client: Client,
+    ) -> Result<Response<Body>, Failure> {
         let view = self.archive.fresh().await;
         let drawing = series::drawing(query, &view)?;
         let columns = Arc::clone(&self.columns);
         let ticket = self.pool.ticket(client)?;
-        let work = move |cancel: &_| series::answer(&view, &drawing, &columns, cancel);
-        Ok(of("application/octet-stream", self.pool.run(ticket, work).await?))
+        let work = move |cancel: &_| {
+            let bytes = series::answer(&view, &drawing, &columns, cancel)?;
+            Ok(response::packed("application/octet-stream", bytes, takes_gzip))
+        };
+        self.pool.run(ticket, work).await
     }
 
     /// The report of the range that is asked for, as `mitra explain` makes it.
@@ -317,7 +328,7 @@ impl Server {
     }
 
     async fn explained(&self, view: Arc<View>, span: Span, client: Client) -> Result<Arc<Report>, Failure> {
-        let key = (span.since, span.until, view.changes(span));
+        let key = (span.since, span.until, view.version(span));
         if let Some(known) = self.reports.get(&key) {
             return Ok(known);
         }
@@ -345,6 +356,7 @@ impl Server {
             return Ok(report);
         }
         let view = self.archive.fresh().await;
+        view.check()?;
         let span = Span { since: view.span.since.max(view.span.until - RECENT_NS), until: view.span.until };
         let report = self.explained(view, span, client).await?;
         let made = (Instant::now(), Arc::clone(&report));
@@ -370,12 +382,19 @@ impl Server {
         Ok(response)
     }
 
-    pub async fn processes(&self, query: &Query, client: Client) -> Result<Value, Failure> {
+    /// The processes of a moment. `told` makes something of them in the same thread.
+    pub async fn processes<T: Send + 'static>(
+        &self,
+        query: &Query,
+        client: Client,
+        told: impl FnOnce(Value) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         let view = self.archive.fresh().await;
+        view.check()?;
         let at = query.time("at")?.unwrap_or(view.span.until - 1);
         let span_s = query.number("span", 1..=processes::SPAN_S_MAX)?.unwrap_or(processes::SPAN_S);
         let ticket = self.pool.ticket(client)?;
-        let work = move |_: &_| processes::answer(&view, at, span_s);
+        let work = move |_: &_| processes::answer(&view, at, span_s).map(told);
         self.pool.run(ticket, work).await
     }
 
@@ -423,7 +442,7 @@ pub fn recording(view: &View) -> Value {
         // Ticks come a few microseconds early or late.
         "interval_s": (view.interval_s * 1e3).round() / 1e3,
         "now": rfc3339(LocalClock::system().now),
-        "is_live": view.is_live,
+        "is_live": view.is_live(),
         "version": env!("CARGO_PKG_VERSION"),
     })
 }

@@ -146,7 +146,8 @@ impl Mitra {
         let asks =
             self.server.asks.as_ref().ok_or_else(|| fdo::Error::NotSupported(NO_RECORDER.to_owned()))?;
         let pid = (pid != 0).then_some(pid);
-        asks.arm(kind, pid, seconds, format!("user {uid}")).await.map_err(failed)
+        let interval_ns = self.server.archive.fresh().await.reader.interval_ns();
+        asks.arm(kind, pid, seconds, format!("user {uid}"), interval_ns).await.map_err(failed)
     }
 
     /// The version of Mitra.

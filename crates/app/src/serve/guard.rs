@@ -1,6 +1,7 @@
 //! Who may ask. Pages of other sites run in the same browser, and other users on the same machine.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
@@ -15,11 +16,13 @@ use hyper::{Method, Request, StatusCode};
 use subtle::ConstantTimeEq;
 
 use super::response::Failure;
-use crate::recording::is_part;
+use crate::recording::{is_part, status::SEND_FOLDER};
 
 /// Shorter ones are guessed.
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: u64 = 4096;
+/// Deeper folders than these lie nowhere beside a recording.
+const DEPTH_MAX: u32 = 8;
 
 /// What whoever asks has to know.
 pub struct Token(Vec<u8>);
@@ -217,15 +220,45 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Whether every user of the machine may read the files of a recording anyway.
+/// Whether every user of the machine may read what is served of a recording anyway.
 pub fn is_public(dir: &Path) -> bool {
-    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
-    let Ok(dir) = dir.canonicalize() else { return false };
-    let Ok(mut files) = std::fs::read_dir(&dir) else { return false };
-    mode(&dir) & 0o005 == 0o005
-        && dir.ancestors().all(|above| mode(above) & 0o001 != 0)
-        && files
-            .all(|file| file.is_ok_and(|file| !is_part(&file.file_name()) || mode(&file.path()) & 0o004 != 0))
+    let is_written = mitra_archive::recording(dir).is_some();
+    dir.canonicalize().is_ok_and(|dir| {
+        dir.ancestors().all(|above| others_may(above, 0o001)) && can_be_read(&dir, is_written)
+    })
+}
+
+/// Whether others may read the recording in a folder, and what lies beside it there. Who writes it may still make what is not there, so
+/// that others may not read it.
+fn can_be_read(dir: &Path, is_written: bool) -> bool {
+    const BESIDE: [&str; 3] = ["captures", "index", SEND_FOLDER];
+    if is_written && !BESIDE.iter().all(|name| dir.join(name).is_dir()) {
+        return false;
+    }
+    all_in(dir, |name, path| match name.to_str() {
+        Some(name) if BESIDE.contains(&name) => is_open(path, DEPTH_MAX),
+        _ => !is_part(name) || others_may(path, 0o004),
+    })
+}
+
+/// Whether others may read a file, or a folder and all that is below it.
+fn is_open(path: &Path, depth: u32) -> bool {
+    if path.is_dir() {
+        depth > 0 && all_in(path, |_, path| is_open(path, depth - 1))
+    } else {
+        others_may(path, 0o004)
+    }
+}
+
+/// Whether others may list a folder, and all that is in it is as wanted.
+fn all_in(dir: &Path, is_wanted: impl Fn(&OsStr, &Path) -> bool) -> bool {
+    let Ok(mut files) = std::fs::read_dir(dir) else { return false };
+    others_may(dir, 0o005)
+        && files.all(|file| file.is_ok_and(|file| is_wanted(&file.file_name(), &file.path())))
+}
+
+fn others_may(path: &Path, bits: u32) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.mode() & bits == bits)
 }
 
 #[cfg(test)]
@@ -305,6 +338,46 @@ mod tests {
         );
         assert!(guard.cookie("0123456789abcde").is_err());
         assert_eq!(code(&guard, &[("host", "localhost")], false), None, "the page itself is no secret");
+    }
+
+    #[test]
+    fn a_recording_is_public_if_all_that_is_served_of_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str, mode: u32| {
+            let path = dir.path().join(name);
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir_all(dir.path().join("captures/more")).unwrap();
+        let all = [
+            ("", 0o755),
+            ("0000000001.seg", 0o644),
+            ("captures", 0o755),
+            ("captures/a.json.zst", 0o644),
+            ("captures/more", 0o755),
+            ("captures/more/b.json.zst", 0o644),
+        ];
+        for (name, public) in all.into_iter().chain([("lock", 0o600)]) {
+            if !dir.path().join(name).is_dir() {
+                std::fs::write(dir.path().join(name), "").unwrap();
+            }
+            mode(name, public);
+        }
+        assert!(can_be_read(dir.path(), false));
+        for (name, public) in all {
+            mode(name, public & 0o770);
+            assert!(!can_be_read(dir.path(), false), "{name}");
+            mode(name, public);
+        }
+        mode("captures/more", 0o754);
+        assert!(!can_be_read(dir.path(), false), "a folder that can be listed and not entered");
+        mode("captures/more", 0o755);
+        assert!(can_be_read(dir.path(), false));
+        assert!(!can_be_read(dir.path(), true), "a recorder may still make the others");
+        for name in ["index", SEND_FOLDER] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+            mode(name, 0o755);
+        }
+        assert!(can_be_read(dir.path(), true));
     }
 
     #[test]

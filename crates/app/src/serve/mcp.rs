@@ -1,5 +1,6 @@
 //! The tools of an assistant: the questions of `api.rs`, with answers of a size that it can read. `tools.json` is the contract.
 
+use std::convert::identity;
 use std::sync::{Arc, LazyLock};
 
 use hyper::header::HeaderMap;
@@ -158,7 +159,7 @@ async fn call(
         "processes_at" => {
             let limit = query.number("limit", 1..=usize::MAX)?.unwrap_or(PROCESSES);
             let order = query.get("order").unwrap_or("cpu");
-            first_processes(server.processes(&query, client).await?, order, limit)
+            first_processes(server.processes(&query, client, identity).await?, order, limit)
         }
         "query" => values(server, view, &query, client).await?,
         "changes" => {

@@ -176,7 +176,7 @@ fn own(view: &View, report: Option<&Report>, out: &mut String) {
     };
     let at = view.span.until as f64 / SECOND as f64;
     gauge("mitra_sample_timestamp_seconds", "seconds", "When the newest sample was taken.", &[(&[], at)]);
-    let is_live = f64::from(u8::from(view.is_live));
+    let is_live = f64::from(u8::from(view.is_live()));
     gauge("mitra_recorder_up", "", "1 if a recorder writes the archive.", &[(&[], is_live)]);
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     gauge("mitra_build_info", "", "The version of mitra that answers.", &[(&version, 1.0)]);

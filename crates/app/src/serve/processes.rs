@@ -50,16 +50,19 @@ pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
     let metrics: Vec<&'static Metric> = METRICS.iter().filter_map(|name| lookup(name)).collect();
     let set = view.reader.read(&Query::new(asked, metrics)).map_err(anyhow::Error::from)?;
     let axis = set.each("task.tgid").next().map(|(_, series)| series.axis.clone()).ok_or_else(none)?;
-    let last = axis.t.last().copied().ok_or_else(none)?;
-    // The samples of the asked seconds, and at least the last one.
-    let since = last.saturating_sub((span_s as i64 - 1).saturating_mul(SECOND)).saturating_sub(SECOND / 2);
-    let span = Span { since, until: last.saturating_add(1) };
+    let all = process::collect(&set);
+    let seen = all.iter().flat_map(|process| process.series(&set, "task.tgid"));
+    let last = seen.filter_map(|series| series.samples(asked).next_back()).map(|(t, ..)| t).max();
+    let last = last.ok_or_else(none)?;
+    let end = Span { since: last, until: last.saturating_add(1) };
+    let step_s = Some(axis.step_s()).filter(|step_s| step_s.is_finite()).unwrap_or(step_s);
+    let span = Span { since: first_of(last, span_s, step_s), ..end };
     let seconds: f64 = axis.dt[axis.range(span)].iter().filter(|dt| dt.is_finite()).sum();
     let page_bytes = set.host.page_bytes as f64;
     let mut rows: Vec<(f64, Value)> = Vec::new();
-    for process in process::collect(&set) {
+    for process in all {
         // Who ended before has no sample at the end.
-        let is_there = process.series(&set, "task.tgid").any(|series| series.last(span).is_some());
+        let is_there = process.series(&set, "task.tgid").any(|series| series.last(end).is_some());
         if !is_there {
             continue;
         }
@@ -74,7 +77,7 @@ pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
             leader("task.state").map(|state| char::from(state as u8)).filter(char::is_ascii_alphabetic);
         let resident = ["task.rss_anon", "task.rss_file", "task.rss_shmem"].map(bytes);
         let cpu = rate("task.cpu_time");
-        let lost = if seconds > 0.0 { ledger::lost_by(&process, &set, span) / seconds } else { 0.0 };
+        let lost = (seconds > 0.0).then(|| ledger::lost_by(&process, &set, span) / seconds);
         let row = json!({
             "pid": process.pid,
             "ppid": process.ppid,
@@ -99,4 +102,27 @@ pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
     rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
     Ok(json!({ "at": rfc3339(last), "seconds": seconds, "processes": rows }))
+}
+
+/// When the samples begin that cover so many seconds up to the last one, which is always among them. They may come early or late
+/// by less than half of the distance between two.
+fn first_of(last: i64, span_s: usize, step_s: f64) -> i64 {
+    let back_s = (span_s as f64 - step_s / 2.0).max(0.0);
+    last.saturating_sub((back_s * SECOND as f64) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_samples_as_fit_into_the_seconds() {
+        for (span_s, step_s, samples) in [(1, 1.0, 1), (5, 1.0, 5), (1, 0.2, 5), (1, 10.0, 1), (60, 10.0, 6)]
+        {
+            let last = 1000 * SECOND;
+            let first = first_of(last, span_s, step_s);
+            let at = |i: i64| last - (i as f64 * step_s * SECOND as f64) as i64;
+            assert_eq!((0..1000).take_while(|i| at(*i) >= first).count(), samples, "{span_s} {step_s}");
+        }
+    }
 }

@@ -79,19 +79,13 @@ impl Query {
 
     /// The range that is asked for: without `since` the hour before its end, without `until` up to the end.
     pub fn span(&self, view: &View) -> Result<Span, Failure> {
-        let until = self.time("until")?.unwrap_or(view.span.until);
-        let since =
-            self.time("since")?.unwrap_or_else(|| until.saturating_sub(USUAL_NS).max(view.span.since));
-        if since >= until {
-            return Err(Failure::bad("bad_range", "the range ends before it begins"));
-        }
-        Ok(Span { since, until })
+        view.check()?;
+        range(self.time("since")?, self.time("until")?, view.span)
     }
 
     /// The recorded part of the range, which is not longer than `max_ns`.
     pub fn recorded(&self, view: &View, max_ns: i64) -> Result<Span, Failure> {
-        let none = || Failure::not_found("not_recorded", "nothing was recorded in that time");
-        let span = self.span(view)?.intersect(view.span).ok_or_else(none)?;
+        let span = self.span(view)?.intersect(view.span).ok_or_else(not_recorded)?;
         if span.until.saturating_sub(span.since) > max_ns {
             let hours = max_ns / (3600 * SECOND);
             return Err(Failure::bad(
@@ -100,6 +94,25 @@ impl Query {
             ));
         }
         Ok(span)
+    }
+}
+
+fn not_recorded() -> Failure {
+    Failure::not_found("not_recorded", "nothing was recorded in that time")
+}
+
+/// See [`Query::span`]. A side that is not given is no reason to call the range wrong.
+fn range(since: Option<i64>, until: Option<i64>, known: Span) -> Result<Span, Failure> {
+    let is_given = since.is_some() && until.is_some();
+    let until = until.unwrap_or(known.until);
+    let usual = until.saturating_sub(USUAL_NS);
+    let since = since.unwrap_or(if known.since < until { usual.max(known.since) } else { usual });
+    if since < until {
+        Ok(Span { since, until })
+    } else if is_given {
+        Err(Failure::bad("bad_range", "the range ends before it begins"))
+    } else {
+        Err(not_recorded())
     }
 }
 
@@ -159,6 +172,24 @@ mod tests {
         ] {
             assert_eq!(moment(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_range_may_have_one_side() {
+        let known = Span { since: 7200 * SECOND, until: 7300 * SECOND };
+        let of = |since: Option<i64>, until: Option<i64>| {
+            let seconds = |s: Option<i64>| s.map(|s| s * SECOND);
+            range(seconds(since), seconds(until), known)
+                .map(|span| (span.since / SECOND, span.until / SECOND))
+                .map_err(|failure| failure.code)
+        };
+        assert_eq!(of(None, None), Ok((7200, 7300)));
+        assert_eq!(of(Some(7250), None), Ok((7250, 7300)));
+        assert_eq!(of(None, Some(7250)), Ok((7200, 7250)));
+        assert_eq!(of(None, Some(20_000)), Ok((16_400, 20_000)));
+        assert_eq!(of(None, Some(5000)), Ok((1400, 5000)), "nothing is recorded there, but it is a range");
+        assert_eq!(of(Some(7300), None), Err("not_recorded"));
+        assert_eq!(of(Some(7250), Some(7250)), Err("bad_range"));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Answers, and the headers that each of them has.
 
 use std::borrow::Cow;
+use std::io::Write;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http_body_util::channel::Channel;
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{
-    self, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    self, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap,
+    HeaderName, HeaderValue, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -23,6 +26,8 @@ pub const HTML: &str = "text/html; charset=utf-8";
 /// The page loads its own two files and asks its own server, and nothing else.
 const PAGE_MAY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                         frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+/// Shorter answers fit into a packet as they are.
+const PACKED_FROM_BYTES: usize = 1024;
 /// A report brings its own style and needs nothing.
 pub const REPORT_MAY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'self'";
 
@@ -129,11 +134,113 @@ pub fn of_json(value: &impl Serialize) -> Response<Body> {
 
 /// The same of JSON that is written already.
 pub fn of_json_text(text: String) -> Response<Body> {
+    of(JSON, cleaned(text))
+}
+
+fn cleaned(text: String) -> String {
     let cleaned = match clean_json(&text) {
         Cow::Owned(cleaned) => Some(cleaned),
         Cow::Borrowed(_) => None,
     };
     let mut text = cleaned.unwrap_or(text);
     text.push('\n');
-    of(JSON, text)
+    text
+}
+
+/// An answer that is packed where the client takes that. A megabyte takes some milliseconds, which the thread of the connections
+/// does not have: it is made where questions are worked on.
+pub fn packed(kind: &'static str, body: Vec<u8>, takes_gzip: bool) -> Response<Body> {
+    let is_packed = takes_gzip && body.len() >= PACKED_FROM_BYTES;
+    let smaller = is_packed.then(|| gzip(&body, Compression::fast())).filter(|gzip| gzip.len() < body.len());
+    let coding = smaller.as_ref().map(|_| HeaderValue::from_static("gzip"));
+    let mut response = of(kind, smaller.unwrap_or(body));
+    if let Some(coding) = coding {
+        response.headers_mut().insert(CONTENT_ENCODING, coding);
+    }
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    response
+}
+
+/// The same of JSON.
+pub fn packed_json(value: &impl Serialize, takes_gzip: bool) -> Response<Body> {
+    match serde_json::to_string(value) {
+        Ok(text) => packed(JSON, cleaned(text).into_bytes(), takes_gzip),
+        Err(error) => Failure::unreadable(&error.into()).response(),
+    }
+}
+
+pub fn gzip(bytes: &[u8], level: Compression) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), level);
+    // A vector takes everything.
+    packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default()
+}
+
+/// Of `Accept-Encoding: gzip;q=0.8, br` and the like.
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|list| list.split(',')).any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        let weight = parts.find_map(|part| {
+            let (name, weight) = part.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("q").then(|| weight.trim().parse::<f32>())
+        });
+        is_gzip && weight.unwrap_or(Ok(1.0)).is_ok_and(|weight| weight > 0.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[test]
+    fn gzip_is_for_who_takes_it() {
+        for (accepted, takes) in [
+            ("gzip, deflate, br, zstd", true),
+            ("br;q=1.0, gzip;q=0.8, *;q=0.1", true),
+            ("GZIP", true),
+            ("", false),
+            ("identity", false),
+            ("gzip;q=0", false),
+            ("gzip;q=0.000, br", false),
+            ("gzip;Q=0", false),
+            ("gzip ; x=1 ; q=0", false),
+            ("gzip;x=1;q=0.5", true),
+            ("x-gzip-like", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+            assert_eq!(takes_gzip(&headers), takes, "{accepted}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+        let two = ["br", "gzip"].map(|coding| (ACCEPT_ENCODING, HeaderValue::from_static(coding)));
+        let mut headers = HeaderMap::new();
+        two.into_iter().for_each(|(name, value)| _ = headers.append(name, value));
+        assert!(takes_gzip(&headers), "two headers are one list");
+    }
+
+    #[test]
+    fn what_is_long_is_packed_and_has_the_same_bytes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let sent = |body: &[u8], takes_gzip: bool| {
+            let response = packed(JSON, body.to_vec(), takes_gzip);
+            let is_packed = response.headers().contains_key(CONTENT_ENCODING);
+            let bytes = runtime.block_on(response.into_body().collect()).unwrap().to_bytes();
+            (is_packed, bytes.to_vec())
+        };
+        let (long, short) = (vec![b'x'; PACKED_FROM_BYTES], vec![b'x'; PACKED_FROM_BYTES - 1]);
+        assert_eq!(sent(&long, false), (false, long.clone()));
+        assert_eq!(sent(&short, true), (false, short));
+        let (is_packed, bytes) = sent(&long, true);
+        let mut back = Vec::new();
+        GzDecoder::new(bytes.as_slice()).read_to_end(&mut back).unwrap();
+        assert!(is_packed && bytes.len() < long.len() && back == long);
+        let noise: Vec<u8> = (0..4096_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let (is_packed, bytes) = sent(&noise, true);
+        assert!(is_packed || bytes == noise, "what does not become shorter stays as it is");
+    }
 }

@@ -8,7 +8,7 @@ use mitra_archive::{self as archive, RowFilter};
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, Metric, Series, Span};
 
-use super::archive::View;
+use super::archive::{Version, View};
 use super::cache::Cache;
 use super::pool::Cancel;
 use super::query::{Query, number_metric};
@@ -41,8 +41,8 @@ pub struct Drawing {
     pub columns: usize,
 }
 
-/// A series in a span, and the view that it is of if it may still change.
-type Key = (Wanted, i64, i64, usize, Option<u64>);
+/// A series in a span, and of which view it is.
+type Key = (Wanted, i64, i64, usize, Version);
 /// The values of all columns, one line after the other.
 pub type Columns = Cache<Key, Vec<f32>>;
 
@@ -95,7 +95,7 @@ pub fn lines(
     cancel: &Cancel,
 ) -> Result<Vec<Arc<Vec<f32>>>, Failure> {
     let Drawing { span, columns, .. } = drawing;
-    let key = |wanted: &Wanted| (wanted.clone(), span.since, span.until, *columns, view.changes(*span));
+    let key = |wanted: &Wanted| (wanted.clone(), span.since, span.until, *columns, view.version(*span));
     let mut known: Vec<Option<Arc<Vec<f32>>>> =
         drawing.wanted.iter().map(|wanted| cache.get(&key(wanted))).collect();
     let missing: Vec<usize> = (0..known.len()).filter(|i| known[*i].is_none()).collect();

@@ -76,7 +76,7 @@ pub async fn watch(server: Arc<Server>, mut stopped: watch::Receiver<bool>) {
             // Who has gone away does not need it.
             _ = server.events.send(sample(&view));
         }
-        if !view.is_live || Instant::now() < explain_at {
+        if !view.is_live() || Instant::now() < explain_at {
             continue;
         }
         let start = Instant::now();

@@ -1,9 +1,11 @@
 //! Bytes of any kind as what a client sends: a connection in memory, in front of the server and a small recording. Nothing uses this
 //! crate, so that the target is here and not among those of `mitra-fuzz`, whose inputs and damage it takes.
 
+use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use flate2::read::GzDecoder;
 use mitra_archive::simulate::Machine;
 use mitra_archive::{Options as Written, Writer};
 use mitra_fuzz::{Target, short};
@@ -115,11 +117,19 @@ impl Answer<'_> {
     }
 
     fn check(&self) {
-        let text = String::from_utf8_lossy(self.body);
+        let mut unpacked = Vec::new();
+        let body = match self.header("content-encoding") {
+            Some("gzip") if !self.body.is_empty() => {
+                GzDecoder::new(self.body).read_to_end(&mut unpacked).expect("gzip");
+                unpacked.as_slice()
+            }
+            _ => self.body,
+        };
+        let text = String::from_utf8_lossy(body);
         assert!(self.status < 500 && !text.contains("a bug:"), "{}\n{text}", self.head);
-        assert!(self.body.len() <= ANSWER_MAX, "{}", self.head);
-        if self.header("content-type") == Some("application/json") && !self.body.is_empty() {
-            let parsed = serde_json::from_slice::<Value>(self.body);
+        assert!(body.len() <= ANSWER_MAX, "{}", self.head);
+        if self.header("content-type") == Some("application/json") && !body.is_empty() {
+            let parsed = serde_json::from_slice::<Value>(body);
             assert!(parsed.is_ok(), "{parsed:?}: {text}");
             assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         }
@@ -218,6 +228,7 @@ fn seeds() -> Vec<Vec<u8>> {
         get("/?token=0123456789abcdef"),
         get("/app.js").replace("\r\n\r\n", "\r\nIf-None-Match: \"0\", W/\"1\"\r\n\r\n"),
         get("/api/v1/series?metric=sys.ctxt&metric=disk.reads&row=disk0&metric=cpu.user&row=cpu1&columns=40"),
+        get("/api/v1/processes?span=5").replace("\r\n\r\n", "\r\nAccept-Encoding: gzip, br\r\n\r\n"),
         get("/api/v1/rows?metric=task.cpu_time&since=2026-09-21T14:13:26Z&limit=1000"),
         get("/prometheus/api/v1/query_range?query=topk(2,%7B__name__=~%22mitra_.*%22%7D)&start=1790000002&end=1790000020&step=9"),
         get("/prometheus/api/v1/query?query=label_replace(mitra_mem_free_bytes,%22a%22,%22$1%22,%22b%22,%22(.*)%22)+offset+3s"),

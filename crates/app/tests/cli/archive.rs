@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::harness::{archive, good, run};
+use crate::serve::Server;
 
 fn dump(args: &[&str]) -> String {
     good(&[&["dump", "--archive", archive(), "--since", "@0"], args].concat())
@@ -168,16 +169,22 @@ fn the_status_has_the_outputs() {
     std::fs::create_dir(dir.path().join("send")).unwrap();
     let metrics = r#"{"until_ns": null, "tally": {"sent": 12345, "refused": 2, "dropped_s": 60}, "last_error": "no route"}"#;
     std::fs::write(dir.path().join("send/metrics.json"), metrics).unwrap();
+    let logs = r#"{"until_ns": null, "is_of_records": true}"#;
+    std::fs::write(dir.path().join("send/logs.json"), logs).unwrap();
     let of_another = r#"{"until_ns": null, "archive": "/somewhere/else"}"#;
     std::fs::write(dir.path().join("send/elsewhere.json"), of_another).unwrap();
     let path = dir.path().to_str().unwrap();
     let text = good(&["status", "--archive", path]);
     assert!(text.contains("metrics: 12,345 samples taken, 2 refused, 1 min given up; no route"), "{text}");
     let status: Value = serde_json::from_str(&good(&["status", "--json", "--archive", path])).unwrap();
-    assert_eq!(status["outputs"].as_array().map(Vec::len), Some(1), "{status}");
-    let output = &status["outputs"][0];
+    assert_eq!(status["outputs"].as_array().map(Vec::len), Some(2), "{status}");
+    assert_eq!(status["outputs"][0]["counts"], "records", "{status}");
+    let output = &status["outputs"][1];
+    assert_eq!(output["counts"], "samples", "{status}");
     assert_eq!((&output["sent"], &output["dropped_seconds"]), (&12_345.into(), &60.into()), "{status}");
     assert!(output["behind_seconds"].is_null(), "nothing was sent yet: {status}");
+    let server = Server::start(&["--archive", path]);
+    assert_eq!(server.json("/api/v1/status")["outputs"], status["outputs"]);
 }
 
 #[test]

@@ -1,17 +1,38 @@
 //! `mitra export` in the forms of other tools: their readers read back what the recording holds, and Python the trace.
 
-use mitra_archive::{Query, Reader};
-use mitra_model::{SeriesSet, Span, lookup};
+use mitra_archive::simulate::Machine;
+use mitra_archive::{Options, Query, Reader, Writer};
+use mitra_model::{Entity, Frame, HostInfo, Key, SeriesSet, Span, Stamp, Strings, column, lookup};
 use mitra_parse::text::Import;
+use tempfile::TempDir;
 
 use crate::harness::{archive, good, run};
 
 const SECOND: i64 = 1_000_000_000;
+/// 2026-11-21T03:40:00Z, in seconds.
+const SINCE: i64 = 1_795_232_400;
 
 fn recorded(metrics: &[&str]) -> SeriesSet {
     let reader = Reader::open(archive().as_ref()).unwrap();
     let metrics = metrics.iter().map(|name| lookup(name).unwrap()).collect();
     reader.read(&Query::new(reader.span().unwrap(), metrics)).unwrap()
+}
+
+/// A recording of so many boots, each of so many seconds.
+pub fn simulated(boots: u32, seconds: u32) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for boot in 0..boots {
+        let mut machine = Machine::new(3, 1, 3);
+        let boot_id = format!("00000000-0000-0000-0000-{boot:012}");
+        let host = HostInfo { boot_id, ..Machine::host() };
+        let mut writer = Writer::open(dir.path(), &host, Options::default()).unwrap();
+        for _ in 0..seconds {
+            machine.tick();
+            writer.append(machine.frame(), machine.strings()).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    dir
 }
 
 fn read(name: &str, text: &str) -> SeriesSet {
@@ -126,4 +147,67 @@ fn steps_files_and_errors() {
     ] {
         assert_eq!(run(wrong).code, 2, "{wrong:?}");
     }
+}
+
+/// Boots a minute apart, with a frame at each whole second.
+fn by_hand(boots: i64, seconds: i64, fill: impl Fn(i64, &mut Frame, &mut Strings)) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for boot in 0..boots {
+        let host = HostInfo { boot_id: format!("boot {boot}"), ..Machine::host() };
+        let mut writer = Writer::open(dir.path(), &host, Options::default()).unwrap();
+        let (mut frame, mut strings) = (Frame::new(), Strings::new());
+        for second in 1..=seconds {
+            fill(second, &mut frame, &mut strings);
+            let ns = second * SECOND;
+            let real = SINCE * SECOND + boot * (seconds + 60) * SECOND + ns;
+            frame.time = Stamp { real, mono: ns, boot: ns };
+            writer.append(&frame, &strings).unwrap();
+            frame.clear();
+        }
+        writer.finish().unwrap();
+    }
+    dir
+}
+
+fn system(frame: &mut Frame, metric: &str, cell: i64) {
+    frame.system_mut()[column(metric).unwrap()] = cell;
+}
+
+#[test]
+fn a_reboot_is_told() {
+    let dir = by_hand(2, 20, |second, frame, _| system(frame, "sys.ctxt", 100 * second));
+    let to = |form: &str| good(&["export", "--archive", dir.path().to_str().unwrap(), form, "-"]);
+    let json: serde_json::Value = serde_json::from_str(&to("--sadf-json")).unwrap();
+    let restarts = json["sysstat"]["hosts"][0]["restarts"].as_array().unwrap();
+    assert_eq!(restarts.len(), 1, "{restarts:?}");
+    assert_eq!(restarts[0]["boot"]["cpu_count"], 2);
+    let text = to("--sar");
+    let count = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+    assert_eq!((count("LINUX RESTART\t(2 CPU)"), count("cswch/s")), (1, 2), "{text}");
+    // The first interval of the second boot does not reach into the first one.
+    let set = read("sar.txt", &text);
+    let samples = set.get("sys.ctxt", "").unwrap().samples(Span::ALL);
+    let intervals: Vec<f64> = samples.map(|(_, dt, _)| dt).collect();
+    assert_eq!(intervals, [1.0; 38]);
+}
+
+#[test]
+fn a_trace_has_levels_where_they_were_measured_and_the_last_name_of_a_process() {
+    // A shell becomes another program, later than what is read at a time.
+    let dir = by_hand(1, 120, |second, frame, strings| {
+        let name = strings.intern(if second <= 90 { "sh" } else { "java" });
+        let cells = frame.table_mut(Entity::Task).push(Key::task(7, 1));
+        for (metric, cell) in [("task.tgid", 7), ("task.ppid", 1), ("task.comm", i64::from(name))] {
+            cells[column(metric).unwrap()] = cell;
+        }
+        system(frame, "mem.free", second);
+    });
+    let text = good(&["export", "--archive", dir.path().to_str().unwrap(), "--trace", "-", "--every", "10s"]);
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let levels = events.iter().filter(|event| event["name"] == "memory (bytes)");
+    let times: Vec<i64> = levels.map(|event| (event["ts"].as_f64().unwrap() / 1e6) as i64 - SINCE).collect();
+    assert_eq!((times.first(), times.last(), times.len()), (Some(&9), Some(&120), 13), "{times:?}");
+    let life = events.iter().find(|event| event["ph"] == "X").unwrap();
+    assert_eq!((life["name"].as_str(), life["dur"].as_f64()), (Some("java"), Some(119e6)));
 }

@@ -1,8 +1,10 @@
 //! `mitra export`: the file is read back by DuckDB.
 
+use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{archive, finish, good, python, run};
+use crate::export::simulated;
+use crate::harness::{MITRA, archive, command, finish, good, python, run};
 
 #[test]
 fn duckdb_reads_what_dump_shows() {
@@ -63,4 +65,38 @@ fn a_directory_and_a_selection() {
     let missing = run(&["export", "--archive", archive(), "--parquet", "/nonexistent/x.parquet"]);
     assert_eq!(missing.code, 2);
     assert!(missing.err.contains("/nonexistent"), "{}", missing.err);
+}
+
+#[test]
+fn standard_output_is_a_file_but_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("free.parquet");
+    let free = ["export", "--archive", archive(), "--metric", "mem.free", "--parquet"];
+    good(&[&free[..], &[file.to_str().unwrap()]].concat());
+    let piped = command(&free).arg("-").output().unwrap();
+    assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
+    assert!(piped.stdout == std::fs::read(&file).unwrap(), "{} bytes", piped.stdout.len());
+    assert!(!Path::new("-").exists());
+    if !Path::new("/usr/bin/script").exists() {
+        println!("skipped: /usr/bin/script is not installed");
+        return;
+    }
+    let line = format!("{MITRA} export --archive {} --no-pager --parquet -", archive());
+    let shown = Command::new("/usr/bin/script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.status.code() == Some(2) && text.contains("a terminal cannot show Parquet"), "{text}");
+}
+
+#[test]
+fn a_text_that_goes_on_has_one_row() {
+    // Longer than what is read at a time.
+    let dir = simulated(1, 650);
+    let recording = dir.path().to_str().unwrap();
+    let file = dir.path().join("texts.parquet");
+    let texts = ["--metric", "disk.queue_scheduler", "--archive", recording];
+    let csv = good(&[&["dump", "--since", "@0", "--format", "csv"], &texts[..]].concat());
+    let disks: Vec<&str> = csv.lines().skip(1).map(|line| line.split(',').nth(3).unwrap()).collect();
+    assert_eq!(disks, ["disk0", "disk1", "disk2"], "{csv}");
+    let said = good(&[&["export", "--parquet", file.to_str().unwrap()], &texts[..]].concat());
+    assert!(said.ends_with(": 3 values\n"), "{said}");
 }

@@ -84,22 +84,23 @@ fn held(dir: &Path) -> Samples {
     held
 }
 
-struct Place {
+/// A configuration, an archive and positions.
+pub struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    fn new(config: &str) -> Place {
+    pub fn new(config: &str) -> Place {
         let place = Place { dir: tempfile::tempdir().unwrap() };
         place.configure(config);
         place
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn configure(&self, config: &str) {
+    pub fn configure(&self, config: &str) {
         std::fs::write(self.path("mitra.toml"), config).unwrap();
     }
 
@@ -122,7 +123,7 @@ impl Place {
         own.iter().chain(more).map(|word| (*word).to_owned()).collect()
     }
 
-    fn send(&self, more: &[&str]) -> Output {
+    pub fn send(&self, more: &[&str]) -> Output {
         let arguments = self.arguments(more);
         run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
@@ -139,13 +140,13 @@ impl Place {
         position.pointer(pointer).cloned().unwrap_or_default()
     }
 
-    fn tally(&self, output: &str, what: &str) -> u64 {
+    pub fn tally(&self, output: &str, what: &str) -> u64 {
         self.position(output, &format!("/tally/{what}")).as_u64().unwrap_or(0)
     }
 }
 
 /// Writes down the bodies and answers with these statuses, one after the other and the last for ever.
-fn http(statuses: &'static [u16]) -> (String, Arc<Mutex<Vec<Vec<u8>>>>) {
+pub fn http(statuses: &'static [u16]) -> (String, Arc<Mutex<Vec<Vec<u8>>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let got = Arc::new(Mutex::new(Vec::new()));

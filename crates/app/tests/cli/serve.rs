@@ -225,6 +225,12 @@ fn columns_hold_the_values_that_dump_prints() {
     }
     let again = server.get(&format!("/api/v1/series?metric=sys.ctxt&since={since}&until={until}&columns=3"));
     assert_eq!(again.body[32..], answer.body[32..32 + 60], "from the cache");
+    let many = format!("/api/v1/series?metric=sys.ctxt&since={since}&until={until}&columns=1000");
+    let packed = server.with(&many, &["Accept-Encoding: gzip"]);
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(packed.body.as_slice()).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, server.get(&many).body);
     let before = server.get("/api/v1/series?metric=sys.ctxt&since=0&until=1000&columns=2");
     assert!(before.body[32..].chunks(4).all(|four| f32::from_le_bytes(four.try_into().unwrap()).is_nan()));
 }
@@ -270,6 +276,8 @@ fn what_is_wrong_is_refused_and_never_the_servers_fault() {
         ("/api/v1/incidents?since=yesterday", 400, "bad_time"),
         ("/api/v1/incidents?since=2000&until=1000", 400, "bad_range"),
         ("/api/v1/incidents?since=1000&until=2000", 404, "not_recorded"),
+        ("/api/v1/incidents?until=1000", 404, "not_recorded"),
+        ("/api/v1/series?metric=sys.ctxt&columns=3&since=9000000000", 404, "not_recorded"),
         ("/api/v1/incidents?since=-9223372036&until=9223372036", 200, ""),
         ("/api/v1/report?incident=0", 400, "bad_number"),
         ("/api/v1/report?incident=999", 404, "no_incident"),

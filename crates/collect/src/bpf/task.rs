@@ -89,7 +89,7 @@ pub struct TaskRec {
     /// Inode number of the network namespace; with [`FLAG_HAS_FILES`](super::FLAG_HAS_FILES) only.
     pub netns: u32,
     /// User time. Whole ticks, unless the kernel has `CONFIG_VIRT_CPU_ACCOUNTING_GEN`; use
-    /// [`TaskRec::cpu_split`] for what `/proc` shows.
+    /// [`TaskRec::cpu_split_ns`] for what `/proc` shows.
     pub utime_ns: u64,
     /// System time, as coarse as `utime_ns`.
     pub stime_ns: u64,

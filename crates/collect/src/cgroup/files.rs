@@ -66,6 +66,7 @@ pub struct SignsOfLife {
     activity: [usize; 2],
     stall: [usize; 3],
     io: [usize; 2],
+    limits: [usize; 2],
     /// The device of the limits of I/O.
     pub limit_device: usize,
 }
@@ -76,6 +77,7 @@ impl SignsOfLife {
             activity: ["cgroup.cpu_usage", "cgroup.memory_current"].map(col),
             stall: ["cgroup.psi_cpu_some", "cgroup.psi_io_some", "cgroup.psi_memory_some"].map(col),
             io: ["cgroup.io_reads", "cgroup.io_writes"].map(col),
+            limits: ["cgroup.cpu_quota", "cgroup.pids_max"].map(col),
             limit_device: col("cgroup.io_limit_device"),
         }
     }
@@ -83,6 +85,13 @@ impl SignsOfLife {
     /// What moves when something happens in the group.
     pub fn activity(&self, cells: &[i64]) -> [i64; 2] {
         self.activity.map(|column| cells.get(column).copied().unwrap_or(NA))
+    }
+
+    /// Whether the group has a quota or may have so many tasks, and nothing tells whether something happens in it: with version 1 such
+    /// a limit may be in another hierarchy than the CPU time and the memory.
+    pub fn is_limited_blindly(&self, cells: &[i64]) -> bool {
+        self.activity(cells) == [NA; 2]
+            && self.limits.iter().any(|limit| cells.get(*limit).is_some_and(|cell| *cell != NA))
     }
 
     /// How much I/O the group has sent.

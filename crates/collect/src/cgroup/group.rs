@@ -3,7 +3,8 @@
 //! Nothing can change in a group of which no task ran and whose memory is the same, except limits and what the
 //! kernel does to its cache behind its back. So two cheap files are read on each tick, the CPU time and the
 //! memory; the others when one of the two moved, when tasks were stalled at the last look (a stall begins with a
-//! task that runs, and lasts without one), and on slow ticks. Limits of I/O matter to a group that sends some.
+//! task that runs, and lasts without one), and on slow ticks. A group that has a limit of CPU or tasks and none of the two is read on
+//! each tick. Limits of I/O matter to a group that sends some.
 
 use std::io;
 
@@ -125,7 +126,8 @@ impl Group {
         let mut is_active = is_slow || self.was_stalled;
         for pace in [Pace::Always, Pace::Active, Pace::Slow] {
             if pace == Pace::Active {
-                is_active |= reader.signs.activity(&self.cells) != before;
+                is_active |= reader.signs.activity(&self.cells) != before
+                    || reader.signs.is_limited_blindly(&self.cells);
             }
             if pace == Pace::Active && !is_active || pace == Pace::Slow && !is_slow {
                 break;

@@ -1,15 +1,12 @@
 //! Which armed probes this kernel and these privileges allow.
 
-use super::Ability;
+use super::{Ability, State};
+use crate::capture::{Refused, check, cost_unavailable};
 use crate::file::Root;
 
 const NAME: &str = "on-demand probes (mitra capture)";
 
-#[cfg(feature = "bpf")]
 pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
-    use super::State;
-    use crate::capture::{Refused, check, cost_unavailable};
-
     if !root.is_host() {
         return;
     }
@@ -62,11 +59,4 @@ pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
         );
         out.push(Ability { state: State::Degraded, ..Ability::no("cost of on-demand probes", why) });
     }
-}
-
-#[cfg(not(feature = "bpf"))]
-pub fn kinds(_: &Root, out: &mut Vec<Ability>) {
-    out.push(
-        Ability::no(NAME, "none: this build has no BPF programs").with_advice("cargo build --features bpf"),
-    );
 }

@@ -76,7 +76,6 @@ pub fn type_information(root: &Root, out: &mut Vec<Ability>) {
 }
 
 /// What each probe is for; the names are those of the BPF side.
-#[cfg(feature = "bpf")]
 const PROBES: &[(&str, &str)] = &[
     ("task_iter", "every task in one pass; else /proc is read, at 20 to 80 times the cost"),
     ("exits", "processes that end, also those that live for milliseconds"),
@@ -101,7 +100,6 @@ const PROBES: &[(&str, &str)] = &[
     ),
 ];
 
-#[cfg(feature = "bpf")]
 pub fn probes(root: &Root, out: &mut Vec<Ability>) {
     if !root.is_host() {
         out.push(Ability::no("probes", "only for the machine itself, not for a tree of files"));
@@ -129,13 +127,6 @@ pub fn probes(root: &Root, out: &mut Vec<Ability>) {
             }
         });
     }
-}
-
-#[cfg(not(feature = "bpf"))]
-pub fn probes(_: &Root, out: &mut Vec<Ability>) {
-    out.push(
-        Ability::no("probes", "this build has no BPF programs").with_advice("cargo build --features bpf"),
-    );
 }
 
 pub fn delay_accounting(root: &Root, out: &mut Vec<Ability>) {

@@ -33,7 +33,7 @@ type Seen = Vec<(u32, Counts)>;
 
 /// A JVM whose counters are known, or that has none.
 enum Known {
-    At { memory: OwnedFd, address: u64, layout: Layout, bytes: usize },
+    At { memory: OwnedFd, address: u64, layout: Box<Layout>, bytes: usize },
     Without(Instant),
 }
 
@@ -76,7 +76,7 @@ impl Reader {
         let memory = self.root.open_file(&format!("proc/{pid}/mem")).ok()?;
         self.page.resize(bytes, 0);
         let read = rustix::io::pread(memory.as_fd(), &mut self.page[..], address).ok()?;
-        let layout = Layout::of(self.page.get(..read)?)?;
+        let layout = Box::new(Layout::of(self.page.get(..read)?)?);
         Some(Known::At { memory, address, layout, bytes })
     }
 
@@ -104,6 +104,7 @@ pub struct Jvms {
     comm: usize,
     tgid: usize,
     columns: [usize; 5],
+    cause: usize,
 }
 
 impl Jvms {
@@ -115,6 +116,7 @@ impl Jvms {
             comm: col("task.comm"),
             tgid: col("task.tgid"),
             columns: ["gc_time", "collections", "safepoint_time", "old_used", "old_max"].map(of),
+            cause: of("gc_cause"),
         }
     }
 
@@ -141,12 +143,14 @@ impl Jvms {
         reader.ask(self.pids.clone());
         for (pid, counts) in seen {
             let key = Key::named(io.strings.intern(&pid.to_string()));
+            let cause = counts.cause.map_or(NA, |cause| i64::from(io.strings.intern(cause)));
             let row = frame.table_mut(Entity::Jvm).push(key);
             let values =
                 [counts.gc_ns, counts.collections, counts.safepoint_ns, counts.old_used, counts.old_max];
             for (column, value) in self.columns.into_iter().zip(values) {
                 set(row, column, value.and_then(|value| i64::try_from(value).ok()).unwrap_or(NA));
             }
+            set(row, self.cause, cause);
         }
     }
 

@@ -17,7 +17,53 @@ pub struct Layout {
     safepoint_time: Option<usize>,
     old_used: Option<usize>,
     old_max: Option<usize>,
+    cause: Option<usize>,
 }
+
+/// What a collection is made for (`src/hotspot/share/gc/shared/gcCause.cpp`, JDK 8 to 25). The bytes are the process's own to
+/// write: nothing else of them is kept.
+const CAUSES: &[&str] = &[
+    "System.gc()",
+    "FullGCAlot",
+    "ScavengeAlot",
+    "Allocation Profiler",
+    "JvmtiEnv ForceGarbageCollection",
+    "GCLocker Initiated GC",
+    "Heap Inspection Initiated GC",
+    "Heap Dump Initiated GC",
+    "WhiteBox Initiated Young GC",
+    "WhiteBox Initiated Concurrent Mark",
+    "WhiteBox Initiated Full GC",
+    "Update Allocation Context Stats",
+    "No GC",
+    "Allocation Failure",
+    "Codecache GC Threshold",
+    "Codecache GC Aggressive",
+    "Metadata GC Threshold",
+    "Metadata GC Clear Soft References",
+    "CMS Generation Too Full",
+    "CMS Initial Mark",
+    "CMS Final Remark",
+    "CMS Concurrent Mark",
+    "Ergonomics",
+    "G1 Evacuation Pause",
+    "G1 Humongous Allocation",
+    "G1 Periodic Collection",
+    "G1 Compaction Pause",
+    "G1 Preventive Collection",
+    "Last ditch collection",
+    "Diagnostic Command",
+    "Timer",
+    "Warmup",
+    "Allocation Rate",
+    "Allocation Stall",
+    "Proactive",
+    "High Usage",
+    "Allocation Failure During Evacuation",
+    "Concurrent GC",
+    "Stopping VM",
+    "Upgrade To Full GC",
+];
 
 /// What they say.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +78,18 @@ pub struct Counts {
     pub old_used: Option<u64>,
     /// What it may grow to.
     pub old_max: Option<u64>,
+    /// What the last collection was made for.
+    pub cause: Option<&'static str>,
 }
 
 impl Layout {
     /// Finds the numbers. `None` of what are no counters, or of a JVM that has not finished them.
     pub fn of(bytes: &[u8]) -> Option<Layout> {
         let mut layout = Layout::default();
-        PerfData::open(bytes).ok()?.each(|name, value| {
-            if let Value::Number(_, at) = value {
-                layout.note(name, at);
-            }
+        PerfData::open(bytes).ok()?.each(|name, value| match value {
+            Value::Number(_, at) => layout.note(name, at),
+            Value::Text(_, at) if name == b"sun.gc.lastCause" => layout.cause = Some(at),
+            Value::Text(..) => {}
         });
         Some(layout)
     }
@@ -81,6 +129,10 @@ impl Layout {
             safepoint_ns: long(self.safepoint_time).and_then(ns),
             old_used: long(self.old_used),
             old_max: long(self.old_max),
+            cause: self.cause.and_then(|at| {
+                let said = data.text_at(at)?;
+                CAUSES.iter().copied().find(|cause| cause.as_bytes() == said)
+            }),
         }
     }
 }
@@ -133,8 +185,29 @@ mod tests {
             safepoint_ns: Some(9_000_000),
             old_used: Some(1 << 27),
             old_max: Some(1 << 28),
+            cause: None,
         };
         assert_eq!(Layout::of(&bytes).expect("counters").counts(&bytes), expected);
+    }
+
+    #[test]
+    fn a_cause_is_one_of_hotspot_or_none() {
+        let of = |said: &[u8]| {
+            // A text of 24 bytes in place of a number of 8.
+            let mut bytes = counters(&[("sun.gc.lastCause", 0)]);
+            let entry = 32;
+            let value =
+                i32::from_le_bytes(bytes[entry + 16..entry + 20].try_into().unwrap()) as usize + entry;
+            bytes.truncate(value);
+            bytes.extend(said.iter().copied().chain(std::iter::repeat(0)).take(40));
+            let length = (bytes.len() - entry) as i32;
+            bytes[entry..entry + 4].copy_from_slice(&length.to_le_bytes());
+            bytes[entry + 8..entry + 12].copy_from_slice(&40_i32.to_le_bytes());
+            bytes[entry + 12] = b'B';
+            Layout::of(&bytes).expect("counters").counts(&bytes).cause
+        };
+        assert_eq!(of(b"Heap Inspection Initiated GC"), Some("Heap Inspection Initiated GC"));
+        assert_eq!(of(b"hunter2"), None);
     }
 
     #[test]

@@ -7,12 +7,13 @@ use mitra_parse::netlink::{End, Listener, Qdisc, Receiver, listeners, qdiscs, re
 use mitra_parse::sockets::{Socket, UnixSocket};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
+use super::rings;
+
 /// The kernel fills at most this much at once.
 const BUFFER_BYTES: usize = 32 * 1024;
 /// As many pieces of an answer are read: a hundred listeners fit in one.
 const PIECES_MAX: usize = 256;
 /// Of an answer with all sockets: eighty with all that TCP knows of them fit in one.
-#[cfg(feature = "bpf")]
 const PIECES_OF_ALL_MAX: usize = 4096;
 
 const REQUEST_DUMP: u16 = 0x1 | 0x300;
@@ -25,7 +26,6 @@ const UDP: u8 = 17;
 /// `INET_DIAG_SKMEMINFO` as a bit.
 const WITH_MEMORY: u8 = 1 << 6;
 /// `INET_DIAG_INFO` as a bit: what TCP knows of the connection.
-#[cfg(feature = "bpf")]
 const WITH_INFO: u8 = 1 << 1;
 /// Both families of addresses have requests of their own.
 const FAMILIES: [u8; 2] = [2, 10];
@@ -62,6 +62,16 @@ impl Sockets {
     /// Opens both.
     pub fn open() -> io::Result<Self> {
         Ok(Sockets { route: open(None)?, diag: open(Some(netlink::SOCK_DIAG))? })
+    }
+
+    /// The receive ring of a device, and the largest that its driver makes.
+    pub fn ring(&self, device: &str) -> Option<[u32; 2]> {
+        rings::ring(&self.route, device)
+    }
+
+    /// Whether a device is up and has a carrier.
+    pub fn has_carrier(&self, device: &str) -> bool {
+        rings::has_carrier(&self.route, device)
     }
 }
 
@@ -126,7 +136,6 @@ impl Asker {
     }
 
     /// Calls `f` with each socket of a protocol, whatever its state.
-    #[cfg(feature = "bpf")]
     pub fn every(&mut self, sockets: &Sockets, protocol: u8, f: impl FnMut(&Socket)) -> io::Result<()> {
         self.of_protocol(sockets, protocol, (WITH_INFO | WITH_MEMORY, u32::MAX), PIECES_OF_ALL_MAX, f)
     }

@@ -1,7 +1,6 @@
 //! The network beyond the files of the machine: other namespaces, queues, and whom trouble concerns.
 
 pub(crate) mod ask;
-#[cfg(feature = "bpf")]
 mod latency;
 pub mod names;
 mod netns;
@@ -9,13 +8,11 @@ mod netns_thread;
 pub(crate) mod owner;
 mod queues;
 mod receivers;
-#[cfg(feature = "bpf")]
+mod rings;
 mod seen_part;
 mod service_names;
 mod service_rows;
-#[cfg(feature = "bpf")]
 pub mod services;
-#[cfg(feature = "bpf")]
 pub mod trouble;
 
 use mitra_model::{Entity, Frame, Key, NA};
@@ -50,6 +47,7 @@ pub struct Network {
     queues: Queues,
     receivers: Receivers,
     conntrack_max: [usize; 2],
+    rx_ring: [usize; 2],
     netns_conntrack_max: usize,
     netns_port_range: usize,
     bad_lines: u32,
@@ -82,6 +80,7 @@ impl Network {
             queues: Queues::new(),
             receivers: Receivers::new(),
             conntrack_max: ["sysctl.net.netfilter.nf_conntrack_max", "conntrack.max"].map(col),
+            rx_ring: ["nic.rx_ring", "nic.rx_ring_max"].map(col),
             netns_conntrack_max: col("netns.conntrack_max"),
             netns_port_range: col("netns.sysctl_net_ipv4_ip_local_port_range"),
             bad_lines: 0,
@@ -146,6 +145,12 @@ impl Network {
                 for (name, qdisc) in &findings.qdiscs {
                     let key = Key::named(io.strings.intern(name));
                     self.queues.fill_qdisc(key, qdisc, frame);
+                }
+                for (name, ring) in findings.rings.iter() {
+                    let cells = row(frame.table_mut(Entity::Nic), Key::named(io.strings.intern(name)));
+                    for (column, packets) in self.rx_ring.iter().zip(ring) {
+                        set(cells, *column, i64::from(*packets));
+                    }
                 }
                 self.queues.fill_own(&findings.listeners, frame);
             } else {

@@ -1,8 +1,6 @@
 //! How namespaces and ends of connections are called in rows.
 
-use std::net::IpAddr;
-#[cfg(any(feature = "bpf", test))]
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The network namespaces that have rows, by inode number.
 #[derive(Debug, Default)]
@@ -63,7 +61,6 @@ pub fn endpoint(address: IpAddr, port: Option<u16>) -> String {
 }
 
 /// [`endpoint`] of an address that may be a version 4 one within version 6.
-#[cfg(any(feature = "bpf", test))]
 #[must_use]
 pub fn mapped_endpoint(address: Ipv6Addr, port: Option<u16>) -> String {
     endpoint(IpAddr::V6(address).to_canonical(), port)

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mitra_parse::netlink::{Listener, Qdisc, Receiver};
 use mitra_parse::sysctl::number;
@@ -15,14 +15,15 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::ask::{Asker, Sockets};
 use super::netns::NetNsFile;
 use super::owner;
+use super::rings::Rings;
 use crate::file::Buffer;
 
 /// Of one namespace as many devices and listening sockets are kept.
 const QDISCS_MAX: usize = 256;
 const LISTENERS_MAX: usize = 2_048;
 const RECEIVERS_MAX: usize = 256;
-/// On every so many requests another namespace is looked at thoroughly: its settings, and whether it has queues and
-/// listening sockets at all. Without them there is nothing to ask for in between.
+/// On every so many requests a namespace is looked at thoroughly: the rings of the own one; of others the settings, and
+/// whether they have queues and listening sockets at all. Without them there is nothing to ask for in between.
 const THOROUGH_EVERY: u64 = 10;
 /// The answer is waited for this long; asking takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -94,6 +95,8 @@ pub struct Findings {
     pub inum: u32,
     /// Devices that queue packets.
     pub qdiscs: Vec<(String, Qdisc)>,
+    /// Their receive rings, of the own namespace: what it has room for, and the most that the driver makes.
+    pub rings: Arc<[(String, [u32; 2])]>,
     /// Listening TCP sockets.
     pub listeners: Vec<Listener>,
     /// Listening Unix sockets that have a name and are waited for.
@@ -239,6 +242,7 @@ struct Worker {
     own: OwnedFd,
     own_sockets: Option<Sockets>,
     known: Vec<NetNsFacts>,
+    rings: Rings,
     buffer: Buffer,
     with_receivers: bool,
 }
@@ -250,6 +254,7 @@ fn work(shared: &SharedExchange) {
         own,
         own_sockets: None,
         known: Vec::new(),
+        rings: Rings::default(),
         buffer: Buffer::default(),
         with_receivers: false,
     };
@@ -338,7 +343,7 @@ impl Worker {
         }
         let inside = match &target.entry {
             NetNsEntry::Own => {
-                found.failed = self.look_around_home(found).err();
+                found.failed = self.look_around_home(found, thoroughly).err();
                 return Ok(());
             }
             NetNsEntry::Process(dir) => {
@@ -356,13 +361,23 @@ impl Worker {
         enter(&self.own)
     }
 
-    fn look_around_home(&mut self, found: &mut Findings) -> io::Result<()> {
+    fn look_around_home(&mut self, found: &mut Findings, thoroughly: bool) -> io::Result<()> {
         let sockets = match self.own_sockets.take() {
             Some(sockets) => sockets,
             None => Sockets::open()?,
         };
         // A socket with half an answer in it is not used again.
         self.list_qdiscs(&sockets, found)?;
+        if thoroughly {
+            let names = found.qdiscs.iter().map(|(name, _)| name.as_str());
+            self.rings.look(
+                names,
+                Instant::now(),
+                |name| sockets.has_carrier(name),
+                |name| sockets.ring(name),
+            );
+        }
+        found.rings = Arc::clone(&self.rings.all);
         self.list_listeners(&sockets, found)?;
         self.list_unix(&sockets, found)?;
         if self.with_receivers {

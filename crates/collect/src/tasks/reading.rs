@@ -207,7 +207,6 @@ pub fn comm_from(bytes: &[u8]) -> Comm {
     comm
 }
 
-#[cfg(feature = "bpf")]
 mod from_bpf {
     use super::{CgroupRef, Ended, Reading, Used, used};
     use crate::bpf::{CgroupIds, Delays, ExitRec, FLAG_HAS_FILES, FLAG_HAS_MM, FLAG_IN_IOWAIT, TaskRec};

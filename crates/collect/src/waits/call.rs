@@ -54,6 +54,8 @@ pub enum Call {
     ChildOf(i32),
     /// For a lock of a file: flock, or else fcntl.
     FileLock { fd: i32, is_flock: bool },
+    /// That a file is opened or cut off: a lease of it may have to be given back first.
+    Open,
     /// For the time to pass.
     Timer,
     /// Something else.
@@ -115,6 +117,7 @@ impl Call {
             libc::SYS_fcntl if SET_LOCK_AND_WAIT.contains(&(b & 0xffff_ffff)) => {
                 Call::FileLock { fd, is_flock: false }
             }
+            libc::SYS_openat | libc::SYS_openat2 | libc::SYS_truncate => Call::Open,
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Call::Timer,
             _ => of_this_machine(number, [a, b, c, d, e]),
         }
@@ -127,6 +130,7 @@ fn of_this_machine(number: c_long, [a, b, c, d, _]: [u64; 5]) -> Call {
     match number {
         libc::SYS_poll => Call::Poll { array: a, count: b & 0xffff_ffff },
         libc::SYS_select => Call::Select { count: a & 0xffff_ffff, sets: [b, c, d] },
+        libc::SYS_open | libc::SYS_creat => Call::Open,
         libc::SYS_epoll_wait => Call::Epoll(a as u32 as i32),
         _ => Call::Other,
     }
@@ -179,6 +183,7 @@ mod tests {
         assert_eq!(call(libc::SYS_fcntl, [3, 6, 0]), Call::Other, "it does not wait");
         assert_eq!(call(libc::SYS_ppoll, [0x7f00, 2, 0]), Call::Poll { array: 0x7f00, count: 2 });
         assert_eq!(call(libc::SYS_pselect6, [5, 1, 2]), Call::Select { count: 5, sets: [1, 2, 0] });
+        assert_eq!(call(libc::SYS_openat, [0xffff_ff9c, 0x7fff, 0]), Call::Open);
         assert_eq!(call(libc::SYS_clock_nanosleep, [0, 0, 0]), Call::Timer);
         assert_eq!(call(libc::SYS_getpid, [0, 0, 0]), Call::Other);
     }

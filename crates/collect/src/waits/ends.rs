@@ -24,6 +24,8 @@ kinds! {
     Mutex = "mutex",
     /// A lock of a file.
     FileLock = "lock",
+    /// The leave of a program that scans files as they are opened.
+    Fanotify = "fanotify",
     /// The other end of a pipe.
     Pipe = "pipe",
     /// The other end of a Unix socket.
@@ -60,8 +62,8 @@ kinds! {
 impl Kind {
     /// Whether another process or thread ends such a wait, known or not.
     pub fn has_other_end(self) -> bool {
-        use Kind::{Answer, Child, FileLock, Mutex, Pipe, Tcp, Unix};
-        matches!(self, Mutex | FileLock | Pipe | Unix | Tcp | Child | Answer)
+        use Kind::{Answer, Child, Fanotify, FileLock, Mutex, Pipe, Tcp, Unix};
+        matches!(self, Mutex | FileLock | Fanotify | Pipe | Unix | Tcp | Child | Answer)
     }
 }
 

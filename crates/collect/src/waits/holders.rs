@@ -25,6 +25,13 @@ const READ_ONLY: u32 = 0;
 const WRITE_ONLY: u32 = 1;
 const ACCESS: u32 = 3;
 
+/// What a descriptor is called by which a program scans files as they are opened, and the number that stands for it: no pipe
+/// and no socket has that.
+const FANOTIFY_LINK: &[u8] = b"anon_inode:[fanotify]";
+const FANOTIFY: u32 = 0;
+/// `FAN_OPEN_PERM`, `FAN_ACCESS_PERM`, `FAN_OPEN_EXEC_PERM` and `FAN_PRE_ACCESS` of fanotify_mark(2).
+const FAN_LEAVE: u32 = 0x1_0000 | 0x2_0000 | 0x4_0000 | 0x10_0000;
+
 /// A descriptor of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
@@ -98,8 +105,11 @@ impl Part {
             let mut space = [0; LINK_BYTES];
             // A process that has ended meanwhile holds nothing.
             let _listed = each_entry(fds.as_fd(), |name| {
-                let inode = link(fds, name, &mut space)
-                    .and_then(|link| inode_in(link, b"pipe").or_else(|| inode_in(link, b"socket")));
+                let inode = link(fds, name, &mut space).and_then(|link| {
+                    inode_in(link, b"pipe")
+                        .or_else(|| inode_in(link, b"socket"))
+                        .or_else(|| (link == FANOTIFY_LINK).then_some(FANOTIFY))
+                });
                 let fd = name.to_str().ok().and_then(|name| name.parse().ok());
                 if let (Some(inode), Some(fd)) = (inode, fd) {
                     found.push(Held { inode, pid, fd });
@@ -179,6 +189,27 @@ impl Holders {
     /// Who holds a socket, or one of several that are as good.
     pub fn of_sockets(&self, root: &Root, inodes: &[u32], waiter: Waiter) -> Holder {
         self.only(root, inodes, (b"socket", waiter), |_| true)
+    }
+
+    /// Who has files opened with its leave.
+    pub fn of_fanotify(&self, root: &Root) -> Holder {
+        let candidates = self.of(FANOTIFY);
+        if !self.is_complete || candidates.len() > CANDIDATES_MAX {
+            return Holder::Unknown;
+        }
+        let gives_leave = |held: &&Held| {
+            let (mut space, mut buffer) = ([0; LINK_BYTES], Buffer::default());
+            link(root.fd(), format!("proc/{}/fd/{}", held.pid, held.fd), &mut space) == Some(FANOTIFY_LINK)
+                && read_fdinfo(root, (held.pid, held.fd), FDINFO_BYTES_MAX, &mut buffer)
+                    .is_some_and(|info| info.gives_leave())
+        };
+        let mut pids: Vec<u32> = candidates.iter().filter(gives_leave).map(|held| held.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        match pids[..] {
+            [one] => Holder::One(one),
+            _ => Holder::Unknown,
+        }
     }
 
     fn only(
@@ -296,6 +327,14 @@ impl FdInfo<'_> {
         locks.flat_map(str::split_ascii_whitespace).any(|word| word == file)
     }
 
+    /// Whether files are opened with the leave of who has it (`fs/notify/fdinfo.c`: `fanotify mnt_id:1d mflags:0 mask:10000
+    /// ignored_mask:0`).
+    pub fn gives_leave(&self) -> bool {
+        let marks = self.text.lines().filter(|line| line.starts_with("fanotify "));
+        let masks = marks.flat_map(str::split_ascii_whitespace).filter_map(|word| word.strip_prefix("mask:"));
+        masks.filter_map(|mask| u32::from_str_radix(mask, 16).ok()).any(|mask| mask & FAN_LEAVE != 0)
+    }
+
     /// Those of an epoll instance. `None` where they are more than are read.
     pub fn polled(&self) -> Option<Vec<Polled>> {
         self.is_whole.then(|| self.text.lines().filter_map(polled).collect())
@@ -314,6 +353,18 @@ fn polled(line: &str) -> Option<Polled> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scanner_that_gives_leave_is_not_one_that_watches() {
+        let of = |mask: &str| {
+            let text = format!(
+                "pos:\t0\nflags:\t02\nfanotify flags:4 event-flags:0\nfanotify mnt_id:1d mflags:0 mask:{mask} ignored_mask:10000\n"
+            );
+            FdInfo { text: &text, is_whole: true }.gives_leave()
+        };
+        assert!(of("10000") && of("20038"));
+        assert!(!of("38") && !of("junk"));
+    }
 
     #[test]
     fn the_lines_of_fdinfo() {

@@ -139,7 +139,7 @@ fn thread(scene: &mut Scene<'_>, process: &mut Process, tid: u32, edges: &mut Ve
         b'Z' | b'X' => return,
         b'R' => vec![(Kind::Cpu, End::Unknown)],
         b'T' | b't' => vec![(Kind::Stopped, End::Unknown)],
-        b'D' => vec![(uninterruptible(scene, pid, tid), End::Unknown)],
+        b'D' => vec![uninterruptible(scene, pid, tid)],
         _ => {
             let Some((line, call)) = call(scene, pid, tid) else { return };
             let waits = scene.resolve(call, process, tid);
@@ -164,15 +164,18 @@ fn call(scene: &mut Scene<'_>, pid: u32, tid: u32) -> Option<(String, Call)> {
 }
 
 /// What a thread in uninterruptible sleep waits for, by the function of the kernel.
-fn uninterruptible(scene: &mut Scene<'_>, pid: u32, tid: u32) -> Kind {
+fn uninterruptible(scene: &mut Scene<'_>, pid: u32, tid: u32) -> (Kind, End) {
     let name = scene.root.read(&format!("proc/{pid}/task/{tid}/wchan"), scene.buffer).unwrap_or_default();
-    if name == b"request_wait_answer" {
-        return Kind::Fuse;
-    }
-    match wait_kind(&String::from_utf8_lossy(name)) {
-        WaitKind::Io | WaitKind::Throttle => Kind::Disk,
-        WaitKind::Lock | WaitKind::Memory | WaitKind::Other => Kind::Kernel,
-    }
+    let kind = match name {
+        b"request_wait_answer" => Kind::Fuse,
+        // `fs/notify/fanotify/fanotify.c`
+        b"fanotify_handle_event" | b"fanotify_get_response" => return (Kind::Fanotify, scene.scanner()),
+        _ => match wait_kind(&String::from_utf8_lossy(name)) {
+            WaitKind::Io | WaitKind::Throttle => Kind::Disk,
+            WaitKind::Lock | WaitKind::Memory | WaitKind::Other => Kind::Kernel,
+        },
+    };
+    (kind, End::Unknown)
 }
 
 /// The letter after the name, which may have anything in it.

@@ -130,6 +130,7 @@ impl<'l> Scene<'l> {
             Call::FileLock { fd, is_flock } => {
                 vec![(Kind::FileLock, self.file_lock(process.pid, fd, is_flock))]
             }
+            Call::Open => vec![self.lease(process.pid, tid)],
             Call::Timer => vec![(Kind::Timer, End::Unknown)],
             Call::Other => vec![self.inside(process.pid, tid)],
         }
@@ -140,6 +141,39 @@ impl<'l> Scene<'l> {
         let name = self.root.read(&format!("proc/{pid}/task/{tid}/wchan"), self.buffer).unwrap_or_default();
         // `fs/fuse/dev.c`
         if name == b"request_wait_answer" { (Kind::Fuse, End::Unknown) } else { NOBODY }
+    }
+
+    /// Who was asked to give a lease back that keeps a process from opening a file.
+    fn lease(&mut self, pid: u32, tid: u32) -> Wait {
+        let own = self.locks().iter().filter(|lock| lock.is_lease && lock.waiter == i64::from(pid));
+        let mut holders: Vec<i64> = own.map(|lock| lock.holder).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        match holders[..] {
+            [] => self.inside(pid, tid),
+            [holder] => (Kind::FileLock, u32::try_from(holder).map_or(End::Unknown, End::Process)),
+            _ => (Kind::FileLock, End::Unknown),
+        }
+    }
+
+    /// The only process that has files opened with its leave.
+    pub fn scanner(&mut self) -> End {
+        let root = self.root;
+        match self.holders().of_fanotify(root) {
+            Holder::One(pid) => End::Process(pid),
+            Holder::Itself | Holder::Unknown => End::Unknown,
+        }
+    }
+
+    fn locks(&mut self) -> &[Waiting] {
+        if self.locks.is_none() {
+            let mut all = Vec::new();
+            if let Ok(text) = self.root.read("proc/locks", self.buffer) {
+                waiting(text, |waits| all.push(waits.clone()));
+            }
+            self.locks = Some(all);
+        }
+        self.locks.as_deref().unwrap_or_default()
     }
 
     fn mutex(&mut self, process: &mut Process, word: u64, is_pi: bool) -> Wait {
@@ -308,16 +342,10 @@ impl<'l> Scene<'l> {
     fn file_lock(&mut self, pid: u32, fd: i32, is_flock: bool) -> End {
         let info = fdinfo(self.root, pid, fd, self.buffer);
         let inode = info.and_then(|info| info.inode());
-        if self.locks.is_none() {
-            let mut all = Vec::new();
-            if let Ok(text) = self.root.read("proc/locks", self.buffer) {
-                waiting(text, |waits| all.push(waits.clone()));
-            }
-            self.locks = Some(all);
-        }
-        let locks = self.locks.iter().flatten();
-        let mut own: Vec<_> = locks
-            .filter(|lock| lock.waiter == i64::from(pid) && lock.is_flock == is_flock)
+        let mut own: Vec<_> = self
+            .locks()
+            .iter()
+            .filter(|lock| lock.waiter == i64::from(pid) && lock.is_flock == is_flock && !lock.is_lease)
             .filter(|lock| inode.is_none_or(|inode| lock.inode() == Some(inode)))
             .map(|lock| (lock.holder, lock.file.clone()))
             .collect();

@@ -16,6 +16,7 @@ mod cpu {
     pub(super) mod single_thread_bottleneck;
 }
 mod disk {
+    pub(super) mod array_sync;
     pub(super) mod dirty_writeback_stall;
     pub(super) mod disk_hog;
     pub(super) mod disk_saturated;
@@ -129,6 +130,7 @@ pub fn all() -> &'static [Condition] {
         memory::cgroup_memory_limit::CONDITION,
         memory::cgroup_memory_high::CONDITION,
         disk::disk_hog::CONDITION,
+        disk::array_sync::CONDITION,
         disk::mirror_member_slow::CONDITION,
         disk::slow_device::CONDITION,
         disk::dirty_writeback_stall::CONDITION,

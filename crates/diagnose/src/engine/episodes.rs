@@ -44,13 +44,15 @@ pub struct Episodes {
     pub new: Vec<Span>,
     /// Those in which the machine is as it is most of the time, and that is above some floor. They may overlap the others.
     pub steady: Vec<Span>,
+    /// The new ones without what a machine on which all is well does too.
+    pub unusual: Vec<Span>,
 }
 
 impl Episodes {
     /// Both, put together.
     pub fn all(&self) -> Vec<Span> {
-        let found = self.new.iter().chain(&self.steady).map(|span| Stretch { span: *span, reach: 0 });
-        joined(found.collect())
+        let found = self.new.iter().chain(&self.steady);
+        joined(found.map(|span| Stretch { span: *span, reach: 0, is_work: false }))
     }
 }
 
@@ -58,12 +60,13 @@ impl Episodes {
 pub fn find(set: &SeriesSet, window: Span) -> Episodes {
     let mut steady = Vec::new();
     let new = search(false, set, window, Some(&mut steady));
-    Episodes { new, steady: joined(steady) }
+    let unusual = joined(new.iter().filter(|found| !found.is_work).copied());
+    Episodes { new: joined(new.into_iter()), steady: joined(steady.into_iter()), unusual }
 }
 
 /// As [`find`], in what other tools left behind.
 pub fn find_in_files(set: &SeriesSet, window: Span) -> Vec<Span> {
-    search(true, set, window, None)
+    joined(search(true, set, window, None).into_iter())
 }
 
 /// Whether an event hurts somebody, however short it is.
@@ -86,28 +89,32 @@ fn of_each<'a>(set: &'a SeriesSet, metric: &str) -> impl Iterator<Item = &'a Ser
 }
 
 /// A stretch, and how far from it another one may begin and still belong to it.
+#[derive(Clone, Copy)]
 struct Stretch {
     span: Span,
     reach: i64,
+    is_work: bool,
 }
 
 impl Stretch {
     /// One whose samples are no farther apart than a second or two.
     fn of(span: Span) -> Stretch {
-        Stretch { span, reach: (JOIN_S * SECOND as f64) as i64 }
+        Stretch { span, reach: (JOIN_S * SECOND as f64) as i64, is_work: false }
     }
 }
 
 /// Searches; what is steady goes to a list of its own, where there is one.
-fn search(files: bool, set: &SeriesSet, window: Span, mut steady: Option<&mut Vec<Stretch>>) -> Vec<Span> {
+fn search(files: bool, set: &SeriesSet, window: Span, mut steady: Option<&mut Vec<Stretch>>) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     for trigger in triggers(files) {
         match trigger {
             Trigger::Level(level) => {
                 let floor = level.floor * level.scale.factor(f64::from(set.host.cpus.max(1)));
+                let first = found.len();
                 for signal in signals_of(level, set, window) {
                     collect(&signal, floor, level.need_s, &mut found, steady.as_deref_mut());
                 }
+                found[first..].iter_mut().for_each(|found| found.is_work = level.is_of_work);
             }
             Trigger::Climb(climb) => {
                 if let Some(signal) = set.system(climb.metrics[0]).map(|series| Signal::of(series, window)) {
@@ -127,7 +134,7 @@ fn search(files: bool, set: &SeriesSet, window: Span, mut steady: Option<&mut Ve
             }
         }
     }
-    joined(found)
+    found
 }
 
 /// What a trigger compares with its floor: a sum, or each series by itself.
@@ -139,7 +146,8 @@ fn signals_of(level: &Level, set: &SeriesSet, window: Span) -> Vec<Signal> {
     Signal::sum(level.metrics.iter().filter_map(|m| set.system(m)), window).into_iter().collect()
 }
 
-fn joined(mut found: Vec<Stretch>) -> Vec<Span> {
+fn joined(found: impl Iterator<Item = Stretch>) -> Vec<Span> {
+    let mut found: Vec<Stretch> = found.collect();
     found.sort_unstable_by_key(|found| found.span.since);
     let mut joined: Vec<Stretch> = Vec::new();
     for found in found {
@@ -173,7 +181,11 @@ fn collect_runs(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Stretc
         // One sample of a ten-minute history is long enough; of a one-second history it takes two.
         if run.high_s >= need_s {
             let reach = JOIN_S.max(JOIN_STEPS * run.step_s) * SECOND as f64;
-            found.push(Stretch { span: Span { since: run.onset, until: run.end }, reach: reach as i64 });
+            found.push(Stretch {
+                span: Span { since: run.onset, until: run.end },
+                reach: reach as i64,
+                is_work: false,
+            });
         }
     }
 }
@@ -203,7 +215,11 @@ fn collect_climbs(climb: &Climb, signal: &Signal, found: &mut Vec<Stretch>) {
             _ => top = Some((low, value)),
         }
         let reach = (JOIN_S.max(JOIN_STEPS * signal.step_s()) * SECOND as f64) as i64;
-        found.push(Stretch { span: Span { since: signal.t[low], until: signal.t[i] }, reach });
+        found.push(Stretch {
+            span: Span { since: signal.t[low], until: signal.t[i] },
+            reach,
+            is_work: false,
+        });
     }
 }
 
@@ -282,6 +298,20 @@ mod tests {
         assert!(came.steady.is_empty() && came.new.len() == 1, "{came:?}");
         let short = find(&level("sys.ctxt", (0..120).map(switches)), known);
         assert!(short.steady.is_empty() && short.new.len() == 1, "{short:?}");
+    }
+
+    #[test]
+    fn a_thread_that_works_takes_no_baseline_away() {
+        let known = Span { since: 0, until: 60 * SECOND };
+        let mut set = level("tasks.busiest", (0..60).map(|_| 0.99));
+        let slow = level("psi.io_some", (0..60).map(|i| if i < 20 { 0.0 } else { 0.8 }));
+        set.insert(lookup("psi.io_some").unwrap(), "".into(), slow.system("psi.io_some").unwrap().clone());
+        let found = find(&set, known);
+        assert_eq!(found.new.len(), 1, "{found:?}");
+        assert_eq!(found.unusual, [Span { since: 20 * SECOND, until: 59 * SECOND }]);
+        let quiet = |loud: &[Span]| crate::engine::parts::quiet(loud, known, known, 1.0);
+        assert_eq!(quiet(&found.new), None);
+        assert!(quiet(&found.unusual).unwrap().until <= 20 * SECOND);
     }
 
     #[test]

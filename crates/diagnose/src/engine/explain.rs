@@ -166,7 +166,9 @@ pub fn explain(
             let step_s = episodes::step_s(scan, focus);
             let loud = if part.is_steady { &all } else { &found.new };
             // All parts of an episode are compared with what was before the whole of it.
-            let baseline = parts::quiet(loud, with_lead(part.episode), before, step_s);
+            let quiet = |loud: &[Span]| parts::quiet(loud, with_lead(part.episode), before, step_s);
+            // A machine that works all the time has no quiet time; when nothing else was wrong it was as it is.
+            let baseline = quiet(loud).or_else(|| quiet(&found.unusual));
             match &whole {
                 Some(set) => Some(Loaded { set: Rc::clone(set), baseline, base: None }),
                 None => loader.both(focus, baseline),
@@ -218,7 +220,7 @@ pub fn explain(
         let cost = |i: &Incident| i.cost_s().unwrap_or(0.0);
         a.onset.cmp(&b.onset).then_with(|| cost(b).total_cmp(&cost(a)))
     });
-    harmless.extend(verdict::take_free(&mut incidents));
+    harmless.extend(verdict::take_free(&mut incidents, window.until));
     let mut findings = findings(scan, window, whole.as_deref(), &mut loader, &incidents);
     harmless.retain(|finding| !verdict::is_told(&finding.condition, &finding.culprit, &incidents));
     ahead::add(&mut findings, harmless);

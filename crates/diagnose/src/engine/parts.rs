@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_long_episode_is_cut_and_none_of_it_is_left_out() {
-        let found = Episodes { new: vec![span(0, 30), span(100, 1650)], steady: Vec::new() };
+        let found = Episodes { new: vec![span(0, 30), span(100, 1650)], ..Episodes::default() };
         let parts = cut(&found);
         let spans: Vec<Span> = parts.iter().map(|p| p.span).collect();
         assert_eq!(spans.len(), 4, "{spans:?}");
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn of_a_day_the_end_and_what_is_trouble_are_looked_at() {
-        let day = Episodes { new: vec![span(0, 86_400)], steady: Vec::new() };
+        let day = Episodes { new: vec![span(0, 86_400)], ..Episodes::default() };
         let trouble = 40_000 * SECOND;
         let set = SeriesSet::default();
         let all = cut(&day);
@@ -369,11 +369,11 @@ mod tests {
     #[test]
     fn of_many_short_episodes_none_is_left_out() {
         let jobs =
-            Episodes { new: (0..192).map(|i| span(450 * i, 450 * i + 8)).collect(), steady: Vec::new() };
+            Episodes { new: (0..192).map(|i| span(450 * i, 450 * i + 8)).collect(), ..Episodes::default() };
         let (chosen, left_out) = worst(cut(&jobs), |_| false, &none(), span(0, 86_400));
         assert_eq!((chosen.len(), left_out), (192, None));
         let half_hour =
-            Episodes { new: (0..60).map(|i| span(30 * i, 30 * i + 8)).collect(), steady: Vec::new() };
+            Episodes { new: (0..60).map(|i| span(30 * i, 30 * i + 8)).collect(), ..Episodes::default() };
         let (chosen, left_out) = worst(cut(&half_hour), |_| false, &none(), span(0, 1800));
         assert_eq!((chosen.len(), left_out), (60, None));
     }

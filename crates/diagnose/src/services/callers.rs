@@ -7,6 +7,7 @@ use mitra_model::{SeriesSet, Span};
 use crate::condition::Finding;
 use crate::services::{Address, Servers, usual_of_address};
 use crate::view::View;
+use crate::words;
 
 /// A fifth of a task's time that is waited for others is felt, or a quarter of what the service's own clients wait.
 const WAITS: f64 = 0.2;
@@ -128,7 +129,7 @@ pub fn overlapping(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: 
             "it may wait for {}: it has fewer connections there than requests of its own ({}), and of those that overlap on a \
              connection only one is seen",
             may.join(" or "),
-            crate::words::count(open.round())
+            words::count(open.round())
         )
     })
 }
@@ -273,3 +274,24 @@ pub fn callers(view: &View<'_>, rows: impl IntoIterator<Item = impl AsRef<str>>)
 
 /// More names in a sentence nobody reads.
 const NAMES_MAX: usize = 3;
+
+/// Half of the connections: all others together have no more.
+const HAS_MOST: f64 = 0.5;
+
+/// Which program of this machine has most of the connections of a program's services, in words.
+#[must_use]
+pub fn who_has_most(view: &View<'_>, comm: &str, span: Span) -> Option<String> {
+    let of_program = |row: &str| Servers::of(view, row).comm.as_deref() == Some(comm);
+    let own: Vec<&str> =
+        view.each("service.established").map(|(row, _)| row).filter(|row| of_program(row)).collect();
+    let most_of = |row: &&str| view.set.get("service.established", row)?.max(span);
+    let all: f64 = own.iter().filter_map(most_of).fold(0.0, |a, b| a + b);
+    let is_own = |called: &Address<'_>| own.iter().any(|row| called.reaches(&Address::of(row)));
+    let calling = view.each("dependency.established").filter(|(row, _)| is_own(&Address::called(row)));
+    let has = calling.filter_map(|(row, series)| Some((row, series.max(span)?)));
+    let (row, most) = has.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (all >= 1.0 && most >= HAS_MOST * all).then(|| {
+        let who = callers(view, [row]);
+        format!("{who} has {} of its {} connections", words::count(most.round()), words::count(all.round()))
+    })
+}

@@ -18,7 +18,7 @@ pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{
     Walk, asks, called_by, called_service, callers, local_service, overlapping, rows_by_address, waited_for,
-    waits_for_answers, walk,
+    waits_for_answers, walk, who_has_most,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};

@@ -305,10 +305,12 @@ impl Traffic {
     #[must_use]
     pub fn before_late(&self, window: Span) -> Option<Traffic> {
         let best = self.at_best()?;
-        // A closer look may find a few of them late.
-        let late = self.may_be_late(&best);
-        let first = late.runs(1.0).into_iter().find(|run| run.high_s >= NEED_S && run.end > window.since)?;
-        Some(self.only(|i| self.t[i] <= first.onset && late.v[i] < 1.0))
+        // A closer look may find a few of them late; or each took several times as long, and still was fast.
+        [self.may_be_late(&best), self.is_dearer_at(&best)].into_iter().find_map(|late| {
+            let is_long = |run: &Run| run.high_s >= NEED_S && run.end > window.since;
+            let first = late.runs(1.0).into_iter().find(is_long)?;
+            Some(self.only(|i| self.t[i] <= first.onset && late.v[i] < 1.0))
+        })
     }
 
     /// The samples until a moment.

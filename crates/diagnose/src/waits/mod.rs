@@ -63,7 +63,7 @@ struct Wait<'a> {
 /// For whoever is at the other end of a connection, unless another thread of the process wakes it.
 const ANSWER: &str = "answer";
 /// Kinds of waits that another process or thread ends.
-const BETWEEN: &[&str] = &["mutex", "lock", "pipe", "unix", "tcp", "child", ANSWER];
+const BETWEEN: &[&str] = &["mutex", "lock", "fanotify", "pipe", "unix", "tcp", "child", ANSWER];
 /// A thread that has nothing to do.
 const UNASKED: &[&str] = &["accept", "client"];
 /// One that is woken by others of its process.

@@ -10,6 +10,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
     let comm = text_of(set, "wait.comm", wait.row, span);
     let what = match wait.kind {
         "lock" => "a lock of a file",
+        "fanotify" => "the leave to open files",
         "pipe" => "a pipe",
         "unix" => "a Unix socket",
         "tcp" | ANSWER => "a connection",

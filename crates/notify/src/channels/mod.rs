@@ -87,12 +87,6 @@ impl Channel {
         Channel { receiver, to: To::By(deliver), trusted: |_| false, shown: Vec::new() }
     }
 
-    /// Who it leads to.
-    #[must_use]
-    pub fn receiver(&self) -> &Receiver {
-        &self.receiver
-    }
-
     /// Whether it wants to hear again of what goes on, because it takes silence for an end.
     #[must_use]
     pub fn wants_reminders(&self) -> bool {

@@ -6,6 +6,9 @@
 //! ixgbe 0000:01:00.0 eth0: NIC Link is Down
 //! sd 2:0:0:0: rejecting I/O to offline device
 //! EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x7 …)
+//! device-mapper: multipath: 253:3: Failing path 8:32.
+//! device-mapper: thin: 253:4: switching pool to out-of-data-space (queue IO) mode
+//! device-mapper: thin: 253:4: switching pool to read-only mode
 //! ```
 //!
 //! A failed request has several lines; the one that names the block device counts. Corrected hardware errors lost no data
@@ -21,6 +24,9 @@ const MACHINE_CHECK: &str = "machine-check";
 const CORRECTED: &str = "corrected-error";
 const FILESYSTEM_ERROR: &str = "filesystem-error";
 const DEVICE_LOST: &str = "device-lost";
+const DISK_FAILING: &str = "disk-failing";
+const PATH_FAILED: &str = "path-failed";
+const POOL_FULL: &str = "pool-full";
 
 pub(super) fn device_error(text: &str) -> Option<EventKind> {
     let (what, device) = block(text)
@@ -30,12 +36,10 @@ pub(super) fn device_error(text: &str) -> Option<EventKind> {
         .or_else(|| scsi(text))
         .or_else(|| link(text))
         .or_else(|| hardware(text))
-        .filter(|(_, device)| !is_empty_drive(device))?;
-    Some(EventKind::DeviceError {
-        what: what.to_owned(),
-        device: device.trim_start_matches("/dev/").to_owned(),
-        text: kept(text),
-    })
+        .filter(|(_, device)| !is_empty_drive(device))
+        .map(|(what, device)| (what, device.trim_start_matches("/dev/").to_owned()))
+        .or_else(|| mapper(text))?;
+    Some(EventKind::DeviceError { what: what.to_owned(), device, text: kept(text) })
 }
 
 type KindAndDevice<'a> = Option<(&'static str, &'a str)>;
@@ -73,8 +77,9 @@ fn block(text: &str) -> KindAndDevice<'_> {
             return Some((IO_ERROR, name(text)));
         }
     }
-    // `md/raid1:md0: Disk failure on sdb1, disabling device.`
-    after(text, "Disk failure on ").map(|rest| (DEVICE_LOST, name(rest)))
+    // `md/raid1:md0: Disk failure on sdb1, disabling device.`, `md: kicking non-fresh sdb1 from array!`
+    let lost = after(text, "Disk failure on ").or_else(|| after(text, "md: kicking non-fresh "));
+    lost.map(|rest| (DEVICE_LOST, name(rest)))
 }
 
 fn filesystem(text: &str) -> KindAndDevice<'_> {
@@ -101,13 +106,21 @@ fn filesystem(text: &str) -> KindAndDevice<'_> {
     is_error.then_some((FILESYSTEM_ERROR, name(device)))
 }
 
-/// `ata1.00: exception Emask 0x0 …`, `ata1: hard resetting link`, `ata1.00: disabled`.
+/// `ata1.00: exception Emask 0x0 …`, `ata1: hard resetting link`, `ata1.00: disabled`, and the speed that is lowered after
+/// errors: `ata1: limiting SATA link speed to 1.5 Gbps`, `ata1.00: limiting speed to UDMA/100:PIO4`.
 fn ata(text: &str) -> KindAndDevice<'_> {
     let rest = text.strip_prefix("ata")?;
     let port = name(text);
     let is_port = rest.starts_with(|c: char| c.is_ascii_digit());
     let words = text.get(port.len()..)?.strip_prefix(": ").filter(|_| is_port)?;
-    if words.starts_with("exception Emask") || words.starts_with("hard resetting link") {
+    const ERRORS: [&str; 5] = [
+        "exception Emask",
+        "hard resetting link",
+        "COMRESET failed",
+        "limiting SATA link speed",
+        "limiting speed to ",
+    ];
+    if ERRORS.iter().any(|error| words.starts_with(error)) {
         Some((IO_ERROR, port))
     } else {
         (words.starts_with("disabled") || words.starts_with("disable device")).then_some((DEVICE_LOST, port))
@@ -128,7 +141,8 @@ fn nvme(text: &str) -> KindAndDevice<'_> {
     }
 }
 
-/// `sd 2:0:0:0: [sdb] tag#3 timing out command, waited 180s`, `sd 2:0:0:0: rejecting I/O to offline device`.
+/// `sd 2:0:0:0: [sdb] tag#3 timing out command, waited 180s`, `sd 2:0:0:0: rejecting I/O to offline device`,
+/// `sd 2:0:0:0: [sdb] tag#3 Add. Sense: Failure prediction threshold exceeded`.
 fn scsi(text: &str) -> KindAndDevice<'_> {
     const LOST: [&str; 4] = [
         "Device offlined",
@@ -141,6 +155,8 @@ fn scsi(text: &str) -> KindAndDevice<'_> {
         DEVICE_LOST
     } else if contains(text, "timing out command, waited ") {
         IO_ERROR
+    } else if after(text, "Add. Sense: ").is_some_and(predicts_failure) {
+        DISK_FAILING
     } else {
         return None;
     };
@@ -153,6 +169,57 @@ fn scsi(text: &str) -> KindAndDevice<'_> {
     let address = text.split_ascii_whitespace().nth(1).unwrap_or_default().trim_end_matches(':');
     let disk = after(text, ": [").map(name).filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic()));
     Some((what, disk.unwrap_or(address)))
+}
+
+/// What a disk says that expects its own failure (SPC, additional sense code 5Dh); a test of that says `(false)`.
+fn predicts_failure(sense: &str) -> bool {
+    let is_test = sense.trim_end().ends_with("(false)");
+    (contains(sense, "ailure prediction threshold exceeded") && !is_test)
+        || contains(sense, "impending failure")
+}
+
+/// Paths and pools of device-mapper (`fail_path` in dm-mpath.c, `notify_of_pool_mode_change` in dm-thin.c). Older kernels leave
+/// out which map it is that lost a path.
+fn mapper(text: &str) -> Option<(&'static str, String)> {
+    let rest = text.strip_prefix("device-mapper: ")?;
+    if let Some(rest) = rest.strip_prefix("multipath: ") {
+        let path = after(rest, "Failing path ")?.split_ascii_whitespace().next()?.trim_end_matches('.');
+        return Some((PATH_FAILED, scsi_disk(path).unwrap_or_else(|| path.to_owned())));
+    }
+    let (pool, words) = rest.strip_prefix("thin: ")?.split_once(": ")?;
+    let minor = pool.split_once(':').map(|(_, minor)| minor).filter(|minor| minor.parse::<u32>().is_ok());
+    let device = minor.map_or_else(|| pool.to_owned(), |minor| format!("dm-{minor}"));
+    // `no free data space available.`, `no free metadata space available for device.`
+    let is_full = words.starts_with("switching pool to out-of-data-space")
+        || after(words, "no free ").is_some_and(|rest| contains(rest, " space available"));
+    // Its metadata could not be written: writes fail, and with the second one reads too.
+    let is_failed = ["switching pool to read-only", "switching pool to fail"]
+        .iter()
+        .any(|words_of| words.starts_with(words_of));
+    let what = is_full.then_some(POOL_FULL).or_else(|| is_failed.then_some(IO_ERROR))?;
+    Some((what, device))
+}
+
+/// The name of a SCSI disk by its numbers, `8:32`: sixteen minors for each disk, and the majors 8, 65 to 71 and 128 to 135
+/// (`sd_probe` and `sd_format_disk_name` in drivers/scsi/sd.c).
+fn scsi_disk(numbers: &str) -> Option<String> {
+    let (major, minor) = numbers.split_once(':')?;
+    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+    let high = match major {
+        8 => 0,
+        65..=71 => major - 64,
+        128..=135 => major - 120,
+        _ => return None,
+    };
+    let mut index = (minor & 0xfff00) | (high << 4) | ((minor >> 4) & 0xf);
+    let mut letters = String::new();
+    loop {
+        letters.insert(0, char::from(b'a' + (index % 26) as u8));
+        if index < 26 {
+            return Some(format!("sd{letters}"));
+        }
+        index = index / 26 - 1;
+    }
 }
 
 fn link(text: &str) -> KindAndDevice<'_> {

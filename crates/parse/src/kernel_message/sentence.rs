@@ -88,6 +88,15 @@ fn device(what: &str) -> Option<&'static str> {
         "machine-check" => {
             "The hardware reports an error that it could not correct: data may be lost, and the part fails."
         }
+        "disk-failing" => {
+            "The disk counts failures of its own and expects to fail: what is on it should be copied while it can be read."
+        }
+        "path-failed" => {
+            "One of several ways to a disk failed, and its requests go over the others: with the last one gone they wait or fail."
+        }
+        "pool-full" => {
+            "A pool of thin volumes has no room left for data or for its metadata: writes to its volumes wait or fail until it is extended."
+        }
         "corrected-error" => {
             "The hardware corrected an error by itself and nothing was lost; where it comes again and again, the part is failing."
         }
@@ -127,6 +136,13 @@ mod tests {
             ("EXT4-fs (vdb): Remounting filesystem read-only", "has to be checked"),
             ("e1000e: eth0 NIC Link is Down", "no link to the other end"),
             ("sd 2:0:0:0: [sdb] rejecting I/O to offline device", "given the device up"),
+            ("device-mapper: multipath: 253:3: Failing path 8:32.", "ways to a disk"),
+            ("device-mapper: thin: 253:4: no free data space available.", "thin volumes"),
+            (
+                "device-mapper: thin: 253:4: reached low water mark for data device: sending event.",
+                "nearly full",
+            ),
+            ("sd 0:0:1:0: [sdb] Add. Sense: Failure prediction threshold exceeded", "expects to fail"),
             ("mce: [Hardware Error]: Machine check events logged", "corrected an error by itself"),
             ("java: page allocation failure: order:4, mode:0x40cc0(GFP_KERNEL|__GFP_COMP)", "contiguous"),
             ("swapper/0: page allocation failure: order:0, mode:0xa20(GFP_ATOMIC)", "no free page"),

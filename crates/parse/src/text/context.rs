@@ -99,7 +99,8 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
          conntrack ethtool netstat nstat ss sysctl cat grep slabtop numastat uptime strace perf
          biolatency bitesize biosnoop runqlat dmesg journalctl atop uname date head tail watch mkfs.xfs
          wrk fio sysbench ab hey vegeta bpftrace offcputime execsnoop opensnoop tcpretrans smem pmap
-         jstat jcmd smartctl turbostat nfsstat iftop crictl kubectl below psql"
+         jstat jcmd smartctl turbostat nfsstat iftop crictl kubectl below psql
+         multipath lvs dmsetup dmidecode nvme pmrep jfr numactl mdadm xfs_info"
     );
     let Some(after) = behind_mark(line.trim_ascii()) else { return false };
     let mut list = words(after);

@@ -96,6 +96,13 @@ impl<'a> Sample<'a> {
         values.reduce(|a, b| a + b).unwrap_or(f64::NAN)
     }
 
+    /// The mean rate over all of the step of what uses nothing while it is not there, as a task does.
+    #[must_use]
+    pub fn mean_of_step(&self, metric: &str, row: &str) -> f64 {
+        let total = self.set.get(metric, row).and_then(|series| series.total(self.span));
+        total.map_or(f64::NAN, |total| total / self.interval_s)
+    }
+
     fn measured(&self, metric: &str, row: &str) -> f64 {
         let (Some(metric), Some(series)) = (lookup(metric), self.set.get(metric, row)) else {
             return f64::NAN;

@@ -6,7 +6,7 @@ use super::prelude::*;
 
 /// Deeper objects are not looked into.
 const DEPTH_MAX: usize = 24;
-/// A longer key or text of [`each_value`] is cut.
+/// A longer key or text of a [`Value`] is cut.
 const TEXT_MAX: usize = 256;
 /// Lines of one text.
 const LINES_MAX: u32 = 2_000_000;
@@ -91,63 +91,85 @@ pub enum Value<'a> {
     End,
 }
 
-/// Reads one JSON text from the cursor on. Parts of a path are keys; an array adds an empty part.
+/// Where in a JSON text the reading is. Parts of the path are keys; an array adds an empty part.
+#[derive(Default)]
+struct Walk {
+    path: Vec<String>,
+    key: Option<String>,
+    depth: usize,
+    ended: bool,
+}
+
+impl Walk {
+    /// Gives the values of a line, up to the end of the text. Whether all of the line is JSON.
+    fn line(&mut self, line: &[u8], mut take: impl FnMut(&[String], Value<'_>)) -> bool {
+        let mut good = true;
+        let cut = |shown: &[u8]| text(shown.get(..TEXT_MAX).unwrap_or(shown));
+        tokens(line, |token| {
+            let value_text;
+            let value = match token {
+                Token::Open { .. } => {
+                    self.depth += 1;
+                    if (2..=DEPTH_MAX).contains(&self.depth) {
+                        self.path.push(self.key.take().unwrap_or_default());
+                    }
+                    return ControlFlow::Continue(());
+                }
+                Token::Close { .. } => {
+                    if self.depth <= DEPTH_MAX {
+                        take(&self.path, Value::End);
+                        self.path.pop();
+                    }
+                    self.key = None;
+                    self.depth = self.depth.saturating_sub(1);
+                    self.ended = self.depth == 0;
+                    return if self.ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                }
+                Token::Key(name) => {
+                    self.key = Some(cut(name));
+                    return ControlFlow::Continue(());
+                }
+                Token::Text(text) => {
+                    value_text = cut(text);
+                    Value::Text(&value_text)
+                }
+                Token::Number(number) => Value::Number(number),
+                Token::Flag(flag) => Value::Flag(flag),
+                // What stands behind it on the line cannot be told apart.
+                Token::Damage => {
+                    good = false;
+                    self.key = None;
+                    return ControlFlow::Break(());
+                }
+            };
+            self.path.push(self.key.take().unwrap_or_default());
+            if self.depth <= DEPTH_MAX {
+                take(&self.path, value);
+            }
+            self.path.pop();
+            ControlFlow::Continue(())
+        });
+        good
+    }
+}
+
+/// Gives the values of a JSON text that stands on one line. Whether it is a whole one.
+pub fn line_values(line: &[u8], take: impl FnMut(&[String], Value<'_>)) -> bool {
+    let mut walk = Walk::default();
+    walk.line(line, take) && walk.ended
+}
+
+/// Reads one JSON text from the cursor on.
 pub fn each_value(
     lines: &mut Lines<'_>,
     import: &mut Import,
     mut take: impl FnMut(&[String], Value<'_>, u32, &mut Import),
 ) {
-    let mut path: Vec<String> = Vec::new();
-    let (mut key, mut depth, mut ended) = (None::<String>, 0_usize, false);
+    let mut walk = Walk::default();
     let last_line = lines.number().saturating_add(LINES_MAX);
     lines.each(import, |lines, n, import| {
-        let mut good = true;
-        let cut = |shown: &[u8]| text(shown.get(..TEXT_MAX).unwrap_or(shown));
-        tokens(lines.line(), |token| {
-            let value_text;
-            let value = match token {
-                Token::Open { .. } => {
-                    depth += 1;
-                    if (2..=DEPTH_MAX).contains(&depth) {
-                        path.push(key.take().unwrap_or_default());
-                    }
-                    return ControlFlow::Continue(());
-                }
-                Token::Close { .. } => {
-                    if depth <= DEPTH_MAX {
-                        take(&path, Value::End, n, import);
-                        path.pop();
-                    }
-                    key = None;
-                    depth = depth.saturating_sub(1);
-                    ended = depth == 0;
-                    return if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-                }
-                Token::Key(name) => {
-                    key = Some(cut(name));
-                    return ControlFlow::Continue(());
-                }
-                Token::Text(text) => {
-                    value_text = cut(text);
-                    Some(Value::Text(&value_text))
-                }
-                Token::Number(number) => Some(Value::Number(number)),
-                Token::Flag(flag) => Some(Value::Flag(flag)),
-                // What stands behind it on the line cannot be told apart.
-                Token::Damage => {
-                    good = false;
-                    key = None;
-                    return ControlFlow::Break(());
-                }
-            };
-            path.push(key.take().unwrap_or_default());
-            if let Some(value) = value.filter(|_| depth <= DEPTH_MAX) {
-                take(&path, value, n, import);
-            }
-            path.pop();
-            ControlFlow::Continue(())
-        });
-        match (ended || n >= last_line, good) {
+        let good = walk.line(lines.line(), |path, value| take(path, value, n, import));
+        match (walk.ended || n >= last_line, good) {
             (true, _) => Took::Last,
             (false, true) => Took::Yes,
             (false, false) => Took::Unread,

@@ -88,7 +88,7 @@ pub static FAMILIES: &[Family] = &[
     },
     Family {
         name: "snapshots",
-        what: "Files of `/proc` and `/sys` that somebody saved, and what the kernel says of filesystems, disks and NUMA nodes.",
+        what: "Files of `/proc` and `/sys` that somebody saved, and what the system says of filesystems, disks, NUMA nodes and its hardware.",
         formats: snapshots::FORMATS,
     },
     Family {

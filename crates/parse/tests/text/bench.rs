@@ -347,9 +347,23 @@ fn an_array_is_noted() {
                 Raid Devices : 12\n            Layout : near=2\n        Chunk Size : 256K\n\n    Number   Major   Minor   RaidDevice State\n       \
                 0       8        0        0      active sync set-A   /dev/sda\n";
     let (set, file) = parts(import("md.txt", text));
-    assert_eq!((file.unread, set.metrics().count()), (10, 0));
+    assert_eq!((file.unread, set.metrics().count(), set.events.len()), (0, 0, 0));
     let command = "mitra xfs-geometry --level raid10 --disks 12 --stripe-unit 256k";
     assert_eq!(file.notes, [format!("/dev/md0 is raid10 of 12 disks, chunk 256K: see {command}")]);
+}
+
+#[test]
+fn a_disk_of_an_array_that_failed_is_told() {
+    let (set, file) = parts(whole(output("mdadm/degraded.txt")));
+    assert_eq!(file.notes[0], "/dev/md127 is active, degraded");
+    let EventKind::DeviceError { what, device, text } = &set.events[0].kind else {
+        panic!("{:?}", set.events)
+    };
+    assert_eq!((what.as_str(), device.as_str(), set.events.len()), ("device-lost", "sdb1", 1));
+    assert!(text.contains("faulty"), "{text}");
+    assert_eq!(set.events[0].place.unwrap().line, 26);
+    let (set, file) = parts(whole(output("mdadm/well.txt")));
+    assert!(set.events.is_empty() && file.notes.len() == 1, "{:?}", file.notes);
 }
 
 #[test]
@@ -384,7 +398,7 @@ fn what_only_looks_like_a_benchmark_is_not_read() {
 
 /// The folders of this family.
 const FOLDERS: &[&str] =
-    &["wrk", "ab", "hey", "vegeta", "sysbench", "fio", "redis-benchmark", "pgbench", "mkfs"];
+    &["wrk", "ab", "hey", "vegeta", "sysbench", "fio", "redis-benchmark", "pgbench", "mkfs", "mdadm"];
 
 proptest! {
     #![proptest_config(tries(300))]

@@ -101,7 +101,31 @@ fn an_array_that_is_rebuilt() {
     let read = import("mdstat", text);
     assert_eq!(read.files[0].notes, ["md0: recovery is at 12.6 %, with 32.7 MiB/s"]);
     assert_eq!(text_of(&read.set, "disk.mirror", "sda1"), Some("md0"));
+    assert_eq!(text_of(&read.set, "disk.array", "sdc1"), Some("md1"));
+    assert_eq!(text_of(&read.set, "disk.sync_action", "md0"), Some("recover"));
+    assert_eq!(one(&read.set, "disk.sync_speed", "md0"), (33_440.0 * 1024.0, 4));
+    assert_eq!(one(&read.set, "disk.sync_left", "md0"), ((1_046_528.0 - 132_096.0) * 1024.0, 4));
+    assert_eq!(text_of(&read.set, "disk.sync_action", "md1"), None, "it waits");
     assert_eq!(read.files[0].unread, 0, "{:?}", read.files[0]);
+}
+
+#[test]
+fn an_array_is_idle_before_and_after_its_check() {
+    let block = |second: u32, progress: &str| {
+        format!(
+            "zzz ***Sat Sep 10 10:53:{second} CEST 2016\nPersonalities : [raid1] [raid0]\nmd0 : active raid1 sdb1[1] sda1[0]\n      \
+             1046528 blocks super 1.2 [2/2] [UU]\n{progress}\nmd1 : active raid0 sdd1[1] sdc1[0]\n      2046528 blocks 64k \
+             chunks\n\nunused devices: <none>\n\n"
+        )
+    };
+    let check =
+        "      [==>..................]  check = 12.6% (132096/1046528) finish=0.4min speed=33440K/sec\n";
+    let read = import("mdstat", [block(10, ""), block(20, check), block(30, "")].concat());
+    let changes = &read.set.text("disk.sync_action", "md0").unwrap().changes;
+    let actions: Vec<Option<&str>> = changes.iter().map(|(_, action)| action.as_deref()).collect();
+    assert_eq!(actions, [Some("idle"), Some("check"), Some("idle")]);
+    assert_eq!(changes[2].0 - changes[0].0, 20 * mitra_model::time::SECOND);
+    assert_eq!(text_of(&read.set, "disk.sync_action", "md1"), None, "nothing to check");
 }
 
 #[test]

@@ -270,6 +270,54 @@ fn pauses_of_collectors() {
 }
 
 #[test]
+fn collections_of_a_flight_recording() {
+    let (set, file) = parts(whole(output("jfr/print-21.txt")));
+    assert_eq!(file.formats, ["jfr print"]);
+    let all = pauses(&set);
+    assert_eq!(
+        all,
+        [
+            (0.252, "GC G1New (G1 Evacuation Pause)".to_owned(), 2),
+            (1.21, "GC G1Full (Allocation Failure)".to_owned(), 27),
+        ]
+    );
+    // 2026-11-27 23:10:04.125.
+    assert_eq!(set.events[0].real, 1_795_821_004 * SECOND + 125 * (SECOND / 1000));
+    // The last one went on beside the program.
+    let said = "jfr print: 3 collections stopped the program for 1.471 s in all, 1.210 s at most";
+    assert_eq!(file.notes, [said, "jfr print: 1 events of other kinds were passed over"]);
+    let (set, file) = parts(whole(output("jfr/print-17.txt")));
+    assert!(set.events.is_empty(), "no pause was long");
+    assert!(file.notes[0].contains("4 collections") && file.notes[0].contains("0.008 s at most"), "{file:?}");
+    let long =
+        string_of(output("jfr/print-17.txt")).replace("longestPause = 7.96 ms", "longestPause = 796 ms");
+    let (set, _) = parts(import("x", long));
+    // Without a date it is a time of day.
+    assert_eq!((set.events[0].real - Era::Day.zero()) / (SECOND / 1000), 85_957_157);
+    let cut = "jdk.GarbageCollection {\n  startTime = 23:10:04.125\n  longestPause = 9 s\n";
+    assert!(parts(import("x", cut)).0.events.is_empty(), "a collection without an end");
+}
+
+#[test]
+fn summaries_of_a_flight_recording() {
+    let (_, file) = parts(whole(output("jfr/summary-17.txt")));
+    assert_eq!(file.formats, ["jfr summary"]);
+    assert_eq!(
+        file.notes,
+        [
+            "a recording of JFR of 1 s from 2026-11-28 23:52:36 (UTC): 36 jdk.GarbageCollection, 16 jdk.JavaErrorThrow, \
+          5 jdk.ExecutionSample, 2 jdk.JavaMonitorWait"
+        ]
+    );
+    let (_, file) = parts(whole(output("jfr/summary-11.txt")));
+    assert_eq!(
+        file.notes,
+        ["a recording of JFR of 3600 s from 2026-11-27 22:10:00 (UTC): 120044 jdk.ThreadPark, \
+          361 jdk.GarbageCollection, 12 jdk.JavaMonitorEnter, 2 jdk.DataLoss"]
+    );
+}
+
+#[test]
 fn what_only_looks_like_it_is_not_read() {
     for text in [
         "12 angry men\n",
@@ -288,6 +336,8 @@ fn what_only_looks_like_it_is_not_read() {
         "[12:00:01] [gc] message\n",
         "heap total used\n",
         "see recon_alloc: the manual\n",
+        " Version: 2.1\n Released: yesterday\n",
+        "a.b {\n  color = red\n}\n",
     ] {
         let (set, file) = parts(import("x.txt", text));
         assert_eq!(set.metrics().count(), 0, "{text:?}");
@@ -308,7 +358,8 @@ fn damage_is_counted_and_the_rest_is_read() {
 }
 
 /// The folders of this family.
-const FOLDERS: &[&str] = &["smaps", "pmap", "status", "guppy", "tracemalloc", "erlang", "jvm", "strings"];
+const FOLDERS: &[&str] =
+    &["smaps", "pmap", "status", "guppy", "tracemalloc", "erlang", "jvm", "jfr", "strings"];
 
 fn files() -> Vec<Vec<u8>> {
     let cases = ["content-page-faults/recon_alloc.txt", "content-page-faults/recon_allocators.txt"];

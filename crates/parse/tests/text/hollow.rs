@@ -18,6 +18,15 @@ const WITHOUT_ROWS: &[&str] = &[
     "kubectl describe node",
     "mountstats",
     "nfsstat",
+    "multipath -ll",
+    "lvs",
+    "dmsetup status",
+    "dmidecode",
+    "nvme smart-log",
+    "nvme smart-log -o json",
+    "mdadm --detail",
+    "jfr summary",
+    "jfr print",
 ];
 
 #[test]

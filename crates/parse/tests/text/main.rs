@@ -1,6 +1,7 @@
 //! The readers of other tools' output, against what the tools really print. One program, so that it links once.
 
 mod bench;
+mod bpftrace;
 mod filesystems;
 mod heaps;
 mod hollow;
@@ -15,6 +16,7 @@ mod procps;
 mod sadf;
 mod sar;
 mod snapshots;
+mod storage;
 mod support;
 mod tracing;
 mod variants;

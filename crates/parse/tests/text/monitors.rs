@@ -341,3 +341,41 @@ fn csv_of_pmrep() {
     check(&set, "disk.write_bytes", "vda", &[66_048.0, 131_072.0]);
     check(&set, "nic.rx_bytes", "eth0", &[1200.0, 2400.0]);
 }
+
+#[test]
+fn tables_of_pmrep() {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let set = whole(output("pmrep/load.txt")).set;
+    check(&set, "sys.load1", "", &[0.16, 0.16, 0.25]);
+    check(&set, "sys.load15", "", &[0.18, 0.18, 0.18]);
+    // The first sample has no rate.
+    check(&set, "sys.ctxt", "", &[1427.016, 2129.04]);
+    check(&set, "mem.free", "", &[3_060_624.0, 3_060_268.0, 3_060_268.0].map(|kib| kib * 1024.0));
+    let switches = series(&set, "sys.ctxt", "");
+    assert_eq!(crate::support::clocks(switches), [38_498, 38_499]);
+    assert_eq!(crate::support::lines(switches), [5, 6]);
+    let read = whole(output("pmrep/x.txt"));
+    let set = &read.set;
+    assert_eq!(set.host.hostname, "web-17");
+    check(set, "disk.reads", "vda", &[12.0, 14.0]);
+    check(set, "disk.reads", "nvme0n1", &[1.5, 0.0]);
+    check(set, "disk.write_bytes", "vda", &[0.5 * MIB, MIB]);
+    check(set, "nic.rx_bytes", "eth0", &[2.0 * MIB, 4.0 * MIB]);
+    check(set, "mem.free", "", &[264.227, 254.003, 253.906].map(|mib| mib * MIB));
+    let reads = series(set, "disk.reads", "vda");
+    assert_eq!(seconds_in(Era::Sequence, reads), [2, 4]);
+    assert_eq!(crate::support::lines(reads), [15, 20]);
+    // It may be `nvme10n1p1`.
+    assert!(set.get("disk.reads", "nvme10n1").is_none());
+    assert!(read.files[0].notes.iter().any(|note| note.contains("may be cut")), "{:?}", read.files[0]);
+    // Raw counters, and no unit at all.
+    let set = import("x", "  k.a.pswitch\n        count\n         1000\n").set;
+    assert_eq!(one(&set, "sys.ctxt", ""), (1000.0, 3));
+    assert!(is_empty(&import("x", "  m.u.free  k.a.pswitch\n    264227     1427.016\n")));
+    let volume = "  d.d.read\n  vg-root\n   count/s\n    12.000\n";
+    assert!(is_empty(&import("x", volume)), "of disk.dm");
+    for text in ["  a.out  b.sh\n   are  files\n", "  k.a.load\nis the name of a column\n"] {
+        let read = import("x", text);
+        assert!(is_empty(&read) && read.files[0].formats.is_empty(), "{text}: {:?}", read.files[0]);
+    }
+}

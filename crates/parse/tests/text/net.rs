@@ -104,6 +104,18 @@ fn ring_drops_of_drivers() {
 }
 
 #[test]
+fn rings_of_devices() {
+    let text = b"Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t4096\nTX push buff len:\tn/a\n\
+        Current hardware settings:\nRX:\t\t256\nRX Mini:\tn/a\nRX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\nTCP data split:\tn/a\nTX:\t\t256\n";
+    let read = clean(text);
+    assert_eq!(one(&read.set, "nic.rx_ring_max", "eth0"), (4096.0, 3));
+    assert_eq!(one(&read.set, "nic.rx_ring", "eth0"), (256.0, 9));
+    let without = "Ring parameters for eth1:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a\nCurrent hardware settings:\nRX:\t\t0\nTX:\t\t0\n";
+    assert!(is_empty(&import("x", without)));
+    assert!(is_empty(&import("x", "Ring parameters for the king:\nmany\n")));
+}
+
+#[test]
 fn sentences() {
     for text in [
         bytes(output("net/netstat-s.txt")),

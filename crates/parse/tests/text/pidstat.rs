@@ -131,6 +131,34 @@ fn units_of_their_own_and_users() {
 }
 
 #[test]
+fn descriptors_and_policies() {
+    let set = pidstat(output("pidstat/h-v-R.txt")).set;
+    check(&set, "task.fds", "4241@0", &[6.0, 7.0]);
+    check(&set, "task.threads", "4241@0", &[1.0, 2.0]);
+    check(&set, "task.policy", "4241@0", &[0.0, 0.0]);
+    check(&set, "task.policy", "17@0", &[1.0, 1.0]);
+    // -1: the descriptors could not be read.
+    assert!(set.get("task.fds", "17@0").is_none());
+    let set = pidstat(output("pidstat/v-R-T-ALL.txt")).set;
+    check(&set, "task.policy", "4158@0", &[0.0]);
+    check(&set, "task.fds", "4113@0", &[6.0]);
+    check(&set, "task.user_time", "4052@0", &[0.2]);
+    // A policy that is not known is not the usual one.
+    let text = "10:00:00      UID       PID prio policy  Command\n\
+                10:00:01        0         7   99      ?  a\n\
+                10:00:01        0         8   10     RR  b\n";
+    let set = import("file", text).set;
+    assert!(set.get("task.policy", "7@0").is_none());
+    check(&set, "task.policy", "8@0", &[2.0]);
+    let text = "10:00:00      UID      TGID       TID threads   fd-nr  Command\n\
+                10:00:01     1000       500         -       2      90  java\n\
+                10:00:01     1000         -       500       2      90  |__java\n\
+                10:00:01     1000         -       507       2      90  |__C2 CompilerThre\n";
+    let set = import("file", text).set;
+    assert_eq!(set.each("task.fds").map(|(row, _)| row).collect::<Vec<_>>(), ["500@0"]);
+}
+
+#[test]
 fn since_boot_and_one_process() {
     let imported = pidstat(output("pidstat/bare.txt"));
     let cpu = series(&imported.set, "task.cpu_time", "1@0");
@@ -230,7 +258,16 @@ fn what_is_near_is_not_taken() {
     }
 }
 
-const FIXTURES: &[&str] = &["h-urdw.txt", "t.txt", "urdw-fr_FR.txt", "h-human-t.txt", "H.txt", "T.txt"];
+const FIXTURES: &[&str] = &[
+    "h-urdw.txt",
+    "t.txt",
+    "urdw-fr_FR.txt",
+    "h-human-t.txt",
+    "H.txt",
+    "T.txt",
+    "h-v-R.txt",
+    "v-R-T-ALL.txt",
+];
 
 proptest! {
     #![proptest_config(tries(256))]

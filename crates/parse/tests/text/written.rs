@@ -1,9 +1,11 @@
 //! What is written in the form of a tool is read back by the reader of that tool with the same values.
 
-use mitra_model::{SeriesSet, Span, lookup};
+use std::sync::Arc;
+
+use mitra_model::{Axis, HostInfo, Series, SeriesSet, Span, lookup};
 use mitra_parse::text::export::{Sample, date_and_time, samples};
 use mitra_parse::text::procps::atop_write;
-use mitra_parse::text::sysstat::write::{JSON_BETWEEN, JSON_END, SECTIONS, json_begin, json_moment, title};
+use mitra_parse::text::sysstat::write::{JSON_BETWEEN, SECTIONS, json_begin, json_end, json_moment, title};
 
 use crate::support::{import, is_clean, moment, output, series, whole};
 
@@ -30,7 +32,8 @@ fn sar(set: &SeriesSet) -> String {
 fn json(set: &SeriesSet) -> String {
     let samples = taken(set);
     let moments: Vec<String> = samples.iter().map(json_moment).collect();
-    format!("{}{}{JSON_END}", json_begin(&set.host, samples[0].t), moments.join(JSON_BETWEEN))
+    let (begin, end) = (json_begin(&set.host, samples[0].t), json_end(&set.host, &[]));
+    format!("{begin}{}{end}", moments.join(JSON_BETWEEN))
 }
 
 /// Asserts that each value of the second is in the first, within what the form rounds to. Returns how many there are.
@@ -161,4 +164,27 @@ fn steps_take_samples_together() {
     assert_eq!((together[0].interval_s, together[0].value("sys.ctxt", "")), (2.0, 200.0));
     assert_eq!(together[0].value("sys.load1", ""), 2.0);
     assert!(together[0].value("sys.load5", "").is_nan());
+}
+
+#[test]
+fn a_process_that_ended_used_nothing_afterwards() {
+    let axis = Axis { t: (1..=10).map(|s| s * SECOND).collect(), dt: vec![1.0; 10], places: Vec::new() };
+    let axis = Arc::new(axis);
+    let mut set = SeriesSet::default();
+    let mut add = |metric: &str, values: &[f64]| {
+        let series = Series { axis: Arc::clone(&axis), start: 3, values: values.to_vec().into() };
+        set.insert(lookup(metric).unwrap(), "7@1".into(), series);
+    };
+    add("task.tgid", &[7.0, 7.0]);
+    add("task.state", &[f64::from(b'R'), f64::from(b'R')]);
+    // A CPU for two seconds of ten.
+    add("task.user_time", &[1.0, 1.0]);
+    let host = HostInfo { hostname: "a".to_owned(), page_bytes: 4096, ..HostInfo::default() };
+    let together = samples(&set, Span { since: SECOND, until: 11 * SECOND }, 60 * SECOND);
+    assert_eq!((together.len(), together[0].interval_s), (1, 10.0));
+    let mut text = String::new();
+    atop_write::moment(&together[0], &host, &mut text);
+    let line = text.lines().find(|line| line.starts_with("PRC ")).unwrap();
+    let ticks = line.split_once(") ").unwrap().1.split(' ').nth(2).unwrap();
+    assert_eq!(ticks, "200", "{line}");
 }

@@ -96,12 +96,6 @@ impl Matcher {
         }
     }
 
-    /// The prefix, if the pattern is nothing else.
-    #[must_use]
-    pub fn prefix_only(&self) -> Option<&str> {
-        if let How::Prefix(text) = &*self.how { Some(text) } else { None }
-    }
-
     /// A prefix of all accepted terms, so that only a range of the dictionary needs to be scanned.
     #[must_use]
     pub fn literal(&self) -> &str {

@@ -8,7 +8,7 @@
 
 use super::extent;
 use super::line::Line;
-use super::report::{Reason, Span, Stage};
+use super::report::{Reason, Span};
 use super::values;
 use super::words;
 
@@ -225,7 +225,7 @@ impl Pending {
 
     fn take(&mut self, start: usize, end: usize, spans: &mut Vec<Span>) {
         if start < end {
-            spans.push(Span { start, end, reason: self.reason, stage: Stage::Block, key: (0, 0) });
+            spans.push(Span { start, end, reason: self.reason, key: (0, 0) });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::line::Line;
 use super::random;
-use super::report::{Reason, Span, Stage};
+use super::report::{Reason, Span};
 use super::values;
 use super::words;
 
@@ -37,7 +37,7 @@ pub(super) fn look(line: &Line, (first, last): (usize, usize), spans: &mut Vec<S
             if words::any("public line", |word| values::contains_word(line.bytes, word)) {
                 return;
             }
-            spans.push(Span { start, end, reason: Reason::Random, stage: Stage::Entropy, key: (0, 0) });
+            spans.push(Span { start, end, reason: Reason::Random, key: (0, 0) });
         }
     }
 }

@@ -8,10 +8,11 @@ use super::entropy;
 use super::hints::{self, Hint};
 use super::line::Line;
 use super::pairs::{self, Findings};
-use super::report::{MARK, Reason, Report, Span};
+use super::report::{self, MARK, Reason, Span};
 use super::shapes;
 use super::statements;
 use super::values;
+use crate::document::Withheld;
 
 /// Maximum number of values per text whose positions are recorded.
 const VALUES_MAX: usize = 1000;
@@ -29,7 +30,7 @@ pub(super) enum Depth {
 /// A text with its secrets withheld.
 pub(super) struct Cleaned {
     pub(super) text: String,
-    pub(super) report: Report,
+    pub(super) withheld: Withheld,
     /// The positions of the first [`VALUES_MAX`] values in the original text. The values themselves
     /// are not kept.
     pub(super) values: Vec<(Range<usize>, Reason)>,
@@ -40,7 +41,7 @@ pub(super) fn clean(text: &str, depth: Depth) -> Option<Cleaned> {
     let bytes = text.as_bytes();
     let mut cleaner = Cleaner { text, depth, manifest: None, pending: None, spans: Vec::new() };
     let mut output =
-        Output { text, out: String::new(), copied: 0, report: Report::default(), values: Vec::new() };
+        Output { text, out: String::new(), copied: 0, withheld: Withheld::default(), values: Vec::new() };
     let mut at = 0;
     while at < bytes.len() {
         let mut seen = at;
@@ -146,14 +147,7 @@ fn pem(line: &Line, end: usize, found: &mut Findings) {
     let close = rest.windows(8).position(|w| w == b"-----END");
     if escaped {
         let end_of_body = close.map_or_else(|| line.until(end, |b| b == b'"' || b == b'\''), |i| end + i);
-        let stage = super::report::Stage::Shape;
-        found.spans.push(Span {
-            start: end,
-            end: end_of_body,
-            reason: Reason::PrivateKey,
-            stage,
-            key: (0, 0),
-        });
+        found.spans.push(Span { start: end, end: end_of_body, reason: Reason::PrivateKey, key: (0, 0) });
     } else {
         *found.pending = Some(Pending::new(Kind::Pem, Reason::PrivateKey));
     }
@@ -164,7 +158,7 @@ struct Output<'a> {
     text: &'a str,
     out: String,
     copied: usize,
-    report: Report,
+    withheld: Withheld,
     values: Vec<(Range<usize>, Reason)>,
 }
 
@@ -207,17 +201,17 @@ impl Output<'_> {
         self.out.push_str(span.reason.replacement());
         self.copied = end;
         let key = self.text.get(line + span.key.0..line + span.key.1).unwrap_or_default();
-        self.report.add(span.stage, span.reason, key);
+        report::note(&mut self.withheld, span.reason.name(), key);
         if self.values.len() < VALUES_MAX {
             self.values.push((start..end, span.reason));
         }
     }
 
     fn finish(mut self) -> Option<Cleaned> {
-        if self.report.withheld.count == 0 {
+        if self.withheld.count == 0 {
             return None;
         }
         self.out.push_str(self.text.get(self.copied..).unwrap_or_default());
-        Some(Cleaned { text: self.out, report: self.report, values: self.values })
+        Some(Cleaned { text: self.out, withheld: self.withheld, values: self.values })
     }
 }

@@ -14,7 +14,7 @@ use super::extent::{self, Extent};
 use super::keys::{self, Key};
 use super::line::Line;
 use super::named;
-use super::report::{Reason, Span, Stage};
+use super::report::{Reason, Span};
 use super::values;
 use super::words;
 
@@ -181,7 +181,7 @@ fn authorization(line: &Line, name: KeyName, found: &mut Findings) -> bool {
     {
         return false;
     }
-    push_sure(name, from, end, Stage::Key, found);
+    push_sure(name, from, end, found);
     true
 }
 
@@ -474,19 +474,19 @@ pub(super) fn push_if(
 
 fn push(line: &Line, name: KeyName, start: usize, end: usize, found: &mut Findings) -> bool {
     let value = line.get(start, end);
-    let (from, stage) = match name.key {
-        Key::Sure(_) => ((!values::is_none(value)).then_some(start), Stage::Key),
-        Key::Maybe(_) if values::looks_secret(value) => (Some(start), Stage::Entropy),
+    let from = match name.key {
+        Key::Sure(_) => (!values::is_none(value)).then_some(start),
+        Key::Maybe(_) if values::looks_secret(value) => Some(start),
         // Handles `login=me:x` and `?auth=x`.
         Key::Maybe(_)
             if matches!(line.before(name.start), b'?' | b'&') && value.len() >= 8 && !is_wordy(value) =>
         {
-            (Some(start), Stage::Url)
+            Some(start)
         }
-        Key::Maybe(_) => (behind_name(value).map(|at| start + at), Stage::Key),
+        Key::Maybe(_) => behind_name(value).map(|at| start + at),
     };
     if let Some(from) = from {
-        push_sure(name, from, end, stage, found);
+        push_sure(name, from, end, found);
     }
     from.is_some()
 }
@@ -502,6 +502,6 @@ fn behind_name(value: &[u8]) -> Option<usize> {
         .then_some(colon + 1)
 }
 
-fn push_sure(name: KeyName, start: usize, end: usize, stage: Stage, found: &mut Findings) {
-    found.spans.push(Span { start, end, reason: name.key.reason(), stage, key: (name.start, name.end) });
+fn push_sure(name: KeyName, start: usize, end: usize, found: &mut Findings) {
+    found.spans.push(Span { start, end, reason: name.key.reason(), key: (name.start, name.end) });
 }

@@ -66,63 +66,14 @@ impl Reason {
 /// The beginning of every replacement. A value that begins with it is not withheld again.
 pub(super) const MARK: &[u8] = b"<withheld:";
 
-/// The check that found a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// A telling key on the same line.
-    Key,
-    /// A telling key on an earlier line.
-    Block,
-    /// A statement of a known program: `rocommunity`, `createUser`.
-    Directive,
-    /// An option of a known command: `mysql -p…`.
-    Command,
-    /// Credentials in a URL.
-    Url,
-    /// The shape of the value.
-    Shape,
-    /// Random text on a line with a hint.
-    Entropy,
-}
-
-impl Stage {
-    /// All stages.
-    pub const ALL: [Self; 7] =
-        [Self::Key, Self::Block, Self::Directive, Self::Command, Self::Url, Self::Shape, Self::Entropy];
-}
-
 /// A value to withhold, as a byte range of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) reason: Reason,
-    pub(super) stage: Stage,
     /// The position of the key on the line; empty if there is none.
     pub(super) key: (usize, usize),
-}
-
-/// What was withheld of one text.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// The part for the document.
-    pub withheld: Withheld,
-    stages: [u32; Stage::ALL.len()],
-}
-
-impl Report {
-    /// How many values a stage found.
-    #[must_use]
-    pub fn of(&self, stage: Stage) -> u32 {
-        self.stages.get(stage as usize).copied().unwrap_or(0)
-    }
-
-    pub(super) fn add(&mut self, stage: Stage, reason: Reason, key: &str) {
-        if let Some(count) = self.stages.get_mut(stage as usize) {
-            *count += 1;
-        }
-        note(&mut self.withheld, reason.name(), key);
-    }
 }
 
 /// Counts one withheld value.
@@ -154,21 +105,20 @@ mod tests {
 
     #[test]
     fn reasons_and_keys_are_named_once_in_order() {
-        let mut report = Report::default();
-        report.add(Stage::Key, Reason::Token, "b");
-        report.add(Stage::Key, Reason::Password, "a");
-        report.add(Stage::Shape, Reason::Password, "");
-        assert_eq!(report.withheld.count, 3);
-        assert_eq!(report.withheld.reasons, ["password", "token"]);
-        assert_eq!(report.withheld.keys, ["a", "b"]);
-        assert_eq!((report.of(Stage::Key), report.of(Stage::Shape), report.of(Stage::Url)), (2, 1, 0));
+        let mut withheld = Withheld::default();
+        for (reason, key) in [(Reason::Token, "b"), (Reason::Password, "a"), (Reason::Password, "")] {
+            note(&mut withheld, reason.name(), key);
+        }
+        assert_eq!(withheld.count, 3);
+        assert_eq!(withheld.reasons, ["password", "token"]);
+        assert_eq!(withheld.keys, ["a", "b"]);
     }
 
     #[test]
     fn keys_are_bounded() {
-        let mut report = Report::default();
-        (0..1000).for_each(|i| report.add(Stage::Key, Reason::Key, &format!("key{i:04}")));
-        assert_eq!((report.withheld.count, report.withheld.keys.len()), (1000, KEYS_MAX));
+        let mut withheld = Withheld::default();
+        (0..1000).for_each(|i| note(&mut withheld, "key", &format!("key{i:04}")));
+        assert_eq!((withheld.count, withheld.keys.len()), (1000, KEYS_MAX));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use regex_automata::{Anchored, Input};
 use regex_syntax::hir::literal::Extractor;
 
 use super::random;
-use super::report::{Reason, Span, Stage};
+use super::report::{Reason, Span};
 use super::values;
 
 const KINDS: &str = include_str!("kinds.txt");
@@ -103,13 +103,7 @@ pub(super) fn at(line: &[u8], which: usize, length: usize, end: usize, spans: &m
         _ => true,
     };
     if passes {
-        spans.push(Span {
-            start: found.start,
-            end: found.end,
-            reason: kind.reason,
-            stage: Stage::Shape,
-            key: (0, 0),
-        });
+        spans.push(Span { start: found.start, end: found.end, reason: kind.reason, key: (0, 0) });
     }
 }
 
@@ -146,13 +140,7 @@ pub(super) fn url(line: &[u8], at: usize, comment: bool, spans: &mut Vec<Span>) 
         return;
     }
     let reason = if whole { Reason::Token } else { Reason::Password };
-    spans.push(Span {
-        start: at + from,
-        end: at + from + value.len(),
-        reason,
-        stage: Stage::Url,
-        key: (0, 0),
-    });
+    spans.push(Span { start: at + from, end: at + from + value.len(), reason, key: (0, 0) });
 }
 
 /// The position of the `@` in `amqp://user:pa/ss@host`, if the text before the slash has a colon
@@ -186,7 +174,7 @@ pub(super) fn dsn(line: &[u8], end: usize, spans: &mut Vec<Span>) {
     };
     let from = start + colon + 1;
     if !values::is_none(before.get(from..sign).unwrap_or_default()) {
-        spans.push(Span { start: from, end: sign, reason: Reason::Password, stage: Stage::Url, key: (0, 0) });
+        spans.push(Span { start: from, end: sign, reason: Reason::Password, key: (0, 0) });
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::line::Line;
 use super::random;
-use super::report::{Reason, Span, Stage};
+use super::report::{Reason, Span};
 use super::values;
 
 /// Only this many words of a line are checked.
@@ -125,14 +125,7 @@ fn statement(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
     };
     let mut take = |at: usize, reason: Reason| {
         if let Some(word) = words.get(at) {
-            push(
-                word.start,
-                word.text,
-                reason,
-                Stage::Directive,
-                (first.start, first.start + first.text.len()),
-                spans,
-            );
+            push(word.start, word.text, reason, (first.start, first.start + first.text.len()), spans);
         }
     };
     if is(b"rocommunity") || is(b"rwcommunity") || is(b"trapcommunity") || is(b"authcommunity") {
@@ -193,7 +186,7 @@ fn identified(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
     let quoted = |word: &&Word| matches!(line.before(word.start), b'"' | b'\'');
     if let Some(word) = behind.get(by + 1 + skip).filter(quoted) {
         let key = behind.first().map_or((0, 0), |w| (w.start, w.start + w.text.len()));
-        push(word.start, word.text, Reason::Password, Stage::Directive, key, spans);
+        push(word.start, word.text, Reason::Password, key, spans);
     }
 }
 
@@ -206,11 +199,9 @@ fn redis_user(words: &[Word], first: &Word, spans: &mut Vec<Span>) {
     for word in words.iter().skip(2).filter(|_| acl) {
         let key = (first.start, first.start + first.text.len());
         match word.text {
-            [b'>' | b'<', value @ ..] => {
-                push(word.start + 1, value, Reason::Password, Stage::Directive, key, spans)
-            }
+            [b'>' | b'<', value @ ..] => push(word.start + 1, value, Reason::Password, key, spans),
             [b'#' | b'!', value @ ..] if random::is_hex(value) => {
-                push(word.start + 1, value, Reason::Hash, Stage::Directive, key, spans)
+                push(word.start + 1, value, Reason::Hash, key, spans)
             }
             _ => {}
         }
@@ -223,14 +214,7 @@ fn nagios(line: &Line, first: &Word, spans: &mut Vec<Span>) {
     let Some(equals) = rest.iter().position(|b| *b == b'=') else { return };
     if rest.get(equals.saturating_sub(1)) == Some(&b'$') {
         let from = first.start + 5 + 1 + equals;
-        push(
-            from,
-            line.get(from, line.trimmed_end()),
-            Reason::Password,
-            Stage::Directive,
-            (first.start, from - 1),
-            spans,
-        );
+        push(from, line.get(from, line.trimmed_end()), Reason::Password, (first.start, from - 1), spans);
     }
 }
 
@@ -269,7 +253,7 @@ fn argument(line: &Line, command: &[u8], name: &Word, words: &[Word], takes: &Ta
     // Comments explain how a command is used.
     let mut take = |start: usize, text: &[u8]| {
         if !(line.comment && super::pairs::is_wordy(text)) {
-            push(start, text, Reason::Password, Stage::Command, key, spans);
+            push(start, text, Reason::Password, key, spans);
         }
     };
     let flag = |flag: &[u8]| words.iter().position(|w| w.text == flag);
@@ -351,14 +335,7 @@ fn piped(before: &[Word], name: &Word, spans: &mut Vec<Span>) {
     } else {
         0
     };
-    push(
-        word.start + from,
-        word.text.get(from..).unwrap_or_default(),
-        Reason::Password,
-        Stage::Command,
-        key,
-        spans,
-    );
+    push(word.start + from, word.text.get(from..).unwrap_or_default(), Reason::Password, key, spans);
 }
 
 /// Handles `Basic dXNlcjp4` anywhere on the line.
@@ -369,7 +346,7 @@ fn basic(words: &[Word], spans: &mut Vec<Span>) {
             && scheme.text.get(scheme.text.len() - 5..).is_some_and(|t| t.eq_ignore_ascii_case(b"basic"))
             && random::credentials_in_base64(value.text)
         {
-            push(value.start, value.text, Reason::Authorization, Stage::Shape, (0, 0), spans);
+            push(value.start, value.text, Reason::Authorization, (0, 0), spans);
         }
     }
 }
@@ -378,19 +355,12 @@ fn pair(word: Option<&Word>, between: u8, first: &Word, spans: &mut Vec<Span>) {
     let Some(word) = word else { return };
     let Some(i) = word.text.iter().position(|b| *b == between) else { return };
     let key = (first.start, first.start + first.text.len());
-    push(
-        word.start + i + 1,
-        word.text.get(i + 1..).unwrap_or_default(),
-        Reason::Password,
-        Stage::Directive,
-        key,
-        spans,
-    );
+    push(word.start + i + 1, word.text.get(i + 1..).unwrap_or_default(), Reason::Password, key, spans);
 }
 
-fn push(start: usize, text: &[u8], reason: Reason, stage: Stage, key: (usize, usize), spans: &mut Vec<Span>) {
+fn push(start: usize, text: &[u8], reason: Reason, key: (usize, usize), spans: &mut Vec<Span>) {
     if !values::is_none(text) {
-        spans.push(Span { start, end: start + text.len(), reason, stage, key });
+        spans.push(Span { start, end: start + text.len(), reason, key });
     }
 }
 

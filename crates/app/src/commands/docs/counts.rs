@@ -11,9 +11,7 @@ fn counts() -> Vec<(&'static str, String)> {
         (" conditions (`mitra conditions`)", mitra_diagnose::conditions().len().to_string()),
         (" built-in triggers that run probes", mitra_diagnose::suspicions().len().to_string()),
         (" of them), Parquet export", units::grouped(all_metrics().count() as f64)),
-        // The look into a heap is what rules arm; by hand it is `mitra inspect`. A build without
-        // probes leaves them as they are.
-        #[cfg(feature = "bpf")]
+        // The look into a heap is what rules arm; by hand it is `mitra inspect`.
         (" probes by hand ", crate::escalation::probes::all().len().saturating_sub(1).to_string()),
     ]
 }

@@ -1,6 +1,5 @@
 //! `mitra docs`: the pages of `docs/` that the code writes, and the numbers of the README.
 
-#[cfg(feature = "bpf")]
 mod captures;
 mod counts;
 mod http;
@@ -20,8 +19,6 @@ use crate::errors::EXIT_CODES;
 /// File names and texts.
 fn pages() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
-        // A build without probes leaves their page unchanged.
-        #[cfg(feature = "bpf")]
         ("captures.md", captures::page()),
         ("commands.md", commands()),
         ("conditions.md", conditions::markdown()),
@@ -29,9 +26,7 @@ fn pages() -> Result<Vec<(&'static str, String)>> {
         ("formats.md", formats()),
         ("http.md", http::page()),
         ("metrics.md", metrics::markdown()),
-        ("report.md", include_str!("report.md").to_owned()),
         ("rules.md", rules::page()),
-        ("search.md", include_str!("search.md").to_owned()),
         ("demo.svg", picture::terminal("mitra demo", &super::demo::first_screen()?)),
     ])
 }

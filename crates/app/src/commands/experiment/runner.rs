@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use mitra_collect::Clock;
 use toml::Spanned;
 
 use super::changes::{Change, State, Teardown};
@@ -220,10 +221,10 @@ impl Runner<'_> {
                 process::run(&program(reset, "reset").borrowed(), experiment.timeout, false, &others)?;
             }
             process::pause(experiment.settle)?;
-            ran.since = now();
+            ran.since = Clock::Real.now().real;
             let workload = program(&prepared.workload, "out");
             let workload = process::run(&workload.borrowed(), experiment.timeout, false, &others);
-            ran.until = now();
+            ran.until = Clock::Real.now().real;
             workload?;
             service.as_mut().map_or(Ok(()), process::Running::is_there)
         })();
@@ -303,9 +304,4 @@ fn wait_for(service: &mut process::Running, address: &SocketAddr) -> Result<(), 
         }
         process::pause(READY_EVERY)?;
     }
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

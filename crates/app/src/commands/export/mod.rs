@@ -1,18 +1,20 @@
 //! `mitra export`: an archive in the formats of others.
 
 mod parquet;
+mod pcp;
 mod tables;
 mod trace;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use mitra_archive::Reader;
-use mitra_model::Span;
 use mitra_model::time::SECOND;
+use mitra_model::{Entity, Span};
 
 use crate::cli::ExportArgs;
 use crate::commands::select;
@@ -25,6 +27,8 @@ pub use self::parquet::file;
 
 /// What is taken together is in memory, at every second of each task.
 const EVERY_MAX_NS: i64 = 3600 * SECOND;
+/// A step in which there is one sample.
+const EACH_NS: i64 = 1;
 
 /// What a format is written from.
 struct Source<'a> {
@@ -38,16 +42,40 @@ struct Source<'a> {
 type Writer = fn(&Source<'_>, &mut dyn Write) -> Result<u64>;
 
 pub fn run(args: &ExportArgs) -> Result<()> {
+    if args.parquet.as_deref().is_some_and(is_stdout) && std::io::stdout().is_terminal() {
+        return Err(usage("--parquet -: a terminal cannot show Parquet; send it to a file or a program"));
+    }
+    let step = args.every.map(step).transpose()?;
     let recording = Recording::open_for(&args.archive.chosen(), &Wanted::new(&args.range, i64::MAX))?;
     let span = recording.recorded(&args.range, i64::MAX)?;
     let reader = &recording.reader;
     if let Some(path) = &args.parquet {
         let metrics = select::metrics(&args.select)?;
+        let rows = select::row_filter(&args.select);
+        if is_stdout(path) {
+            parquet::write(pager::Output, reader, span, &metrics, rows)?;
+            return Ok(());
+        }
         let path = target(path, reader, "parquet")?;
         let progress = Progress::new("exporting");
-        let rows = file(&path, reader, span, &metrics, select::row_filter(&args.select))?;
+        let rows = file(&path, reader, span, &metrics, rows)?;
         drop(progress);
         return super::print(&format!("{}: {rows} values\n", path.display()));
+    }
+    if let Some(path) = &args.pcp {
+        if is_stdout(path) {
+            return Err(usage("--pcp -: a PCP archive is several files; name them or a directory"));
+        }
+        let mut metrics = select::metrics(&args.select)?;
+        if args.select.metric.is_empty() && args.select.entity.is_empty() {
+            metrics.retain(|metric| metric.entity != Entity::Task);
+        }
+        let path = target(path, reader, "pcp")?;
+        let source = Source { reader, span, step: step.unwrap_or(EACH_NS) };
+        let progress = Progress::new("exporting");
+        let moments = pcp::write(&source, &path, &metrics, select::row_filter(&args.select))?;
+        drop(progress);
+        return super::print(&format!("{}: {moments} moments\n", path.display()));
     }
     let texts: [(&Option<PathBuf>, &str, Writer); 4] = [
         (&args.sar, "sar.txt", tables::sar),
@@ -57,12 +85,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     ];
     let chosen = texts.into_iter().find_map(|(path, end, write)| Some((path.as_ref()?, end, write)));
     let (path, end, write) = chosen.ok_or_else(|| usage("no format is chosen; see mitra export --help"))?;
-    let step = i64::try_from(args.every.as_nanos()).unwrap_or(i64::MAX);
-    if !(SECOND..=EVERY_MAX_NS).contains(&step) {
-        return Err(usage("--every: want 1s, as these formats have times in whole seconds, to 1h"));
-    }
-    let source = Source { reader, span, step };
-    if path.as_os_str() == "-" {
+    let source = Source { reader, span, step: step.unwrap_or(SECOND) };
+    if is_stdout(path) {
         let mut out = BufWriter::new(pager::Output);
         write(&source, &mut out)?;
         return out.flush().context("cannot write to standard output");
@@ -77,6 +101,16 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     })?;
     drop(progress);
     super::print(&format!("{}: {moments} moments\n", path.display()))
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The length of a step. Tables of others have times in whole seconds.
+fn step(every: Duration) -> Result<i64> {
+    let step = i64::try_from(every.as_nanos()).unwrap_or(i64::MAX);
+    if (SECOND..=EVERY_MAX_NS).contains(&step) { Ok(step) } else { Err(usage("--every: want 1s to 1h")) }
 }
 
 /// Writes a file. It is there whole or not at all, because a partial file must not look complete. A device or a pipe is written to.

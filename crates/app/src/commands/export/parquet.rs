@@ -1,9 +1,9 @@
 //! Parquet, one row for each value.
 //!
 //! Columns: `time` (microseconds, UTC), `metric`, `entity`, `row`, `value` (base units, as `mitra
-//! dump` shows) and `text`. What was not measured has no row.
+//! dump` shows) and `text`. What was not measured has no row, and a text one where it changes.
 
-use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::whole;
-use crate::recording::chunks;
+use crate::recording::{ToldTexts, chunks};
 
 const SCHEMA: &str = "message mitra {
     required int64 time (TIMESTAMP(MICROS, true));
@@ -45,8 +45,9 @@ pub fn file(
     whole(path, |file| write(file, reader, span, metrics, rows))
 }
 
-fn write(
-    file: File,
+/// Writes to a file or a pipe. Returns how many values that was.
+pub fn write<W: Write + Send>(
+    out: W,
     reader: &Reader,
     span: Span,
     metrics: &[&'static Metric],
@@ -58,8 +59,9 @@ fn write(
         .set_created_by(format!("mitra {}", env!("CARGO_PKG_VERSION")))
         .build();
     let mut sink = Sink {
-        writer: SerializedFileWriter::new(file, schema, Arc::new(properties))?,
+        writer: SerializedFileWriter::new(out, schema, Arc::new(properties))?,
         rows: Rows::default(),
+        told: ToldTexts::default(),
         written: 0,
     };
     for part in chunks(span, CHUNK_NS) {
@@ -67,6 +69,7 @@ fn write(
             let query = Query { rows: rows.clone(), ..Query::new(part, batch) };
             sink.take(&reader.read(&query)?, part)?;
         }
+        sink.told.next_piece();
     }
     sink.flush()?;
     sink.writer.close()?;
@@ -97,13 +100,14 @@ struct Rows {
     has_text: Vec<i16>,
 }
 
-struct Sink {
-    writer: SerializedFileWriter<File>,
+struct Sink<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
     rows: Rows,
+    told: ToldTexts,
     written: u64,
 }
 
-impl Sink {
+impl<W: Write + Send> Sink<W> {
     fn take(&mut self, set: &SeriesSet, span: Span) -> Result<()> {
         for (name, series) in set.metrics() {
             let (metric, entity) = names(name);
@@ -121,8 +125,10 @@ impl Sink {
         for (name, texts) in set.text_metrics() {
             let (metric, entity) = names(name);
             for (row, text) in texts {
+                let known = self.told.known(name, row, text);
                 let row = ByteArray::from(row.as_bytes().to_vec());
-                for (t, text) in text.changes.iter().filter(|(t, _)| *t < span.until) {
+                let changes = text.changes.iter().skip(known).filter(|(t, _)| *t < span.until);
+                for (t, text) in changes {
                     let Some(text) = text else { continue };
                     self.rows.key((*t).max(span.since), &metric, &entity, &row);
                     self.rows.has_value.push(0);

@@ -20,7 +20,21 @@ const CHUNK_TASKS_NS: i64 = 60 * SECOND;
 const DAY_NS: i64 = 86_400 * SECOND;
 
 impl Source<'_> {
-    /// Gives each moment of a span to `take`. A step lies in one chunk.
+    /// A span in pieces of about so long. A step lies in one of them.
+    pub(super) fn parts(&self, span: Span, chunk_ns: i64) -> impl Iterator<Item = Span> {
+        let since = span.since.div_euclid(self.step).saturating_mul(self.step);
+        let steps = (chunk_ns / self.step).max(1);
+        let parts = chunks(Span { since, until: span.until }, self.step.saturating_mul(steps));
+        parts.filter_map(move |part| part.intersect(span))
+    }
+
+    /// The first samples of boots.
+    fn boots(&self) -> Result<Vec<i64>> {
+        let gaps = self.reader.gaps_in(self.span)?;
+        Ok(gaps.into_iter().filter(|gap| gap.why == "reboot").map(|gap| gap.span.until).collect())
+    }
+
+    /// Gives each moment of a span to `take`.
     pub(super) fn each(
         &self,
         span: Span,
@@ -28,10 +42,7 @@ impl Source<'_> {
         metrics: &[&'static Metric],
         take: &mut dyn FnMut(&Sample<'_>) -> Result<()>,
     ) -> Result<()> {
-        let since = span.since.div_euclid(self.step).saturating_mul(self.step);
-        let steps = (chunk_ns / self.step).max(1);
-        for part in chunks(Span { since, until: span.until }, self.step.saturating_mul(steps)) {
-            let Some(part) = part.intersect(span) else { continue };
+        for part in self.parts(span, chunk_ns) {
             let set: SeriesSet = self.reader.read(&Query::new(part, metrics.to_vec()))?;
             for sample in samples(&set, part, self.step) {
                 take(&sample)?;
@@ -45,12 +56,14 @@ impl Source<'_> {
 pub fn sar(source: &Source<'_>, out: &mut dyn Write) -> Result<u64> {
     let host = source.reader.host();
     let midnight = source.span.since.div_euclid(DAY_NS).saturating_mul(DAY_NS);
+    let boots = source.boots()?;
     let (mut moments, mut text) = (0, String::new());
     for day in chunks(Span { since: midnight, until: source.span.until }, DAY_NS) {
         let Some(day) = day.intersect(source.span) else { continue };
-        let mut titled = false;
-        for (i, section) in SECTIONS.iter().enumerate() {
-            let mut headed = false;
+        let (mut titled, mut moments_of_day) = (false, 0_u64);
+        for section in SECTIONS {
+            let (mut headed, mut moments_of_section) = (false, 0_u64);
+            let mut boots = boots.iter().filter(|boot| day.contains(**boot)).peekable();
             source.each(day, CHUNK_NS, &section.metrics(), &mut |sample| {
                 text.clear();
                 section.rows(sample, &mut text);
@@ -61,6 +74,10 @@ pub fn sar(source: &Source<'_>, out: &mut dyn Write) -> Result<u64> {
                     out.write_all(sysstat::title(host, sample.t).as_bytes())?;
                     titled = true;
                 }
+                while let Some(boot) = boots.next_if(|boot| **boot < sample.t) {
+                    out.write_all(sysstat::restart(host, *boot).as_bytes())?;
+                    headed = false;
+                }
                 if !headed {
                     // The time of a header is the beginning of the first interval.
                     let since = sample.t.saturating_sub((sample.interval_s * SECOND as f64) as i64);
@@ -68,10 +85,12 @@ pub fn sar(source: &Source<'_>, out: &mut dyn Write) -> Result<u64> {
                     writeln!(out, "\n{time}   {}", section.header())?;
                     headed = true;
                 }
-                moments += u64::from(i == 0);
+                moments_of_section += 1;
                 Ok(out.write_all(text.as_bytes())?)
             })?;
+            moments_of_day = moments_of_day.max(moments_of_section);
         }
+        moments += moments_of_day;
         if titled {
             writeln!(out)?;
         }
@@ -94,7 +113,7 @@ pub fn sadf_json(source: &Source<'_>, out: &mut dyn Write) -> Result<u64> {
         moments += 1;
         Ok(write!(out, "{between}{}", sysstat::json_moment(sample))?)
     })?;
-    out.write_all(sysstat::JSON_END.as_bytes())?;
+    out.write_all(sysstat::json_end(source.reader.host(), &source.boots()?).as_bytes())?;
     Ok(moments)
 }
 

@@ -1,8 +1,8 @@
 //! A trace in the format of Chrome's trace viewer, which Perfetto reads: tracks of counters, processes from their first
 //! sample to their last, and incidents.
 //!
-//! Times are microseconds since 1970. A value stands from the beginning of what it was measured over. What was not measured is not in the
-//! `args` of its counter; the viewer draws the value before on, also over a gap.
+//! Times are microseconds since 1970. A rate stands from the beginning of what it was measured over, a level from when it was measured.
+//! What was not measured is not in the `args` of its counter; the viewer draws the value before on, also over a gap.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::io::Write;
 use anyhow::Result;
 use mitra_archive::Query;
 use mitra_model::time::SECOND;
-use mitra_model::{Metric, Span, TextSeries};
+use mitra_model::{Metric, Span, TextSeries, lookup};
 use mitra_parse::text::export::{Sample, metrics};
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ const PROCESSES_MAX: usize = 100_000;
 /// The track group of the machine: no process has this id.
 const MACHINE: u32 = 0;
 
-/// A track of the machine: its name, and its metrics by the names that they have in it.
+/// A track of the machine: its name, and its metrics by the names that they have in it. They are all rates or all levels.
 type Track = (&'static str, &'static [(&'static str, &'static str)]);
 
 #[rustfmt::skip]
@@ -134,7 +134,9 @@ fn counter(sample: &Sample<'_>, (name, list): &Track, row: &str, events: &mut Ev
         return Ok(());
     }
     let name = if row.is_empty() { (*name).to_owned() } else { format!("{row} {name}") };
-    let since = sample.t.saturating_sub((sample.interval_s * SECOND as f64) as i64);
+    let is_rate = list.iter().any(|(_, metric)| lookup(metric).is_some_and(Metric::is_rate));
+    let before = if is_rate { sample.interval_s } else { 0.0 };
+    let since = sample.t.saturating_sub((before * SECOND as f64) as i64);
     events.push(&json!({"ph": "C", "pid": MACHINE, "ts": micros(since), "name": name, "args": args}))
 }
 
@@ -159,10 +161,13 @@ fn processes(source: &Source<'_>, events: &mut Events<'_>) -> Result<bool> {
             let mut samples = series.samples(part).filter(|(_, _, pid)| is_leader(*pid)).map(|(t, ..)| t);
             let Some(first) = samples.next() else { continue };
             let last = samples.next_back().unwrap_or(first);
+            let name = set.text("task.comm", row).and_then(TextSeries::last).map(str::to_owned);
             if let Some(life) = lives.get_mut(row) {
                 life.last = last;
+                // Of a process that runs another program.
+                life.name = name.unwrap_or_else(|| std::mem::take(&mut life.name));
             } else if lives.len() < PROCESSES_MAX {
-                let name = set.text("task.comm", row).and_then(TextSeries::last).unwrap_or("?").to_owned();
+                let name = name.unwrap_or_else(|| "?".to_owned());
                 let parent = set.get("task.ppid", row).and_then(|s| s.last(part)).unwrap_or(f64::NAN);
                 lives.insert(row.to_owned(), Life { name, parent, first, last });
             } else {

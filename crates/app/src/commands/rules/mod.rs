@@ -50,11 +50,15 @@ fn check(args: &RulesCheckArgs) -> Result<()> {
         1 => "; 1 receiver of messages".to_owned(),
         n => format!("; {n} receivers of messages"),
     };
-    let sent = match outputs.len() {
-        0 => String::new(),
-        1 => "; 1 output of samples".to_owned(),
-        n => format!("; {n} outputs of samples"),
+    let outputs_of = |what: &str, is_of_incidents: bool| {
+        let count = outputs.iter().filter(|output| output.kind.is_of_incidents() == is_of_incidents).count();
+        match count {
+            0 => String::new(),
+            1 => format!("; 1 output of {what}"),
+            n => format!("; {n} outputs of {what}"),
+        }
     };
+    let sent = outputs_of("samples", false) + &outputs_of("incidents", true);
     print(&format!("{}: {own} rules of its own, {built_in} built-in{told}{sent}\n", path.display()))
 }
 

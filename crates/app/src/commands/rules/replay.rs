@@ -257,12 +257,11 @@ mod tests {
         for (arm, seconds) in [(true, 20.0), (false, 0.0)] {
             let config = Config { rules: rules.clone(), arm, ..Config::default() };
             let plans = plans(&config);
-            let has_probes = !probes::all().is_empty();
-            assert_eq!(plans[0].seconds, if has_probes { seconds } else { 0.0 });
+            assert_eq!(plans[0].seconds, seconds);
             let mut limits = Limits::new(&config);
             for rule in [0, 1] {
                 let act = limits.act(rule, &plans[rule], 7, rule as f64).unwrap();
-                let arms = arm && has_probes && rule == 0;
+                let arms = arm && rule == 0;
                 assert_eq!(act, Act { at: 7, arms, runs: false }, "{rule}");
             }
         }

@@ -2,6 +2,7 @@
 
 mod hours;
 mod latest;
+mod records;
 mod stretch;
 mod top;
 mod worker;
@@ -15,10 +16,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use mitra_archive::Reader;
 use mitra_model::Span;
+use mitra_model::time::SECOND;
 use mitra_rules::ConfigError;
-use mitra_send::{Channel, Config, Failure, Kind, Output, Position, Series, SeriesKind};
+use mitra_send::{
+    Channel, Config, Failure, Kind, LogRecord, Output, Position, Sent, Series, SeriesKind, Severity,
+};
 
 use self::latest::Latest;
+use self::records::Look;
 use self::stretch::Wanted;
 use self::worker::Worker;
 use crate::cli::SendArgs;
@@ -26,12 +31,12 @@ use crate::commands::{notify, print};
 use crate::errors::usage;
 use crate::escalation::settings;
 use crate::log::log;
-use crate::recording;
+use crate::recording::{self, status::SEND_FOLDER};
 use crate::render::style::{clean, clean_lines};
 use crate::signals::{self, Hangup, STOP};
 
-/// The folder of the usual archive in which positions are.
-pub const FOLDER: &str = "send";
+/// Of the recording whose incidents `--dry-run` prints.
+const RECORDS_NS: i64 = 3600 * SECOND;
 /// The longest time between two looks at the archive.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(10);
 
@@ -49,7 +54,7 @@ pub fn run(args: &SendArgs) -> Result<()> {
     if args.dry_run {
         return dry_run(&dir, &outputs);
     }
-    let folder = notify::state_dir(args.state.as_deref(), FOLDER)?;
+    let folder = notify::state_dir(args.state.as_deref(), SEND_FOLDER)?;
     let workers = outputs
         .into_iter()
         .map(|output| {
@@ -57,7 +62,14 @@ pub fn run(args: &SendArgs) -> Result<()> {
                 Position::open(&folder, &output.name).map_err(anyhow::Error::msg)?;
             trouble.iter().for_each(|why| log(why));
             position.archive = dir.display().to_string();
-            Worker::new(output, position, args.once).map_err(usage)
+            position.is_of_records = output.kind.is_of_incidents();
+            let (sent, trouble) = if output.kind.is_of_incidents() {
+                Sent::open(&folder, &output.name).map_err(anyhow::Error::msg)?
+            } else {
+                (Sent::default(), None)
+            };
+            trouble.iter().for_each(|why| log(why));
+            Worker::new(output, position, sent, args.once).map_err(usage)
         })
         .collect::<Result<Vec<Worker>>>()?;
     let names: Vec<&str> = workers.iter().map(|worker| worker.output.name.as_str()).collect();
@@ -133,7 +145,8 @@ fn once(dir: &Path, workers: Vec<Worker>) -> Result<()> {
             Ok(()) => "all of it".to_owned(),
             Err(error) => format!("not all of it: {error:#}"),
         };
-        let line = format!("{name}  {said}; {} samples sent so far, {} refused", tally.sent, tally.refused);
+        let what = worker.what();
+        let line = format!("{name}  {said}; {} {what} sent so far, {} refused", tally.sent, tally.refused);
         print(&format!("{}\n", clean(&line)))?;
     }
     if failed > 0 {
@@ -145,7 +158,7 @@ fn once(dir: &Path, workers: Vec<Worker>) -> Result<()> {
     Ok(())
 }
 
-/// Sends one sample to each output, and says what it answered.
+/// Sends one sample or record to each output, and says what it answered.
 fn test(outputs: &[Output]) -> Result<()> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
@@ -158,6 +171,19 @@ fn test(outputs: &[Output]) -> Result<()> {
                 Ok(_) => Ok("files can be made".to_owned()),
                 Err(error) => Err(format!("{}: {error}", folder.display())),
             }
+        } else if output.kind.is_of_incidents() {
+            let labels = Wanted::of(output).labels(&host, &[]);
+            let (host, attributes) = records::about(&labels);
+            let record = LogRecord {
+                time_ns: now,
+                observed_ns: now,
+                severity: Severity::Info,
+                event: "mitra.test",
+                body: "This is what mitra send --test sends; nothing is wrong.".to_owned(),
+                host,
+                attributes,
+            };
+            Channel::open(output).and_then(|channel| answer(channel.send_records(&[record])))
         } else {
             let series = Series {
                 name: "mitra_send_test".into(),
@@ -193,7 +219,7 @@ fn answer(sent: Result<mitra_send::Taken, Failure>) -> Result<String, String> {
     }
 }
 
-/// Prints the samples of the last interval of each output.
+/// Prints the samples of the last interval of each output, or the records of the last hour.
 fn dry_run(dir: &Path, outputs: &[Output]) -> Result<()> {
     let reader = Reader::open(dir).with_context(|| format!("cannot open the archive {}", dir.display()))?;
     let span = reader.span().context("nothing was recorded")?;
@@ -202,6 +228,16 @@ fn dry_run(dir: &Path, outputs: &[Output]) -> Result<()> {
         if output.kind == Kind::Parquet {
             let count = wanted.metrics.len();
             print(&format!("# {}: files of {count} metrics, as mitra export writes them\n", output.name))?;
+            continue;
+        }
+        if output.kind.is_of_incidents() {
+            let since = span.until.saturating_sub(RECORDS_NS).max(span.since);
+            let settled_ns = records::settled_ns(&reader);
+            let look = Look { from: since, until: span.until, is_last: true, settled_ns };
+            let found = records::read(&reader, look, &wanted, output.findings, &mut Sent::default())?;
+            let text: String =
+                found.iter().map(|(record, _)| format!("{}\n", clean(&record.to_string()))).collect();
+            print(&format!("# {}: {} records\n{text}", output.name, found.len()))?;
             continue;
         }
         let last = wanted.interval(span.until - 1).saturating_mul(wanted.every_ns);

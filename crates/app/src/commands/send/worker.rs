@@ -1,5 +1,7 @@
 //! One output: from where it is to the end of the archive, whatever its store does.
 
+mod incidents;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -9,14 +11,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use mitra_archive::Reader;
+use mitra_diagnose::changes;
 use mitra_model::Span;
 use mitra_model::time::SECOND;
 use mitra_send::{
-    BATCH_SAMPLES, Backoff, Batch, Channel, Failure, Kind, Output, Position, Series, Tally, batches,
+    BATCH_SAMPLES, Backoff, Batch, Channel, Failure, Kind, Output, Position, Sent, Series, Taken, Tally,
+    batches,
 };
 
 use super::hours::{self, HOUR_NS};
 use super::latest::Latest;
+use super::records::WINDOW_NS_MAX;
 use super::stretch::Wanted;
 use crate::log::log;
 use crate::signals::STOP;
@@ -45,6 +50,8 @@ pub struct Worker {
     pub output: Output,
     wanted: Wanted,
     position: Position,
+    /// Of incidents and findings; empty for samples.
+    sent: Sent,
     /// `None` for Parquet.
     channel: Option<Channel>,
     backoff: Backoff,
@@ -55,6 +62,7 @@ pub struct Worker {
     failing: Option<Instant>,
     refused_said: Option<Instant>,
     dropped_said: Option<Instant>,
+    skipped_said: Option<Instant>,
     /// What was said last of why nothing is taken.
     said: Option<String>,
     unsaved: Option<String>,
@@ -70,12 +78,13 @@ enum Delivered {
 }
 
 impl Worker {
-    pub fn new(output: Output, position: Position, is_once: bool) -> Result<Self, String> {
+    pub fn new(output: Output, position: Position, sent: Sent, is_once: bool) -> Result<Self, String> {
         let channel = (output.kind != Kind::Parquet).then(|| Channel::open(&output)).transpose()?;
         Ok(Worker {
             wanted: Wanted::of(&output),
             output,
             position,
+            sent,
             channel,
             backoff: Backoff::default(),
             is_once,
@@ -83,6 +92,7 @@ impl Worker {
             failing: None,
             refused_said: None,
             dropped_said: None,
+            skipped_said: None,
             said: None,
             unsaved: None,
         })
@@ -96,7 +106,10 @@ impl Worker {
     pub fn back(&self) -> Duration {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let position = u64::try_from(self.position.until_ns.unwrap_or(i64::MAX)).unwrap_or(0);
-        self.output.keep.max(now.saturating_sub(Duration::from_nanos(position)))
+        let missed = self.output.keep.max(now.saturating_sub(Duration::from_nanos(position)));
+        // An explanation reads what came before, and what was changed in the day before that.
+        let before_ns = if self.output.kind.is_of_incidents() { WINDOW_NS_MAX + changes::BACK_NS } else { 0 };
+        missed + Duration::from_nanos(before_ns.unsigned_abs())
     }
 
     /// Sends what is recorded, until the program ends.
@@ -120,6 +133,7 @@ impl Worker {
     pub fn send(&mut self, reader: &Arc<Reader>, latest: &Latest) -> Result<()> {
         match self.output.folder.clone() {
             Some(folder) => self.send_hours(&folder, reader),
+            None if self.output.kind.is_of_incidents() => self.send_incidents(reader, latest),
             None => self.send_samples(reader, latest),
         }
     }
@@ -134,9 +148,32 @@ impl Worker {
         known.unwrap_or(if self.is_once { span.until.saturating_sub(self.keep_ns()) } else { span.until })
     }
 
+    /// The same, which is kept the first time.
+    fn begin(&mut self, reader: &Reader, span: Span) -> i64 {
+        let boot = self.sent.boot_id().to_owned();
+        if let Some(offset) = reader.offset_of(&boot) {
+            self.sent.on_clock(&boot, offset);
+        }
+        let from = self.start(reader, span);
+        if self.position.until_ns.is_none() && !self.is_once {
+            self.advance(reader, from);
+        }
+        if from <= span.until {
+            return from;
+        }
+        let name = &self.output.name;
+        log(&format!("output {name}: its position lies after the end of the recording; it goes on there"));
+        self.advance(reader, span.until);
+        span.until
+    }
+
     fn advance(&mut self, reader: &Reader, until: i64) {
-        let (boot, offset) = reader.clock_at(until).unwrap_or(("", 0));
+        let clock = reader.clock_at(until);
+        let (boot, offset) = clock.unwrap_or(("", 0));
         self.position.advance(until, boot, offset);
+        if clock.is_some() {
+            self.sent.on_clock(boot, offset);
+        }
         self.save();
     }
 
@@ -145,22 +182,10 @@ impl Worker {
         let every = self.wanted.every_ns;
         // An interval is over when there is a sample after it.
         let end = if self.is_once { span.until } else { (span.until - 1).div_euclid(every) * every };
-        let mut from = self.start(reader, span);
-        if self.position.until_ns.is_none() && !self.is_once {
-            self.advance(reader, from);
-        }
-        if from > span.until {
-            let name = &self.output.name;
-            log(&format!(
-                "output {name}: its position lies after the end of the recording; it goes on there"
-            ));
-            self.advance(reader, span.until);
-            from = span.until;
-        }
+        let mut from = self.begin(reader, span);
         while from < end && !STOP.load(Ordering::Relaxed) {
-            let limit = latest.until_on(reader).unwrap_or(span.until).saturating_sub(self.keep_ns());
-            if from < limit {
-                from = self.give_up(reader, Span { since: from, until: limit })?;
+            if let Some(until) = self.too_old(from, span, reader, latest)? {
+                from = until;
                 continue;
             }
             let from_recorded = from.max(span.since);
@@ -199,6 +224,20 @@ impl Worker {
         self.intervals = room.min(self.intervals * 2).clamp(1, INTERVALS_MAX);
     }
 
+    /// Gives up what lies further back than `keep`. Returns its end; `None` if nothing does.
+    fn too_old(&mut self, from: i64, span: Span, reader: &Reader, latest: &Latest) -> Result<Option<i64>> {
+        let limit = latest.until_on(reader).unwrap_or(span.until).saturating_sub(self.keep_ns());
+        if from >= limit {
+            return Ok(None);
+        }
+        self.give_up(reader, Span { since: from, until: limit }).map(Some)
+    }
+
+    /// Whether all of what ends here lies further back than `keep` by now.
+    fn is_given_up(&self, until: i64, reader: &Reader, latest: &Latest) -> bool {
+        until < latest.until_on(reader).unwrap_or(i64::MIN).saturating_sub(self.keep_ns())
+    }
+
     /// Counts a stretch that is not sent any more, without the time in which nothing was recorded. Returns its end.
     fn give_up(&mut self, reader: &Reader, span: Span) -> Result<i64> {
         let recorded = reader.span().and_then(|all| all.intersect(span));
@@ -235,15 +274,7 @@ impl Worker {
             let count: u64 = batch.iter().map(|series| series.samples.len() as u64).sum();
             let sent = self.channel.as_ref().map(|channel| channel.send(&batch));
             match sent.context("there is no way to it")? {
-                Ok(taken) => {
-                    let refused = taken.refused.map_or(0, |(refused, why)| {
-                        let refused = refused.min(count);
-                        self.refuses(refused, &why);
-                        refused
-                    });
-                    self.position.tally.sent += count - refused;
-                    self.works();
-                }
+                Ok(taken) => self.takes(count, taken),
                 Err(Failure::Never(why)) => {
                     // Prometheus takes nothing of a request with a sample that it has already, after a restart: each interval
                     // by itself was taken or was not.
@@ -268,8 +299,7 @@ impl Worker {
                 }
                 Err(Failure::Later(why, asked)) => {
                     self.waits(&why, asked)?;
-                    let limit = latest.until_on(reader).unwrap_or(i64::MIN).saturating_sub(self.keep_ns());
-                    if until < limit {
+                    if self.is_given_up(until, reader, latest) {
                         return Ok(Delivered::TooOld);
                     }
                     waiting.push_front((end, batch));
@@ -282,6 +312,17 @@ impl Worker {
             self.pause(Duration::from_secs_f64(count as f64 / SAMPLES_PER_S));
         }
         Ok(Delivered::Taken)
+    }
+
+    /// Counts what a store has taken of so many.
+    fn takes(&mut self, count: u64, taken: Taken) {
+        let refused = taken.refused.map_or(0, |(refused, why)| {
+            let refused = refused.min(count);
+            self.refuses(refused, &why);
+            refused
+        });
+        self.position.tally.sent += count - refused;
+        self.works();
     }
 
     /// Waits until a store may be tried again. `--once` gives it up some time.
@@ -328,6 +369,11 @@ impl Worker {
         Ok(())
     }
 
+    /// What is sent, in words.
+    pub fn what(&self) -> &'static str {
+        if self.output.kind.is_of_incidents() { "records" } else { "samples" }
+    }
+
     fn works(&mut self) {
         self.backoff.reset();
         let was_failing = self.failing.take().is_some();
@@ -335,9 +381,9 @@ impl Worker {
         self.said = None;
         if was_failing {
             let Tally { sent, refused, dropped_s, .. } = self.position.tally;
-            let name = &self.output.name;
+            let (name, what) = (&self.output.name, self.what());
             log(&format!(
-                "output {name}: takes samples again; {sent} sent so far, {refused} refused, {dropped_s} s given up"
+                "output {name}: takes {what} again; {sent} sent so far, {refused} refused, {dropped_s} s given up"
             ));
         }
     }
@@ -350,7 +396,7 @@ impl Worker {
         }
         self.said = Some(why.to_owned());
         self.position.last_error = Some(why.to_owned());
-        log(&format!("output {}: {why}{then}; samples wait in the archive", self.output.name));
+        log(&format!("output {}: {why}{then}; {} wait in the archive", self.output.name, self.what()));
         self.save();
     }
 
@@ -358,14 +404,16 @@ impl Worker {
         self.position.tally.refused += count;
         if self.refused_said.is_none_or(|said| said.elapsed() > REFUSED_EVERY) {
             self.refused_said = Some(Instant::now());
-            let (name, all) = (&self.output.name, self.position.tally.refused);
-            log(&format!("output {name}: samples are refused and not sent again, {all} so far: {why}"));
+            let (name, what, all) = (&self.output.name, self.what(), self.position.tally.refused);
+            log(&format!("output {name}: {what} are refused and not sent again, {all} so far: {why}"));
         }
     }
 
-    /// A full disk is no reason to send nothing; after a restart some is sent twice.
+    /// A full disk is no reason to send nothing; after a restart some is sent twice. What was sent is noted first, or after a crash
+    /// between the two it would be sent twice, too.
     fn save(&mut self) {
-        let error = self.position.save().err().map(|error| error.to_string());
+        let saved = self.sent.save().and_then(|()| self.position.save());
+        let error = saved.err().map(|error| error.to_string());
         if error != self.unsaved {
             if let Some(why) = &error {
                 log(&format!("output {}: its position cannot be written: {why}", self.output.name));

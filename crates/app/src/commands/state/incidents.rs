@@ -19,7 +19,7 @@ const WIDTH: usize = 100;
 /// Each explanation reads what was recorded since the last one.
 const EVERY_NS: i64 = 3600 * SECOND;
 /// An incident this close to the end may still go on.
-const SETTLED_NS: i64 = 60 * SECOND;
+pub const SETTLED_NS: i64 = 60 * SECOND;
 /// An incident that lasts longer is stored as it is then.
 const LASTS_NS_MAX: i64 = 24 * EVERY_NS;
 

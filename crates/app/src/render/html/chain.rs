@@ -316,7 +316,8 @@ fn boxed(node: &Node<'_>, class: &str) -> String {
     out
 }
 
-fn cut(text: &str, letters: usize) -> String {
+/// A text of so many letters at most, the last of which tells that there were more.
+pub fn cut(text: &str, letters: usize) -> String {
     match text.char_indices().nth(letters) {
         Some(_) => text.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),
         None => text.to_owned(),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use mitra_model::experiment::{Cell, Measured, MetricInfo, Outcome};
 use mitra_model::report::RunResult;
 
+use super::chain::cut;
 use super::sections::{enclosed, list};
 use super::{compare, document, escape, runs, svg};
 use crate::render::experiment::{HEADS, about, conditions, heading, lost, row, row_name};
@@ -147,11 +148,7 @@ fn dot(class: &str, (x, y): (f64, f64), radius: f64, label: &str) -> String {
 }
 
 fn short(name: &str) -> String {
-    const LETTERS: usize = 32;
-    match name.char_indices().nth(LETTERS) {
-        Some(_) => name.chars().take(LETTERS - 1).chain(['…']).collect(),
-        None => name.to_owned(),
-    }
+    cut(name, 32)
 }
 
 /// A line for each variant over the steps, with the intervals of the means.

@@ -16,7 +16,7 @@ use crate::serve::asks::NO_RECORDER;
 use crate::serve::counter::Client;
 use crate::serve::pool::Cancel;
 use crate::serve::query::Query;
-use crate::serve::response::{Body, Failure, of_json};
+use crate::serve::response::{Body, Failure, of_json, packed_json};
 
 /// The path of one; see [`id`].
 pub const ONE: &str = "/api/v1/captures/{id}";
@@ -107,7 +107,8 @@ pub async fn arm(
         return Err(Failure::new(StatusCode::CONFLICT, "no_recorder", NO_RECORDER));
     };
     let who = client.map_or_else(|| "a Unix socket".to_owned(), |address| address.to_string());
-    asks.arm(&wanted.kind, wanted.pid, wanted.seconds, who).await?;
+    let interval_ns = server.archive.fresh().await.reader.interval_ns();
+    asks.arm(&wanted.kind, wanted.pid, wanted.seconds, who, interval_ns).await?;
     let told = json!({ "kind": wanted.kind, "pid": wanted.pid, "seconds": wanted.seconds });
     let mut response = of_json(&told);
     *response.status_mut() = StatusCode::ACCEPTED;
@@ -115,7 +116,12 @@ pub async fn arm(
 }
 
 /// One capture: its stacks as flame graphs want them, and its tables.
-pub async fn one(server: &Server, wanted: &str, client: Client) -> Result<Value, Failure> {
+pub async fn one(
+    server: &Server,
+    wanted: &str,
+    takes_gzip: bool,
+    client: Client,
+) -> Result<Response<Body>, Failure> {
     let view = server.archive.fresh().await;
     let (wanted, ticket) = (wanted.to_owned(), server.pool.ticket(client)?);
     let work = move |_: &Cancel| {
@@ -137,7 +143,7 @@ pub async fn one(server: &Server, wanted: &str, client: Client) -> Result<Value,
         if let Some(profile) = &captured.profile {
             told["profile"] = stacks(profile, STACKS_BYTES_MAX);
         }
-        Ok(told)
+        Ok(packed_json(&told, takes_gzip))
     };
     server.pool.run(ticket, work).await
 }

@@ -18,6 +18,7 @@ const SIDE_MAX_NS: i64 = 600 * SECOND;
 
 pub async fn answer(server: &Server, query: &Query, client: Client) -> Result<Compared, Failure> {
     let view = server.archive.fresh().await;
+    view.check()?;
     let moment = |name: &str| {
         let missing =
             || Failure::bad("bad_parameter", format!("want {name}: RFC 3339, or seconds since 1970"));

@@ -105,6 +105,7 @@ async fn found(
         Asked::Metadata => return Ok(metadata(&view, &query)?.to_string()),
         _ => {}
     }
+    view.check()?;
     let label = label(uri.path()).map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
     let ticket = server.pool.ticket(client)?;
     let work = move |cancel: &Cancel| {

@@ -24,6 +24,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("runqueue-wait", "a throttled task is runnable and may not run"),
+        effect("lock-queue", "the lock holder is throttled"),
         asked("listen-overflow", "a server that is throttled does not accept"),
         within("socket-buffer-overflow", "a program that is throttled does not read"),
         effect("service-slow", "a server that is throttled answers in the next period"),
@@ -41,6 +42,8 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
+/// Of all that the tasks of a group use: the others together use no more.
+const MOST: f64 = 0.5;
 /// Tasks of the group stand still for a tenth of the time: a request that needs several periods takes a tenth longer
 /// at the least, and the unlucky ones wait for most of a period.
 const THROTTLED: f64 = 0.1;
@@ -86,12 +89,29 @@ fn observe(view: &View<'_>) -> Observation {
         mean("cgroup.cpu_quota").zip(mean("cgroup.cpu_period").filter(|p| *p > 0.0)).map(|(q, p)| q / p);
     let mut finding = view.finding(&high.run);
     finding.culprit.cgroup = Some(name.to_owned());
-    let tops = process::ranking(view.processes(), span, |p| {
-        if process::is_inside(p.cgroup, name) { p.total(view.set, "task.run_delay", span) } else { 0.0 }
-    });
-    if let Some(top) = tops.first() {
-        finding.blame_pid(top.comm, top.pid());
+    let inside = |metric: &'static str| {
+        process::ranking(view.processes(), span, move |p| {
+            if process::is_inside(p.cgroup, name) { p.total(view.set, metric, span) } else { 0.0 }
+        })
+    };
+    let (waits, uses) = (inside("task.run_delay"), inside("task.cpu_time"));
+    if let Some(top) = waits.first() {
         finding.evidence.push(view.task_evidence("task.run_delay", &top.lead, None, top.rate, span));
+    }
+    // Who uses most of the quota takes it from who waits for it.
+    let most = uses
+        .first()
+        .filter(|top| top.share >= MOST && waits.iter().all(|w| w.comm != top.comm || w.share < MOST));
+    if let Some(top) = most.or(waits.first()) {
+        finding.blame_pid(top.comm, top.pid());
+    }
+    if let Some((top, waits)) = most.zip(waits.first()).filter(|(top, waits)| top.comm != waits.comm) {
+        finding.remarks.push(format!(
+            "{} uses {} of the CPU time of the group, and {} waits",
+            top.comm,
+            words::percent(top.share),
+            waits.comm
+        ));
     }
     finding.statement = format!(
         "{} may use {} and was throttled in {} of its periods: its tasks stood still for {} s each second ({} before)",

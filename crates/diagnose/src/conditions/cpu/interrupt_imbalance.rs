@@ -47,20 +47,7 @@ pub const CONDITION: Condition = Condition {
         explains("cpu-hog", "the CPU goes into packets"),
         explains("single-thread-bottleneck", "the thread shares its CPU with the interrupts"),
     ],
-    remedies: &[
-        Advice {
-            action: "spread the packets over the CPUs: RPS for a device with one queue, more RX queues where it has them",
-            command: "echo ffffffff > /sys/class/net/{nic:DEV}/queues/rx-0/rps_cpus; ethtool -L {nic:DEV} combined N",
-            verify: "mpstat -P ALL 1: %soft is spread",
-            risk: "packets of one flow stay on one CPU; a single flow is not spread",
-        },
-        Advice {
-            action: "or keep latency-sensitive tasks off that CPU",
-            command: "taskset -acp CPULIST PID; systemctl restart irqbalance",
-            verify: "pidstat -u 1: %wait falls",
-            risk: "the packets themselves still queue there",
-        },
-    ],
+    remedies_of: remedies,
     next: &[measure(
         "which IRQs and which softirq type",
         "cat /proc/interrupts /proc/softirqs; cat /sys/class/net/*/queues/rx-*/rps_cpus",
@@ -68,6 +55,21 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("interrupt_imbalance.rs"),
     ..Condition::ROOT
 };
+
+const ADVICE: [Advice; 2] = [
+    Advice {
+        action: "spread the packets over the CPUs: RPS for a device with one queue, more RX queues where it has them",
+        command: "echo ffffffff > /sys/class/net/{nic:DEV}/queues/rx-0/rps_cpus; ethtool -L {nic:DEV} combined N",
+        verify: "mpstat -P ALL 1: %soft is spread",
+        risk: "packets of one flow stay on one CPU; a single flow is not spread",
+    },
+    Advice {
+        action: "or keep latency-sensitive tasks off that CPU",
+        command: "taskset -acp CPULIST PID; systemctl restart irqbalance",
+        verify: "pidstat -u 1: %wait falls",
+        risk: "the packets themselves still queue there",
+    },
+];
 
 /// Three tenths of a CPU: what runs there is slowed by half as much again.
 const BUSY: f64 = 0.3;
@@ -82,6 +84,10 @@ const ROOM_IDLE: f64 = 0.25;
 const SPARE: f64 = 0.5;
 /// A tenth of a task's time.
 const HARM: f64 = 0.1;
+/// Each takes some ten microseconds with what follows it: a hundredth of a CPU.
+const IRQ_S: f64 = 1000.0;
+/// Interrupts and CPUs beyond this are not named.
+const NAMED_MAX: usize = 4;
 /// Beside so many interrupts, time that is nowhere counted belongs to them.
 const SOME: f64 = 0.1;
 /// Where the time of tasks is counted, and all the time that there is. Guests are in `user`.
@@ -133,9 +139,11 @@ fn observe(view: &View<'_>) -> Observation {
                 );
                 finding.evidence.extend(view.evidence("cpu.softirq", cpu, span));
                 finding.evidence.extend(view.evidence("cpu.irq", cpu, span).filter(|e| e.during > 0.0));
-                finding
-                    .evidence
-                    .extend(cpus.iter().filter_map(|c| view.evidence("cpu.idle", c, span)).take(4));
+                let mut shown = cpus.clone();
+                let room = |c: &str| if c == *cpu { f64::INFINITY } else { idle(c).unwrap_or(0.0) };
+                shown.sort_by(|a, b| room(b).total_cmp(&room(a)));
+                let shown = shown.iter().filter_map(|c| view.evidence("cpu.idle", c, span));
+                finding.evidence.extend(shown.take(NAMED_MAX));
                 finding.loss_s = loss;
                 finding.confidence = 0.8;
                 name_the_source(view, &mut finding, cpu, span);
@@ -240,7 +248,7 @@ fn name_the_source(view: &View<'_>, finding: &mut Finding, cpu: &str, span: Span
         finding.evidence.extend(view.evidence("nic.rx_packets", row, span));
         finding.confidence = 0.9;
     }
-    if let Some((row, what, rate)) = here.first().filter(|(.., rate)| *rate >= 1000.0) {
+    for (row, what, rate) in here.iter().filter(|(.., rate)| *rate >= IRQ_S).take(NAMED_MAX) {
         finding.remarks.push(format!(
             "interrupt {row} ({what}) came {} times a second, on CPU {cpu}",
             words::count(*rate)
@@ -248,6 +256,45 @@ fn name_the_source(view: &View<'_>, finding: &mut Finding, cpu: &str, span: Span
         finding.evidence.extend(view.evidence("irq.count", row, span));
     }
     finding.prove_nonzero(view, &["softnet.processed", "softnet.time_squeeze", "softnet.dropped"], cpu, span);
+}
+
+/// To other CPUs with the interrupts that are named: one after the other to the idlest of those that are shown and have room. A
+/// single one only takes its load along: first its packets are spread.
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let of = |metric: &'static str| finding.evidence.iter().filter(move |e| e.metric == metric);
+    let busy = of("cpu.softirq").next().map(|e| e.entity.as_str());
+    let to = of("cpu.idle").filter(|e| e.during >= SPARE).map(|e| e.entity.as_str());
+    let to: Vec<&str> = to.filter(|cpu| Some(*cpu) != busy).collect();
+    let moves: Vec<(&str, &str)> =
+        of("irq.count").map(|e| e.entity.as_str()).zip(to.iter().copied().cycle()).collect();
+    let mut remedies: Vec<Remedy> = Vec::new();
+    if !moves.is_empty() {
+        let all = |each: &dyn Fn(&str, &str) -> String, between: &str| {
+            moves.iter().map(|(irq, cpu)| each(irq, cpu)).collect::<Vec<_>>().join(between)
+        };
+        remedies.push(Remedy {
+            action: format!(
+                "let other CPUs serve the interrupts that come here: {}",
+                all(&|irq, cpu| format!("{irq} on CPU {cpu}"), ", ")
+            ),
+            command: all(
+                &|irq, cpu| format!("echo {} > /proc/irq/{irq}/smp_affinity_list", words::shell(cpu)),
+                "; ",
+            ),
+            verify: format!(
+                "cat {}; mpstat -P ALL 1: %soft is spread",
+                all(&|irq, _| format!("/proc/irq/{irq}/effective_affinity_list"), " ")
+            ),
+            risk: "irqbalance moves them again (--banirq); the kernel refuses it for interrupts that it places itself, as of NVMe; \
+                   a single interrupt moves its load and divides it among nobody"
+                .to_owned(),
+        });
+    }
+    let [spread, keep_off] = ADVICE.map(|advice| advice.of(&finding.culprit));
+    let at = if moves.len() == 1 { 0 } else { remedies.len() };
+    remedies.insert(at, spread);
+    remedies.push(keep_off);
+    remedies
 }
 
 /// The loopback has no interrupt, and what it carries is this machine's own.

@@ -34,7 +34,7 @@ pub const CONDITION: Condition = Condition {
     needs_of: &[services::COMMANDS],
     triggers: &[
         // A thread near its limit: from 90 % on, queueing makes waits ten times the service time.
-        above(&["tasks.busiest"], 0.9),
+        above(&["tasks.busiest"], 0.9).of_work(),
     ],
     observe,
     may_be_harmless: true,

@@ -15,6 +15,7 @@ use crate::device;
 use crate::prelude::*;
 use crate::saturated::{self, Saturated};
 use crate::stats;
+use crate::xfs;
 
 pub const CONDITION: Condition = Condition {
     id: "disk-hog",
@@ -32,7 +33,7 @@ pub const CONDITION: Condition = Condition {
         "disk.transfers",
         "disk.transfer_time",
     ],
-    needs_of: &[device::NEEDS],
+    needs_of: &[device::NEEDS, xfs::NEEDS],
     may_be_harmless: true,
     observe,
     causes: &[effect("disk-saturated", "one process keeps the device's queue full").here()],

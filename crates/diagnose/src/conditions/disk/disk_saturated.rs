@@ -2,18 +2,20 @@
 //!
 //! `%util` of a device that works in parallel is not saturation by itself, so a queue is asked for too, and that
 //! requests take longer than before or more of them wait than one task at a time would make. A device that is full
-//! with short service times is loaded by someone; one with long times and a short queue is slow.
+//! with short service times is loaded by someone; one with long times and a short queue is slow. Where an XFS on it is not
+//! laid out as its array is, that is told beside it.
 
 use crate::device;
 use crate::prelude::*;
 use crate::saturated;
+use crate::xfs;
 
 pub const CONDITION: Condition = Condition {
     id: "disk-saturated",
     title: "a device is saturated and its requests queue",
     area: "disk",
     needs: &["disk.io_time", "disk.transfers", "disk.transfer_time"],
-    needs_of: &[device::NEEDS],
+    needs_of: &[device::NEEDS, xfs::NEEDS],
     triggers: &[each_above(&["disk.io_time"], saturated::BUSY)],
     observe,
     causes: &[

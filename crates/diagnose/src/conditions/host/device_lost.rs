@@ -28,6 +28,8 @@ pub const CONDITION: Condition = Condition {
 
 /// Packets or requests a second right before: it was in use.
 const IN_USE_S: f64 = 1.0;
+/// Once is a cable that was moved or a switch that was started anew.
+const FLAPS_LEAST: usize = 2;
 /// How the kernel and udev name devices of hardware (of the virtual kind too). What software makes has names of its own, and
 /// comes and goes by design: loop devices, cables of containers, bridges.
 const DISKS: &[&str] = &["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "dasd"];
@@ -45,6 +47,10 @@ fn observe(view: &View<'_>) -> Observation {
         }
         finding.statement =
             format!("{}: {text}", if is_link { "a link went down" } else { "a device was lost" });
+        let times = if is_link { came_back(view, device) } else { 0 };
+        if times >= FLAPS_LEAST {
+            finding.remarks.push(format!("the link of {device} flaps: it came up again {times} times"));
+        }
         let metric = format!("event.{what}");
         finding.evidence.push(view.event_evidence(&metric, device, list.len() as f64, "", event));
         finding.confidence = 0.9;
@@ -57,6 +63,23 @@ fn observe(view: &View<'_>) -> Observation {
         return Observation::cannot_tell("the kernel log: dmesg -T");
     }
     Observation::inactive("no device and no link went away")
+}
+
+/// How often the link of an interface came up after it had gone down. The driver and a bond above it may both tell of one time.
+fn came_back(view: &View<'_>, nic: &str) -> usize {
+    let (mut is_down, mut times) = (false, 0);
+    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+        match &event.kind {
+            EventKind::DeviceError { what, device, .. } if what == "link-down" && device == nic => {
+                is_down = true;
+            }
+            EventKind::Device { device, state, .. } if state == "up" && device == nic => {
+                times += usize::from(std::mem::take(&mut is_down));
+            }
+            _ => {}
+        }
+    }
+    times
 }
 
 /// A device whose counters end while it worked and the machine went on.

@@ -8,6 +8,9 @@
 //! The column `drop` of /proc/net/dev does not tell: it also counts packets of a protocol that nobody on the machine
 //! speaks, which harms nobody. The kernel's reason for each drop tells, where it is recorded: `unhandled_proto` is
 //! harmless. Drops on send are `qdisc-drops`; those of a socket that nobody reads are `socket-buffer-overflow`.
+//!
+//! A ring holds what comes while the CPU is elsewhere: its size divided by the rate is how long that may be. Where each sample
+//! with drops has a higher rate than each without, the rate from which on packets are lost is told.
 
 use std::collections::BTreeSet;
 
@@ -26,6 +29,8 @@ pub const CONDITION: Condition = Condition {
         "nic.rx_fifo",
         "nic.rx_ring_drops",
         "nic.rx_packets",
+        "nic.rx_ring",
+        "nic.rx_ring_max",
         "nic.tx_drop",
         "drop.packets",
         "cpu.softirq",
@@ -237,6 +242,13 @@ fn finding(view: &View<'_>, found: &Lost<'_>) -> Finding {
         finding.culprit.nic = Some(row.to_owned());
         finding.evidence.extend(view.evidence(metric, row, span));
         finding.evidence.extend(view.evidence("nic.rx_packets", row, span));
+        if !matches!(found.place, DropPoint::Backlog) {
+            add_ring(view, &mut finding, row, span);
+        }
+        // What else stands in the column `drop` does not depend on the rate.
+        if matches!(found.place, DropPoint::Ring) {
+            finding.remarks.extend(knee(view, metric, row));
+        }
     }
     if !matches!(found.place, DropPoint::Ring) {
         add_cpus(view, &mut finding, span);
@@ -274,6 +286,52 @@ fn most_lost<'a>(
         .filter(|(_, _, total)| *total >= 1.0)
         .max_by(|a, b| a.2.total_cmp(&b.2))
         .map(|(row, metric, _)| (row, metric))
+}
+
+/// How much the ring of a device holds, and how much the largest would.
+fn add_ring(view: &View<'_>, finding: &mut Finding, row: &str, span: Span) {
+    let rate = view.set.get("nic.rx_packets", row).and_then(|s| s.mean(span)).filter(|rate| *rate > 0.0);
+    let Some((size, rate)) = view.reading("nic.rx_ring", row).zip(rate) else { return };
+    let rings = ["nic.rx_ring", "nic.rx_ring_max"];
+    finding.evidence.extend(rings.iter().filter_map(|metric| view.reading_evidence(metric, row)));
+    let holds = |packets: f64| words::seconds(packets / rate);
+    let most = match view.reading("nic.rx_ring_max", row) {
+        Some(most) if most > size => {
+            format!("; the largest, of {}, what comes in {}", words::count(most), holds(most))
+        }
+        Some(_) => "; the driver makes no larger one".to_owned(),
+        None => String::new(),
+    };
+    finding.remarks.push(format!(
+        "a ring of {} packets holds what comes in {}, if all of it comes over one queue{most}",
+        words::count(size),
+        holds(size)
+    ));
+}
+
+/// The rate from which on a device loses a part that hurts, by the samples, and the highest at which it lost nothing.
+fn knee(view: &View<'_>, metric: &str, row: &str) -> Option<String> {
+    let of = |set: &SeriesSet, span: Span| {
+        let lost = Signal::of(set.get(metric, row)?, span);
+        let came = lost.zip(&Signal::of(set.get("nic.rx_packets", row)?, span), |lost, came| lost + came);
+        Some((came, lost))
+    };
+    let unless = |is_so: bool, value: f64| if is_so { value } else { f64::NAN };
+    let free = |(came, lost): &(Signal, Signal)| came.zip(lost, |came, lost| unless(lost < 1.0, came)).max();
+    let now = of(view.set, view.window)?;
+    let hurts = |came: f64, lost: f64| unless(lost >= 1.0 && lost >= SHARE * came, came);
+    let begins = now.0.zip(&now.1, hurts).min()?;
+    let before = view.baseline.and_then(|baseline| of(view.base_set, baseline));
+    let most = free(&now).into_iter().chain(before.as_ref().and_then(free)).max_by(f64::total_cmp)?;
+    let (begins_at, most_at) = (words::count(begins), words::count(most));
+    Some(if most < begins {
+        format!("it loses packets from about {begins_at}/s on, and lost none at up to {most_at}/s")
+    } else {
+        format!(
+            "the rate does not tell when it loses packets: it lost some at {begins_at}/s and none at {most_at}/s, so that \
+             bursts shorter than a sample fill the ring"
+        )
+    })
 }
 
 /// Which CPUs dropped, and whether they had any time left.
@@ -317,12 +375,18 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             risk: "packets wait longer, and take memory that cannot be swapped".to_owned(),
         });
     } else {
-        remedies.push(Remedy {
-            action: "a larger RX ring".to_owned(),
-            command: format!("ethtool -g {device}; ethtool -G {device} rx 4096"),
-            verify: verify.clone(),
-            risk: "the link is down for a moment with many drivers".to_owned(),
-        });
+        let of = |metric: &str| finding.evidence.iter().find(|e| e.metric == metric).map(|e| e.during);
+        let (size, most) = (of("nic.rx_ring"), of("nic.rx_ring_max"));
+        let wanted = size.map_or(4096.0, |size| 4.0 * size).min(most.unwrap_or(f64::INFINITY));
+        // A ring that is as large as can be cannot help.
+        if size.is_none_or(|size| wanted > size) {
+            remedies.push(Remedy {
+                action: "a larger RX ring".to_owned(),
+                command: format!("ethtool -g {device}; ethtool -G {device} rx {wanted:.0}"),
+                verify: verify.clone(),
+                risk: "the link is down for a moment with many drivers".to_owned(),
+            });
+        }
     }
     remedies.push(Remedy {
         action: "let several CPUs take the packets".to_owned(),

@@ -8,6 +8,7 @@
 use mitra_model::limits::text_of;
 
 use crate::prelude::*;
+use crate::services;
 
 pub const CONDITION: Condition = Condition {
     id: "fd-exhaustion",
@@ -22,7 +23,10 @@ pub const CONDITION: Condition = Condition {
         "files.max",
         "tcpext.ListenOverflows",
         LINES,
+        "service.established",
+        "dependency.established",
     ],
+    needs_of: &[services::NEEDS],
     triggers: &[
         above(&["tasks.fds_fullest"], FULL),
         Trigger::Signals(Signals { metrics: &[LINES], find: are_said, need_s: NEED_S, can_be_steady: true }),
@@ -192,6 +196,7 @@ fn finding(view: &View<'_>, full: &Full<'_, '_>) -> Finding {
                 .to_owned(),
         );
     }
+    finding.remarks.extend(services::who_has_most(view, process.comm, span));
     finding
 }
 

@@ -49,9 +49,11 @@ pub const CONDITION: Condition = Condition {
 };
 
 /// What a task that hangs brings about. It is itself one of those who wait.
-const GOVERNS: &[&str] = &["tasks-in-d-state", "pressure-io", "session-drop"];
+const GOVERNS: &[&str] =
+    &["tasks-in-d-state", "pressure-io", "session-drop", "service-slow", "service-silent"];
 /// Those who wait for a thaw are found waiting, as if it were for a device.
-const FROZEN_GOVERNS: &[&str] = &["tasks-in-d-state", "pressure-io", "session-drop", "disk-hog"];
+const FROZEN_GOVERNS: &[&str] =
+    &["tasks-in-d-state", "pressure-io", "session-drop", "service-slow", "service-silent", "disk-hog"];
 /// What makes tasks wait for very long that are served in the end.
 const SLOW: &[&str] = &["slow-device", "io-throttled", "dirty-writeback-stall"];
 

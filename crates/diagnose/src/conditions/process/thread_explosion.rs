@@ -2,8 +2,11 @@
 //!
 //! A thread for each request that never ends, a pool without a bound, a library that starts one per call. Each costs the kernel
 //! some 30 kB that it cannot take back, eight megabytes of address space, and a place in the run queue when they wake together;
-//! at `pids.max`, `RLIMIT_NPROC` or `kernel.threads-max` the next one fails. A program that starts with a large pool has them at
+//! at `pids.max`, `RLIMIT_NPROC` or `kernel.threads-max` the next one fails. So do children that nobody reaps: each is a task until
+//! its parent has asked how it ended. A program that starts with a large pool has them at
 //! once and then no more: that is its size, not an explosion.
+
+use std::collections::BTreeMap;
 
 use crate::growth;
 use crate::prelude::*;
@@ -21,6 +24,8 @@ pub const CONDITION: Condition = Condition {
         "cgroup.pids_current",
         "cgroup.pids_max",
         "sysctl.kernel.threads-max",
+        "task.ppid",
+        "task.state",
         "tasks.run_delay",
         "dependency.open",
         "dependency.connecting",
@@ -42,6 +47,7 @@ pub const CONDITION: Condition = Condition {
         effect("runqueue-saturation", "threads that wake together queue for the CPUs"),
         effect("cpu-saturated", "threads that wake together queue for the CPUs"),
         effect("runqueue-wait", "threads that wake together queue for the CPUs"),
+        effect("service-failing", "what a server starts for a request fails at the limit"),
         explains("cpu-hog", "the CPU goes into its threads"),
         effect("free-memory-low", "each thread takes memory of the kernel"),
         explains("slab-leak", "each thread takes objects of the kernel"),
@@ -150,11 +156,53 @@ fn observe(view: &View<'_>) -> Observation {
         finding.confidence = if before.is_some() { 0.9 } else { 0.75 };
         best = Some((most - least, finding));
     }
-    match best {
-        Some((_, finding)) => finding.active(),
+    match best.map(|(_, finding)| finding).or_else(|| without_room(view)) {
+        Some(finding) => finding.active(),
         None => Observation::Inactive(because),
     }
 }
+
+/// Two samples.
+const NEED_S: f64 = 2.0;
+
+/// A group that may have no more tasks, and whose children most of them are.
+fn without_room(view: &View<'_>) -> Option<Finding> {
+    let at_limit = |(group, max): (&'_ str, &Series)| {
+        let now = Signal::of(view.set.get("cgroup.pids_current", group)?, view.window);
+        let is_full =
+            now.zip(&Signal::of(max, view.window), |now, max| step(max > 0.0 && now >= AT_LIMIT * max));
+        Some((group.to_owned(), view.high_signal(&is_full, 1.0, NEED_S, None)?, max.last(view.window)?))
+    };
+    let (group, high, max) = view.each("cgroup.pids_max").find_map(at_limit)?;
+    let span = high.run.span();
+    let mut children: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for process in view.processes() {
+        let state = process.rows.first().and_then(|row| view.set.get("task.state", row)?.last(span));
+        if let (Some(parent), Some(state)) = (process.ppid.filter(|parent| *parent > INIT), state) {
+            let (all, ended) = children.entry(parent).or_default();
+            *all += 1.0;
+            *ended += step(state == f64::from(b'Z'));
+        }
+    }
+    let (parent, (all, ended)) = children.into_iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0))?;
+    let parent = view.process(parent).filter(|_| all >= OF_LIMIT * max)?;
+    let mut finding = view.finding(&high.run);
+    finding.blame(parent);
+    let which = if 2.0 * ended >= all { " that have ended and that it has not reaped" } else { "" };
+    finding.statement = format!(
+        "{} ({}) has {} children{which}; {} is at its limit of {max:.0} tasks (pids.max), and whatever it starts next fails",
+        parent.comm,
+        parent.pid,
+        words::count(if which.is_empty() { all } else { ended }),
+        view.group(&group)
+    );
+    finding.prove(view, &["cgroup.pids_current", "cgroup.pids_max"], &group, span);
+    finding.confidence = 0.85;
+    Some(finding)
+}
+
+/// Children of the first process were left by others, those of the second are the kernel's.
+const INIT: u32 = 2;
 
 /// The share of the new threads each of which waits for an answer of somebody else: who is late is the cause then.
 const KEPT: f64 = 0.5;

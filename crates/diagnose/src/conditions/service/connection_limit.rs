@@ -40,7 +40,7 @@ pub const CONDITION: Condition = Condition {
     ],
     needs_of: &[services::NEEDS, services::POOLS],
     triggers: &[Trigger::Signals(Signals {
-        metrics: &[LINES],
+        metrics: &[LINES, "limit.pid", "service.requests", "service.comm", "service.pid"],
         find: are_at_a_limit,
         need_s: NEED_S,
         can_be_steady: true,
@@ -61,6 +61,10 @@ pub const CONDITION: Condition = Condition {
 const LINES: &str = "limit.lines";
 const LOGS: &str = "limit.logs";
 const ESTABLISHED: &str = "service.established";
+/// Its log is read some seconds after it said so.
+const HEARD_NS: i64 = 5 * SECOND;
+/// By chance nobody asks for a second in one case of twenty thousand where ten a second did.
+const BUSY: f64 = 10.0;
 const NO_LOG: &str = "what the service says of its limits, which has no log that is read: journalctl -u UNIT";
 /// A line in each second or two.
 const LINES_S: f64 = 0.5;
@@ -70,8 +74,6 @@ const NEED_S: f64 = 3.0;
 const LEAST: f64 = 5.0;
 /// Times as many as before.
 const GROWTH: f64 = 3.0;
-/// Half of the connections: all others together have no more.
-const MOST: f64 = 0.5;
 /// Connections at a limit come and go within this part.
 const SAME: f64 = 0.05;
 /// Of fewer connections the same number is chance.
@@ -106,6 +108,9 @@ fn observe(view: &View<'_>) -> Observation {
         return finding(view, row, &high)
             .map_or_else(|| Observation::inactive("no limit was named"), Finding::active);
     }
+    if let Some(finding) = view.each(LINES).find_map(|(row, _)| said_and_silent(view, row)) {
+        return finding.active();
+    }
     if let Some((comm, text)) = said_once {
         return Observation::suspected(format!(
             "whether {comm} is still at {}, which it logs once: its status page, or its number of workers",
@@ -128,6 +133,35 @@ fn observe(view: &View<'_>) -> Observation {
         }
         (None, None) => Observation::inactive("no service turned its clients away or kept them waiting"),
     }
+}
+
+/// A busy service that said once that it is at a limit, and has answered nothing since, though its connections are open.
+fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
+    let (comm, text) = limit_of(row).filter(|(_, text)| text.is_said_once)?;
+    let pid = view.set.get("limit.pid", row).and_then(|pid| pid.last(view.window)).map(|pid| pid as u32);
+    let service = service_of(view, comm, pid, view.window)?;
+    let usual = services::usual(view, service).filter(|usual| usual.rate >= BUSY)?;
+    let said = Signal::of(view.set.get(LINES, row)?, view.window);
+    let silent = silence(&view.of("service.requests", service)?, &said);
+    let run = silent.run(1.0, NEED_S)?;
+    view.set.get(ESTABLISHED, service)?.max(run.span()).filter(|open| *open >= 1.0)?;
+    let mut finding = finding_of(view, row, &run)?;
+    finding.statement = format!(
+        "{} has reached {}, its limit of {}: it said so in its log, and has answered nothing since ({} requests a second before)",
+        services::name(&Servers::of(view, service), service),
+        text.kind,
+        text.words,
+        words::count(usual.rate)
+    );
+    Some(finding)
+}
+
+/// One where nothing is answered from about when it was said that a limit is reached.
+fn silence(requests: &Signal, said: &Signal) -> Signal {
+    let first = said.t.iter().zip(&said.v).find(|(_, lines)| **lines > 0.0).map(|(t, _)| *t);
+    let since = first.map_or(i64::MAX, |t| t.saturating_sub(HEARD_NS));
+    let v = requests.t.iter().zip(&requests.v).map(|(t, n)| step(*n <= 0.0 && *t >= since)).collect();
+    Signal { t: requests.t.clone(), dt: requests.dt.clone(), v }
 }
 
 /// A service that sleeps with as many connections as it may have, and accepts no further ones.
@@ -179,22 +213,6 @@ fn plateau(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// Which program of this machine has most of the connections of a program's services, in words.
-fn who_has_most(view: &View<'_>, comm: &str, span: Span) -> Option<String> {
-    let of_program = |row: &str| Servers::of(view, row).comm.as_deref() == Some(comm);
-    let own: Vec<&str> = view.each(ESTABLISHED).map(|(row, _)| row).filter(|row| of_program(row)).collect();
-    let most_of = |row: &&str| view.set.get(ESTABLISHED, row)?.max(span);
-    let all: f64 = own.iter().filter_map(most_of).fold(0.0, |a, b| a + b);
-    let is_own = |called: &Address<'_>| own.iter().any(|row| called.reaches(&Address::of(row)));
-    let callers = view.each("dependency.established").filter(|(row, _)| is_own(&Address::called(row)));
-    let has = callers.filter_map(|(row, series)| Some((row, series.max(span)?)));
-    let (row, most) = has.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    (all >= 1.0 && most >= MOST * all).then(|| {
-        let who = services::callers(view, [row]);
-        format!("{who} has {} of its {} connections", words::count(most.round()), words::count(all.round()))
-    })
-}
-
 /// The row of the service that has the limit: the one of the process, or of the name, that most requests fail of, and that has
 /// most connections.
 fn service_of<'a>(view: &View<'a>, comm: &str, pid: Option<u32>, span: Span) -> Option<&'a str> {
@@ -216,12 +234,25 @@ fn service_of<'a>(view: &View<'a>, comm: &str, pid: Option<u32>, span: Span) -> 
 }
 
 fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
+    let (_, text) = limit_of(row)?;
+    let mut finding = finding_of(view, row, &high.run)?;
+    finding.statement.push_str(&format!(": {} lines a second in its log say so", words::count(high.during)));
+    if text.is_answered {
+        let turned_away = words::count((high.during * high.run.seconds()).round());
+        let remark =
+            format!("each line is a client that was turned away with an error: {turned_away} of them");
+        finding.remarks.insert(0, remark);
+    }
+    Some(finding)
+}
+
+fn finding_of(view: &View<'_>, row: &str, run: &Run) -> Option<Finding> {
     let (comm, text) = limit_of(row)?;
-    let span = high.run.span();
+    let span = run.span();
     let pid = view.set.get("limit.pid", row).and_then(|pid| pid.last(span)).filter(|pid| *pid >= 1.0);
     let pid = pid.map(|pid| pid as u32);
     let service = service_of(view, comm, pid, span);
-    let mut finding = view.finding(&high.run);
+    let mut finding = view.finding(run);
     finding.blame_pid(comm, pid.unwrap_or_default());
     finding.culprit.pid = pid;
     let name = match service {
@@ -232,12 +263,7 @@ fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
         }
         None => comm.to_owned(),
     };
-    finding.statement = format!(
-        "{name} has reached {}, its limit of {}: {} lines a second in its log say so",
-        text.kind,
-        text.words,
-        words::count(high.during)
-    );
+    finding.statement = format!("{name} has reached {}, its limit of {}", text.kind, text.words);
     finding.prove(view, &[LINES], row, span);
     if let Some(service) = service {
         let all = [
@@ -251,16 +277,10 @@ fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
         ];
         finding.prove_nonzero(view, &all, service, span);
     }
-    if text.is_answered {
-        finding.remarks.push(format!(
-            "each line is a client that was turned away with an error: {} of them",
-            words::count((high.during * high.run.seconds()).round())
-        ));
-    }
     finding
         .remarks
         .extend(service.into_iter().flat_map(|row| services::full(view, &Servers::of(view, row), span)));
-    finding.remarks.extend(who_has_most(view, comm, span));
+    finding.remarks.extend(services::who_has_most(view, comm, span));
     finding.remarks.push(format!("what sets it: {}", text.setting));
     // What was so from the first moment on may always have been so.
     finding.confidence = match service {
@@ -271,10 +291,24 @@ fn finding(view: &View<'_>, row: &str, high: &High) -> Option<Finding> {
     Some(finding)
 }
 
-/// Of each limit of connections: one where it is said to be reached.
+/// Of each limit of connections: one where it is said to be reached; of one that is said once, where the service answers nothing.
 fn are_at_a_limit(set: &SeriesSet, window: Span) -> Vec<Signal> {
-    let rows = set.each(LINES).filter(|(row, _)| limit_of(row).is_some());
-    rows.map(|(_, series)| Signal::of(series, window).map(|lines| step(lines >= LINES_S))).collect()
+    let of_limit = |(row, series): (&str, &Series)| {
+        let (comm, text) = limit_of(row)?;
+        let said = Signal::of(series, window);
+        if !text.is_said_once {
+            return Some(vec![said.map(|lines| step(lines >= LINES_S))]);
+        }
+        // The thread that answered last may have a name of its own.
+        let pid = set.get("limit.pid", row).and_then(|pid| pid.last(window));
+        let is_own = |row: &str| {
+            set.text("service.comm", row).and_then(|t| t.last()) == Some(comm)
+                || pid.is_some() && set.get("service.pid", row).and_then(|pid| pid.last(window)) == pid
+        };
+        let services = set.each("service.requests").filter(|(row, _)| is_own(row));
+        Some(services.map(|(_, requests)| silence(&Signal::of(requests, window), &said)).collect())
+    };
+    set.each(LINES).filter_map(of_limit).flatten().collect()
 }
 
 /// The program, and its limit by what the statement says.
@@ -323,6 +357,12 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             "maxconn N in the sections global and frontend of haproxy.cfg; then reload it",
             "each connection takes two descriptors and two buffers; the servers behind it get more requests at a time",
         )],
+        "beam.smp" if text.is_some_and(|text| text.is_said_once) => vec![Remedy {
+            action: format!("free what it has no more of, so that it reads from who publishes again; or change {setting}"),
+            command: "rabbitmq-diagnostics alarms; rabbitmq-diagnostics memory_breakdown; df -h".to_owned(),
+            verify: "its log says that the alarm is cleared, and it answers".to_owned(),
+            risk: "the limit keeps the machine and the messages safe".to_owned(),
+        }],
         _ => vec![raise("its configuration", "the servers behind it get more requests at a time")],
     }
 }

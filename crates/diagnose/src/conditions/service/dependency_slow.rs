@@ -5,12 +5,15 @@
 //! minute are as they were.
 //!
 //! An address at which a service of this machine answers is no root: that service is slow itself (`service-slow`), and what
-//! makes it slow is the cause. Nor is one whose segments are lost on the way (`retransmit-storm`).
+//! makes it slow is the cause; unless it gives its answers as fast as ever, and they come late: then the path between the two
+//! is slow, as the queue of a shaper between network namespaces is. Nor is one whose segments are lost on the way (`retransmit-storm`).
 
 use std::collections::BTreeSet;
 
 use crate::prelude::*;
-use crate::services::{self, Address, DEPENDENCY, Servers, Slow, Traffic, local_service, rows_by_address};
+use crate::services::{
+    self, Address, DEPENDENCY, Servers, Service, Slow, Traffic, local_service, rows_by_address,
+};
 
 pub const CONDITION: Condition = Condition {
     id: "dependency-slow",
@@ -22,6 +25,8 @@ pub const CONDITION: Condition = Condition {
         "dependency.latency_p50",
         "dependency.latency_p90",
         "dependency.open",
+        "dependency.pid",
+        "listener.queue",
     ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
@@ -55,6 +60,8 @@ struct Found<'a> {
     address: Address<'a>,
     rows: Vec<&'a str>,
     slow: Slow,
+    /// What serves there on this machine, and is not late itself.
+    server: Option<String>,
 }
 
 fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
@@ -85,10 +92,14 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
                 words::seconds(slow.run.seconds()),
                 words::seconds(slow.beyond_s)
             );
-        } else if let Err(reason) = is_elsewhere(view, others, &address) {
-            because = reason;
-        } else if best.as_ref().is_none_or(|b| slow.beyond_s > b.slow.beyond_s) {
-            best = Some(Found { address, rows, slow });
+        } else {
+            match served_by(view, others, &address, &rows, &slow) {
+                Err(reason) => because = reason,
+                Ok(server) if best.as_ref().is_none_or(|b| slow.beyond_s > b.slow.beyond_s) => {
+                    best = Some(Found { address, rows, slow, server });
+                }
+                Ok(_) => {}
+            }
         }
     }
     match best {
@@ -97,17 +108,63 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
     }
 }
 
-/// Whether the address itself is to blame; an error says who is.
-fn is_elsewhere(view: &View<'_>, others: &Others<'_>, address: &Address<'_>) -> Result<(), String> {
-    if let Some(service) = local_service(view.set, address) {
-        let name = services::name(&Servers::of(view, service), service);
-        return Err(format!("{} is served on this machine by {name}, which is slow itself", address.text));
-    }
+/// Whether the address itself is to blame, or the path to what serves there on this machine; an error says who is.
+fn served_by(
+    view: &View<'_>,
+    others: &Others<'_>,
+    address: &Address<'_>,
+    rows: &[&str],
+    slow: &Slow,
+) -> Result<Option<String>, String> {
     let lost = others.active.get("retransmit-storm").and_then(|storm| storm.culprit.address.as_deref());
     if lost == Some(address.text) {
         return Err(format!("what is sent to {} is lost on the path", address.text));
     }
-    Ok(())
+    let Some(row) = local_service(view.set, address) else { return Ok(None) };
+    let span = slow.run.span();
+    let name = services::name(&Servers::of(view, row), row);
+    let Some(service) = view.service(row).filter(|service| is_prompt(view, service, slow, span)) else {
+        return Err(format!("{} is served on this machine by {name}, which is slow itself", address.text));
+    };
+    let callers = rows.iter().filter_map(|row| view.set.get("dependency.pid", row)?.last(span));
+    let callers: BTreeSet<u32> = callers.map(|pid| pid as u32).collect();
+    let busy_s = |pid: &u32| view.process(*pid).map_or(0.0, |process| kept_s(view, process, span));
+    if callers.iter().map(busy_s).sum::<f64>() > NOT_THERE * slow.beyond_s {
+        return Err(format!("the callers of {} were kept from taking its answers", address.text));
+    }
+    let p50 =
+        service.traffic.median_s(span).map_or_else(String::new, |p50| format!(" in {}", words::seconds(p50)));
+    Ok(Some(format!("{name} serves there on this machine and answered{p50}: {BETWEEN}")))
+}
+
+const BETWEEN: &str = "what is between them holds the answers up";
+/// A tenth of what its callers wait: the rest is on the way.
+const NOT_THERE: f64 = 0.1;
+
+/// Whether a service has nobody wait for it that its callers wait for.
+fn is_prompt(view: &View<'_>, service: &Service<'_>, slow: &Slow, span: Span) -> bool {
+    let Traffic { t, dt, .. } = &service.traffic;
+    // Of one that was never late nobody knows a time before.
+    let Some(usual) = service.usual.or_else(|| service.traffic.at_best()) else { return false };
+    let beyond = service.traffic.beyond_all(&usual);
+    let inside = (0..t.len()).filter(|i| span.contains(t[*i]));
+    let own_s: f64 = inside.map(|i| beyond[i] * dt[i]).sum();
+    let queued =
+        |row: &&str| view.set.get("listener.queue", row).and_then(|s| s.max(span)).unwrap_or(0.0) >= 1.0;
+    services::port(service.row).is_some()
+        && service.traffic.slow(&usual).is_err()
+        && own_s <= NOT_THERE * slow.beyond_s
+        && !service.rows.iter().any(queued)
+}
+
+/// Seconds for which a process could not take an answer: it waited for a CPU, in the kernel, or was stopped.
+fn kept_s(view: &View<'_>, process: &Process<'_>, span: Span) -> f64 {
+    let stopped = |row: &&&str| {
+        let states = view.set.get("task.state", row).map(|s| s.values(span)).unwrap_or_default();
+        states.iter().any(|state| *state == f64::from(b'T') || *state == f64::from(b't'))
+    };
+    let stopped_s = if process.rows.iter().any(|row| stopped(&row)) { span.seconds() } else { 0.0 };
+    stopped_s + process.total(view.set, "task.run_delay", span) + process.uninterruptible_s(view.set, span)
 }
 
 fn finding(view: &View<'_>, found: &Found<'_>) -> Finding {
@@ -133,6 +190,9 @@ fn finding(view: &View<'_>, found: &Found<'_>) -> Finding {
         words::seconds(slow.beyond_s)
     );
     finding.remarks.push(format!("its callers are victims: {callers}"));
+    if let Some(server) = &found.server {
+        finding.statement.push_str(&format!("; {server}"));
+    }
     if let Some(row) = found.rows.iter().max_by(|a, b| waited(a).total_cmp(&waited(b))) {
         finding.prove(
             view,
@@ -160,6 +220,17 @@ fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
+    if finding.statement.contains(BETWEEN) {
+        return vec![Remedy {
+            action: format!("see the queues between the callers and {address}: a shaper, a filter that puts it into a slow class, a \
+                     delay that somebody set"),
+            command: "tc -s qdisc; tc -s class show dev DEV; tc filter show dev DEV   (in each of the two network namespaces: ip netns \
+                      exec NAME …)"
+                .to_owned(),
+            verify: format!("{} answers as before", words::shell(address)),
+            risk: String::new(),
+        }];
+    }
     vec![
         Remedy {
             action: format!("see what {address} waits for, on its own machine; nothing on this one makes it faster"),

@@ -205,7 +205,9 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
     };
     let was_reached = total("dependency.connects") + total("dependency.requests") >= 1.0;
     if let Some(before) = &before {
-        let as_long = waited_s / run.seconds().max(1.0) < GROWTH * before.pending.mean().unwrap_or(0.0);
+        // Who is refused waits no longer than who is let in.
+        let as_long =
+            !is_refused && waited_s / run.seconds().max(1.0) < GROWTH * before.pending.mean().unwrap_or(0.0);
         let as_often = failed > 0.0 && inside.failed_share() < GROWTH * before.failed_share();
         if before.failed_share() >= FAILED || as_long || as_often {
             return Err(format!("connecting to {} failed before as well", address.text));
@@ -281,6 +283,13 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
         let comm = view.set.text("service.comm", service).and_then(|t| t.last());
         finding.culprit.process = comm.map(str::to_owned);
         finding.remarks.extend(comm.map(|comm| format!("{comm} served there on this machine")));
+        let listens = view.set.get("listener.pid", service).and_then(|pid| pid.last(span)).is_some();
+        if vain.is_refused && listens {
+            finding.remarks.push(format!(
+                "it listens still: who refuses has the same address, a firewall or a duplicate of it: ip neigh; arping -D -I DEV {}",
+                host(address.text)
+            ));
+        }
     }
     let most =
         |row: &&&str| view.set.get("dependency.connect_time", row).and_then(|s| s.total(span)).unwrap_or(0.0);

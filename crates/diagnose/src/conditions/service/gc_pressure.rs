@@ -18,7 +18,17 @@ pub const CONDITION: Condition = Condition {
     id: "gc-pressure",
     title: "a runtime spends most of its time in garbage collection",
     area: "service",
-    needs: &["task.cpu_time", "task.nvcsw", "task.rss_anon", REQUESTS, WAITS, GC_TIME, OLD_USED, OLD_MAX],
+    needs: &[
+        "task.cpu_time",
+        "task.nvcsw",
+        "task.rss_anon",
+        REQUESTS,
+        WAITS,
+        GC_TIME,
+        OLD_USED,
+        OLD_MAX,
+        CAUSE,
+    ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[REQUESTS, WAITS],
@@ -45,20 +55,7 @@ pub const CONDITION: Condition = Condition {
         effect("cpu-saturated", "the threads of the collector take the CPUs"),
         effect("runqueue-wait", "others wait while the threads of the collector run"),
     ],
-    remedies: &[
-        Advice {
-            action: "see what fills the heap: what is left after a full collection is in use, or leaks",
-            command: "jcmd {pid} GC.heap_info; jcmd {pid} GC.class_histogram | head -30",
-            verify: "jstat -gcutil {pid} 1000: the old generation (O) falls below three quarters",
-            risk: "the histogram makes a full collection first, which stops the program once more",
-        },
-        Advice {
-            action: "give it a heap with room, if what is in use belongs there: twice that size",
-            command: "-Xmx, with -Xlog:gc*:file=gc.log to see each collection (.NET: DOTNET_GCHeapHardLimit)",
-            verify: "pidstat -t -p {pid} 1: the threads of the collector take less than a tenth of it",
-            risk: "a heap beyond the limit of its cgroup is killed; more heap delays a leak and does not end it",
-        },
-    ],
+    remedies_of: remedies,
     next: &[
         measure(
             "how full the generations are, and the time in collections (FGCT)",
@@ -71,10 +68,37 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
+/// Where the heap has no room.
+const ADVICE: &[Advice] = &[
+    Advice {
+        action: "see what fills the heap: what is left after a full collection is in use, or leaks",
+        command: "jcmd {pid} GC.heap_info; jcmd {pid} GC.class_histogram | head -30",
+        verify: "jstat -gcutil {pid} 1000: the old generation (O) falls below three quarters",
+        risk: "the histogram makes a full collection first, which stops the program once more",
+    },
+    Advice {
+        action: "give it a heap with room, if what is in use belongs there: twice that size",
+        command: "-Xmx, with -Xlog:gc*:file=gc.log to see each collection (.NET: DOTNET_GCHeapHardLimit)",
+        verify: "pidstat -t -p {pid} 1: the threads of the collector take less than a tenth of it",
+        risk: "a heap beyond the limit of its cgroup is killed; more heap delays a leak and does not end it",
+    },
+];
+
 /// What a JVM counts itself.
 const GC_TIME: &str = "jvm.gc_time";
 const OLD_USED: &str = "jvm.old_used";
 const OLD_MAX: &str = "jvm.old_max";
+const CAUSE: &str = "jvm.gc_cause";
+/// Causes of collections that somebody asks for: the program itself, an agent in it, or `jcmd` and `jmap` from outside.
+const ASKED: &[&str] = &[
+    "System.gc()",
+    "JvmtiEnv ForceGarbageCollection",
+    "Heap Inspection Initiated GC",
+    "Heap Dump Initiated GC",
+    "Diagnostic Command",
+];
+/// That stands in a statement of such.
+const ASKS: &str = "somebody asks for them";
 const REQUESTS: &str = "service.requests";
 const WAITS: &str = "service.wait_time";
 /// Names of threads that collect while the program stands still, as far as the kernel keeps them: 15 bytes. JDK 8 and later,
@@ -228,6 +252,31 @@ fn collects<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Result<Coll
     Ok(Collects { process, run, gc, before, all, stopped })
 }
 
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if !finding.statement.contains(ASKS) {
+        return ADVICE.iter().map(|advice| advice.of(&finding.culprit)).collect();
+    }
+    let pid = finding.pid();
+    vec![
+        Remedy {
+            action: "find who asks for full collections, and stop that: a monitor that runs jcmd GC.class_histogram, jmap \
+                     -histo:live or GC.run in a loop, an agent, or System.gc() in the program"
+                .to_owned(),
+            command: format!(
+                "pgrep -af 'jcmd|jmap'; ausearch -x jcmd; jcmd {pid} Thread.print | grep -B2 -A8 'Runtime.gc'"
+            ),
+            verify: format!("jstat -gccause {pid} 1000: LGCC says something else, and FGC stands still"),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "let the JVM take no notice of System.gc(), or collect beside the program".to_owned(),
+            command: "-XX:+DisableExplicitGC, or -XX:+ExplicitGCInvokesConcurrent".to_owned(),
+            verify: format!("jstat -gccause {pid} 1000"),
+            risk: "memory outside of the heap that direct buffers hold is freed later".to_owned(),
+        },
+    ]
+}
+
 /// The services of a process, and what their clients wait.
 fn own_services<'a>(view: &View<'a>, pid: u32) -> Vec<(&'a str, &'a Series)> {
     let is_own = |row: &str| Servers::of(view, row).processes.iter().any(|p| p.pid == pid);
@@ -283,6 +332,19 @@ fn usual(view: &View<'_>, process: &Process<'_>, run: &Run) -> Option<f64> {
     was_there.then(|| gc.mean().unwrap_or(0.0))
 }
 
+/// What the collections of a span were made for, as far as it was seen: between two of them there is none.
+fn causes<'a>(view: &View<'a>, pid: &str, span: Span) -> Vec<&'a str> {
+    let set: &'a SeriesSet = view.set;
+    let Some(texts) = set.text(CAUSE, pid) else { return Vec::new() };
+    let changed = texts.changes.iter().filter(|(t, _)| span.contains(*t));
+    let mut all: Vec<&str> =
+        changed.filter_map(|(_, text)| text.as_deref()).chain(texts.at(span.since)).collect();
+    all.retain(|cause| *cause != "No GC");
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 fn finding(view: &View<'_>, found: &Collects<'_, '_>) -> Finding {
     let span = found.run.span();
     let process = found.process;
@@ -304,6 +366,12 @@ fn finding(view: &View<'_>, found: &Collects<'_, '_>) -> Finding {
     finding.prove(view, &["task.rss_anon"], leader, span);
     let pid = process.pid.to_string();
     finding.prove(view, &[GC_TIME, OLD_USED, OLD_MAX], &pid, span);
+    let causes = causes(view, &pid, span);
+    if !causes.is_empty() && causes.iter().all(|cause| ASKED.contains(cause)) {
+        finding.statement.push_str(&format!("; {ASKS} ({})", causes.join(", ")));
+    } else if !causes.is_empty() {
+        finding.remarks.push(format!("they are made for: {}", causes.join(", ")));
+    }
     let level = |metric: &str| view.set.get(metric, &pid)?.last(span);
     if let Some((used, most)) = level(OLD_USED).zip(level(OLD_MAX)).filter(|(_, most)| *most > 0.0) {
         finding.remarks.push(format!(

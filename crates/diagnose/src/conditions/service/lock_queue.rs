@@ -37,6 +37,7 @@ pub const CONDITION: Condition = Condition {
         "task.state",
         "task.kstack",
         "task.blkio_delay",
+        "task.run_delay",
     ],
     needs_of: &[locks::NEEDS, sessions::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
@@ -88,6 +89,8 @@ struct Queue {
 
 /// What a holder waits for in a convoy.
 const DISK: &[&str] = &["slow-device", "disk-saturated", "dirty-writeback-stall", "io-throttled"];
+/// What a holder waits for that wants to run.
+const CPU: &[&str] = &["cpu-quota-throttled"];
 
 fn observe(view: &View<'_>) -> Observation {
     let queues = [of_sessions(view), of_locks(view)];
@@ -122,6 +125,11 @@ fn observe(view: &View<'_>) -> Observation {
     if !queue.is_convoy {
         finding.despite.extend(DISK);
     }
+    if let Some(remark) = queue.holder.and_then(|pid| waits_for_cpu(view, pid, queue.high.run.span())) {
+        finding.remarks.push(remark);
+    } else {
+        finding.despite.extend(CPU);
+    }
     finding.active()
 }
 
@@ -141,7 +149,7 @@ fn observe_after(view: &View<'_>, others: &Others<'_>) -> Observation {
     finding.statement = late.waits_for.clone().unwrap_or_default();
     let is_wait = |evidence: &&Evidence| evidence.metric == waits::WAITS;
     finding.evidence.extend(late.evidence.iter().filter(is_wait).cloned());
-    finding.despite.extend(DISK);
+    finding.despite.extend(DISK.iter().chain(CPU));
     finding.active()
 }
 
@@ -189,8 +197,11 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         let session = server.row(id);
         let does = session.map(|session| server.does(view, session, span)).unwrap_or_default();
         let does = if does.is_empty() { does } else { format!(", which {does}") };
+        // The server's word for what no session holds.
+        let is_prepared = id == "0" && server.pid.is_none();
+        let who = if is_prepared { PREPARED.to_owned() } else { format!("session {id}") };
         statement = format!(
-            "up to {} of {} wait for {} that session {id} holds{does}",
+            "up to {} of {} wait for {} that {who} holds{does}",
             many(high.peak),
             server.name(),
             server.waits_for(view)
@@ -200,7 +211,7 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         if in_turns {
             remarks.push(format!("it held up {} of them; others held up the rest", words::percent(share)));
         }
-        if session.is_none() && server.pid.is_none() {
+        if session.is_none() && server.pid.is_none() && !is_prepared {
             statement.push_str("; nothing else is known of it");
         }
     }
@@ -247,6 +258,19 @@ fn waits_for_disk(view: &View<'_>, pid: u32, span: Span) -> bool {
     waits_s >= MOST * span.seconds().max(1.0)
 }
 
+/// That a process wants to run for most of a span and may not: its priority is lower than that of those that wait for it.
+fn waits_for_cpu(view: &View<'_>, pid: u32, span: Span) -> Option<String> {
+    let process = view.process(pid)?;
+    let share = process.total(view.set, "task.run_delay", span) / span.seconds().max(1.0);
+    (share >= MOST).then(|| {
+        format!(
+            "{} ({pid}), which holds it, waited for a CPU for {} of the time: who takes that holds up all of them",
+            process.comm,
+            words::percent(share.min(1.0))
+        )
+    })
+}
+
 /// `6 sessions`.
 fn many(peak: f64) -> String {
     if peak > 1.0 { format!("{} sessions", words::count(peak)) } else { "1 session".to_owned() }
@@ -262,6 +286,7 @@ fn guessed<'s, 'a>(
     let span = high.run.span();
     let share = |s: &Session<'_>| s.holds.within(span).mean().unwrap_or(0.0);
     let blockers: Vec<&Session<'_>> = server.sessions.iter().filter(|s| share(s) >= NEARLY_ALL).collect();
+    let any = sessions::counted(server.sessions.iter().map(|s| &s.holds));
     let (many, name) = (words::count(high.peak), server.name());
     let is_idle = |s: &Session<'_>| s.last_held.is_some_and(|text| text.starts_with("idle in transaction"));
     let (statement, confidence, holder) = match blockers[..] {
@@ -273,6 +298,14 @@ fn guessed<'s, 'a>(
                 if is_idle(one) { 0.9 } else { 0.75 },
                 Some(one),
             )
+        }
+        // What is prepared to be committed keeps its locks when its session is gone, and the server's restart too.
+        [] if any.within(span).mean().unwrap_or(0.0) <= SELDOM => {
+            let what = if server.pid.is_none() { PREPARED } else { "an XA transaction that is prepared" };
+            let statement = format!(
+                "up to {many} sessions of {name} wait for locks, and no session was seen to hold any: {what} may"
+            );
+            (statement, 0.7, None)
         }
         [] => {
             (format!("up to {many} sessions of {name} wait for locks; who holds them is not seen"), 0.5, None)
@@ -299,6 +332,11 @@ fn guessed<'s, 'a>(
     (statement, confidence, holder, if holder.is_some() { vec![proof.to_owned()] } else { Vec::new() })
 }
 
+/// Of the samples in which others wait: a lock that sessions hold in turns is held by one of them in most.
+const SELDOM: f64 = 0.2;
+/// What holds locks and is no session.
+const PREPARED: &str = "a prepared transaction (pg_prepared_xacts)";
+
 fn is_postgres(finding: &Finding) -> bool {
     finding.culprit.process.as_deref() == Some(POSTGRES) && finding.statement.contains("PostgreSQL")
 }
@@ -322,6 +360,17 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let pid = finding.pid();
     if let Some((comm, session)) = thread_session(finding) {
         return of_thread_session(comm, session);
+    }
+    if is_postgres(finding) && finding.statement.contains(PREPARED) {
+        return vec![Remedy {
+            action: "find the prepared transaction, ask its coordinator whether it was to be committed, and end it"
+                .to_owned(),
+            command: "psql -c 'SELECT gid, prepared, owner, database FROM pg_prepared_xacts ORDER BY prepared'; then \
+                      in that database ROLLBACK PREPARED 'GID' or COMMIT PREPARED 'GID'"
+                .to_owned(),
+            verify: "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock': 0".to_owned(),
+            risk: "the other databases of the same transaction may have decided otherwise".to_owned(),
+        }];
     }
     if is_postgres(finding) {
         return vec![
@@ -545,6 +594,17 @@ mod tests {
         // Who idles in a transaction waits for no disk, whatever the others do.
         text(&mut set, "session.activity", "33", "idle in transaction");
         assert!(is_queued(&set));
+    }
+
+    #[test]
+    fn a_holder_that_waits_for_a_cpu_is_held_up_itself() {
+        let mut set = blocked(None, "37", "COMMIT");
+        series(&mut set, "task.tgid", "37@1", vec![37.0; 8]);
+        text(&mut set, "task.comm", "37@1", "postgres");
+        series(&mut set, "task.run_delay", "37@1", vec![0.1; 8]);
+        assert!(observed(&set).despite.contains(&"cpu-quota-throttled"));
+        series(&mut set, "task.run_delay", "37@1", vec![0.9; 8]);
+        assert!(!observed(&set).despite.contains(&"cpu-quota-throttled"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub const CONDITION: Condition = Condition {
         READ,
         "task.run_delay",
         "task.blkio_delay",
+        "task.majflt",
         "task.state",
     ],
     needs_of: &[services::NEEDS],
@@ -61,6 +62,11 @@ const MORE: f64 = 3.0;
 const CPU_MORE: f64 = 0.1;
 /// A megabyte a second more than before: a slow disk is busy for a hundredth of its time with it.
 const READ_MORE: f64 = 1e6;
+/// CPU time that a major fault takes at most, with the request to a device and two switches; and what it brings at least.
+const FAULT_S: f64 = 50e-6;
+const PAGE_BYTES: f64 = 4096.0;
+/// Most of what a request costs more.
+const FETCHED: f64 = 0.5;
 /// The share of the requests that wait, or of the CPUs, which is worked on, or has its turn at a CPU or a device next. With
 /// less they wait for somebody else.
 const AT_WORK: f64 = 0.5;
@@ -118,6 +124,20 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
             words::seconds(cpu.0),
             words::seconds(cpu.1)
         ));
+    }
+    // What was in memory before and has to be fetched again is no other request.
+    if let Some(faults) = servers.per_request(view, rows, "task.majflt", span) {
+        let more = (faults.0 - faults.1).max(0.0);
+        let is_fetched = |more_of: f64, each: f64| more * each >= FETCHED * more_of;
+        let is_cpu_fetched = !is_cpu || is_fetched(cpu.0 - cpu.1, FAULT_S);
+        let is_read_fetched = !is_read || read.is_some_and(|read| is_fetched(read.0 - read.1, PAGE_BYTES));
+        if is_cpu_fetched && is_read_fetched {
+            return Err(format!(
+                "each request to {name} waited for {} pages that were no longer in memory ({} before): that is what it costs",
+                words::count(faults.0.round()),
+                words::count(faults.1.round())
+            ));
+        }
     }
     let of = |metric: &str| servers.rate(view.set, metric, span).unwrap_or(0.0);
     let read_s = if is_read { servers.blocked(view.set, span).unwrap_or(0.0) } else { 0.0 };
@@ -205,7 +225,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         }],
         _ => vec![Remedy {
             action: format!("see what changed in {who} when it began (a release, a setting, its data), and roll it back"),
-            command: "mitra capture oncpu --pid PID: the functions that the time goes into".to_owned(),
+            command: format!("mitra capture oncpu --pid {}", finding.pid()),
             verify: "a request costs what it did".to_owned(),
             risk: String::new(),
         }],

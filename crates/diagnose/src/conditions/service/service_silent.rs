@@ -12,7 +12,7 @@
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, SERVICE, Servers, Traffic, Usual};
-use crate::waits;
+use crate::{sessions, waits};
 
 pub const CONDITION: Condition = Condition {
     id: "service-silent",
@@ -29,7 +29,7 @@ pub const CONDITION: Condition = Condition {
         "task.read_bytes",
         "task.write_bytes",
     ],
-    needs_of: &[services::NEEDS, waits::NEEDS],
+    needs_of: &[services::NEEDS, waits::NEEDS, sessions::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &["service.requests", "service.wait_time", "listener.queue"],
         find: are_silent,
@@ -190,12 +190,17 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
         words::seconds(silent.run.seconds()),
         if is_stopped { STOPPED } else { "slept" }
     );
-    finding.remarks.push(if is_stopped {
-        "they are in state T: a signal (SIGSTOP, SIGTSTP) or a debugger stopped them".to_owned()
-    } else {
-        format!("its processes took {} of a CPU: they wait for something", words::percent(silent.used))
-    });
-    waits::follow(view, &mut finding, &servers, row, span);
+    if !is_stopped {
+        finding.remarks.push(format!(
+            "its processes took {} of a CPU: they wait for something",
+            words::percent(silent.used)
+        ));
+    }
+    if !waits::follow(view, &mut finding, &servers, row, span) && is_stopped {
+        finding.waits_for =
+            Some("they are in state T, a signal (SIGSTOP, SIGTSTP) or a debugger stopped them".to_owned());
+    }
+    sessions::follow_standby(view, &mut finding, servers.comm.as_deref(), span);
     finding.client_wait_s = Some(silent.waited_s);
     let walk = services::walk(view, row, span, silent.waited_s / silent.run.seconds().max(1.0));
     finding.despite = services::despite(view, &walk, span);
@@ -227,6 +232,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (pid, who) = (finding.pid(), finding.culprit.process.as_deref().unwrap_or("the service"));
     if finding.statement.contains(STOPPED) || waits::ends_stopped(finding) {
         return vec![waits::let_go_on(who, &pid)];
+    }
+    if let Some(remedies) = sessions::standby_remedies(finding) {
+        return remedies;
     }
     vec![Remedy {
         action: format!(

@@ -13,7 +13,7 @@
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, Late, SERVICE, Servers, Service, Slow, Traffic, Walk};
-use crate::waits;
+use crate::{sessions, waits};
 
 pub const CONDITION: Condition = Condition {
     id: "service-slow",
@@ -33,7 +33,7 @@ pub const CONDITION: Condition = Condition {
         "task.state",
         "resolver.comm",
     ],
-    needs_of: &[services::NEEDS, waits::NEEDS],
+    needs_of: &[services::NEEDS, waits::NEEDS, sessions::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: services::SERVICE_SCAN,
         find: are_late,
@@ -207,6 +207,7 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     if !waits::follow(view, &mut finding, &inner_servers, inner, span) && front.walk.elsewhere.is_empty() {
         finding.remarks.extend(services::overlapping(view, &inner_servers, inner, span));
     }
+    sessions::follow_standby(view, &mut finding, inner_servers.comm.as_deref(), span);
     let passed: Vec<Servers<'_, '_>> = front.walk.services.iter().map(|row| Servers::of(view, row)).collect();
     judge(view, &mut finding, &passed, &front.walk, span);
     say_others(view, &mut finding, front, all);
@@ -311,6 +312,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     if waits::ends_stopped(finding) {
         let process = finding.culprit.process.as_deref().unwrap_or("the process");
         return vec![waits::let_go_on(process, &finding.pid())];
+    }
+    if let Some(remedies) = sessions::standby_remedies(finding) {
+        return remedies;
     }
     vec![Remedy {
         action: format!(

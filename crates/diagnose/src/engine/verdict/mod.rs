@@ -241,22 +241,30 @@ pub(crate) fn findings(view: &View<'_>, incidents: &[Incident]) -> Vec<report::F
 
 /// Reports round less than this to nothing.
 const FREE_S: f64 = 0.05;
+/// Whoever keeps a CPU busy waits in passing for what else wakes there: of its time, on a machine with CPUs to spare.
+const IN_PASSING: f64 = 0.05;
 /// Somebody looks for the cause of that much.
 const FELT_S: f64 = 1.0;
 /// What ends where another thing begins was in its way.
 const TOUCHES_NS: i64 = 2 * SECOND;
 
 /// Takes what harmed nobody out of incidents beside which somebody suffered from something else: whoever is woken looks for that.
-pub(crate) fn take_free(incidents: &mut Vec<Incident>) -> Vec<report::Finding> {
-    let felt: Vec<(i64, i64)> = incidents
+pub(crate) fn take_free(incidents: &mut Vec<Incident>, end: i64) -> Vec<report::Finding> {
+    let span = |i: &Incident| (i.onset.0, i.end.map_or(end, |end| end.0));
+    let felt: Vec<(i64, i64, f64)> = incidents
         .iter()
-        .filter(|i| !i.root_cause.unexplained && i.cost_s().is_some_and(|cost_s| cost_s >= FELT_S))
-        .map(|incident| (incident.onset.0, incident.end.map_or(i64::MAX, |end| end.0)))
+        .filter(|i| !i.root_cause.unexplained)
+        .filter_map(|i| Some((span(i).0, span(i).1, i.cost_s().filter(|cost_s| *cost_s >= FELT_S)?)))
         .collect();
     let is_free = |incident: &mut Incident| {
-        let (from, to) = (incident.onset.0, incident.end.map_or(i64::MAX, |end| end.0));
-        let touches = |(since, until): &(i64, i64)| {
-            *since <= to.saturating_add(TOUCHES_NS) && from <= until.saturating_add(TOUCHES_NS)
+        let (from, to) = span(incident);
+        let lasted_s = (to - from).max(0) as f64 / SECOND as f64;
+        let Some(cost_s) = incident.cost_s() else { return false };
+        // Of two that cost as much neither is the one that is felt.
+        let touches = |(since, until, felt_s): &(i64, i64, f64)| {
+            *since <= to.saturating_add(TOUCHES_NS)
+                && from <= until.saturating_add(TOUCHES_NS)
+                && *felt_s > cost_s / IN_PASSING
         };
         // What was seen to change harms somebody, whether or not that is measured.
         let is_steady =
@@ -264,7 +272,7 @@ pub(crate) fn take_free(incidents: &mut Vec<Incident>) -> Vec<report::Finding> {
         let is_harmless =
             |root: &report::Root| conditions().iter().any(|c| c.id == root.condition && c.may_be_harmless);
         is_steady
-            && incident.cost_s().is_some_and(|cost_s| cost_s < FREE_S)
+            && cost_s < FREE_S.max((IN_PASSING * lasted_s).min(FELT_S))
             && felt.iter().any(touches)
             && incident.other_roots.iter().chain([&incident.root_cause]).all(is_harmless)
     };

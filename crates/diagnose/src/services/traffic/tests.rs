@@ -35,6 +35,25 @@ fn what_may_be_late_is_not_what_is_usual() {
 }
 
 #[test]
+fn what_got_dearer_and_is_still_fast_has_a_usual_too() {
+    let each = |before: f64, after: f64| (0..18).map(|i| if i < 8 { before } else { after }).collect();
+    let all = Traffic {
+        t: (1..=18).map(|i| i * SECOND).collect(),
+        dt: vec![1.0; 18],
+        requests: each(70.0, 58.0),
+        waiting: each(0.01, 0.3),
+        kept: Vec::new(),
+        p50: each(0.000_12, 0.0047),
+        p90: each(0.000_2, 0.008),
+        p99: each(0.003, 0.011),
+    };
+    let whole = Span { since: 0, until: 18 * SECOND };
+    let usual = all.before_late(whole).and_then(|before| before.usual()).expect("eight good seconds");
+    assert!(usual.p50 < 0.001, "{usual:?}");
+    assert!(all.dearer(&usual).is_some() && all.slow(&usual).is_err());
+}
+
+#[test]
 fn more_of_what_always_took_long_is_not_late() {
     // Polls of three seconds: one request in a hundred, and then one in ten, of which several wait.
     let polled = |p99: f64| {

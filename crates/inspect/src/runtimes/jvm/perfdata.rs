@@ -219,7 +219,7 @@ fn values(bytes: &[u8]) -> Result<Values, String> {
     let unread = PerfData::open(bytes)?.each(|name, value| {
         let value = match value {
             perfdata::Value::Number(number, _) => Value::Number(number),
-            perfdata::Value::Text(bytes) => Value::Text(text(bytes)),
+            perfdata::Value::Text(bytes, _) => Value::Text(text(bytes)),
         };
         all.insert(text(name), value);
     });

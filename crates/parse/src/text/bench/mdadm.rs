@@ -1,4 +1,4 @@
-//! `mdadm --detail`: what the array is made of, as a note beside the layout of its file system.
+//! `mdadm --detail`: what the array is made of, as a note beside the layout of its file system; disks of it that failed.
 //!
 //! ```text
 //! /dev/md0:
@@ -7,16 +7,25 @@
 //!       Raid Devices : 12
 //!             Layout : near=2
 //!         Chunk Size : 256K
+//!              State : clean, degraded
 //!
 //!     Number   Major   Minor   RaidDevice State
 //!        0       8        0        0      active sync set-A   /dev/sda
+//!        1       8       16        -      faulty   /dev/sdb
 //! ```
+
+use mitra_model::EventKind;
 
 use super::run::DAMAGE_MAX;
 use crate::text::prelude::*;
 
 /// See the module.
-pub const FORMAT: Format = Format::new("mdadm --detail", "what an array is made of, as a note", starts, read);
+pub const FORMAT: Format = Format::new(
+    "mdadm --detail",
+    "disks of an array that failed; what it is made of as a note",
+    starts,
+    read,
+);
 
 /// `/dev/md0:` and its version.
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
@@ -34,6 +43,13 @@ fn pair(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((line.get(..at)?.trim_ascii(), line.get(at + 3..)?.trim_ascii()))
 }
 
+/// The disk of a row of the table of disks that failed.
+fn faulty(line: &[u8]) -> Option<&[u8]> {
+    let mut list = words(line);
+    let is_row = list.next().and_then(integer).is_some() && list.any(|word| word == b"faulty");
+    list.last().filter(|_| is_row)?.strip_prefix(b"/dev/")
+}
+
 /// A row of the table of disks, or its header.
 fn is_disk(line: &[u8]) -> bool {
     let mut w = words(line);
@@ -43,10 +59,20 @@ fn is_disk(line: &[u8]) -> bool {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let name = lines.peek().and_then(device).map(text).unwrap_or_default();
     lines.advance();
+    let when = import.now();
     let (mut level, mut disks, mut chunk) = (None, None, None);
-    lines.each(import, |lines, _, _| {
+    lines.each(import, |lines, at, import| {
         let line = lines.line();
+        if let Some(disk) = faulty(line) {
+            let (what, device) = ("device-lost".to_owned(), text(disk));
+            let told = text(line.trim_ascii());
+            import.event(when, at, EventKind::DeviceError { what, device, text: told });
+        }
         match pair(line) {
+            // `clean, degraded, recovering`; `active` and `clean` alone are well.
+            Some((b"State", value)) if has(value, b"degraded") || has(value, b"FAILED") => {
+                import.note(format!("{name} is {}", text(value)));
+            }
             Some((b"Raid Level", value)) => level = Some(text(value)),
             Some((b"Raid Devices", value)) => disks = integer(value),
             Some((b"Chunk Size", value)) => chunk = Some(text(value)),
@@ -57,6 +83,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         Took::Yes
     });
     if let (Some(level), Some(disks)) = (level, disks) {
+        import.has_read();
         let (of, unit) = chunk.map_or_else(Default::default, |chunk| {
             (format!(", chunk {chunk}"), format!(" --stripe-unit {}", chunk.to_lowercase()))
         });

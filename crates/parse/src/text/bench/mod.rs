@@ -8,7 +8,7 @@ mod mdadm;
 mod mkfs;
 mod pgbench;
 mod redis;
-mod run;
+pub(in crate::text) mod run;
 mod sysbench;
 mod vegeta;
 mod wrk;

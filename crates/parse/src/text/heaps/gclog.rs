@@ -241,7 +241,8 @@ fn called(text_of: &[u8]) -> String {
     if cut.starts_with("GC") || cut.starts_with("Full GC") { cut } else { format!("GC {cut}") }
 }
 
-fn pause(import: &mut Import, when: When, line: u32, seconds: f64, call: &str) {
+/// Makes an event of a pause that is not short.
+pub(super) fn pause(import: &mut Import, when: When, line: u32, seconds: f64, call: &str) {
     if seconds >= PAUSE_MIN_S {
         let (comm, call) = ("java".to_owned(), call.to_owned());
         import.event(when, line, EventKind::Pause { pid: 0, comm, seconds, call, inside: true });

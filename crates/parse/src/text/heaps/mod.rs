@@ -1,7 +1,8 @@
-//! Heaps and run times: smaps, counts of strings, guppy, recon_alloc, jcmd, logs of garbage collectors.
+//! Heaps and run times: smaps, counts of strings, guppy, recon_alloc, jcmd, logs of garbage collectors, jfr.
 
 mod erlang;
 mod gclog;
+mod jfr;
 mod jvm;
 mod pmap;
 mod python;
@@ -24,6 +25,8 @@ pub static FORMATS: &[Format] = &[
     jvm::HEAP,
     jvm::JSTAT,
     gclog::FORMAT,
+    jfr::SUMMARY,
+    jfr::PRINT,
     // Much text begins with a number.
     strings::FORMAT,
 ];

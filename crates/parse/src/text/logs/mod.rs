@@ -12,6 +12,7 @@ mod json;
 mod oom;
 mod rhythm;
 mod sessions;
+mod smartd;
 mod stamp;
 mod times;
 
@@ -161,6 +162,9 @@ impl Log {
             let program = head.program.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
             if let Some(session) = sessions::session(&program, &text) {
                 import.event(when, line, session);
+            }
+            if let Some(failing) = smartd::failing(&program, &text) {
+                import.event(when, line, failing);
             }
             if program.starts_with("bird") {
                 import.format("BIRD log");

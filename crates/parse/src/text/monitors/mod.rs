@@ -15,7 +15,9 @@ mod locks;
 mod netdata;
 mod nmon;
 mod node_names;
+mod nvme;
 mod pcp_names;
+mod pmrep;
 mod postgres;
 mod pprof;
 mod prometheus;
@@ -30,6 +32,7 @@ pub use access::{LoggedRequest, logged_request};
 pub static FORMATS: &[Format] = &[
     csv::DSTAT,
     csv::PMREP,
+    pmrep::FORMAT,
     below::CSV,
     below::JSON,
     nmon::FORMAT,
@@ -51,5 +54,7 @@ pub static FORMATS: &[Format] = &[
     turbostat::FORMAT,
     smartctl::TEXT,
     smartctl::JSON,
+    nvme::TEXT,
+    nvme::JSON,
     access::FORMAT,
 ];

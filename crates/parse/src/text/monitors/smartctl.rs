@@ -49,17 +49,29 @@ const OWN: &[&[u8]] = list!(
     b'|'
 );
 
+/// What a disk says of itself.
 #[derive(Default)]
-struct Disk {
-    device: String,
-    model: String,
-    turns: Option<(bool, u32)>,
-    failed: bool,
+pub(super) struct Disk {
+    pub device: String,
+    pub model: String,
+    pub turns: Option<(bool, u32)>,
+    pub failed: bool,
     facts: Vec<String>,
 }
 
 impl Disk {
-    fn fact(&mut self, value: f64, what: &str) {
+    /// The device that the command names, if this program ran.
+    pub fn asked(program: &str, import: &Import) -> Disk {
+        let mut disk = Disk::default();
+        if import.context.ran(program, None) {
+            let device = import.context.command.iter().find(|word| word.starts_with("/dev/"));
+            disk.device = device.cloned().unwrap_or_default();
+        }
+        disk
+    }
+
+    /// Something that a healthy one has none of, of its whole life.
+    pub fn fact(&mut self, value: f64, what: &str) {
         // A life of which less than the whole is used is nobody's trouble.
         let least = if what.starts_with("percent") { 90.0 } else { 1.0 };
         if value >= least && self.facts.len() < 16 {
@@ -67,7 +79,8 @@ impl Disk {
         }
     }
 
-    fn put(self, import: &mut Import) {
+    /// Puts what is known of it; `tool` says it.
+    pub fn put(self, tool: &str, import: &mut Import) {
         let when = import.now();
         let device = self.device.rsplit('/').next().unwrap_or_default();
         if let Some((turns, line)) = self.turns.filter(|_| !device.is_empty()) {
@@ -81,20 +94,16 @@ impl Disk {
         };
         import.has_read();
         if self.failed {
-            import.note(format!("smartctl: {name} says of itself that it fails"));
+            import.note(format!("{tool}: {name} says of itself that it fails"));
         }
         if !self.facts.is_empty() {
-            import.note(format!("smartctl: of {name}, in its life: {}", self.facts.join(", ")));
+            import.note(format!("{tool}: of {name}, in its life: {}", self.facts.join(", ")));
         }
     }
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
-    let mut disk = Disk::default();
-    if import.context.ran("smartctl", None) {
-        let device = import.context.command.iter().find(|word| word.starts_with("/dev/"));
-        disk.device = device.cloned().unwrap_or_default();
-    }
+    let mut disk = Disk::asked("smartctl", import);
     let (mut taken, mut named) = (0, false);
     lines.each(import, |lines, at, _| {
         let line = lines.line();
@@ -143,12 +152,12 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     });
     // That it could not be opened is no report.
     if named {
-        disk.put(import);
+        disk.put("smartctl", import);
     }
 }
 
 /// `0x00`, `12%`, `1,234`.
-fn hexadecimal_or(value: &[u8]) -> Option<f64> {
+pub(super) fn hexadecimal_or(value: &[u8]) -> Option<f64> {
     if let Some(digits) = value.strip_prefix(b"0x") {
         return hexadecimal(digits).map(|n| n as f64);
     }
@@ -197,6 +206,6 @@ fn json(lines: &mut Lines<'_>, import: &mut Import) {
     });
     // That it could not be opened is no report.
     if named {
-        disk.put(import);
+        disk.put("smartctl", import);
     }
 }

@@ -18,6 +18,13 @@
 //! NIC statistics:
 //!      rx_drops: 0
 //! ```
+//! ```text
+//! Ring parameters for eth0:
+//! Pre-set maximums:
+//! RX:             4096
+//! Current hardware settings:
+//! RX:             256
+//! ```
 
 use super::Out;
 use crate::text::prelude::*;
@@ -35,6 +42,14 @@ pub const IFCONFIG: Format = Format::new(
 /// `ethtool -S`.
 pub const ETHTOOL: Format =
     Format::new("ethtool -S", "drops at the rings of the driver", ethtool_starts, ethtool);
+
+/// `ethtool -g`.
+pub const RINGS: Format = Format::new(
+    "ethtool -g",
+    "the receive ring of a device, and the largest that its driver makes",
+    |lines, _| lines.at(|line| ring_header(line).is_some()),
+    rings,
+);
 
 /// Numbers of one device, by a name of direction and column, with their lines. No output has more for one device.
 const FIELDS_MAX: usize = 64;
@@ -285,6 +300,37 @@ fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
         Some(name) => Out::default().put(import, "nic.rx_ring_drops", name.as_bytes(), line, value),
         None => import.note("the device of ethtool -S is not named: its drops were left out"),
     }
+}
+
+/// The name in `Ring parameters for eth0:`.
+fn ring_header(line: &[u8]) -> Option<&[u8]> {
+    line.strip_prefix(b"Ring parameters for ")?.strip_suffix(b":").filter(|name| !name.is_empty())
+}
+
+fn rings(lines: &mut Lines<'_>, import: &mut Import) {
+    /// What else the lines of an output begin with.
+    const OWN: &[&[u8]] = list!("RX |TX|CQE |TCP ", b'|');
+    let name = lines.peek().and_then(ring_header).unwrap_or_default().to_vec();
+    lines.advance();
+    let mut out = Out::default();
+    let mut metric = None;
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
+        match line {
+            b"Pre-set maximums:" => metric = Some("nic.rx_ring_max"),
+            b"Current hardware settings:" => metric = Some("nic.rx_ring"),
+            _ if line.starts_with(b"RX:") => {
+                let packets = line.get(b"RX:".len()..).map(<[u8]>::trim_ascii).and_then(integer);
+                // A driver without rings says `n/a`, or 0.
+                if let (Some(metric), Some(packets)) = (metric, packets.filter(|packets| *packets > 0)) {
+                    out.put(import, metric, &name, number, packets as f64);
+                }
+            }
+            _ if begins(line, OWN) => {}
+            _ => return Took::No,
+        }
+        Took::Yes
+    });
 }
 
 /// `rx0_drops`, `rx_queue_3_drops`, `rx-0.drops`, `rx3_buff_alloc_err` is not one.

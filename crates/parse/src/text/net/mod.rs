@@ -19,6 +19,7 @@ pub static FORMATS: &[Format] = &[
     links::IP,
     links::IFCONFIG,
     links::ETHTOOL,
+    links::RINGS,
     interfaces::FORMAT,
     iftop::FORMAT,
     mountstats::FORMAT,

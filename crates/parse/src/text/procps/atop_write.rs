@@ -186,7 +186,7 @@ impl<'a, 'b> Writer<'a, 'b> {
             "task.rss" => pages(self.sample.sum(RSS, leader)),
             "task.nice" | "task.cpu" | "task.vsize" => of(metric),
             _ => {
-                let counts = rows.iter().map(|row| self.sample.value(metric, row));
+                let counts = rows.iter().map(|row| self.sample.mean_of_step(metric, row));
                 counts.filter(|v| v.is_finite()).reduce(|a, b| a + b).unwrap_or(f64::NAN)
             }
         };

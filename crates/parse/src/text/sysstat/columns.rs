@@ -180,7 +180,9 @@ const COLUMNS: &[Columns] = &[
         "kB_rd/s task.read_bytes  kB_wr/s task.write_bytes  kB_ccwr/s task.cancelled_write_bytes"
     )),
     columns(Task, Level, KIB, pairs!("VSZ task.vsize  RSS task.rss")),
-    columns(Task, Level, 1.0, pairs!("CPU task.cpu  threads task.threads")),
+    columns(Task, Level, 1.0, pairs!(
+        "CPU task.cpu  threads task.threads  fd-nr task.fds  policy task.policy"
+    )),
 ];
 
 /// Mean milliseconds of a request of a disk, the column with the requests a second, and what both are together:

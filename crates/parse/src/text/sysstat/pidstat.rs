@@ -20,7 +20,7 @@ use crate::text::prelude::*;
 /// See the module.
 pub const FORMAT: Format = Format::new(
     "pidstat",
-    "CPU time, faults, memory, I/O and switches of tasks: `-u -r -d -w -t -h -H -l -U`",
+    "CPU time, faults, memory, I/O, switches, descriptors and policy of tasks: `-u -r -d -w -v -R -t -h -H -l -U`",
     starts,
     read,
 );

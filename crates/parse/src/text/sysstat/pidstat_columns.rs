@@ -8,7 +8,10 @@ use crate::text::prelude::*;
 pub(super) const COLUMNS_MAX: usize = 48;
 
 /// Columns that belong to the process: they are kept of its leader alone, else the threads would seem to have it each.
-const OF_PROCESS: [&str; 3] = ["VSZ", "RSS", "threads"];
+const OF_PROCESS: [&str; 4] = ["VSZ", "RSS", "threads", "fd-nr"];
+/// Scheduling policies by the names of `-R`, and their numbers in the kernel.
+const POLICIES: [(&[u8], f64); 6] =
+    [(b"NORMAL", 0.0), (b"FIFO", 1.0), (b"RR", 2.0), (b"BATCH", 3.0), (b"IDLE", 5.0), (b"DEADLN", 6.0)];
 
 /// Where the words of a row go.
 pub(super) struct TaskColumns {
@@ -26,6 +29,8 @@ pub(super) struct TaskColumns {
     whole: Option<(usize, usize, usize)>,
     delay: Option<usize>,
     of_process: Vec<usize>,
+    /// The word and the slot of the policy, which is a name.
+    policy: Option<(usize, usize)>,
 }
 
 /// Whether the words after the time are a header: `UID PID %usr … Command`.
@@ -67,6 +72,7 @@ impl TaskColumns {
             whole: slot("%CPU").filter(|_| whole).and_then(|cpu| Some((cpu, user?, slot("%system")?))),
             delay,
             of_process: OF_PROCESS.iter().filter_map(|name| slot(name)).collect(),
+            policy: place("policy").zip(slot("policy")),
             cells,
         };
         if !columns.is_empty() {
@@ -101,6 +107,11 @@ impl TaskColumns {
             if let Some(slot) = slots.get_mut(cpu) {
                 *slot = sum;
             }
+        }
+        if let Some((word, slot)) = self.policy
+            && let (Some(name), Some(slot)) = (words.get(word), slots.get_mut(slot))
+        {
+            *slot = POLICIES.iter().find(|(known, _)| known == name).map_or(f64::NAN, |(_, number)| *number);
         }
         // Ticks during the interval, not per second.
         if let Some(slot) = self.delay.and_then(|i| slots.get_mut(i)) {

@@ -114,8 +114,23 @@ pub fn json_begin(host: &HostInfo, t: i64) -> String {
 
 /// Between two moments of JSON.
 pub const JSON_BETWEEN: &str = ",\n";
-/// JSON behind the last moment.
-pub const JSON_END: &str = "\n\t\t\t],\n\t\t\t\"restarts\": []\n\t\t}\n\t]\n}}\n";
+
+/// JSON behind the last moment, with the times at which the machine had booted again.
+#[must_use]
+pub fn json_end(host: &HostInfo, boots: &[i64]) -> String {
+    let boot = |t: &i64| {
+        let (date, time) = date_and_time(*t);
+        json!({"boot": {"date": date, "time": time, "utc": 1, "cpu_count": host.cpus}}).to_string()
+    };
+    let boots: Vec<String> = boots.iter().map(boot).collect();
+    format!("\n\t\t\t],\n\t\t\t\"restarts\": [{}]\n\t\t}}\n\t]\n}}}}\n", boots.join(", "))
+}
+
+/// The line between tables of two boots. Behind it, the time of a header is the beginning of the first interval.
+#[must_use]
+pub fn restart(host: &HostInfo, t: i64) -> String {
+    format!("\n{}       LINUX RESTART\t({} CPU)\n", date_and_time(t).1, host.cpus)
+}
 
 /// The sections of one moment as an object, on one line.
 #[must_use]

@@ -44,7 +44,7 @@ pub(super) const FORMATS: [Format; 4] = [
 ];
 
 /// Buckets of one histogram; a power of two for each bit, or a linear one of bpftrace.
-const BUCKETS_MAX: usize = 1024;
+pub(super) const BUCKETS_MAX: usize = 1024;
 /// Histograms of one output.
 const HISTOGRAMS_MAX: usize = 100_000;
 
@@ -224,7 +224,7 @@ fn unit_of(unit: &[u8]) -> Option<(f64, bool)> {
 }
 
 /// Histograms of one output, as they come.
-struct Report {
+pub(super) struct Report {
     tool: Tool,
     interval_s: Option<f64>,
     /// Each with the number of its moment and the disk that it is of.
@@ -238,17 +238,7 @@ struct Report {
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let Some(line) = lines.peek() else { return };
-    let tool = tool_of(line, &import.context);
-    let stamp = import.context.stamp;
-    let mut report = Report {
-        tool,
-        interval_s: by_command(&import.context),
-        found: Vec::new(),
-        times: vec![stamp],
-        sections: Vec::new(),
-        disk: Vec::new(),
-        skipped: false,
-    };
+    let mut report = Report::new(line, import);
     while report.found.len() < HISTOGRAMS_MAX && report.line(lines, import) {}
     report.write(import);
 }
@@ -269,11 +259,25 @@ fn by_command(context: &Context) -> Option<f64> {
 }
 
 impl Report {
+    /// Nothing yet, of the tool that the first line or the command before it names.
+    pub(super) fn new(first: &[u8], import: &Import) -> Report {
+        Report {
+            tool: tool_of(first, &import.context),
+            interval_s: by_command(&import.context),
+            found: Vec::new(),
+            times: vec![import.context.stamp],
+            sections: Vec::new(),
+            disk: Vec::new(),
+            skipped: false,
+        }
+    }
+
     fn moment(&self) -> u32 {
         self.times.len() as u32
     }
 
-    fn next_moment(&mut self, when: Option<When>) {
+    /// What follows is of another moment.
+    pub(super) fn next_moment(&mut self, when: Option<When>) {
         if self.found.last().is_some_and(|f| f.0 == self.moment()) {
             self.times.push(when);
         } else if let Some(last) = self.times.last_mut().filter(|_| when.is_some()) {
@@ -286,22 +290,17 @@ impl Report {
     fn line(&mut self, lines: &mut Lines<'_>, import: &mut Import) -> bool {
         let Some(line) = lines.peek() else { return false };
         if let Some(unit) = heading(line) {
-            let unit = unit_of(unit);
+            let unit = self.unit(unit);
             lines.advance();
             let histogram = read_rows(lines, arrow);
             self.put(unit, histogram);
             return true;
         }
         if let Some((name, key)) = map_name(line) {
-            let unit = if name.is_empty() && self.tool == Tool::BlockSize { b"bytes" } else { name };
-            let unit = unit_of(unit);
-            self.disk = if self.tool == Tool::BlockSize { Vec::new() } else { key.to_vec() };
-            if !key.is_empty() {
-                self.section(b"key", key);
-            }
+            let (name, key) = (name.to_vec(), key.to_vec());
             lines.advance();
             let histogram = read_rows(lines, bracket);
-            self.put(unit, histogram);
+            self.map(&name, &key, histogram);
             return true;
         }
         if scalar(line) {
@@ -335,12 +334,38 @@ impl Report {
         } else if is_banner(line) && self.found.is_empty() {
             let every = memchr::memmem::find(line, b"Output every ").and_then(|at| line.get(at + 13..));
             self.interval_s = every.and_then(leading).map(|n| n.0).filter(|s| *s > 0.0).or(self.interval_s);
-            if has(line, b"I/O size (bytes)") {
-                self.tool = Tool::BlockSize;
-            } else if self.tool == Tool::Other {
-                self.tool = tool_of(line, &import.context);
-            }
+            self.banner(line, &import.context);
         }
+    }
+
+    /// A line before the histograms tells what they are of.
+    pub(super) fn banner(&mut self, line: &[u8], context: &Context) {
+        if has(line, b"I/O size (bytes)") {
+            self.tool = Tool::BlockSize;
+        } else if self.tool == Tool::Other {
+            self.tool = tool_of(line, context);
+        }
+    }
+
+    /// The histogram of a map of bpftrace, by its name without the `@`.
+    pub(super) fn map(&mut self, name: &[u8], key: &[u8], histogram: Histogram) {
+        let unit = self.map_unit(name);
+        self.disk = if self.tool == Tool::BlockSize { Vec::new() } else { key.to_vec() };
+        if !key.is_empty() {
+            self.section(b"key", key);
+        }
+        self.put(unit, histogram);
+    }
+
+    /// The unit of such a map, if it holds what the tool measures.
+    pub(super) fn map_unit(&self, name: &[u8]) -> Option<(f64, bool)> {
+        let is_size = name.is_empty() && self.tool == Tool::BlockSize;
+        self.unit(if is_size { b"bytes" } else { name })
+    }
+
+    /// What [`unit_of`] says, if the tool measures in such units.
+    fn unit(&self, unit: &[u8]) -> Option<(f64, bool)> {
+        unit_of(unit).filter(|(_, size)| *size == (self.tool == Tool::BlockSize) && self.tool != Tool::Other)
     }
 
     /// A part of the moment; one that was there already is of the next moment.
@@ -355,21 +380,20 @@ impl Report {
     }
 
     fn put(&mut self, unit: Option<(f64, bool)>, mut histogram: Histogram) {
+        let Some((factor, size)) = unit.filter(|_| self.found.len() < HISTOGRAMS_MAX) else {
+            self.skipped = true;
+            return;
+        };
         if self.sections.is_empty() && self.found.last().is_some_and(|f| f.0 == self.moment()) {
             self.next_moment(None);
         }
-        match unit {
-            Some((factor, size)) if size == (self.tool == Tool::BlockSize) && self.tool != Tool::Other => {
-                for bucket in &mut histogram.buckets {
-                    bucket.high = if size { bucket.high * factor } else { bucket.high / factor };
-                }
-                self.found.push((self.moment(), std::mem::take(&mut self.disk), histogram));
-            }
-            _ => self.skipped = true,
+        for bucket in &mut histogram.buckets {
+            bucket.high = if size { bucket.high * factor } else { bucket.high / factor };
         }
+        self.found.push((self.moment(), std::mem::take(&mut self.disk), histogram));
     }
 
-    fn write(mut self, import: &mut Import) {
+    pub(super) fn write(mut self, import: &mut Import) {
         if self.skipped && self.found.is_empty() {
             import.note("a histogram or map of a tracing tool was passed over: what it is of is not known");
         }

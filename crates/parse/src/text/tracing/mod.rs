@@ -1,6 +1,7 @@
 //! Tracing tools: strace, perf script, folded stacks, ftrace, the BPF tools, bpftrace.
 
 mod blkparse;
+mod bpftrace_json;
 mod buckets;
 mod cachestat;
 mod ftrace;
@@ -34,6 +35,7 @@ pub static FORMATS: &[Format] = {
         bitesize,
         runqlat,
         other,
+        bpftrace_json::FORMAT,
         perf_stat::FORMAT,
         perf_stat::JSON,
         perf_sched::LATENCY,

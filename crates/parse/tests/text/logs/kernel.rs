@@ -100,6 +100,30 @@ fn a_kernel_log_in_every_form_of_dmesg() {
 }
 
 #[test]
+fn disks_that_fail_by_what_smartd_says() {
+    let log = "Nov 21 13:00:00 web smartd[812]: Device: /dev/sda [SAT], 8 Currently unreadable (pending) sectors (changed +8)\n\
+        Nov 21 13:00:00 web smartd[812]: Device: /dev/sda [SAT], SMART Usage Attribute: 194 Temperature_Celsius changed from 64 to 63\n\
+        Nov 21 13:00:01 web smartd[812]: Device: /dev/nvme0, Critical Warning (0x04): Reliability\n\
+        Nov 21 13:00:02 web app[7]: Device: /dev/sdb, FAILED SMART self-check. BACK UP DATA NOW!\n\
+        Nov 21 13:00:03 web smartd[812]: Device: /dev/nvme1, Critical Warning (0x02): Temperature\n\
+        Nov 21 13:00:04 web smartd[812]: Device: /dev/sdc [SAT], ATA error count increased from 0 to 1\n\
+        Nov 21 13:00:05 web smartd[812]: Device: /dev/nvme2, Critical Warning (0x06): Temperature Reliability\n\
+        Nov 21 13:00:06 web smartd[812]: Device: /dev/bus/0 [megaraid_disk_05] [SAT], FAILED SMART self-check. BACK UP DATA NOW!\n";
+    let got = import("syslog", log);
+    let failing = events(&got, |k| matches!(k, EventKind::DeviceError { .. }));
+    let named: Vec<(&str, u32)> = failing
+        .iter()
+        .map(|e| match &e.kind {
+            EventKind::DeviceError { what, device, .. } if what == "disk-failing" => {
+                (device.as_str(), line(e))
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(named, [("sda", 1), ("nvme0", 3), ("nvme2", 7), ("bus/0 [megaraid_disk_05]", 8)]);
+}
+
+#[test]
 fn a_kernel_log_for_people() {
     // `dmesg -H` prints the minute, without a year, and steps from it.
     let got = import("x", bytes(output("dmesg/dmesg-H.txt")));

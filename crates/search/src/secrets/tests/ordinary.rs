@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::stock;
-use crate::secrets::report::Stage;
 use crate::secrets::{Policy, refuse};
 
 /// Maximum number of false positives per 1,000 key–value lines.
@@ -22,7 +21,8 @@ struct Tally {
     bytes: usize,
     /// Lines with a key and a value, without comments.
     lines: u32,
-    stages: [u32; Stage::ALL.len()],
+    /// Values on lines.
+    values: u32,
     /// Lines of files that were withheld completely.
     denied: u32,
     refused: u32,
@@ -45,10 +45,8 @@ impl Tally {
             self.shown.push(format!("{name}: by its content, {why}"));
             return;
         }
-        let (clean, report) = Policy::default().look(text);
-        for (count, stage) in self.stages.iter_mut().zip(Stage::ALL) {
-            *count += report.of(stage);
-        }
+        let (clean, withheld) = Policy::default().clean_text(text);
+        self.values += withheld.count;
         for (before, after) in text.lines().zip(clean.lines()).filter(|(before, after)| before != after) {
             self.shown.push(format!("{name}: {before:?} -> {after:?}"));
         }
@@ -56,20 +54,13 @@ impl Tally {
     }
 
     fn withheld(&self) -> u32 {
-        self.stages.iter().sum::<u32>() + self.denied + self.refused
+        self.values + self.denied + self.refused
     }
 
     fn judge(&self, what: &str) {
-        let stages: Vec<String> =
-            Stage::ALL.iter().zip(self.stages).map(|(stage, n)| format!("{stage:?} {n}")).collect();
         println!(
-            "{what}: {} texts, {} bytes, {} key-value lines; withheld: path {}, content {}, {}",
-            self.texts,
-            self.bytes,
-            self.lines,
-            self.denied,
-            self.refused,
-            stages.join(", ")
+            "{what}: {} texts, {} bytes, {} key-value lines; withheld: path {}, content {}, values {}",
+            self.texts, self.bytes, self.lines, self.denied, self.refused, self.values
         );
         self.shown.iter().for_each(|line| println!("  {}", line.chars().take(220).collect::<String>()));
         assert!(

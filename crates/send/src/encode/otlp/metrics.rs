@@ -1,7 +1,8 @@
-//! OpenTelemetry's protocol over HTTP: protocol buffers of `opentelemetry/proto/metrics/v1/metrics.proto`.
+//! Samples: `opentelemetry/proto/metrics/v1/metrics.proto`.
 
 use prost::Message;
 
+use super::{KeyValue, Resource, Scope, attribute, resource, scope};
 use crate::series::{Series, SeriesKind};
 
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
@@ -22,25 +23,11 @@ struct ResourceMetrics {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    attributes: Vec<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 struct ScopeMetrics {
     #[prost(message, optional, tag = "1")]
     scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
     metrics: Vec<Metric>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Scope {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    version: String,
 }
 
 /// Either a gauge or a sum.
@@ -84,38 +71,6 @@ struct Point {
     attributes: Vec<KeyValue>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct KeyValue {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AnyValue {
-    #[prost(string, optional, tag = "1")]
-    string_value: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ExportResponse {
-    #[prost(message, optional, tag = "1")]
-    partial_success: Option<PartialSuccess>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct PartialSuccess {
-    #[prost(int64, tag = "1")]
-    rejected_data_points: i64,
-    #[prost(string, tag = "2")]
-    error_message: String,
-}
-
-fn attribute(key: &str, value: &str) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { string_value: Some(value.to_owned()) }) }
-}
-
 /// Units as UCUM writes them.
 fn unit(unit: &str) -> &str {
     match unit {
@@ -157,13 +112,11 @@ fn metric(alike: &[Series]) -> Option<Metric> {
 }
 
 fn request(batch: &[Series], host: &str) -> ExportRequest {
-    let scope = Scope { name: "mitra".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let metrics = batch.chunk_by(|a, b| a.name == b.name).filter_map(metric).collect();
-    let attributes = vec![attribute("service.name", "mitra"), attribute("host.name", host)];
     ExportRequest {
         resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource { attributes }),
-            scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics }],
+            resource: Some(resource(host)),
+            scope_metrics: vec![ScopeMetrics { scope: Some(scope()), metrics }],
         }],
     }
 }
@@ -172,13 +125,6 @@ fn request(batch: &[Series], host: &str) -> ExportRequest {
 pub fn body(batch: &[Series]) -> Vec<u8> {
     let host = batch.first().and_then(|series| series.labels.iter().find(|(name, _)| &**name == "host"));
     request(batch, host.map_or("", |(_, host)| host)).encode_to_vec()
-}
-
-/// How many points an answer refuses, and why.
-pub fn refused(answer: &[u8]) -> Option<(u64, String)> {
-    let partial = ExportResponse::decode(answer).ok()?.partial_success?;
-    let count = u64::try_from(partial.rejected_data_points).ok().filter(|count| *count > 0)?;
-    Some((count, partial.error_message))
 }
 
 #[cfg(test)]
@@ -224,13 +170,5 @@ mod tests {
         let request = ExportRequest::decode(&*body(&batch)).unwrap();
         let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
         assert_eq!((metrics.len(), metrics[0].gauge.as_ref().unwrap().data_points.len()), (1, 3));
-    }
-
-    #[test]
-    fn an_answer_may_refuse_some() {
-        let partial = PartialSuccess { rejected_data_points: 3, error_message: "too old".to_owned() };
-        let answer = ExportResponse { partial_success: Some(partial) }.encode_to_vec();
-        assert_eq!(refused(&answer), Some((3, "too old".to_owned())));
-        assert_eq!((refused(b""), refused(b"{}")), (None, None));
     }
 }
