@@ -4,18 +4,10 @@
 #[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
-use std::sync::Arc;
-
 use mitra_diagnose::History;
 use mitra_model::time::SECOND;
-use mitra_model::{EventKind, ScheduledJob, TextSeries, lookup};
+use mitra_model::{EventKind, ScheduledJob};
 use support::{HEALTHY, INCIDENT, Machine, START, each, ids, is_on, root, row};
-
-fn set_text(m: &mut Machine, metric: &str, row: &str, second: usize, text: &str) {
-    let series =
-        TextSeries { changes: vec![(START + second as i64 * SECOND, Some(Arc::from(text)))], place: None };
-    m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
-}
 
 fn descriptors(limit: f64, fds: impl Fn(usize) -> f64) -> Machine {
     let mut m = Machine::idle();
@@ -47,7 +39,7 @@ fn deaths(m: &mut Machine, child: &str, every: usize, failed: f64, from: usize) 
     let rate = |n: f64| each(move |i| if is_death(i) { n } else { 0.0 });
     m.values("exited.count", &name, 0, rate(1.0)).values("exited.failed", &name, 0, rate(failed));
     m.values("exited.lifetime", &name, 0, rate(0.4)).values("exited.cpu_time", &name, 0, rate(0.002));
-    set_text(m, "exited.parent_comm", &name, 0, "runsv");
+    m.text("exited.parent_comm", &name, 0, "runsv");
 }
 
 #[test]
@@ -114,7 +106,7 @@ fn under_shims(m: &mut Machine, was_up: bool) {
         let once = |n: f64| each(move |i| if i == second { n } else { 0.0 });
         m.values("exited.count", &name, 0, once(1.0)).values("exited.failed", &name, 0, once(1.0));
         m.values("exited.lifetime", &name, 0, once(0.4)).values("exited.cpu_time", &name, 0, once(0.002));
-        set_text(m, "exited.parent_comm", &name, 0, "shim");
+        m.text("exited.parent_comm", &name, 0, "shim");
     }
 }
 
@@ -141,7 +133,7 @@ fn a_slow_loop_is_told_by_its_rhythm() {
         let at = |n: f64| each(move |i| if seconds.contains(&i) { n } else { 0.0 });
         m.values("exited.count", name, 0, at(1.0)).values("exited.failed", name, 0, at(1.0));
         m.values("exited.lifetime", name, 0, at(0.4)).values("exited.cpu_time", name, 0, at(0.05));
-        set_text(&mut m, "exited.parent_comm", name, 0, "runsv");
+        m.text("exited.parent_comm", name, 0, "runsv");
         let (comm, sender_comm) = ("ledgerd".into(), String::new());
         m.event(seconds[2], EventKind::FatalSignal { pid: 99, comm, signal: 11, sender_pid: 0, sender_comm });
         m.explain()
@@ -189,24 +181,26 @@ fn threads_that_come_to_the_limit_of_a_group_above_theirs_are_too_many_however_f
 
 #[test]
 fn children_that_nobody_reaps_take_the_room_of_a_group() {
-    let left_by = |parent: f64| {
+    let left_by = |parent: f64, group: &str| {
         let mut m = Machine::idle();
         m.task(80, "jobrunner", 0).values("task.threads", &row(80), 0, each(|_| 1.0));
         for pid in 200..260 {
             m.task(pid, "job", 0).values("task.ppid", &row(pid), 0, each(|_| parent));
-            m.values("task.state", &row(pid), 0, each(|_| f64::from(b'Z')));
+            m.values("task.state", &row(pid), 0, each(|_| f64::from(b'Z'))).cgroup(pid, group);
         }
         let full = |i: usize| if is_on(i) { 90.0 } else { 5.0 };
         m.values("cgroup.pids_current", "/pod3", 0, each(full));
         m.values("cgroup.pids_max", "/pod3", 0, each(|_| 90.0));
         m.explain()
     };
-    let report = left_by(80.0);
+    let report = left_by(80.0, "/pod3");
     assert_eq!(ids(&report), ["thread-explosion"]);
     let root = &report.incidents[0].root_cause;
     assert_eq!(root.culprit.pid, Some(80));
     assert!(root.statement.contains("60 children that have ended"), "{}", root.statement);
-    assert!(left_by(1.0).incidents.is_empty(), "of nobody in particular");
+    assert!(report.incidents[0].remedies[0].action.starts_with("restart jobrunner"));
+    assert!(left_by(1.0, "/pod3").incidents.is_empty(), "of nobody in particular");
+    assert!(left_by(80.0, "/other").incidents.is_empty(), "they take no room there");
 }
 
 /// A task that sleeps in D for the length of the incident, with a stack, and switches so often a second.
@@ -215,7 +209,7 @@ fn sleeper(stack: &str, switches: f64) -> Machine {
     m.task(60, "orderd", 0);
     m.values("task.state", &row(60), 0, each(|i| f64::from(if is_on(i) { b'D' } else { b'S' })));
     m.task_rate(60, "task.nvcsw", 40.0, switches).sys("tasks.d_lock", 0.0, 1.1);
-    set_text(&mut m, "task.kstack", &row(60), HEALTHY, stack);
+    m.text("task.kstack", &row(60), HEALTHY, stack);
     m
 }
 
@@ -335,7 +329,7 @@ fn bursts_of(period: usize, waits: f64, lifetime: f64) -> Machine {
     m.values("exited.count", "50:report", 0, each(|i| f64::from(u8::from(ends(i)))));
     m.values("exited.lifetime", "50:report", 0, each(|i| if ends(i) { lifetime } else { 0.0 }));
     m.values("exited.cpu_time", "50:report", 0, each(|i| if ends(i) { 3.6 } else { 0.0 }));
-    set_text(&mut m, "exited.parent_comm", "50:report", 0, "jobd");
+    m.text("exited.parent_comm", "50:report", 0, "jobd");
     m.values("tasks.cpu_time", "", 0, each(|i| if is_burst(i) { 1.95 } else { 0.1 }));
     m.values("tasks.run_delay", "", 0, each(|i| if is_burst(i) { waits } else { 0.01 }));
     m.values("psi.cpu_some", "", 0, each(|i| if is_burst(i) { waits.min(0.9) } else { 0.0 }));
@@ -346,7 +340,7 @@ fn bursts_of(period: usize, waits: f64, lifetime: f64) -> Machine {
 fn one_burst_is_enough_where_a_crontab_says_that_it_was_due() {
     let mut m = bursts(1_000, 1.5);
     m.task(50, "cron", 0);
-    set_text(&mut m, "exited.parent_comm", "50:report", 0, "cron");
+    m.text("exited.parent_comm", "50:report", 0, "cron");
     let due = |place: &str, what: &str, late: i64| ScheduledJob {
         what: what.to_owned(),
         place: place.to_owned(),

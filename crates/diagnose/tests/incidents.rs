@@ -364,6 +364,30 @@ fn a_culprit_in_a_container_has_its_name() {
 }
 
 #[test]
+fn who_uses_up_a_quota_is_named_and_not_who_waits_for_it() {
+    let shared = |sidecar: f64| {
+        let mut m = Machine::idle();
+        m.task(110, "quote-app", 0).task_rate(110, "task.run_delay", 0.01, 0.9).cgroup(110, "/pod7/app");
+        m.task_rate(110, "task.cpu_time", 0.03, 0.03);
+        m.task(120, "compactor", 0).task_rate(120, "task.run_delay", 0.0, 0.5).cgroup(120, "/pod7/sidecar");
+        m.task_rate(120, "task.cpu_time", 0.0, sidecar);
+        m.row("cgroup.throttled_time", "/pod7", 0.0, 1.4).row("cgroup.nr_throttled", "/pod7", 0.0, 4.8);
+        m.row("cgroup.nr_periods", "/pod7", 0.0, 5.0).row("cgroup.cpu_quota", "/pod7", 0.1, 0.1);
+        m.row("cgroup.cpu_period", "/pod7", 0.2, 0.2);
+        m.sys("tasks.run_delay", 0.01, 1.4).sys("psi.cpu_some", 0.0, 0.9);
+        m.explain()
+    };
+    let report = shared(0.45);
+    assert_eq!(root(&report), ("cpu-quota-throttled", Some("compactor"), Some(120)));
+    let remarks = &report.incidents[0].root_cause.remarks;
+    assert!(
+        remarks.iter().any(|r| r == "compactor uses 94 % of the CPU time of the group, and quote-app waits"),
+        "{remarks:?}"
+    );
+    assert_eq!(root(&shared(0.01)).1, Some("quote-app"));
+}
+
+#[test]
 fn quota_is_told_from_saturation() {
     let mut m = Machine::idle();
     m.task(110, "nginx", 0).task_rate(110, "task.run_delay", 0.01, 0.75).cgroup(110, "/app");

@@ -4,13 +4,10 @@
 #[expect(dead_code, reason = "each test program uses its own part of the support")]
 mod support;
 
-use std::sync::Arc;
-
+use mitra_model::EventKind;
 use mitra_model::capture::CaptureRow;
 use mitra_model::report::Report;
-use mitra_model::time::SECOND;
-use mitra_model::{EventKind, TextSeries, lookup};
-use support::{HEALTHY, INCIDENT, Machine, START, each, ids, row};
+use support::{HEALTHY, INCIDENT, Machine, each, ids, row};
 
 const MB: f64 = 1e6;
 
@@ -20,8 +17,7 @@ fn ramp(from: f64, to: f64) -> Vec<f64> {
 }
 
 fn set_text(m: &mut Machine, metric: &str, row: &str, text: &str) {
-    let series = TextSeries { changes: vec![(START + SECOND, Some(Arc::from(text)))], place: None };
-    m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
+    m.text(metric, row, 1, text);
 }
 
 fn culprit(report: &Report) -> (Option<&str>, Option<u32>) {

@@ -262,3 +262,24 @@ fn a_service_that_is_asked_more_and_comes_to_its_limit_is_slow_for_that() {
     m.values("limit.pid", row, HEALTHY + 2, vec![40.0; INCIDENT - 2]);
     assert_eq!(root(&m.explain()), ("connection-limit", Some("nginx"), Some(40)));
 }
+
+#[test]
+fn a_service_whose_only_thread_hangs_in_a_frozen_file_system_is_silent_for_that_reason() {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), during(Asked::each(50.0, 0.001), Asked::nothing(6.0)));
+    m.values(
+        "task.state",
+        &support::row(40),
+        0,
+        (0..N).map(|i| f64::from(if is_on(i) { b'D' } else { b'S' })).collect(),
+    );
+    m.task_rate(40, "task.nvcsw", 40.0, 0.0).task_rate(40, "task.cpu_time", 0.02, 0.0);
+    m.sys("tasks.d_lock", 0.0, 1.1);
+    let stack = "percpu_rwsem_wait;__percpu_down_read;ext4_file_write_iter;vfs_write;ksys_write";
+    m.text("task.kstack", &support::row(40), HEALTHY, stack);
+    let report = m.explain();
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.condition, "hung-task", "{incident:#?}");
+    assert!(links(incident).contains(&"service-silent"), "{:?}", links(incident));
+    assert!(incident.root_cause.statement.contains("frozen"), "{}", incident.root_cause.statement);
+}

@@ -67,6 +67,7 @@ pub struct SignsOfLife {
     stall: [usize; 3],
     io: [usize; 2],
     limits: [usize; 2],
+    tasks: usize,
     /// The device of the limits of I/O.
     pub limit_device: usize,
 }
@@ -78,6 +79,7 @@ impl SignsOfLife {
             stall: ["cgroup.psi_cpu_some", "cgroup.psi_io_some", "cgroup.psi_memory_some"].map(col),
             io: ["cgroup.io_reads", "cgroup.io_writes"].map(col),
             limits: ["cgroup.cpu_quota", "cgroup.pids_max"].map(col),
+            tasks: col("cgroup.pids_current"),
             limit_device: col("cgroup.io_limit_device"),
         }
     }
@@ -87,11 +89,13 @@ impl SignsOfLife {
         self.activity.map(|column| cells.get(column).copied().unwrap_or(NA))
     }
 
-    /// Whether the group has a quota or may have so many tasks, and nothing tells whether something happens in it: with version 1 such
-    /// a limit may be in another hierarchy than the CPU time and the memory.
+    /// Whether the group has a quota, or half as many tasks as it may have, and nothing tells whether something happens in it: with
+    /// version 1 such a limit may be in another hierarchy than the CPU time and the memory.
     pub fn is_limited_blindly(&self, cells: &[i64]) -> bool {
-        self.activity(cells) == [NA; 2]
-            && self.limits.iter().any(|limit| cells.get(*limit).is_some_and(|cell| *cell != NA))
+        let of = |column: usize| cells.get(column).copied().unwrap_or(NA);
+        let [quota, tasks_max] = self.limits.map(of);
+        let is_half_full = tasks_max != NA && of(self.tasks) >= tasks_max / 2;
+        self.activity(cells) == [NA; 2] && (quota != NA || is_half_full)
     }
 
     /// How much I/O the group has sent.
@@ -109,6 +113,21 @@ impl SignsOfLife {
 mod tests {
     use super::*;
     use mitra_parse::cgroup::FILES;
+
+    #[test]
+    fn a_group_with_a_limit_of_which_nothing_tells_is_looked_at() {
+        let signs = SignsOfLife::new();
+        let with = |values: &[(&str, i64)]| {
+            let mut cells = vec![NA; mitra_model::columns(mitra_model::Entity::Cgroup).len()];
+            values.iter().for_each(|(name, value)| cells[col(name)] = *value);
+            signs.is_limited_blindly(&cells)
+        };
+        assert!(with(&[("cgroup.cpu_quota", 100_000)]));
+        assert!(!with(&[("cgroup.cpu_quota", 100_000), ("cgroup.cpu_usage", 7)]), "its time tells");
+        assert!(with(&[("cgroup.pids_max", 90), ("cgroup.pids_current", 50)]));
+        assert!(!with(&[("cgroup.pids_max", 4915), ("cgroup.pids_current", 3)]), "as every unit of systemd");
+        assert!(!with(&[]));
+    }
 
     #[test]
     fn every_name_is_one_of_the_parsers() {

@@ -24,7 +24,7 @@ kinds! {
     Mutex = "mutex",
     /// A lock of a file.
     FileLock = "lock",
-    /// The leave of a program that scans files as they are opened.
+    /// Permission of a program that scans files as they are opened (`FAN_OPEN_PERM`).
     Fanotify = "fanotify",
     /// The other end of a pipe.
     Pipe = "pipe",

@@ -30,7 +30,7 @@ const ACCESS: u32 = 3;
 const FANOTIFY_LINK: &[u8] = b"anon_inode:[fanotify]";
 const FANOTIFY: u32 = 0;
 /// `FAN_OPEN_PERM`, `FAN_ACCESS_PERM`, `FAN_OPEN_EXEC_PERM` and `FAN_PRE_ACCESS` of fanotify_mark(2).
-const FAN_LEAVE: u32 = 0x1_0000 | 0x2_0000 | 0x4_0000 | 0x10_0000;
+const FAN_PERM: u32 = 0x1_0000 | 0x2_0000 | 0x4_0000 | 0x10_0000;
 
 /// A descriptor of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,19 +191,19 @@ impl Holders {
         self.only(root, inodes, (b"socket", waiter), |_| true)
     }
 
-    /// Who has files opened with its leave.
+    /// Whose permission it takes to open files.
     pub fn of_fanotify(&self, root: &Root) -> Holder {
         let candidates = self.of(FANOTIFY);
         if !self.is_complete || candidates.len() > CANDIDATES_MAX {
             return Holder::Unknown;
         }
-        let gives_leave = |held: &&Held| {
+        let is_asked_first = |held: &&Held| {
             let (mut space, mut buffer) = ([0; LINK_BYTES], Buffer::default());
             link(root.fd(), format!("proc/{}/fd/{}", held.pid, held.fd), &mut space) == Some(FANOTIFY_LINK)
                 && read_fdinfo(root, (held.pid, held.fd), FDINFO_BYTES_MAX, &mut buffer)
-                    .is_some_and(|info| info.gives_leave())
+                    .is_none_or(|info| !info.is_whole || info.is_asked_first())
         };
-        let mut pids: Vec<u32> = candidates.iter().filter(gives_leave).map(|held| held.pid).collect();
+        let mut pids: Vec<u32> = candidates.iter().filter(is_asked_first).map(|held| held.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         match pids[..] {
@@ -327,12 +327,12 @@ impl FdInfo<'_> {
         locks.flat_map(str::split_ascii_whitespace).any(|word| word == file)
     }
 
-    /// Whether files are opened with the leave of who has it (`fs/notify/fdinfo.c`: `fanotify mnt_id:1d mflags:0 mask:10000
+    /// Whether files are opened only with the permission of who has it (`fs/notify/fdinfo.c`: `fanotify mnt_id:1d mflags:0 mask:10000
     /// ignored_mask:0`).
-    pub fn gives_leave(&self) -> bool {
+    pub fn is_asked_first(&self) -> bool {
         let marks = self.text.lines().filter(|line| line.starts_with("fanotify "));
         let masks = marks.flat_map(str::split_ascii_whitespace).filter_map(|word| word.strip_prefix("mask:"));
-        masks.filter_map(|mask| u32::from_str_radix(mask, 16).ok()).any(|mask| mask & FAN_LEAVE != 0)
+        masks.filter_map(|mask| u32::from_str_radix(mask, 16).ok()).any(|mask| mask & FAN_PERM != 0)
     }
 
     /// Those of an epoll instance. `None` where they are more than are read.
@@ -355,12 +355,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scanner_that_gives_leave_is_not_one_that_watches() {
+    fn a_scanner_that_is_asked_first_is_not_one_that_watches() {
         let of = |mask: &str| {
             let text = format!(
                 "pos:\t0\nflags:\t02\nfanotify flags:4 event-flags:0\nfanotify mnt_id:1d mflags:0 mask:{mask} ignored_mask:10000\n"
             );
-            FdInfo { text: &text, is_whole: true }.gives_leave()
+            FdInfo { text: &text, is_whole: true }.is_asked_first()
         };
         assert!(of("10000") && of("20038"));
         assert!(!of("38") && !of("junk"));

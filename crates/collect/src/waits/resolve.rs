@@ -156,7 +156,7 @@ impl<'l> Scene<'l> {
         }
     }
 
-    /// The only process that has files opened with its leave.
+    /// The only process whose permission it takes to open files.
     pub fn scanner(&mut self) -> End {
         let root = self.root;
         match self.holders().of_fanotify(root) {

@@ -10,7 +10,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
     let comm = text_of(set, "wait.comm", wait.row, span);
     let what = match wait.kind {
         "lock" => "a lock of a file",
-        "fanotify" => "the leave to open files",
+        "fanotify" => "permission to open a file (fanotify)",
         "pipe" => "a pipe",
         "unix" => "a Unix socket",
         "tcp" | ANSWER => "a connection",
@@ -21,6 +21,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
     match (wait.other, wait.kind) {
         (Other::Process(pid), "lock") => format!("{what} that {} holds", name(pid)),
         (Other::Process(pid), "tcp" | ANSWER) => format!("{what} with {}", name(pid)),
+        (Other::Process(pid), "fanotify") => format!("{what} from {}", name(pid)),
         (Other::Process(pid), "child") => format!("its child {} to end", name(pid)),
         (Other::Process(pid), _) => format!("{what} of {}", name(pid)),
         (Other::Children(comm), _) => match children {

@@ -11,8 +11,7 @@ pub const N: usize = HEALTHY + INCIDENT + AFTER;
 
 /// A text that does not change.
 pub fn text(m: &mut Machine, metric: &str, row: &str, text: &str) {
-    let series = TextSeries { changes: vec![(START + SECOND, Some(Arc::from(text)))], place: None };
-    m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
+    m.text(metric, row, 1, text);
 }
 
 /// A task that is found in D while the trouble lasts.

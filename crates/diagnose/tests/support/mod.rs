@@ -123,6 +123,13 @@ impl Machine {
     }
 
     /// A process, born at `start` seconds; its rates are set with [`Machine::task_rate`].
+    /// A text that stands from a second on.
+    pub fn text(&mut self, metric: &str, row: &str, second: usize, text: &str) -> &mut Self {
+        let changes = vec![(START + second as i64 * SECOND, Some(Arc::from(text)))];
+        self.set.insert_text(lookup(metric).unwrap(), row.into(), TextSeries { changes, place: None });
+        self
+    }
+
     pub fn task(&mut self, pid: u32, comm: &str, start: usize) -> &mut Self {
         self.thread(pid, pid, comm, start)
     }

@@ -99,9 +99,7 @@ fn observe(view: &View<'_>) -> Observation {
         finding.evidence.push(view.task_evidence("task.run_delay", &top.lead, None, top.rate, span));
     }
     // Who uses most of the quota takes it from who waits for it.
-    let most = uses
-        .first()
-        .filter(|top| top.share >= MOST && waits.iter().all(|w| w.comm != top.comm || w.share < MOST));
+    let most = uses.first().filter(|top| top.share >= MOST);
     if let Some(top) = most.or(waits.first()) {
         finding.blame_pid(top.comm, top.pid());
     }

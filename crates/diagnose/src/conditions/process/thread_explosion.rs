@@ -55,20 +55,7 @@ pub const CONDITION: Condition = Condition {
         explains("mmap-lock-contention", "each start of a thread maps a stack"),
         explains("minor-fault-storm", "each thread touches a stack of its own"),
     ],
-    remedies: &[
-        Advice {
-            action: "limit the threads of {process:the process}: a pool with a queue instead of a thread for each request",
-            command: "",
-            verify: "ps -o nlwp= -p {pid}: levels off",
-            risk: "requests queue when the pool is busy",
-        },
-        Advice {
-            action: "until then, set its own limit, below the machine's",
-            command: "systemctl set-property UNIT TasksMax=NUMBER",
-            verify: "systemctl status UNIT: Tasks",
-            risk: "starting a thread fails at the limit",
-        },
-    ],
+    remedies_of: remedies,
     next: &[measure(
         "what the threads wait for, and what they are called",
         "ps -L -o comm=,wchan:32= -p {pid} | sort | uniq -c | sort -rn | head",
@@ -76,6 +63,39 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("thread_explosion.rs"),
     ..Condition::ROOT
 };
+
+const ADVICE: &[Advice] = &[
+    Advice {
+        action: "limit the threads of {process:the process}: a pool with a queue instead of a thread for each request",
+        command: "",
+        verify: "ps -o nlwp= -p {pid}: levels off",
+        risk: "requests queue when the pool is busy",
+    },
+    Advice {
+        action: "until then, set its own limit, below the machine's",
+        command: "systemctl set-property UNIT TasksMax=NUMBER",
+        verify: "systemctl status UNIT: Tasks",
+        risk: "starting a thread fails at the limit",
+    },
+];
+
+/// That stands in a statement about children of which only their exit status is left.
+const NOT_REAPED: &str = " that have ended and that it has not reaped";
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if !finding.statement.contains(NOT_REAPED) {
+        return ADVICE.iter().map(|advice| advice.of(&finding.culprit)).collect();
+    }
+    let (pid, who) = (finding.pid(), finding.culprit.process.as_deref().unwrap_or("the parent"));
+    vec![Remedy {
+        action: format!(
+            "restart {who}: init reaps its zombies when it is gone; then let it call waitpid for each SIGCHLD"
+        ),
+        command: format!("ps -o pid=,stat=,comm= --ppid {pid}; systemctl status {pid}"),
+        verify: "pids.current of the group is far below pids.max".to_owned(),
+        risk: "what it does at the moment is cut off".to_owned(),
+    }]
+}
 
 /// A pool that is as large as this for each CPU serves nothing that runs; most servers have a few dozen in all.
 const PER_CPU: f64 = 32.0;
@@ -176,8 +196,11 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
     let (group, high, max) = view.each("cgroup.pids_max").find_map(at_limit)?;
     let span = high.run.span();
     let mut children: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
-    for process in view.processes() {
-        let state = process.rows.first().and_then(|row| view.set.get("task.state", row)?.last(span));
+    // Those that are there at its end: a shell has had many more.
+    let end =
+        Span { since: span.until - (NEED_S * high.run.step_s * SECOND as f64) as i64, until: span.until };
+    for process in view.processes().iter().filter(|p| process::is_inside(p.cgroup, &group)) {
+        let state = process.rows.first().and_then(|row| view.set.get("task.state", row)?.last(end));
         if let (Some(parent), Some(state)) = (process.ppid.filter(|parent| *parent > INIT), state) {
             let (all, ended) = children.entry(parent).or_default();
             *all += 1.0;
@@ -188,7 +211,7 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
     let parent = view.process(parent).filter(|_| all >= OF_LIMIT * max)?;
     let mut finding = view.finding(&high.run);
     finding.blame(parent);
-    let which = if 2.0 * ended >= all { " that have ended and that it has not reaped" } else { "" };
+    let which = if 2.0 * ended >= all { NOT_REAPED } else { "" };
     finding.statement = format!(
         "{} ({}) has {} children{which}; {} is at its limit of {max:.0} tasks (pids.max), and whatever it starts next fails",
         parent.comm,

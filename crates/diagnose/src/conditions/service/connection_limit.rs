@@ -144,7 +144,9 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
     let said = Signal::of(view.set.get(LINES, row)?, view.window);
     let silent = silence(&view.of("service.requests", service)?, &said);
     let run = silent.run(1.0, NEED_S)?;
-    view.set.get(ESTABLISHED, service)?.max(run.span()).filter(|open| *open >= 1.0)?;
+    // A broker that does not read from who publishes has no request of them; of all others somebody waits for an answer.
+    let waits = if comm == "beam.smp" { ESTABLISHED } else { "service.open" };
+    view.set.get(waits, service)?.max(run.span()).filter(|open| *open >= 1.0)?;
     let mut finding = finding_of(view, row, &run)?;
     finding.statement = format!(
         "{} has reached {}, its limit of {}: it said so in its log, and has answered nothing since ({} requests a second before)",
@@ -156,11 +158,14 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
     Some(finding)
 }
 
-/// One where nothing is answered from about when it was said that a limit is reached.
+/// One where nothing is answered from about when it was said that a limit is reached, until the next answer.
 fn silence(requests: &Signal, said: &Signal) -> Signal {
-    let first = said.t.iter().zip(&said.v).find(|(_, lines)| **lines > 0.0).map(|(t, _)| *t);
-    let since = first.map_or(i64::MAX, |t| t.saturating_sub(HEARD_NS));
-    let v = requests.t.iter().zip(&requests.v).map(|(t, n)| step(*n <= 0.0 && *t >= since)).collect();
+    let heard = said.t.iter().zip(&said.v).find(|(_, lines)| **lines > 0.0).map(|(t, _)| *t);
+    let Some(heard) = heard else { return requests.clone().map(|_| 0.0) };
+    let answers = requests.t.iter().zip(&requests.v).filter(|(_, n)| **n > 0.0).map(|(t, _)| *t);
+    let until = answers.into_iter().find(|t| *t > heard).unwrap_or(i64::MAX);
+    let span = Span { since: heard.saturating_sub(HEARD_NS), until };
+    let v = requests.t.iter().zip(&requests.v).map(|(t, n)| step(*n <= 0.0 && span.contains(*t))).collect();
     Signal { t: requests.t.clone(), dt: requests.dt.clone(), v }
 }
 

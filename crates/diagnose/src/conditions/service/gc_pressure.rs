@@ -90,15 +90,17 @@ const OLD_USED: &str = "jvm.old_used";
 const OLD_MAX: &str = "jvm.old_max";
 const CAUSE: &str = "jvm.gc_cause";
 /// Causes of collections that somebody asks for: the program itself, an agent in it, or `jcmd` and `jmap` from outside.
+/// The one that the JVM can be told to take no notice of.
+const EXPLICIT: &str = "System.gc()";
 const ASKED: &[&str] = &[
-    "System.gc()",
+    EXPLICIT,
     "JvmtiEnv ForceGarbageCollection",
     "Heap Inspection Initiated GC",
     "Heap Dump Initiated GC",
     "Diagnostic Command",
 ];
 /// That stands in a statement of such.
-const ASKS: &str = "somebody asks for them";
+const ASKS: &str = "they are requested explicitly";
 const REQUESTS: &str = "service.requests";
 const WAITS: &str = "service.wait_time";
 /// Names of threads that collect while the program stands still, as far as the kernel keeps them: 15 bytes. JDK 8 and later,
@@ -257,8 +259,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         return ADVICE.iter().map(|advice| advice.of(&finding.culprit)).collect();
     }
     let pid = finding.pid();
-    vec![
-        Remedy {
+    let mut remedies = vec![Remedy {
             action: "find who asks for full collections, and stop that: a monitor that runs jcmd GC.class_histogram, jmap \
                      -histo:live or GC.run in a loop, an agent, or System.gc() in the program"
                 .to_owned(),
@@ -267,14 +268,16 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             ),
             verify: format!("jstat -gccause {pid} 1000: LGCC says something else, and FGC stands still"),
             risk: String::new(),
-        },
-        Remedy {
+        }];
+    if finding.statement.contains(EXPLICIT) {
+        remedies.push(Remedy {
             action: "let the JVM take no notice of System.gc(), or collect beside the program".to_owned(),
             command: "-XX:+DisableExplicitGC, or -XX:+ExplicitGCInvokesConcurrent".to_owned(),
             verify: format!("jstat -gccause {pid} 1000"),
             risk: "memory outside of the heap that direct buffers hold is freed later".to_owned(),
-        },
-    ]
+        });
+    }
+    remedies
 }
 
 /// The services of a process, and what their clients wait.
@@ -336,6 +339,10 @@ fn usual(view: &View<'_>, process: &Process<'_>, run: &Run) -> Option<f64> {
 fn causes<'a>(view: &View<'a>, pid: &str, span: Span) -> Vec<&'a str> {
     let set: &'a SeriesSet = view.set;
     let Some(texts) = set.text(CAUSE, pid) else { return Vec::new() };
+    // One that HotSpot does not word so may be any.
+    if texts.changes.iter().any(|(t, text)| span.contains(*t) && text.is_none()) {
+        return Vec::new();
+    }
     let changed = texts.changes.iter().filter(|(t, _)| span.contains(*t));
     let mut all: Vec<&str> =
         changed.filter_map(|(_, text)| text.as_deref()).chain(texts.at(span.since)).collect();

@@ -2,6 +2,7 @@
 //! is left to do.
 
 mod apart;
+mod free;
 mod incident;
 mod links;
 mod sure;
@@ -10,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::Span;
 use mitra_model::report::{self, Culprit, Incident, Link, Unknown};
-use mitra_model::time::SECOND;
 
 use crate::condition::{Condition, Finding, Missing, Observation, Others, Role};
 use crate::engine::graph;
@@ -18,6 +18,7 @@ use crate::view::View;
 use crate::{captured, conditions, words};
 
 use apart::{Group, apart};
+pub(crate) use free::take_free;
 use incident::{incident, link};
 use links::Links;
 
@@ -237,55 +238,6 @@ pub(crate) fn findings(view: &View<'_>, incidents: &[Incident]) -> Vec<report::F
     let list =
         conditions().iter().filter(|condition| condition.role == Role::Finding || condition.may_be_harmless);
     list.filter_map(of).collect()
-}
-
-/// Reports round less than this to nothing.
-const FREE_S: f64 = 0.05;
-/// Whoever keeps a CPU busy waits in passing for what else wakes there: of its time, on a machine with CPUs to spare.
-const IN_PASSING: f64 = 0.05;
-/// Somebody looks for the cause of that much.
-const FELT_S: f64 = 1.0;
-/// What ends where another thing begins was in its way.
-const TOUCHES_NS: i64 = 2 * SECOND;
-
-/// Takes what harmed nobody out of incidents beside which somebody suffered from something else: whoever is woken looks for that.
-pub(crate) fn take_free(incidents: &mut Vec<Incident>, end: i64) -> Vec<report::Finding> {
-    let span = |i: &Incident| (i.onset.0, i.end.map_or(end, |end| end.0));
-    let felt: Vec<(i64, i64, f64)> = incidents
-        .iter()
-        .filter(|i| !i.root_cause.unexplained)
-        .filter_map(|i| Some((span(i).0, span(i).1, i.cost_s().filter(|cost_s| *cost_s >= FELT_S)?)))
-        .collect();
-    let is_free = |incident: &mut Incident| {
-        let (from, to) = span(incident);
-        let lasted_s = (to - from).max(0) as f64 / SECOND as f64;
-        let Some(cost_s) = incident.cost_s() else { return false };
-        // Of two that cost as much neither is the one that is felt.
-        let touches = |(since, until, felt_s): &(i64, i64, f64)| {
-            *since <= to.saturating_add(TOUCHES_NS)
-                && from <= until.saturating_add(TOUCHES_NS)
-                && *felt_s > cost_s / IN_PASSING
-        };
-        // What was seen to change harms somebody, whether or not that is measured.
-        let is_steady =
-            incident.chain.first().is_some_and(|link| link.evidence.iter().all(|e| e.before.is_none()));
-        let is_harmless =
-            |root: &report::Root| conditions().iter().any(|c| c.id == root.condition && c.may_be_harmless);
-        is_steady
-            && cost_s < FREE_S.max((IN_PASSING * lasted_s).min(FELT_S))
-            && felt.iter().any(touches)
-            && incident.other_roots.iter().chain([&incident.root_cause]).all(is_harmless)
-    };
-    let of = |incident: Incident| report::Finding {
-        condition: incident.root_cause.condition,
-        culprit: incident.root_cause.culprit,
-        statement: incident.root_cause.statement,
-        remarks: incident.root_cause.remarks,
-        evidence: incident.chain.into_iter().flat_map(|link| link.evidence).collect(),
-        remedies: incident.remedies,
-        limit_in_seconds: None,
-    };
-    incidents.extract_if(.., is_free).map(of).collect()
 }
 
 /// What a condition found, as a report has it.

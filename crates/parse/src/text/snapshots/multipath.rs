@@ -123,7 +123,7 @@ impl Map {
         let text = format!("no path to {name} works{then}");
         import.note(format!("multipath: {text}"));
         let device = self.device.clone().unwrap_or_else(|| format!("mapper/{name}"));
-        let what = "path-failed".to_owned();
+        let what = "device-lost".to_owned();
         import.event(when, self.line, EventKind::DeviceError { what, device, text });
     }
 }

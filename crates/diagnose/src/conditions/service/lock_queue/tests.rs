@@ -1,0 +1,183 @@
+use super::*;
+use crate::locks::tests::{queue, series, text};
+
+fn observed(set: &SeriesSet) -> Finding {
+    let none = SeriesSet::default();
+    let view = View::new(set, Span::ALL, &none, None);
+    match observe(&view) {
+        Observation::Active(finding) => *finding,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_holder_at_the_end_of_the_chain_is_named() {
+    let mut set = SeriesSet::default();
+    queue(&mut set, "fe:00:1", 10.0, "20,21,22");
+    queue(&mut set, "fe:00:2", 11.0, "10");
+    let finding = observed(&set);
+    assert_eq!(finding.culprit.pid, Some(11));
+    assert_eq!(finding.loss_s, Some(18.0));
+    assert_eq!(are_queued(&set, Span::ALL).iter().map(Signal::total).collect::<Vec<_>>(), [6.0, 0.0]);
+}
+
+#[test]
+fn a_mutex_is_asked_of_the_threads_and_not_of_the_files() {
+    let mut set = SeriesSet::default();
+    queue(&mut set, "mutex:9:7f10", 10.0, "11,12");
+    let finding = observed(&set);
+    assert_eq!(finding.culprit.pid, Some(9));
+    assert!(finding.statement.contains("which thread 10 holds"), "{}", finding.statement);
+    assert_eq!(remedies(&finding)[0].command, "gdb -p 9 -batch -ex 'thread apply all bt'");
+    assert_eq!(next(&finding)[0].command, "mitra capture locks --pid 9");
+}
+
+#[test]
+fn the_session_that_is_idle_in_a_transaction_is_named_and_not_those_that_wait() {
+    let mut set = SeriesSet::default();
+    for (pid, activity) in
+        [("31", "UPDATE waiting"), ("32", "UPDATE waiting"), ("33", "idle in transaction"), ("34", "idle")]
+    {
+        series(&mut set, "session.pid", pid, vec![pid.parse().unwrap(); 8]);
+        text(&mut set, "session.activity", pid, activity);
+    }
+    let finding = observed(&set);
+    assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("postgres"), Some(33)));
+    assert!(finding.statement.contains("idle in transaction"), "{}", finding.statement);
+    assert!(remedies(&finding)[0].command.contains("pg_terminate_backend(33)"));
+}
+
+/// Two sessions that wait for a third one, by the word of the server.
+fn blocked(server: Option<&str>, holder: &str, activity: &str) -> SeriesSet {
+    let mut set = SeriesSet::default();
+    let row = |id: &str| server.map_or_else(|| id.to_owned(), |_| format!("4242:{id}"));
+    for (id, activity, blocked_by) in [
+        ("41", "UPDATE waiting", Some(holder)),
+        ("42", "UPDATE waiting", Some("41")),
+        (holder, activity, None),
+    ] {
+        let row = row(id);
+        let pid = if server.is_some() { 4242.0 } else { id.parse().unwrap() };
+        series(&mut set, "session.pid", &row, vec![pid; 8]);
+        series(&mut set, "session.state_time", &row, vec![13.0; 8]);
+        text(&mut set, "session.activity", &row, activity);
+        text(&mut set, "session.server", &row, server.unwrap_or("postgres"));
+        if let Some(blocked_by) = blocked_by {
+            text(&mut set, "session.blocked_by", &row, blocked_by);
+            text(&mut set, "session.waits_for", &row, "row lock");
+        }
+    }
+    set
+}
+
+fn is_queued(set: &SeriesSet) -> bool {
+    let none = SeriesSet::default();
+    matches!(observe(&View::new(set, Span::ALL, &none, None)), Observation::Active(_))
+}
+
+#[test]
+fn who_waits_alone_keeps_nobody_waiting_unless_it_serves() {
+    let mut set = SeriesSet::default();
+    queue(&mut set, "fe:00:1", 10.0, "20");
+    series(&mut set, "task.tgid", "20@1", vec![20.0; 8]);
+    text(&mut set, "task.comm", "20@1", "appd");
+    assert!(!is_queued(&set));
+    series(&mut set, "service.requests", "127.0.0.1:80", vec![10.0; 8]);
+    series(&mut set, "service.pid", "127.0.0.1:80", vec![20.0; 8]);
+    assert!(is_queued(&set));
+}
+
+#[test]
+fn who_waits_since_it_began_has_queued_on_purpose() {
+    let mut set = SeriesSet::default();
+    queue(&mut set, "fe:00:1", 10.0, "20,21,22");
+    series(&mut set, LOCKS, "fe:00:1", vec![3.0; 8]);
+    for pid in ["20", "21", "22"] {
+        series(&mut set, "task.tgid", &format!("{pid}@1"), vec![pid.parse().unwrap(); 8]);
+        text(&mut set, "task.comm", &format!("{pid}@1"), "flock");
+    }
+    assert!(observed(&set).is_harmless);
+    // They did something else for half of the time, until somebody took the lock.
+    series(&mut set, LOCKS, "fe:00:1", [0.0, 3.0].map(|n| [n; 4]).concat());
+    assert!(!observed(&set).is_harmless);
+}
+
+#[test]
+fn sessions_that_wait_for_each_other_s_disk_are_a_convoy() {
+    let mut set = SeriesSet::default();
+    for (pid, activity) in [("31", "UPDATE waiting"), ("32", "UPDATE waiting"), ("33", "COMMIT")] {
+        series(&mut set, "session.pid", pid, vec![pid.parse().unwrap(); 8]);
+        text(&mut set, "session.activity", pid, activity);
+    }
+    series(&mut set, "service.open", "127.0.0.1:5432", vec![3.0; 8]);
+    series(&mut set, "service.pid", "127.0.0.1:5432", vec![33.0; 8]);
+    text(&mut set, "service.comm", "127.0.0.1:5432", "postgres");
+    series(&mut set, "task.tgid", "33@1", vec![33.0; 8]);
+    series(&mut set, "task.state", "33@1", vec![f64::from(b'S'); 8]);
+    text(&mut set, "task.comm", "33@1", "postgres");
+    assert!(is_queued(&set));
+    series(&mut set, "task.blkio_delay", "33@1", vec![0.8; 8]);
+    assert!(!is_queued(&set));
+    // Who idles in a transaction waits for no disk, whatever the others do.
+    text(&mut set, "session.activity", "33", "idle in transaction");
+    assert!(is_queued(&set));
+}
+
+#[test]
+fn a_holder_that_waits_for_a_cpu_is_held_up_itself() {
+    let mut set = blocked(None, "37", "COMMIT");
+    series(&mut set, "task.tgid", "37@1", vec![37.0; 8]);
+    text(&mut set, "task.comm", "37@1", "postgres");
+    series(&mut set, "task.run_delay", "37@1", vec![0.1; 8]);
+    assert!(observed(&set).despite.contains(&"cpu-quota-throttled"));
+    series(&mut set, "task.run_delay", "37@1", vec![0.9; 8]);
+    assert!(!observed(&set).despite.contains(&"cpu-quota-throttled"));
+}
+
+#[test]
+fn a_holder_that_waits_for_the_disk_is_held_up_itself() {
+    let mut set = blocked(None, "37", "COMMIT");
+    series(&mut set, "task.tgid", "37@1", vec![37.0; 8]);
+    text(&mut set, "task.comm", "37@1", "postgres");
+    let is_the_cause = |set: &SeriesSet| DISK.iter().all(|disk| observed(set).despite.contains(disk));
+    series(&mut set, "task.state", "37@1", vec![f64::from(b'S'); 8]);
+    assert!(is_the_cause(&set));
+    series(&mut set, "task.state", "37@1", vec![f64::from(b'D'); 8]);
+    assert!(!is_the_cause(&set));
+}
+
+#[test]
+fn mariadb_names_the_session_and_it_is_ended_in_its_words() {
+    let mut set = blocked(Some("mariadbd"), "37", "idle in transaction");
+    text(&mut set, "session.client", "4242:37", "127.0.0.1:4000");
+    let finding = observed(&set);
+    assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("mariadbd"), Some(4242)));
+    assert_eq!(
+        finding.statement,
+        "up to 2 sessions of mariadbd (4242) wait for row locks that session 37 holds, which is idle in a transaction \
+         for 13.0 s, and its client is at 127.0.0.1:4000"
+    );
+    let commands: Vec<String> = remedies(&finding).into_iter().map(|remedy| remedy.command).collect();
+    assert_eq!(commands[0], "mariadb -e 'KILL 37'");
+    assert!(commands[1].contains("innodb_lock_wait_timeout"), "{}", commands[1]);
+    assert!(next(&finding)[0].command.contains("innodb_lock_waits"));
+    let old = blocked(Some("mysqld"), "37", "UPDATE");
+    let finding = observed(&old);
+    assert!(finding.statement.contains("session 37 holds, which runs UPDATE"), "{}", finding.statement);
+    assert!(!remedies(&finding)[1].command.contains("idle_transaction_timeout"));
+}
+
+#[test]
+fn the_word_of_postgresql_counts_more_than_titles() {
+    // By its title the other one would hold them: it is idle in a transaction for as long.
+    let mut set = blocked(None, "33", "SELECT");
+    series(&mut set, "session.pid", "34", vec![34.0; 8]);
+    text(&mut set, "session.activity", "34", "idle in transaction");
+    let finding = observed(&set);
+    assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("postgres"), Some(33)));
+    assert_eq!(
+        finding.statement,
+        "up to 2 sessions of PostgreSQL wait for row locks that session 33 holds, which runs SELECT for 13.0 s"
+    );
+    assert!(remedies(&finding)[0].command.contains("pg_terminate_backend(33)"));
+}

@@ -1,0 +1,204 @@
+//! What services call and wait for: addresses that answer late or not at all, and the way to them.
+
+#[path = "support/services.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod services;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use services::{Asked, N, attempts, dependency, during, links, one, queue, service, slow};
+use support::{Machine, root};
+
+const WEB: &str = "0.0.0.0:80";
+const APP: &str = "127.0.0.1:8080";
+const DB: &str = "10.0.0.7:5432";
+
+/// Nginx before four workers that call a database.
+fn tiers(m: &mut Machine, of: impl Fn(usize) -> Asked + Copy) {
+    service(m, WEB, (40, "nginx"), of);
+    dependency(m, (40, "nginx"), APP, of);
+    service(m, APP, (50, "python3"), of);
+    for pid in 51..54 {
+        m.task(pid, "python3", 0).task_rate(pid, "task.cpu_time", 0.02, 0.01);
+    }
+    // They answer in turns, and their master has never run.
+    m.values("service.pid", APP, 0, (0..N).map(|i| 50.0 + (i % 4) as f64).collect());
+    (50..54).for_each(|pid| _ = m.values("task.ppid", &support::row(pid), 0, vec![49.0; N]));
+}
+
+#[test]
+fn an_address_that_nobody_answers_is_the_root_through_two_services() {
+    let mut m = Machine::idle();
+    tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));
+    for pid in 50..54 {
+        dependency(&mut m, (pid, "python3"), DB, during(Asked::each(20.0, 0.001), Asked::nothing(0.0)));
+        // Each gives up after a second and a half.
+        attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.67, (0.5, 0.0));
+    }
+    let report = m.explain();
+    assert_eq!(root(&report), ("dependency-unreachable", None, None));
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(DB));
+    let statement = &incident.root_cause.statement;
+    assert!(statement.starts_with("nginx (port 80) answered in 1.6 s instead of 2.0 ms: "), "{statement}");
+    assert!(statement.contains("4 processes named python3"), "{statement}");
+    assert!(links(incident).contains(&"service-slow"));
+    assert!(incident.other_roots.is_empty(), "{:?}", incident.other_roots);
+    assert!(
+        incident
+            .next
+            .iter()
+            .any(|n| n.command.contains("ss -tnpo state syn-sent dst 10.0.0.7 dport = :5432"))
+    );
+}
+
+#[test]
+fn an_address_of_another_namespace_of_this_machine_that_is_gone_is_unreachable_too() {
+    let mut m = Machine::idle();
+    tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));
+    service(
+        &mut m,
+        "10.0.0.7:5432@db",
+        (70, "postgres"),
+        during(Asked::each(80.0, 0.001), Asked::nothing(0.0)),
+    );
+    for pid in 50..54 {
+        dependency(&mut m, (pid, "python3"), DB, during(Asked::each(20.0, 0.001), Asked::nothing(0.0)));
+        attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.67, (0.5, 0.0));
+    }
+    let gone = m.explain();
+    assert_eq!(root(&gone), ("dependency-unreachable", Some("postgres"), None));
+    // It is there and takes no connection: it is what is to be looked at.
+    queue(&mut m, "10.0.0.7:5432@db", (70, "postgres"), |_| 200.0);
+    let full = m.explain();
+    assert!(full.incidents.iter().all(|i| i.root_cause.condition != "dependency-unreachable"));
+}
+
+#[test]
+fn an_address_that_was_never_called_before_is_one_too_where_several_wait_for_it() {
+    let vain = |processes: u32| {
+        let mut m = Machine::idle();
+        for pid in 50..50 + processes {
+            m.task(pid, "python3", 0);
+            dependency(&mut m, (pid, "python3"), DB, during(Asked::nothing(0.0), Asked::nothing(0.0)));
+            attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.0, (0.0, 0.0));
+        }
+        m.explain()
+    };
+    assert_eq!(root(&vain(4)).0, "dependency-unreachable");
+    assert!(vain(1).incidents.is_empty());
+}
+
+#[test]
+fn a_connection_that_is_refused_at_once_is_unreachable_if_it_used_to_be_accepted() {
+    let refused = |before: f64, always: bool| {
+        let mut m = Machine::idle();
+        m.task(50, "php-fpm", 0);
+        dependency(&mut m, (50, "php-fpm"), "127.0.0.1:6379", |_| Asked::nothing(0.0));
+        attempts(&mut m, "50>127.0.0.1:6379", 0.0, 8.0, (before, 0.0));
+        // Who is let in waits as long as who is refused: some microseconds.
+        m.row("dependency.connect_time", "50>127.0.0.1:6379", 0.0006, 0.0006);
+        if always {
+            m.row("dependency.connect_failed", "50>127.0.0.1:6379", 8.0, 8.0);
+        }
+        m.explain()
+    };
+    let report = refused(8.0, false);
+    assert_eq!(root(&report).0, "dependency-unreachable");
+    assert!(one(&report).root_cause.statement.contains("refuses connections"));
+    assert_eq!(root(&refused(0.0, false)).0, "dependency-unreachable");
+    // Somebody has always tried it in vain.
+    assert!(refused(0.0, true).incidents.is_empty());
+}
+
+#[test]
+fn an_address_that_answers_late_is_the_root_of_a_service_that_waits_for_it() {
+    let mut m = Machine::idle();
+    tiers(&mut m, slow());
+    for pid in 50..54 {
+        dependency(&mut m, (pid, "python3"), DB, during(Asked::each(50.0, 0.001), Asked::each(1.0, 1.0)));
+    }
+    let report = m.explain();
+    assert_eq!(root(&report), ("dependency-slow", None, None));
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(DB));
+    assert!(incident.root_cause.statement.contains("10.0.0.7:5432 answered in 1.0 s instead of 1.0 ms"));
+    assert!(links(incident).contains(&"service-slow"));
+}
+
+#[test]
+fn a_path_to_a_service_of_the_same_machine_is_slow_where_the_service_is_not() {
+    let kept = |waits: bool| {
+        let mut m = Machine::idle();
+        m.task(60, "web-user", 0);
+        if waits {
+            m.task_rate(60, "task.run_delay", 0.0, 4.0);
+        }
+        service(&mut m, APP, (50, "python3"), during(Asked::each(40.0, 0.0004), Asked::each(8.0, 0.0004)));
+        dependency(&mut m, (60, "web-user"), APP, during(Asked::each(40.0, 0.0005), Asked::each(8.0, 0.5)));
+        m.explain()
+    };
+    let report = kept(false);
+    assert_eq!(root(&report).0, "dependency-slow");
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("python3 (port 8080) serves there on this machine and answered in 400 µs"),
+        "{statement}"
+    );
+    // Who gets no CPU takes no answer.
+    assert!(kept(true).incidents.iter().all(|i| i.root_cause.condition != "dependency-slow"));
+}
+
+#[test]
+fn a_service_of_the_same_machine_is_no_dependency_elsewhere() {
+    let mut m = Machine::idle();
+    tiers(&mut m, slow());
+    let report = m.explain();
+    // The one that is asked gives its name, and the one that it waits for is the culprit.
+    assert_eq!(root(&report), ("service-slow", Some("python3"), None));
+    let incident = one(&report);
+    assert!(
+        incident.root_cause.statement.starts_with("nginx (port 80) answered"),
+        "{}",
+        incident.root_cause.statement
+    );
+    assert!(incident.root_cause.remarks.iter().any(|r| r.contains("it waits for python3 (port 8080)")));
+    let out = incident.ruled_out.iter().find(|r| r.condition == "dependency-slow").unwrap();
+    assert!(out.because.contains("served on this machine by python3 (port 8080)"), "{}", out.because);
+}
+
+#[test]
+fn workers_that_all_wait_are_the_way_from_an_address_to_its_victims() {
+    let mut m = Machine::idle();
+    let of = during(Asked::each(100.0, 0.002), Asked { waiting: 104.0, ..Asked::each(4.0, 6.0) });
+    service(&mut m, APP, (50, "gunicorn"), of);
+    queue(&mut m, APP, (50, "gunicorn"), |_| 100.0);
+    for pid in 50..54 {
+        if pid > 50 {
+            m.task(pid, "gunicorn", 0);
+        }
+        dependency(&mut m, (pid, "gunicorn"), DB, during(Asked::each(25.0, 0.001), Asked::each(1.0, 1.0)));
+    }
+    let report = m.explain();
+    assert_eq!(root(&report).0, "dependency-slow");
+    let incident = one(&report);
+    assert_eq!(links(incident)[..2], ["dependency-slow", "worker-pool-exhausted"]);
+    let pool = &incident.chain[1].statement;
+    assert!(pool.contains("all 4 workers of gunicorn (port 8080) wait for 10.0.0.7:5432"), "{pool}");
+}
+
+#[test]
+fn processes_that_live_for_a_moment_are_callers_by_their_name() {
+    let mut m = Machine::idle();
+    dependency(&mut m, (50, "curl"), DB, |_| Asked::nothing(0.0));
+    let row = format!("curl>{DB}");
+    for metric in ["connecting", "connect_time"] {
+        m.row(&format!("dependency.{metric}"), &row, 0.0, 5.0);
+    }
+    m.row("dependency.connect_failed", &row, 0.0, 1.0).row("dependency.connects", &row, 3.0, 0.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "dependency-unreachable");
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("processes named curl waited"), "{statement}");
+}
