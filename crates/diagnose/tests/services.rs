@@ -326,6 +326,12 @@ fn requests_that_cost_several_times_as_much_are_a_regression() {
     let statement = &incident.root_cause.statement;
     assert!(statement.contains("costs 45.0 ms of CPU instead of 200 µs"), "{statement}");
     assert!(incident.remedies[0].command.contains("pg_stat_activity"), "{:?}", incident.remedies);
+    // Pages that were in memory before take that time: six hundred faults of each request.
+    let mut m = dear("postgres", 0.9);
+    m.task_rate(50, "task.majflt", 0.0, 12_000.0);
+    assert!(m.explain().incidents.iter().all(|i| i.root_cause.condition != "query-regression"));
+    m.task_rate(50, "task.majflt", 0.0, 120.0);
+    assert_eq!(one(&m.explain()).root_cause.condition, "query-regression");
     // What it does beside is no cost of requests that sleep.
     let mut m = dear("postgres", 0.2);
     service(&mut m, APP, (50, "postgres"), during(Asked::each(100.0, 0.002), Asked::each(4.0, 3.0)));

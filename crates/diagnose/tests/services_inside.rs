@@ -38,6 +38,31 @@ fn a_jvm_at_the_end_of_its_heap_is_slow_by_its_collector() {
 }
 
 #[test]
+fn collections_that_are_requested_are_told_from_those_of_a_full_heap() {
+    let made_for = |causes: &[&str]| {
+        let mut m = Machine::idle();
+        jvm(&mut m, (0.05, 1.4), (0.4, 0.2));
+        m.sys("tasks.busiest", 0.4, 0.7).sys("sys.cpu_idle", 1.5, 0.3);
+        service(&mut m, APP, (50, "java"), slow());
+        m.texts("jvm.gc_cause", "50", causes);
+        let report = m.explain();
+        assert_eq!(root(&report), ("gc-pressure", Some("java"), Some(50)));
+        one(&report).clone()
+    };
+    let asked = made_for(&["Heap Inspection Initiated GC", "No GC", "Heap Inspection Initiated GC", "No GC"]);
+    let statement = &asked.root_cause.statement;
+    assert!(
+        statement.ends_with("; they are requested explicitly (Heap Inspection Initiated GC)"),
+        "{statement}"
+    );
+    assert!(asked.remedies[0].action.contains("who asks for full collections"));
+    assert!(asked.remedies.iter().all(|remedy| !remedy.command.contains("DisableExplicitGC")));
+    let full = made_for(&["Heap Inspection Initiated GC", "Allocation Failure"]);
+    assert!(!full.root_cause.statement.contains("requested"), "{}", full.root_cause.statement);
+    assert!(full.remedies[0].command.contains("GC.heap_info"));
+}
+
+#[test]
 fn a_serial_collector_that_takes_a_cpu_is_no_mere_busy_thread() {
     let mut m = Machine::idle();
     jvm(&mut m, (0.02, 0.0), (0.3, 0.05));
@@ -179,6 +204,35 @@ fn a_service_whose_log_names_a_limit_again_and_again_has_reached_it() {
     assert!(links(incident).contains(&"service-failing"), "{:?}", links(incident));
     assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(WEB));
     assert!(incident.remedies.iter().any(|remedy| remedy.action.contains("nginx.conf")));
+}
+
+#[test]
+fn a_broker_that_says_once_that_its_disk_is_full_and_answers_nothing_has_reached_that_limit() {
+    let alarm = |silent_from: usize| {
+        let mut m = Machine::idle();
+        let is_silent = move |i: usize| is_on(i) && i >= HEALTHY + silent_from;
+        let of = move |i: usize| if is_silent(i) { Asked::nothing(0.0) } else { Asked::each(30.0, 0.002) };
+        service(&mut m, DB, (70, "beam.smp"), of);
+        let row = "beam.smp:disk_free_limit";
+        m.values(
+            "limit.lines",
+            row,
+            HEALTHY,
+            (0..INCIDENT).map(|i| if i == 2 { 1.0 } else { 0.0 }).collect(),
+        );
+        m.values("limit.pid", row, HEALTHY, vec![70.0; INCIDENT]).row("service.established", DB, 5.0, 5.0);
+        m.explain()
+    };
+    let report = alarm(0);
+    assert_eq!(root(&report), ("connection-limit", Some("beam.smp"), Some(70)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("disk_free_limit") && statement.contains("answered nothing since"),
+        "{statement}"
+    );
+    assert!(one(&report).remedies[0].command.contains("rabbitmq-diagnostics alarms"));
+    // It went on answering, and nobody asked later.
+    assert!(alarm(10).incidents.is_empty());
 }
 
 #[test]

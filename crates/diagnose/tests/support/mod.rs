@@ -130,6 +130,14 @@ impl Machine {
         self
     }
 
+    /// Texts that follow one another each two seconds from the beginning of the incident on.
+    pub fn texts(&mut self, metric: &str, row: &str, texts: &[&str]) -> &mut Self {
+        let at = |i: usize| START + (HEALTHY + 2 * i) as i64 * SECOND;
+        let changes = texts.iter().enumerate().map(|(i, text)| (at(i), Some(Arc::from(*text)))).collect();
+        self.set.insert_text(lookup(metric).unwrap(), row.into(), TextSeries { changes, place: None });
+        self
+    }
+
     pub fn task(&mut self, pid: u32, comm: &str, start: usize) -> &mut Self {
         self.thread(pid, pid, comm, start)
     }

@@ -285,8 +285,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
                 "cat {}; mpstat -P ALL 1: %soft is spread",
                 all(&|irq, _| format!("/proc/irq/{irq}/effective_affinity_list"), " ")
             ),
-            risk: "irqbalance moves them again (--banirq); the kernel refuses it for interrupts that it places itself, as of NVMe; \
-                   a single interrupt moves its load and divides it among nobody"
+            risk: "irqbalance may move them back (--banirq=IRQ); managed interrupts (NVMe) refuse it; a single interrupt only takes \
+                   its load to another CPU"
                 .to_owned(),
         });
     }

@@ -47,6 +47,39 @@ fn the_session_that_is_idle_in_a_transaction_is_named_and_not_those_that_wait() 
     assert!(remedies(&finding)[0].command.contains("pg_terminate_backend(33)"));
 }
 
+#[test]
+fn what_no_session_holds_a_prepared_transaction_may() {
+    let mut set = SeriesSet::default();
+    for (pid, activity) in [("31", "UPDATE waiting"), ("32", "UPDATE waiting"), ("34", "idle")] {
+        series(&mut set, "session.pid", pid, vec![pid.parse().unwrap(); 8]);
+        text(&mut set, "session.activity", pid, activity);
+    }
+    let finding = observed(&set);
+    assert!(
+        finding.statement.ends_with("a prepared transaction (pg_prepared_xacts) may"),
+        "{}",
+        finding.statement
+    );
+    assert!(remedies(&finding)[0].command.contains("ROLLBACK PREPARED"));
+    // By the word of the server, which numbers it 0.
+    for pid in ["31", "32"] {
+        text(&mut set, "session.blocked_by", pid, "0");
+    }
+    let finding = observed(&set);
+    assert!(
+        finding.statement.contains("that a prepared transaction (pg_prepared_xacts) holds"),
+        "{}",
+        finding.statement
+    );
+    // One that works holds it by turns.
+    series(&mut set, "session.pid", "35", vec![35.0; 8]);
+    text(&mut set, "session.activity", "35", "UPDATE");
+    for pid in ["31", "32"] {
+        text(&mut set, "session.blocked_by", pid, "35");
+    }
+    assert!(!observed(&set).statement.contains("prepared"));
+}
+
 /// Two sessions that wait for a third one, by the word of the server.
 fn blocked(server: Option<&str>, holder: &str, activity: &str) -> SeriesSet {
     let mut set = SeriesSet::default();
