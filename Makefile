@@ -185,7 +185,7 @@ bench-load: build ## mitra load beside wrk, hey, ab and vegeta: rates on nginx, 
 
 .PHONY: bench-outputs
 bench-outputs: build ## what sending samples costs, beside node_exporter with Prometheus as its agent, and collectd: SECONDS=60 a turn, README=docs/outputs.md writes the figures there
-	@tools/install-deps.sh bench
+	@tools/install-deps.sh outputs
 	@mkdir -p $(CARGO_TARGET_DIR)/bench
 	TMPDIR=$(CARGO_TARGET_DIR)/bench tools/bench/outputs.py --mitra $(MITRA) --seconds $(SECONDS) $(README:%=--readme %)
 

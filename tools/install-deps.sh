@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|experiments|bench|observer|matrix|fuzz|miri|deny|packages…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|experiments|bench|outputs|observer|matrix|fuzz|miri|deny|packages…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -210,7 +210,10 @@ need_bench() {
     need_command hey hey
     need_command ab apache2-utils
     need_command nginx nginx-light
-    # What sends samples to stores, beside `mitra send`; a store that takes them.
+}
+
+# What sends samples to stores, beside `mitra send`; a store that takes them.
+need_outputs() {
     need_command prometheus prometheus
     need_command prometheus-node-exporter prometheus-node-exporter
     need_command collectd collectd-core
@@ -365,7 +368,7 @@ need_deny() {
         cargo install --locked "cargo-deny@$version"
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|experiments|bench|observer|matrix|fuzz|miri|deny|packages…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|browser|search|cost|lab|endure|experiments|bench|outputs|observer|matrix|fuzz|miri|deny|packages…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -378,13 +381,14 @@ for set in "$@"; do
     endure) need_build && need_endure ;;
     experiments) need_build && need_experiments ;;
     bench) need_build && need_bench ;;
+    outputs) need_build && need_outputs ;;
     observer) need_build && need_observer ;;
     matrix) need_build && need_matrix ;;
     fuzz) need_build ;;
     miri) need_build ;;
     deny) need_build && need_venv ;;
     packages) need_build && need_packages ;;
-    *) die "unknown set '$set'; there are build, test, kernel, browser, search, cost, lab, endure, experiments, bench, observer, matrix, fuzz, miri, deny and packages" ;;
+    *) die "unknown set '$set'; there are build, test, kernel, browser, search, cost, lab, endure, experiments, bench, outputs, observer, matrix, fuzz, miri, deny and packages" ;;
     esac
 done
 install_packages

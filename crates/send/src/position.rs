@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// More outputs of a folder are not listed.
@@ -57,6 +58,19 @@ pub struct Position {
     path: PathBuf,
 }
 
+/// Reads a file of state. One that is damaged is begun anew, which is told.
+pub(crate) fn read_state<T: DeserializeOwned + Default>(path: &Path) -> Result<(T, Option<String>), String> {
+    let read = match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    Ok(match read {
+        Ok(state) => (state, None),
+        Err(error) => (T::default(), Some(format!("{}: begun anew: {error}", path.display()))),
+    })
+}
+
 impl Position {
     /// Reads the position of this output in a folder. One that is damaged is begun anew, which is told.
     ///
@@ -64,18 +78,8 @@ impl Position {
     /// Where it is there and cannot be read: what it holds would be sent never.
     pub fn open(dir: &Path, name: &str) -> Result<(Position, Option<String>), String> {
         let path = dir.join(format!("{name}.json"));
-        let read = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Position::default()),
-            Err(error) => return Err(format!("{}: {error}", path.display())),
-        };
-        Ok(match read {
-            Ok(position) => (Position { path, ..position }, None),
-            Err(error) => {
-                let why = format!("{}: begun anew: {error}", path.display());
-                (Position { path, ..Position::default() }, Some(why))
-            }
-        })
+        let (position, why) = read_state::<Position>(&path)?;
+        Ok((Position { path, ..position }, why))
     }
 
     /// The outputs that have a position in a folder, by their names. What cannot be read is left out.

@@ -1,13 +1,12 @@
 //! Which incidents and findings an output has sent. Explanations of two stretches may have the same one.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::position::replace;
+use crate::position::{read_state, replace};
 
 const SECOND: i64 = 1_000_000_000;
 /// Onsets and ends of one incident in two explanations differ by less.
@@ -66,18 +65,8 @@ impl Sent {
     /// Where it is there and cannot be read: what it holds would be sent again.
     pub fn open(dir: &Path, name: &str) -> Result<(Sent, Option<String>), String> {
         let path = dir.join(format!("{name}.sent"));
-        let read = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Sent::default()),
-            Err(error) => return Err(format!("{}: {error}", path.display())),
-        };
-        Ok(match read {
-            Ok(sent) => (Sent { path, ..sent }, None),
-            Err(error) => {
-                let why = format!("{}: begun anew: {error}", path.display());
-                (Sent { path, ..Sent::default() }, Some(why))
-            }
-        })
+        let (sent, why) = read_state::<Sent>(&path)?;
+        Ok((Sent { path, ..sent }, why))
     }
 
     /// Writes it to the disk, where it was opened.
@@ -274,7 +263,7 @@ mod tests {
         assert_eq!(Sent::open(dir.path(), "logs").unwrap(), (sent, None));
         // It is no position.
         assert!(crate::position::Position::all(dir.path()).is_empty());
-        fs::write(dir.path().join("logs.sent"), "{").unwrap();
+        std::fs::write(dir.path().join("logs.sent"), "{").unwrap();
         let (sent, trouble) = Sent::open(dir.path(), "logs").unwrap();
         assert!(sent.incidents.is_empty() && trouble.unwrap().contains("begun anew"));
         Sent::default().save().unwrap();

@@ -295,7 +295,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "send",
         &[
-            ("mitra send --test", "does each store of /etc/mitra/mitra.toml take a sample?"),
+            ("mitra send --test", "does each store of /etc/mitra/mitra.toml take a sample or a log record?"),
             ("mitra send ./incident --once", "the last hours of a recording, to all of them"),
         ],
     ),

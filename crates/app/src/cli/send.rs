@@ -23,13 +23,13 @@ pub struct SendArgs {
     /// Where each output's position is kept [default: the folder send beside the usual archive]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Send one sample to each output, say what it answered, and end
+    /// Send one sample or log record to each output, say what it answered, and end
     #[arg(long, conflicts_with_all = ["once", "dry_run"])]
     pub test: bool,
     /// Send what there is, and end when it is sent or a store has taken nothing for two minutes
     #[arg(long)]
     pub once: bool,
-    /// Print the last samples as they would be sent, and send none
+    /// Print the last samples, or the log records of the last hour, as they would be sent, and send none
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -11,9 +11,11 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use mitra_collect::Clock;
+use mitra_model::time::SECOND;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -120,13 +122,15 @@ impl State {
         let mut said = undo.in_words();
         if !since.is_empty() {
             let left = Undo { title: undo.title.clone(), files: since.clone(), ..Undo::default() };
-            let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let name = format!("left-{seconds}.json");
-            self.store_as(&left, &name)?;
-            said.push_str(&format!(
-                "; {} has the whole of what is not put back",
-                self.dir.join(name).display()
-            ));
+            let name = format!("left-{}.json", Clock::Real.now().real / SECOND);
+            match self.store_as(&left, &name) {
+                Ok(()) => said.push_str(&format!(
+                    "; {} has the whole of what is not put back",
+                    self.dir.join(name).display()
+                )),
+                // What can be put back is: settings that stay changed are worse.
+                Err(error) => said.push_str(&format!("; what is not put back could not be kept: {error:#}")),
+            }
         }
         for file in &since {
             let path = file.path.display();

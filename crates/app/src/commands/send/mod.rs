@@ -11,10 +11,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use mitra_archive::Reader;
+use mitra_collect::Clock;
 use mitra_model::Span;
 use mitra_model::time::SECOND;
 use mitra_rules::ConfigError;
@@ -160,8 +161,7 @@ fn once(dir: &Path, workers: Vec<Worker>) -> Result<()> {
 
 /// Sends one sample or record to each output, and says what it answered.
 fn test(outputs: &[Output]) -> Result<()> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
+    let now = Clock::Real.now().real;
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut failed = 0;
     for output in outputs {

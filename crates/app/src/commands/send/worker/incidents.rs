@@ -65,7 +65,10 @@ impl Worker {
             match self.deliver_records(&found, &notes, look.until, reader, latest)? {
                 Delivered::Taken => {
                     self.sent = sent;
-                    self.works();
+                    // Of a store that nothing was sent to nobody knows whether it takes anything again.
+                    if self.failing.is_none() {
+                        self.works();
+                    }
                     self.advance(reader, look.until);
                     from = next;
                     self.pause(took * factor);
