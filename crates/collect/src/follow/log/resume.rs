@@ -41,6 +41,11 @@ impl Log {
                 self.current = Some(file);
                 continue;
             }
+            // Nothing was read of it: whoever has its inode now is looked at as any other file beside the log, and may hold what was
+            // counted elsewhere.
+            if was.begin.len == 0 && was.offset == 0 {
+                continue;
+            }
             let since_ns = if is_current { state.horizon_ns } else { i64::MIN };
             match self.find(&before, was, since_ns, dir.fd.as_fd()) {
                 Some((mut file, is_copy)) => {
