@@ -339,6 +339,15 @@ need_nfpm() {
     GOBIN=$venv/bin go install -trimpath "github.com/goreleaser/nfpm/v2/cmd/nfpm@$version"
 }
 
+# Renders the chart for Kubernetes. `cargo test` finds it there.
+need_helm() {
+    local version=v3.22.0
+    go version -m "$venv/bin/helm" 2>/dev/null | grep -q "helm.sh/helm/v3[[:space:]]$version" && return 0
+    echo "install-deps: installing helm $version in $venv" >&2
+    GOBIN=$venv/bin go install -trimpath "helm.sh/helm/v3/cmd/helm@$version" ||
+        echo "install-deps: helm cannot be installed; the test of the chart is skipped" >&2
+}
+
 need_nightly() {
     rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
         rustup toolchain install nightly --profile minimal ||
@@ -400,7 +409,7 @@ for set in "$@"; do
     fuzz) need_rust && need_fuzz ;;
     miri) need_rust && need_miri ;;
     deny) need_rust && need_deny ;;
-    packages) need_rust && need_musl && need_nfpm ;;
+    packages) need_rust && need_musl && need_nfpm && need_helm ;;
     *) need_rust ;;
     esac
 done

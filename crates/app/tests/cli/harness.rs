@@ -61,19 +61,29 @@ pub fn good(args: &[&str]) -> String {
     output.out
 }
 
-/// Python with a module, from the virtual environment that `tools/install-deps.sh test` makes, or on the path.
-pub fn python(module: &str) -> Option<PathBuf> {
+/// A program of the virtual environment that `tools/install-deps.sh` makes, and the one on the path.
+fn candidates(in_venv: &str, on_path: &str) -> impl Iterator<Item = PathBuf> {
     let venv = std::env::var_os("MITRA_VENV")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/mitra-venv")));
-    let candidates = venv.map(|v| v.join("bin/python")).into_iter().chain([PathBuf::from("python3")]);
-    let works = |python: &PathBuf| {
-        Command::new(python)
-            .args(["-c", &format!("import {module}")])
-            .output()
-            .is_ok_and(|output| output.status.success())
-    };
-    candidates.into_iter().find(works)
+    let in_venv = venv.map(|venv| venv.join("bin").join(in_venv));
+    in_venv.into_iter().chain([PathBuf::from(on_path)])
+}
+
+/// The first of them that ends well with these arguments.
+fn working(mut candidates: impl Iterator<Item = PathBuf>, args: &[&str]) -> Option<PathBuf> {
+    candidates
+        .find(|program| Command::new(program).args(args).output().is_ok_and(|output| output.status.success()))
+}
+
+/// Python with a module, from the virtual environment of `tools/install-deps.sh test`, or on the path.
+pub fn python(module: &str) -> Option<PathBuf> {
+    working(candidates("python", "python3"), &["-c", &format!("import {module}")])
+}
+
+/// Helm, from `tools/install-deps.sh packages`, or on the path.
+pub fn helm() -> Option<PathBuf> {
+    working(candidates("helm", "helm"), &["version"])
 }
 
 /// A running `mitra` that is ended when dropped.

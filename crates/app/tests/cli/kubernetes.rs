@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::harness::{MITRA, Running, good, python, wait_until};
+use crate::harness::{MITRA, Running, good, helm, python, wait_until};
 use crate::tls::{Keys, TOKEN};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
@@ -34,6 +34,129 @@ fn the_manifest_of_kubernetes_has_only_what_kubernetes_knows() {
     };
     let wrong = pod(&python, &["check", &manifest()]);
     assert_eq!(wrong.trim(), "");
+}
+
+/// Everything that the chart lets a cluster change.
+const VALUES: &str = r#"
+image: registry.example.net/mitra:own
+imagePullSecrets: [{name: registry-key}]
+config: |
+  [[output]]
+  to = "prometheus"
+  url = "https://prometheus.example.net/api/v1/write"
+  ca-file = "/etc/mitra-credentials/ca.pem"
+maxBytes: 10G
+containers: {send: true, notify: true, upload: true}
+port: 7000
+tlsSecret: own-tls
+credentialsSecret: own-credentials
+resources: {recorder: {limits: {memory: 1Gi}}, send: {limits: {memory: 256Mi}}}
+tolerations: [{key: dedicated, operator: Exists}]
+nodeSelector: {pool: web}
+affinity: {nodeAffinity: {}}
+priorityClassName: own-class
+paths: {archive: /data/mitra, cgroup: /sys/fs/cgroup/unified}
+"#;
+
+/// Runs Helm with the chart. `go install` does not tell Helm its version of Kubernetes.
+fn chart(helm: &Path, args: &[&str], more: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(helm);
+    command.args(args).arg(format!("{PACKAGING}/kubernetes"));
+    command.args(["--namespace", "mitra", "--kube-version", "1.30.0"]).args(more);
+    let output = command.output().expect("helm starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_program_and_uses_each_of_its_values() {
+    let read = |name: &str| fs::read_to_string(format!("{PACKAGING}/kubernetes/{name}")).expect("the chart");
+    let about = read("Chart.yaml");
+    for line in ["version: VERSION", "appVersion: \"VERSION\""] {
+        let line = line.replace("VERSION", env!("CARGO_PKG_VERSION"));
+        assert!(about.lines().any(|one| one == line), "{line}");
+    }
+    let templates = read("templates/mitra.yaml") + &read("templates/_daemonset.tpl");
+    let schema: serde_json::Value = serde_json::from_str(&read("values.schema.json")).expect("JSON");
+    let values = read("values.yaml");
+    let is_name = |line: &&str| line.starts_with(|c: char| c.is_ascii_lowercase());
+    let names: BTreeSet<&str> =
+        values.lines().filter(is_name).filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    for name in &names {
+        assert!(schema["properties"].get(name).is_some(), "{name} is not in the schema");
+        assert!(VALUES.lines().any(|line| line.split(':').next() == Some(*name)), "{name} is not tried");
+        let is_used =
+            [format!("alues.{name}"), format!("\"{name}\"")].iter().any(|text| templates.contains(text));
+        assert!(is_used, "{name} is not used");
+    }
+    let known = schema["properties"].as_object().expect("properties").keys().map(String::as_str);
+    assert_eq!(known.filter(|name| *name != "global").collect::<BTreeSet<_>>(), names);
+}
+
+#[test]
+fn the_chart_is_the_manifest_but_for_its_values() {
+    let Some(helm) = helm() else {
+        return println!("skipped: helm is not installed: tools/install-deps.sh packages");
+    };
+    let Some(python) = python("yaml, kubernetes") else {
+        return println!("skipped: the client of Kubernetes is not installed");
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let linted = chart(&helm, &["lint"], &[]);
+    assert!(linted.is_ok(), "{linted:?}");
+    let usual = file("usual.yaml", &chart(&helm, &["template", "mitra"], &[]).expect("a chart"));
+    assert_eq!(pod(&python, &["same", &manifest(), &usual]).trim(), "");
+
+    let values = file("values.yaml", VALUES);
+    let text = chart(&helm, &["template", "mitra"], &["--values", &values]).expect("a chart");
+    let own = file("own.yaml", &text);
+    assert_eq!(pod(&python, &["check", &own]).trim(), "");
+    // What the manifest says instead is nowhere any more.
+    for gone in [
+        "registry.example.org",
+        ": 6174",
+        ":6174",
+        "mitra-tls\n",
+        "2G",
+        "system-node-critical",
+        "path: /var/lib/mitra",
+    ] {
+        assert!(!text.contains(gone), "{gone}");
+    }
+    for there in [
+        "registry.example.net/mitra:own",
+        "registry-key",
+        "/etc/mitra-credentials/ca.pem",
+        "10G",
+        "--listen=0.0.0.0:7000",
+        "own-tls",
+        "own-credentials",
+        "memory: 1Gi",
+        "memory: 256Mi",
+        "key: dedicated",
+        "pool: web",
+        "nodeAffinity",
+        "own-class",
+        "path: /data/mitra/send",
+        "path: /data/mitra/notify",
+        "path: /sys/fs/cgroup/unified",
+        "--state=/var/lib/mitra/send",
+        "kubernetes.io/os: linux",
+    ] {
+        assert!(text.contains(there), "{there} is missing:\n{text}");
+    }
+    let alone = chart(&helm, &["template", "mitra"], &["--set", "containers.serve=false"]).expect("a chart");
+    assert!(!alone.contains("mitra-tls") && !alone.contains("name: serve"), "{alone}");
+    let alone = file("alone.yaml", &alone);
+    assert_eq!(pod(&python, &["check", &alone]).trim(), "");
+    for wrong in ["imagee=x", "containers.sent=true", "port=0", "paths.archive=relative"] {
+        assert!(chart(&helm, &["template", "mitra"], &["--set", wrong]).is_err(), "{wrong} is taken");
+    }
 }
 
 /// A recorder in a container has what the service has.

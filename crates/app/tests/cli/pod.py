@@ -1,12 +1,14 @@
 """Reads a Kubernetes manifest for `kubernetes.rs`.
 
     pod.py check MANIFEST                                 prints what is wrong, one line each
+    pod.py same MANIFEST RENDERED                         prints where a rendered chart has something else
     pod.py oci MANIFEST CONTAINER ROOTFS VOLUMES SECCOMP  prints the OCI configuration of a container
 
 `check` compares each object with the models of Kubernetes' own client, which are made from its OpenAPI document: what they
 do not know or have another type for is wrong. `oci` does what containerd does with the fields that decide here: namespaces,
 mounts, capabilities, limits, the seccomp profile. It does nothing with AppArmor, SELinux, resources and users. VOLUMES is a
-folder with a folder for each volume that is no path of the host but /sys/fs/cgroup, SECCOMP the folder of the kubelet's profiles.
+folder with a folder for each volume that is no path of the host but /sys/fs/cgroup, SECCOMP the folder of the kubelet's profiles. `same`
+passes over the namespace, which Helm makes or finds, and the checksum of the configuration.
 """
 
 import json
@@ -67,6 +69,15 @@ def lost(said, kept, at):
         yield f"{at}: {said!r} is read as {kept!r}"
 
 
+def same(manifest, rendered):
+    said = {one["kind"]: one for one in objects(manifest) if one["kind"] != "Namespace"}
+    got = {one["kind"]: one for one in objects(rendered)}
+    if "DaemonSet" in got:
+        got["DaemonSet"]["spec"]["template"]["metadata"].pop("annotations", None)
+    yield from lost(said, got, "manifest")
+    yield from lost(got, said, "chart")
+
+
 def privileges(one):
     """What the schema does not say: names that belong together, and what a container may not have."""
     pod = one["spec"]["template"]["spec"]
@@ -100,7 +111,7 @@ def privileges(one):
                 yield f"{name}: there is no volume {mount['name']}"
             elif not mount.get("readOnly") and writers.setdefault(mount["name"], name) != name:
                 yield f"{name}: {writers[mount['name']]} writes the volume {mount['name']}, too"
-            elif "hostPath" in volume and volume["name"] != "archive" and not mount.get("readOnly"):
+            elif "hostPath" in volume and volume["name"] not in ("archive", f"{name}-state") and not mount.get("readOnly"):
                 yield f"{name}: {volume['hostPath']['path']} of the host can be written"
     yield from (f"the volume {name} is not used" for name in volumes.keys() - used)
 
@@ -163,6 +174,9 @@ def main():
     if what == "oci":
         name, rootfs, folder, profiles = rest
         print(json.dumps(oci(manifest, name, rootfs, pathlib.Path(folder), pathlib.Path(profiles))))
+        return
+    if what == "same":
+        print(*same(manifest, *rest), sep="\n")
         return
     for one in objects(manifest):
         print(*schema(one), sep="\n", end="\n")
