@@ -35,7 +35,7 @@ completion bash bash-completion/completions/mitra
 completion zsh "${ZSH_FUNCTIONS:-zsh/site-functions}/_mitra"
 completion fish fish/vendor_completions.d/mitra.fish
 
-for unit in mitra.service mitra-index.service mitra-notify.service mitra-send.service mitra-dbus.service; do
+for unit in mitra.service mitra-index.service mitra-notify.service mitra-send.service mitra-upload.service mitra-dbus.service; do
     sed "s|@PREFIX@|$prefix|g" "packaging/$unit" >"$pages/$unit"
     install -D -m 644 "$pages/$unit" "$destdir$unitdir/$unit"
 done

@@ -26,7 +26,7 @@ FIRST_ANSWER_S = 20.0
 DEMO_S = 1.0
 OWNED = ["usr/bin/mitra", "usr/lib/systemd/system/mitra.service", "usr/lib/systemd/system/mitra-index.service",
          "usr/lib/systemd/system/mitra-notify.service", "usr/lib/systemd/system/mitra-send.service",
-         "usr/lib/systemd/system/mitra-dbus.service",
+         "usr/lib/systemd/system/mitra-upload.service", "usr/lib/systemd/system/mitra-dbus.service",
          "usr/share/dbus-1/system.d/org.mitra.Mitra1.conf", "usr/share/polkit-1/actions/org.mitra.Mitra1.policy",
          "usr/lib/sysusers.d/mitra.conf", "usr/share/man/man1/mitra.1.gz", "usr/share/man/man1/mitra-explain.1.gz",
          "usr/share/bash-completion/completions/mitra", "usr/share/zsh/vendor-completions/_mitra",

@@ -355,7 +355,8 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "upload",
         &[
-            ("mitra upload --to s3://recordings/mitra", "store each segment when it is sealed"),
+            ("mitra upload", "store each segment when it is sealed, as mitra-upload.service does"),
+            ("mitra upload --to s3://recordings/mitra", "in this bucket"),
             ("mitra upload ./incident --to s3://recordings/mitra --once", "store another recording"),
         ],
     ),

@@ -15,9 +15,9 @@ use super::{FolderArgs, examples};
 pub struct UploadArgs {
     #[command(flatten)]
     pub archive: FolderArgs,
-    /// The bucket, and what the names of all objects begin with
-    #[arg(long, value_name = "s3://BUCKET/PREFIX", required = true)]
-    pub to: String,
+    /// The bucket, and what the names of all objects begin with [default: the table [[remote]] with upload = true]
+    #[arg(long, value_name = "s3://BUCKET/PREFIX")]
+    pub to: Option<String>,
     /// Store what is not there yet, and end
     #[arg(long)]
     pub once: bool,

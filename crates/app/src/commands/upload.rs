@@ -13,7 +13,7 @@ use crate::commands::print;
 use crate::errors::{Interrupted, usage};
 use crate::log::log;
 use crate::recording;
-use crate::remote::{Bucket, Listed};
+use crate::remote::{Bucket, Listed, url_of_uploads};
 use crate::signals::{self, Hangup, STOP};
 
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -26,14 +26,17 @@ const NAP: Duration = Duration::from_millis(200);
 
 pub fn run(args: &UploadArgs) -> Result<()> {
     signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
-    if !args.to.starts_with("s3://") {
-        return Err(usage(format!("{}: want s3://BUCKET/PREFIX", args.to)));
+    let to = args.to.clone().map_or_else(url_of_uploads, Ok)?;
+    if !to.starts_with("s3://") {
+        return Err(usage(format!("{to}: want s3://BUCKET/PREFIX")));
     }
     let (dir, reader) = recording::open(&args.archive.chosen())?;
-    let to = args.to.trim_end_matches('/');
+    let to = to.trim_end_matches('/');
     let mut upload = Upload { reader, to, there: None, stored: 0, skipped: 0 };
-    // What is wrong in the configuration is said at once.
-    Bucket::of(&upload.url()?)?;
+    // What is wrong in the configuration is said at once. A service may start before the first frame is written.
+    if args.once || !upload.reader.host().hostname.is_empty() {
+        Bucket::of(&upload.url()?)?;
+    }
     print(&format!("storing the segments of {} in {to}\n", dir.display()))?;
     let mut failures = 0;
     while !STOP.load(Ordering::Relaxed) {

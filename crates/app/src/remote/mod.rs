@@ -19,7 +19,7 @@ use crate::render::style::rfc3339;
 
 pub use bucket::{Bucket, Listed};
 pub use cache::View;
-pub use settings::url_of_host;
+pub use settings::{url_of_host, url_of_uploads};
 
 /// Files that are fetched at a time: what takes long is the way there and back.
 const AT_ONCE: usize = 4;

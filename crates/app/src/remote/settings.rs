@@ -43,6 +43,9 @@ struct Table {
     region: Option<String>,
     #[serde(default)]
     insecure: bool,
+    /// `mitra upload` stores segments there.
+    #[serde(default)]
+    upload: bool,
 }
 
 /// How an address is asked.
@@ -143,6 +146,22 @@ pub fn url_of_host(host: &str) -> Result<String> {
     Ok(table.ok_or_else(none)?.url.replace(HOST, host))
 }
 
+/// Where segments are stored: the first table with `upload = true`. The name of the host comes after it.
+pub fn url_of_uploads() -> Result<String> {
+    let table = tables()?.into_iter().find(|table| table.upload);
+    let none = || {
+        usage(format!(
+            "no --to, and no table [[remote]] of {SYSTEM} or ~/.config/mitra/mitra.toml has upload = true"
+        ))
+    };
+    Ok(without_host(&table.ok_or_else(none)?.url).to_owned())
+}
+
+fn without_host(pattern: &str) -> &str {
+    let pattern = pattern.trim_end_matches('/');
+    pattern.strip_suffix(HOST).unwrap_or(pattern).trim_end_matches('/')
+}
+
 fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')
 }
@@ -231,6 +250,16 @@ mod tests {
         ] {
             assert!(!covers(pattern, url), "{pattern} {url}");
         }
+    }
+
+    #[test]
+    fn segments_are_stored_below_a_table() {
+        for pattern in ["s3://bucket/mitra", "s3://bucket/mitra/", "s3://bucket/mitra/{host}"] {
+            assert_eq!(without_host(pattern), "s3://bucket/mitra");
+            assert!(covers(pattern, &format!("{}/web17", without_host(pattern))), "{pattern}");
+        }
+        let tables = parse("a.toml", "[[remote]]\nurl = \"s3://b/m\"\nupload = true\n").unwrap();
+        assert!(tables[0].upload && !parse("a.toml", "[[remote]]\nurl = \"x\"\n").unwrap()[0].upload);
     }
 
     #[test]

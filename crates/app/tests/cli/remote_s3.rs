@@ -61,6 +61,11 @@ fn segments_are_stored_once_and_read_back() {
     let user = &store.user;
     assert!(store.upload(dir.path()).ends_with("4 segments stored, 0 were there\n"));
     assert!(store.upload(dir.path()).ends_with("0 segments stored, 4 were there\n"));
+    let named = user.run(&["upload", "--once", text(dir.path())]);
+    assert!(named.code == 2 && named.err.contains("upload = true"), "{}", named.err);
+    store.table("upload = true\n");
+    let named = user.good(&["upload", "--once", text(dir.path())]);
+    assert!(named.ends_with("0 segments stored, 4 were there\n"), "{named}");
     let (since, until) = (at(12), at(35));
     let range = ["--since", &since, "--until", &until];
     for args in [&["explain", "--json"][..], &["dump", "--format", "csv", "--metric", "mem.*"]] {
