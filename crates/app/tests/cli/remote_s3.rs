@@ -66,6 +66,9 @@ fn segments_are_stored_once_and_read_back() {
     store.table("upload = true\n");
     let named = user.good(&["upload", "--once", text(dir.path())]);
     assert!(named.ends_with("0 segments stored, 4 were there\n"), "{named}");
+    let (since, until) = (at(12), at(18));
+    user.good(&["dump", "--archive", ARCHIVE, "--since", &since, "--until", &until]);
+    assert!((1..=2).contains(&user.kept().len()), "of six minutes: {:?}", user.kept());
     let (since, until) = (at(12), at(35));
     let range = ["--since", &since, "--until", &until];
     for args in [&["explain", "--json"][..], &["dump", "--format", "csv", "--metric", "mem.*"]] {
@@ -184,4 +187,6 @@ fn by_hand_an_hour_out_of_a_month_in_an_object_store() {
         bytes as f64 / 1e6,
         here == there
     );
+    assert!(here == there, "another report");
+    assert!(bytes < 5_000_000 && first_s < 2.0, "{bytes} bytes, {first_s} s");
 }
