@@ -198,7 +198,7 @@ async function checkTimeline(page, url) {
   await checkLoad(page);
   await page.waitForSelector(".incidents a");
   const lanes = await page.$$eval(".lane h3", (all) => all.map((one) => one.textContent.trim().split("  ")[0]));
-  for (const name of ["Lost time", "CPU", "Memory", "Reclaim", "Disks", "Network", "Pressure"]) {
+  for (const name of ["Lost time", "Standing still", "CPU", "Memory", "Reclaim", "Disks", "Network", "Pressure"]) {
     assert.ok(lanes.some((lane) => lane.startsWith(name)), `no lane ${name} in ${lanes}`);
   }
   const title = await page.locator(".incidents strong").first().boundingBox();
@@ -227,6 +227,77 @@ async function checkTimeline(page, url) {
   assert.equal(page.url(), before, "Escape closed the list of keys and nothing else");
 }
 
+/** Answers in place of the server's, until the returned function is called. */
+async function instead(page, path, told) {
+  const pattern = (asked) => asked.pathname.endsWith(`/api/v1/${path}`);
+  const answer = async (route) => route.fulfill({ json: await told(route) });
+  await page.route(pattern, answer);
+  return () => page.unroute(pattern, answer);
+}
+
+async function checkHeat(page, url) {
+  await page.goto(`${url}#/time`);
+  await settled(page);
+  const answer = page.waitForResponse((response) => response.url().includes("_latency_"));
+  await page.locator(".heat button").first().click();
+  await answer;
+  await page.locator('.heat canvas[aria-label*="slowest took"]').waitFor();
+  const isDrawn = await page.locator(".heat canvas").evaluate((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colours = new Set();
+    for (let at = 0; at < data.length; at += 4) colours.add(data.slice(at, at + 4).join());
+    return colours.size;
+  });
+  assert.ok(isDrawn >= 3, `columns without and with requests: ${isDrawn} colours`);
+  assert.match(page.url(), /heat=/, "a link shows it again");
+  await checkLooks(page, "heat");
+  await page.locator(".heat canvas").click({ position: { x: 40, y: 40 } });
+  await page.locator(".moment").waitFor();
+}
+
+async function checkChanges(page, url) {
+  const { since, until } = await (await page.context().request.get(`${url}api/v1/recording`)).json();
+  const [from, to] = [since, until].map((text) => Date.parse(text));
+  const at = (share) => new Date(from + (to - from) * share).toISOString();
+  const one = { kind: "sysctl", name: "vm.swappiness", from: "60", to: "<b>1</b>" };
+  const changes = [0.2, 0.2001, 0.7].map((share) => ({ ...one, at: at(share) }));
+  const end = await instead(page, "changes", () => ({ since, until, changes, index_error: null }));
+  await page.goto(`${url}#/time?since=${Math.floor(from / 1000)}&until=${Math.ceil(to / 1000)}`);
+  await page.locator(".pins a").nth(1).waitFor();
+  assert.deepEqual(await page.locator(".pins a").allInnerTexts(), ["▾2", "▾"], "near ones are one pin");
+  await page.getByRole("region", { name: "What was changed" }).getByText("60 → <b>1</b>").first().waitFor();
+  await checkLooks(page, "changes");
+  await page.locator(".pins a").last().click();
+  await page.locator(".moment").waitFor();
+  await end();
+}
+
+/** The recording is said to begin eight days before, so that there are days to look back to. */
+async function checkEarlier(page, url) {
+  const [HOUR_S, DAY_S] = [3600, 86_400];
+  let until = 0;
+  const end = await instead(page, "recording", async (route) => {
+    const told = await (await route.fetch()).json();
+    until = Date.parse(told.until) / 1000;
+    return { ...told, since: new Date(Date.parse(told.since) - 8 * DAY_S * 1000).toISOString() };
+  });
+  await page.goto(`${url}#/time`);
+  await page.reload();
+  await settled(page);
+  const group = page.getByRole("group", { name: "The same time below" });
+  for (const [label, days] of [["yesterday", 1], ["last week", 7]]) {
+    const isThen = (address) => Math.abs(Number(address.searchParams.get("since")) - (until - HOUR_S - days * DAY_S)) < 2;
+    const asked = page.waitForResponse((response) => response.url().includes("/series") && isThen(new URL(response.url())));
+    await group.getByRole("button", { name: label }).click();
+    await asked;
+    await page.locator("#earlier", { hasText: label }).waitFor();
+  }
+  assert.equal(await page.locator(".lanes").count(), 2);
+  await checkLooks(page, "earlier");
+  await end();
+  await page.reload();
+}
+
 async function checkIncident(page, url) {
   await page.goto(`${url}#/time`);
   await timed("one click, until the root cause is there", async () => {
@@ -250,6 +321,7 @@ async function checkIncident(page, url) {
   const href = await page.getByRole("link", { name: "Report as a page" }).getAttribute("href");
   const html = await (await page.context().request.get(new URL(href, url).href)).text();
   assert.match(html, /<html/);
+  assert.match(await page.getByRole("link", { name: "Download" }).getAttribute("download"), /^mitra-.*\.html$/);
 }
 
 async function checkProcesses(page, url) {
@@ -263,12 +335,17 @@ async function checkProcesses(page, url) {
   await page.getByRole("button", { name: "CPU", exact: false }).first().click();
   await page.getByRole("searchbox").fill("dd");
   await page.waitForFunction(() => [...document.querySelectorAll(".processes tbody tr")].some((row) => row.textContent.includes("dd")));
+  const sorted = () => page.locator('.processes th[aria-sort="descending"]').innerText();
+  await page.getByRole("button", { name: "lost time" }).click();
+  await page.waitForFunction(() => location.hash.includes("sort=lost"));
+  assert.match(await sorted(), /lost time/);
   await page.getByLabel("tree").check();
   await page.getByRole("searchbox").fill("");
   await checkLooks(page, "processes");
   await page.getByRole("searchbox").fill("stockd");
   await page.locator(".processes tbody th a").first().click();
   await settled(page);
+  await page.locator("#threads", { hasText: /thread/ }).waitFor();
   await checkLooks(page, "process");
 }
 
@@ -409,7 +486,29 @@ async function checkLost(page, server, archive, seen) {
   return again;
 }
 
-async function checkLive(context) {
+/** An incident that goes on, in the numbers of one that is over: what is shown of it follows the recorder until it ends. */
+async function checkGoesOn(page, url, over) {
+  const now = Math.floor(Date.now() / 1000);
+  const stamp = (at) => new Date(at * 1000).toISOString();
+  const [onset, end] = [stamp(now - 30), stamp(now + 1)];
+  let asked = 0;
+  const list = () => ({ since: onset, until: end, findings: [], incidents: [{ n: 2, since: onset, until: null, root: null, culprit: null, lost_task_s: null, headline: "" }] });
+  const ends = [
+    await instead(page, "incidents", list),
+    await instead(page, "report", (route) => {
+      asked += new URL(route.request().url()).searchParams.get("incident") === "2" ? 1 : 0;
+      return { ...over, incidents: [{ ...over.incidents[0], onset, end: asked > 1 ? end : null }] };
+    }),
+  ];
+  // The link is of before: it was the first one then.
+  await page.goto(`${url}#/incident/1?since=${now - 600}&until=${now + 3600}&onset=${now - 29}`);
+  await page.locator(".first", { hasText: "it goes on" }).waitFor();
+  await page.locator("h2", { hasText: "Incident 2" }).waitFor();
+  await page.locator(".first", { hasText: /, for \d/ }).waitFor({ timeout: 45_000 });
+  for (const done of ends) await done();
+}
+
+async function checkLive(context, over) {
   const archive = join(scratch, "live");
   const recorder = start("record", "--archive", archive, "--no-bpf", "--no-arm");
   await new Promise((done) => setTimeout(done, 4000));
@@ -425,6 +524,7 @@ async function checkLive(context) {
   await page.keyboard.press("l");
   await page.waitForFunction(() => !document.querySelector("header .live"));
   await page.screenshot({ path: join(shots, "live.png"), fullPage: true });
+  await checkGoesOn(page, server.url, over);
   await page.goto(`${server.url}#/search`);
   assert.match(await page.getByRole("alert").innerText(), /mitra index --store/, "how to get an index");
   assert.deepEqual(seen.errors, []);
@@ -448,6 +548,9 @@ try {
   await weigh(server.url);
   await checkCache(server.url);
   await checkTimeline(page, server.url);
+  await checkHeat(page, server.url);
+  await checkChanges(page, server.url);
+  await checkEarlier(page, server.url);
   await checkIncident(page, server.url);
   await checkProcesses(page, server.url);
   await checkTables(page, server.url);
@@ -460,7 +563,7 @@ try {
   assert.deepEqual(seen.errors, []);
   assert.deepEqual(seen.elsewhere, []);
   await stop(server.child);
-  await checkLive(context);
+  await checkLive(context, JSON.parse(execFileSync(MITRA, ["explain", "--json", "--archive", archive])));
   console.log(`ok; screenshots in ${shots}`);
 } finally {
   await browser.close();
