@@ -93,6 +93,7 @@ export interface Incident {
 }
 
 export interface Report {
+  window: { since: string; until: string };
   incidents: Incident[];
   healthy?: string[];
   recorder?: { unavailable?: { source: string; why: string }[] };

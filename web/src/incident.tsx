@@ -58,9 +58,10 @@ export function IncidentView({ route, shown, found, theme }: IncidentProps) {
   if (!answer) return <p class="note">explaining …</p>;
   if (!incident) return <p class="note">There is no incident {route.item} in this time.</p>;
   const since = parseTime(incident.onset);
-  const until = incident.end ? parseTime(incident.end) : growing(shown);
+  // What is told of one that goes on is of the time that was explained.
+  const until = parseTime(incident.end ?? answer.window.until);
   const around = Math.max((until - since) * AROUND_SHARE, AROUND_MIN_S);
-  const window = { since: Math.max(shown.whole.since, since - around), until: Math.min(growing(shown), until + around) };
+  const window = { since: Math.max(shown.whole.since, since - around), until: Math.min(growing(shown), incident.end ? until + around : Infinity) };
   return (
     <article class="incident">
       <div class="bar">

@@ -64,7 +64,7 @@ export async function checkGoesOn(page, url, over) {
     await instead(page, "incidents", list),
     await instead(page, "report", (route) => {
       asked += new URL(route.request().url()).searchParams.get("incident") === "2" ? 1 : 0;
-      return { ...over, incidents: [{ ...over.incidents[0], onset, end: asked > 1 ? end : null }] };
+      return { ...over, window: { since: onset, until: end }, incidents: [{ ...over.incidents[0], onset, end: asked > 1 ? end : null }] };
     }),
   ];
   // The link is of before: it was the first one then.

@@ -13,8 +13,8 @@ use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, Metric, SeriesSet, Span, lookup};
 
-pub use self::history::{Elsewhere, within as changes};
 use self::history::History;
+pub use self::history::{Elsewhere, within as changes};
 use crate::import;
 
 /// What a report may read before its range: limits, and what an incident is compared with. Settings and files are read as far back
