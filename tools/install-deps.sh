@@ -312,6 +312,16 @@ need_browser_modules() {
         echo "install-deps: npm cannot install them; the test of the pages is skipped" >&2
 }
 
+# The page of mitra serve, which its test looks at.
+need_page() {
+    local web
+    web=$(dirname "$0")/../web
+    [[ -f $web/dist/app.js && -z $(find "$web/src" "$web/package-lock.json" -newer "$web/dist/app.js" -print -quit) ]] && return 0
+    echo "install-deps: building the page" >&2
+    make -C "$web/.." --no-print-directory web >&2 ||
+        echo "install-deps: the page cannot be built; its test is skipped" >&2
+}
+
 need_arm64() {
     rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu ||
         rustup target add aarch64-unknown-linux-gnu ||
@@ -404,7 +414,7 @@ install_packages
 for set in "$@"; do
     case $set in
     test) need_rust && need_python_modules ;;
-    browser) need_rust && need_browser_modules ;;
+    browser) need_rust && need_browser_modules && need_page ;;
     matrix) need_rust && need_arm64 ;;
     fuzz) need_rust && need_fuzz ;;
     miri) need_rust && need_miri ;;

@@ -6,7 +6,7 @@
 The month is one simulated day, over and over: its segments are linked under the numbers that follow, and Mitra places what
 begins again behind what was before, as after a reboot. What is asked is what the page asks: it is opened, moved over the
 month, brought closer to an hour, one incident is opened, and a whole day is explained. After each step stands what is resident,
-and the most that ever was.
+and the most that ever was. Then a browser opens the page of another server, where there is one (web/test/month.mjs).
 """
 
 import argparse
@@ -14,6 +14,7 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,10 @@ LANES = ["tasks.run_delay", "tasks.d_io", "tasks.d_lock", "sys.cpu_user", "sys.c
          "vm.pswpout", "psi.cpu_some", "psi.io_some", "psi.memory_some", "tcp.RetransSegs", "sys.ctxt"]
 COLUMNS = 1200
 GOAL_MB = 150
+# In the browser.
+GOAL_OPEN_S = 1
+GOAL_FRAMES_PER_S = 30
+WEB = pathlib.Path(__file__).resolve().parents[2] / "web"
 
 
 def month(simulator, folder, days):
@@ -48,7 +53,8 @@ def month(simulator, folder, days):
 class Served:
     def __init__(self, mitra, archive):
         self.process = subprocess.Popen([mitra, "serve", archive, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
-        told = urllib.parse.urlsplit(self.process.stdout.readline().strip())
+        self.url = self.process.stdout.readline().strip()
+        told = urllib.parse.urlsplit(self.url)
         self.connection = http.client.HTTPConnection(told.hostname, told.port, timeout=600)
         token = urllib.parse.parse_qs(told.query).get("token", [None])[0]
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -110,6 +116,19 @@ def look_around(served):
     served.step("two seconds later", lambda: None)
 
 
+def in_browser(mitra, archive):
+    """What a browser sees, as web/test/month.mjs tells it; None where there is no browser."""
+    if not (shutil.which("node") and (WEB / "node_modules/playwright-core").is_dir()):
+        print("no browser: make web", file=sys.stderr)
+        return None
+    served = Served(mitra, archive)
+    try:
+        run = subprocess.run(["node", WEB / "test/month.mjs", served.url], stdout=subprocess.PIPE, check=True)
+        return json.loads(run.stdout) | {"most_mb": served.resident_mb("VmHWM")}
+    finally:
+        served.process.terminate()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mitra", required=True)
@@ -122,18 +141,26 @@ def main():
     with tempfile.TemporaryDirectory(prefix="mitra-month-", dir=os.environ.get("TMPDIR")) as scratch:
         folder = arguments.keep or pathlib.Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        served = Served(arguments.mitra, month(arguments.simulator, folder, arguments.days))
+        archive = month(arguments.simulator, folder, arguments.days)
+        served = Served(arguments.mitra, archive)
         try:
             served.step("started", lambda: None)
             look_around(served)
         finally:
             served.process.terminate()
+            served.process.wait()
+        seen = in_browser(arguments.mitra, archive)
     print("| | seconds | resident | most so far |\n|---|---|---|---|")
     for name, took, now, most in served.rows:
         print(f"| {name} | {took:.1f} | {now:.0f} MB | {most:.0f} MB |")
     most = served.rows[-1][3]
     print(f"\n{arguments.days} days of {TASKS:,} processes: {most:.0f} MB at most; goal {GOAL_MB} MB:"
           f" {'kept' if most <= GOAL_MB else 'MISSED'}")
+    if seen:
+        is_kept = seen["open_s"] < GOAL_OPEN_S and seen["frames_per_s"] >= GOAL_FRAMES_PER_S
+        print(f"in the browser: drawn after {seen['open_s']:.2f} s, all of it after {seen['all_s']:.2f} s more; moved at"
+              f" {seen['frames_per_s']:.0f} frames a second, at most {seen['longest_ms']:.0f} ms between two; the server at most"
+              f" {seen['most_mb']:.0f} MB; goals {GOAL_OPEN_S} s and {GOAL_FRAMES_PER_S}: {'kept' if is_kept else 'MISSED'}")
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ export interface Incident {
 }
 
 export interface Report {
+  window: { since: string; until: string };
   incidents: Incident[];
   healthy?: string[];
   recorder?: { unavailable?: { source: string; why: string }[] };
@@ -105,9 +106,37 @@ export interface Process {
   cmdline?: string | null;
   cgroup?: string | null;
   cgroup_name?: string | null;
-  state?: string | number | null;
+  state?: string | null;
+  /** Kernel stacks of threads in D state, innermost first. */
+  waits_in?: string[];
   row?: string;
-  [column: string]: string | number | null | undefined;
+  /** Only of one that is asked for alone. */
+  tasks?: Task[];
+  [column: string]: string | number | null | undefined | string[] | Task[];
+}
+
+export interface Task {
+  row: string;
+  tid: number | null;
+  comm: string | null;
+  state: string;
+  waits_in: string | null;
+  cpu: number | null;
+  run_delay: number | null;
+  blkio_delay: number | null;
+}
+
+/** Processes of one name and parent that ended. */
+export interface Ended {
+  comm: string;
+  ppid: number | null;
+  last_pid: number | null;
+  count: number;
+  failed: number | null;
+  cpu: number | null;
+  run_delay: number | null;
+  read: number | null;
+  written: number | null;
 }
 
 export interface Row {

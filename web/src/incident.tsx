@@ -7,8 +7,9 @@ import { Copy } from "./copy";
 import { clock, culpritText, moment, parseTime, percent, quantity, rangeText, seconds, words } from "./format";
 import type { LaneOf } from "./lanes";
 import { Lanes } from "./lanes-view";
-import { link, rangeQuery, round, type Route } from "./route";
-import { type Found, type Shown, useJson } from "./state";
+import { Pairs } from "./pairs";
+import { link, number, rangeQuery, round, type Route } from "./route";
+import { type Found, type FoundIncident, type Shown, useJson } from "./state";
 
 interface IncidentProps {
   route: Route;
@@ -21,10 +22,31 @@ interface IncidentProps {
 const AROUND_SHARE = 0.5;
 const AROUND_MIN_S = 15;
 
+/** Onsets of one incident differ by less when it is explained again, with more of it recorded. */
+const SAME_ONSET_S = 5;
+/** While it goes on it is explained again so often; also when the server says that the list of incidents is another. */
+const AGAIN_S = 20;
+
+/** The incident of a link: the one with that onset, or with that number. Numbers change while a recording grows. */
+function lineOf(route: Route, found: Found | undefined): FoundIncident | undefined {
+  const onset = number(route, "onset");
+  const away = (one: FoundIncident) => Math.abs(parseTime(one.since) - (onset ?? NaN));
+  const nearest = found?.incidents.filter((one) => away(one) <= SAME_ONSET_S).sort((a, b) => away(a) - away(b))[0];
+  return nearest ?? found?.incidents.find((one) => String(one.n) === route.item);
+}
+
+/** While a recorder is at work its end moves each second; what is asked for moves in steps. */
+function growing(shown: Shown): number {
+  const { until } = shown.whole;
+  return shown.recording.is_live ? Math.ceil(until / AGAIN_S) * AGAIN_S : until;
+}
+
 export function IncidentView({ route, shown, found, theme }: IncidentProps) {
-  const query = { ...span(shown.range), incident: Number(route.item) };
-  const { answer, error } = useJson<Report>("report", query);
-  const line = found?.incidents.find((one) => String(one.n) === route.item);
+  const line = lineOf(route, found);
+  const query = { ...span(shown.range), incident: line?.n ?? Number(route.item) };
+  // An incident that is over stays as it is, and so does a range that has ended before the recording.
+  const grows = shown.recording.is_live && !line?.until && shown.range.until >= shown.whole.until;
+  const { answer, error } = useJson<Report>("report", query, grows ? `${growing(shown)} ${found?.changed ?? 0}` : "");
   const incident = answer?.incidents[0];
   if (error && !answer) {
     return (
@@ -36,14 +58,15 @@ export function IncidentView({ route, shown, found, theme }: IncidentProps) {
   if (!answer) return <p class="note">explaining …</p>;
   if (!incident) return <p class="note">There is no incident {route.item} in this time.</p>;
   const since = parseTime(incident.onset);
-  const until = incident.end ? parseTime(incident.end) : shown.whole.until;
+  // What is told of one that goes on is of the time that was explained.
+  const until = parseTime(incident.end ?? answer.window.until);
   const around = Math.max((until - since) * AROUND_SHARE, AROUND_MIN_S);
-  const window = { since: Math.max(shown.whole.since, since - around), until: Math.min(shown.whole.until, until + around) };
+  const window = { since: Math.max(shown.whole.since, since - around), until: Math.min(growing(shown), incident.end ? until + around : Infinity) };
   return (
     <article class="incident">
       <div class="bar">
         <h2>
-          Incident {route.item} <span class="range">{rangeText(since, until)}</span>
+          Incident {query.incident} <span class="range">{rangeText(since, until)}</span>
         </h2>
         <span class="buttons">
           <a class="button" href={link("time", "", { ...rangeQuery(window), t: round(since) })}>
@@ -60,12 +83,16 @@ export function IncidentView({ route, shown, found, theme }: IncidentProps) {
           <a class="button" href={address("report.html", query)}>
             Report as a page
           </a>
+          <a class="button" href={address("report.html", query)} download={`mitra-${shown.recording.host}-${incident.onset ?? "incident"}.html`.replaceAll(":", "")}>
+            Download
+          </a>
         </span>
       </div>
       <FirstScreen incident={incident} title={line?.root?.title} since={since} until={until} />
       <Chain incident={incident} since={since} until={until} window={window} shown={shown} theme={theme} />
       <CapturedMeanwhile window={window} />
       <Remedies incident={incident} />
+      <OtherRoots incident={incident} />
       <Others incident={incident} healthy={answer.healthy ?? []} />
     </article>
   );
@@ -316,6 +343,30 @@ function Remedies({ incident }: { incident: Incident }) {
   );
 }
 
+function OtherRoots({ incident }: { incident: Incident }) {
+  if (incident.other_roots.length === 0) return null;
+  return (
+    <section aria-labelledby="others">
+      <h3 id="others">What else went wrong</h3>
+      <ul class="actions">
+        {incident.other_roots.map((one) => (
+          <li key={one.condition}>
+            <strong>{words(one.condition)}</strong> <span class="sure">{percent(one.confidence)} sure</span>
+            {one.share != null && <span class="note"> {percent(one.share)} of the lost time</span>}
+            <p>{one.statement}</p>
+            {one.culprit && <p class="note">{culpritText(one.culprit)}</p>}
+            {one.remarks?.map((remark) => (
+              <p key={remark} class="note">
+                {remark}
+              </p>
+            ))}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
 function Others({ incident, healthy }: { incident: Incident; healthy: string[] }) {
   return (
     <>
@@ -326,31 +377,5 @@ function Others({ incident, healthy }: { incident: Incident; healthy: string[] }
       <Pairs title="What could not be told" rows={incident.unknown.map((one) => [words(one.condition), one.needs ? `needs ${one.needs}` : ""])} />
       {healthy.length > 0 && <p class="note">Healthy: {healthy.join(", ")}</p>}
     </>
-  );
-}
-
-const FIRST_ROWS = 6;
-
-function Pairs({ title, rows }: { title: string; rows: [string, string][] }) {
-  const [isOpen, setOpen] = useState(false);
-  if (rows.length === 0) return null;
-  const shown = isOpen ? rows : rows.slice(0, FIRST_ROWS);
-  return (
-    <section aria-label={title}>
-      <h3>{title}</h3>
-      <dl class="pairs">
-        {shown.map(([name, text]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{text}</dd>
-          </div>
-        ))}
-      </dl>
-      {rows.length > shown.length && (
-        <button type="button" onClick={() => setOpen(true)}>
-          {rows.length - shown.length} more
-        </button>
-      )}
-    </section>
   );
 }

@@ -6,7 +6,7 @@ import { columnCount, useColumns } from "./columns";
 import { Lane } from "./lane";
 import type { LaneOf } from "./lanes";
 import type { Mark } from "./plot";
-import { useWidth } from "./state";
+import { BESIDE_PX, plotWidth, useWidth } from "./state";
 
 interface LanesProps {
   above?: ComponentChildren;
@@ -25,15 +25,12 @@ interface LanesProps {
 }
 
 const NONE: never[] = [];
-/** The numbers stand beside the plot where there is room for both; the same limit is in lanes.css. */
-const LEGEND_PX = 440;
-const BESIDE_PX = 900;
 
 export function Lanes({ above, lanes, range, drawn = range, interval_s, theme, group, marks = NONE, onsets = NONE, moment, onZoom, onMoment }: LanesProps) {
   const [box, width] = useWidth();
-  const plotWidth = width >= BESIDE_PX ? width - LEGEND_PX : width;
+  const drawn_px = plotWidth(width);
   const wanted: Wanted[] = useMemo(() => lanes.flatMap((lane) => lane.lines), [lanes]);
-  const { columns, error, isLoading } = useColumns(width ? wanted : NONE, range, columnCount(range, plotWidth, interval_s));
+  const { columns, error, isLoading } = useColumns(width ? wanted : NONE, range, columnCount(range, drawn_px, interval_s));
   const parts = useMemo(() => split(lanes, columns), [lanes, columns]);
   return (
     <div class={`lanes ${width >= BESIDE_PX ? "beside" : ""}`} ref={box} aria-busy={isLoading}>
@@ -52,7 +49,7 @@ export function Lanes({ above, lanes, range, drawn = range, interval_s, theme, g
             hasTimes={index === 0 || index === lanes.length - 1 || width < BESIDE_PX}
             range={drawn}
             {...{ interval_s, theme, group, marks, onsets, moment, onZoom, onMoment }}
-            width={plotWidth}
+            width={drawn_px}
           />
         ))}
     </div>

@@ -36,6 +36,21 @@ const LOST: LaneOf = {
   ]),
 };
 
+const ASLEEP: LaneOf = {
+  id: "asleep",
+  title: "Standing still",
+  about: "Tasks in D state at the moment of each sample, by what their kernel stack says that they wait for.",
+  unit: "",
+  stacked: true,
+  lines: of([
+    ["block I/O", "tasks.d_io"],
+    ["kernel locks", "tasks.d_lock"],
+    ["memory", "tasks.d_memory"],
+    ["held back", "tasks.d_throttle"],
+    ["something else", "tasks.d_other"],
+  ]),
+};
+
 const CPU: LaneOf = {
   id: "cpu",
   title: "CPU",
@@ -111,6 +126,7 @@ export function busiest(rows: Row[]): string[] {
 export function lanes(disks: string[], nics: string[]): LaneOf[] {
   return [
     LOST,
+    ASLEEP,
     CPU,
     MEMORY,
     RECLAIM,

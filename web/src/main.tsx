@@ -5,6 +5,7 @@ import "./lanes.css";
 import "./incident.css";
 import "./tables.css";
 import "./flame.css";
+import "./heat.css";
 import "./search.css";
 import "./phone.css";
 import { type RefObject, render } from "preact";

@@ -42,12 +42,12 @@ export interface PlotProps {
 
 export const AXIS_PX = 66;
 const TIMES_PX = 20;
-/** Half of a time fits beside the last tick; `.spans` ends there too. */
-const END_PX = 26;
+/** Half of a time fits beside the last tick; `.spans` and `.pins` end there too. */
+export const END_PX = 26;
 /** A press that moved less is a click. */
 const DRAG_PX = 4;
 
-const colour = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+export const colour = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 export const COLOURS = 8;
 const lineColour = (index: number): string => colour(`line-${(index % COLOURS) + 1}`);

@@ -1,6 +1,6 @@
 // Processes as top would have shown them in one second, and the life of one of them.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { json, lastDay, type Process, type Range, type Row, span, stamp } from "./api";
+import { type Ended, json, lastDay, type Process, type Range, type Row, span, stamp, type Task } from "./api";
 import { clock, length, moment, parseTime, quantity, rangeText } from "./format";
 import { Gestures } from "./gestures";
 import { Lanes } from "./lanes-view";
@@ -20,19 +20,22 @@ const COLUMNS: Column[] = [
   { key: "comm", title: "command" },
   { key: "state", title: "state" },
   { key: "cpu", title: "CPU", unit: "share" },
+  { key: "lost", title: "lost time", unit: "share" },
   { key: "rss", title: "memory", unit: "bytes" },
   { key: "read", title: "read", unit: "bytes/s" },
   { key: "written", title: "written", unit: "bytes/s" },
   { key: "run_delay", title: "waits for CPU", unit: "share" },
   { key: "blkio_delay", title: "waits for I/O", unit: "share" },
   { key: "majflt", title: "major faults", unit: "1/s" },
+  { key: "threads", title: "threads" },
   { key: "cgroup", title: "cgroup" },
 ];
 const TEXTS = ["comm", "state", "cgroup"];
 /** More rows nobody reads, and a browser draws them slowly. */
 const FIRST_ROWS = 300;
 
-const state = (value: Process["state"]): string => (typeof value === "number" ? String.fromCharCode(value) : (value ?? ""));
+/** A kernel stack in a line, innermost first. */
+const stack = (text: string): string => text.replaceAll(";", " < ");
 
 function compare(a: Process, b: Process, key: string, descending: boolean): number {
   const [x, y] = [a[key], b[key]];
@@ -71,6 +74,8 @@ function asTree(processes: Process[]): Placed[] {
 interface Answer {
   at: string;
   processes: Process[];
+  ended?: Ended[];
+  ended_left_out?: number;
 }
 
 export function Processes({ route, shown }: { route: Route; shown: Shown }) {
@@ -147,7 +152,56 @@ export function Processes({ route, shown }: { route: Route; shown: Shown }) {
           Show all
         </button>
       )}
+      {!!answer?.ended?.length && <EndedTable rows={answer.ended} leftOut={answer.ended_left_out ?? 0} />}
     </>
+  );
+}
+
+const ENDED_COLUMNS: [key: keyof Ended, title: string, unit: string][] = [
+  ["count", "how many", ""],
+  ["failed", "failed", ""],
+  ["ppid", "parent", ""],
+  ["last_pid", "last pid", ""],
+  ["cpu", "CPU", "share"],
+  ["run_delay", "waited for CPU", "share"],
+  ["read", "read", "bytes/s"],
+  ["written", "written", "bytes/s"],
+];
+const IDS: (keyof Ended)[] = ["ppid", "last_pid"];
+
+/** Those that ended since the sample before, which no table of living ones has. */
+function EndedTable({ rows, leftOut }: { rows: Ended[]; leftOut: number }) {
+  return (
+    <section aria-labelledby="ended">
+      <h3 id="ended">Ended since the sample before</h3>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Table of processes that ended">
+        <table class="data">
+          <thead>
+            <tr>
+              <th scope="col">command</th>
+              {ENDED_COLUMNS.map(([key, title]) => (
+                <th key={key} scope="col" class="num">
+                  {title}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((one) => (
+              <tr key={`${one.ppid} ${one.comm}`}>
+                <th scope="row">{one.comm}</th>
+                {ENDED_COLUMNS.map(([key, , unit]) => (
+                  <td key={key} class="num">
+                    {IDS.includes(key) ? (one[key] ?? "–") : quantity(one[key] as number | null, unit)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {leftOut > 0 && <p class="note">{leftOut} more names are left out.</p>}
+    </section>
   );
 }
 
@@ -162,7 +216,15 @@ function Cell({ column, process, depth, at, shown }: { column: Column; process: 
       </th>
     );
   }
-  if (column.key === "state") return <td>{state(process.state)}</td>;
+  if (column.key === "state") {
+    const [waits] = process.waits_in ?? [];
+    return (
+      <td class={waits ? "long" : ""} title={process.waits_in?.map(stack).join("\n") ?? ""}>
+        {process.state}
+        {waits && <small> in {stack(waits)}</small>}
+      </td>
+    );
+  }
   if (column.key === "cgroup") {
     return (
       <td class="long" title={process.cgroup ?? ""}>
@@ -186,7 +248,7 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
     <>
       <div class="bar">
         <h2>
-          {route.query.get("name") || "Process"} <small>pid {route.item.split("@")[0]}</small>
+          {route.query.get("name") || "Process"} <small>{titleOf(route)}</small>
         </h2>
         <span class="range">
           {rangeText(since, until)} <small>({length(until - since)})</small>
@@ -225,8 +287,70 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
           </Gestures>
         )
       )}
+      {row && <Threads row={row} at={at ?? Math.min(shown.range.until, shown.whole.until)} route={route} />}
     </>
   );
+}
+
+/** The threads of the process that a row is of. The plots show one thread: of a process, its first one. */
+function Threads({ row, at, route }: { row: string; at: number; route: Route }) {
+  const pid = route.query.get("pid") ?? row.split("@")[0];
+  const { answer } = useJson<Answer>("processes", { at: stamp(at), pid });
+  const tasks = answer?.processes[0]?.tasks;
+  if (!tasks) return null;
+  const query = Object.fromEntries(route.query);
+  const cell = (value: number | null) => <td class={`num ${value ? "" : "idle"}`}>{quantity(value, "share")}</td>;
+  return (
+    <section aria-labelledby="threads">
+      <h3 id="threads">{tasks.length === 1 ? "One thread" : `${tasks.length} threads, one of which is shown above`}</h3>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Table of threads">
+        <table class="data">
+          <thead>
+            <tr>
+              <th scope="col" class="num">
+                thread
+              </th>
+              <th scope="col">name</th>
+              <th scope="col">state</th>
+              <th scope="col" class="num">
+                CPU
+              </th>
+              <th scope="col" class="num">
+                waits for CPU
+              </th>
+              <th scope="col" class="num">
+                waits for I/O
+              </th>
+              <th scope="col">waits in</th>
+            </tr>
+          </thead>
+          <tbody>
+            {tasks.map((task: Task) => (
+              <tr key={task.row}>
+                <td class="num">{task.tid}</td>
+                <th scope="row">
+                  <a href={link("process", task.row, { ...query, pid, name: task.comm ?? "" })} aria-current={task.row === row ? "true" : undefined}>
+                    {task.comm}
+                  </a>
+                </th>
+                <td>{task.state}</td>
+                {cell(task.cpu)}
+                {cell(task.run_delay)}
+                {cell(task.blkio_delay)}
+                <td class="wide">{task.waits_in && stack(task.waits_in)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+/** A thread has an id of its own beside that of its process. */
+function titleOf(route: Route): string {
+  const [id, pid] = [route.item.split("@")[0], route.query.get("pid")];
+  return pid && pid !== id ? `thread ${id} of pid ${pid}` : `pid ${id}`;
 }
 
 const LOOKED_AT_ROWS = 1000;

@@ -110,6 +110,8 @@ export interface Found {
   /** Days that have yet to be looked through. */
   missing: number;
   error: string;
+  /** How often the server has said that they are others. */
+  changed: number;
 }
 
 export function useIncidents(shown: Shown | undefined, route: Route, changed: number): Found | undefined {
@@ -120,7 +122,7 @@ export function useIncidents(shown: Shown | undefined, route: Route, changed: nu
     const abort = new AbortController();
     const look = async () => {
       const pieces = days(asked);
-      let all: Found = { range: asked, incidents: [], findings: [], left_out: 0, missing: pieces.length, error: "" };
+      let all: Found = { range: asked, incidents: [], findings: [], left_out: 0, missing: pieces.length, error: "", changed };
       for (const [index, piece] of pieces.entries()) {
         const part = await json<IncidentList>("incidents", span(piece), abort.signal).catch((error: Error) => error);
         if (abort.signal.aborted) return;
@@ -166,8 +168,8 @@ export function useTheme(): [Theme, () => void] {
   return [theme, toggle];
 }
 
-/** An answer that is asked for again when its address changes. */
-export function useJson<T>(path: string, query: Record<string, string | number | undefined>): { answer: T | undefined; error: string } {
+/** An answer that is asked for again when its address changes, or `again`. */
+export function useJson<T>(path: string, query: Record<string, string | number | undefined>, again: string | number = ""): { answer: T | undefined; error: string } {
   const [state, set] = useState<{ answer: T | undefined; error: string }>({ answer: undefined, error: "" });
   useEffect(() => {
     const abort = new AbortController();
@@ -178,9 +180,16 @@ export function useJson<T>(path: string, query: Record<string, string | number |
       },
     );
     return () => abort.abort();
-  }, [path, JSON.stringify(query)]);
+  }, [path, JSON.stringify(query), again]);
   return state;
 }
+
+/** The numbers stand beside the plots where there is room for both; the same limit is in lanes.css. */
+export const BESIDE_PX = 900;
+const LEGEND_PX = 440;
+
+/** The width of the plots in an element of that width. */
+export const plotWidth = (width: number): number => (width >= BESIDE_PX ? width - LEGEND_PX : width);
 
 /** The width of an element, without the columns beside the plots. */
 export function useWidth(): [(element: HTMLElement | null) => void, number] {

@@ -1,11 +1,13 @@
 // The start page: incidents, and the lanes of the whole machine.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { json, lastDay, type Range, type Row, span } from "./api";
+import { DAY_S, json, lastDay, type Range, type Row, span } from "./api";
+import { Changed, Pins, useChanges } from "./changes";
 import { CompareWith } from "./compare";
 import { clock, culpritText, length, moment as momentText, parseTime, percent, quantity, rangeText, seconds } from "./format";
 import { Gestures } from "./gestures";
+import { LatencyHeat } from "./heat";
 import { Lanes } from "./lanes-view";
-import { busiest, lanes } from "./lanes";
+import { busiest, type LaneOf, lanes } from "./lanes";
 import { AXIS_PX } from "./plot";
 import { change, go, link, number, rangeQuery, round, type Route } from "./route";
 import type { Found, FoundIncident, Shown } from "./state";
@@ -34,6 +36,7 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
   const incidents = found?.incidents ?? NONE;
   const marks = useMemo(() => incidents.map((one) => ({ since: parseTime(one.since), until: one.until ? parseTime(one.until) : whole.until })), [found, whole.until]);
   const visible = useAligned(shown);
+  const changes = useChanges(shown);
   const [held, hold] = useState<Range>();
   const drawn = held ?? visible;
   const { since, until } = held ?? range;
@@ -79,7 +82,12 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
       <Gestures route={route} shown={shown} onHold={hold}>
         {list && (
           <Lanes
-            above={<Spans incidents={incidents} marks={marks} range={drawn} />}
+            above={
+              <>
+                <Spans incidents={incidents} marks={marks} range={drawn} />
+                <Pins route={route} changes={changes.changes} range={drawn} />
+              </>
+            }
             lanes={list}
             range={visible}
             drawn={drawn}
@@ -93,8 +101,62 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
           />
         )}
       </Gestures>
+      {devices && <LatencyHeat route={route} shown={shown} disks={devices.disks} range={visible} theme={theme} />}
       <CompareWith shown={shown} />
+      {list && <Earlier route={route} shown={shown} lanes={list} range={visible} theme={theme} />}
+      <Changed found={changes} />
       {at !== undefined && <Moment route={route} at={at} shown={shown} />}
+    </>
+  );
+}
+
+const EARLIER: [key: string, label: string, seconds: number][] = [
+  ["day", "yesterday", DAY_S],
+  ["week", "last week", 7 * DAY_S],
+];
+
+interface EarlierProps {
+  route: Route;
+  shown: Shown;
+  lanes: LaneOf[];
+  range: Range;
+  theme: string;
+}
+
+/** Below the time line: the same lanes at the same time of an earlier day. */
+function Earlier({ route, shown, lanes, range, theme }: EarlierProps) {
+  const recorded = EARLIER.filter(([, , by]) => range.until - by > shown.whole.since);
+  const chosen = recorded.find(([key]) => key === route.query.get("below"));
+  if (recorded.length === 0) return null;
+  const by = chosen?.[2] ?? 0;
+  const moved = { since: range.since - by, until: range.until - by };
+  return (
+    <>
+      <div class="bar" role="group" aria-label="The same time below">
+        <span>Below, the same time</span>
+        <span class="buttons">
+          {recorded.map(([key, label]) => (
+            <button type="button" key={key} aria-pressed={key === chosen?.[0]} onClick={() => change(route, { below: key === chosen?.[0] ? undefined : key }, true)}>
+              {label}
+            </button>
+          ))}
+        </span>
+      </div>
+      {chosen && (
+        <section class="earlier" aria-labelledby="earlier">
+          <h3 id="earlier">
+            {chosen[1]} <small>{rangeText(moved.since, moved.until)}</small>
+          </h3>
+          <Lanes
+            lanes={lanes}
+            range={moved}
+            interval_s={shown.recording.interval_s}
+            theme={theme}
+            group="earlier"
+            onZoom={(zoomed) => zoomTo(route, shown, { since: zoomed.since + by, until: zoomed.until + by })}
+          />
+        </section>
+      )}
     </>
   );
 }
@@ -138,6 +200,8 @@ function useDevices(shown: Shown): Devices | undefined {
   return useMemo(() => devices, [key]);
 }
 
+const incidentLink = (one: FoundIncident): string => link("incident", String(one.n), { ...rangeQuery(one.of), onset: round(parseTime(one.since)) });
+
 function Incidents({ found, shown }: { found: Found | undefined; shown: Shown }) {
   const incidents = found?.incidents;
   const isDone = incidents && !found.missing;
@@ -162,7 +226,7 @@ function Incidents({ found, shown }: { found: Found | undefined; shown: Shown })
         <ol class="incidents">
           {incidents.toReversed().map((one) => (
             <li key={one.of.since + one.n}>
-              <a href={link("incident", String(one.n), rangeQuery(one.of))}>
+              <a href={incidentLink(one)}>
                 <span class="when">
                   {momentText(parseTime(one.since))}
                   <small> {one.until ? seconds(parseTime(one.until) - parseTime(one.since)) : "goes on"}</small>
@@ -207,7 +271,7 @@ function Spans({ incidents, marks, range }: { incidents: FoundIncident[]; marks:
       {placed.map(({ one, left, width, row }) => (
         <a
           key={one.of.since + one.n}
-          href={link("incident", String(one.n), rangeQuery(one.of))}
+          href={incidentLink(one)}
           title={one.headline}
           style={{ "--row": row, "--from": `${left * 100}%`, "--size": `${width * 100}%`, "--room": room(row, left) * 100 }}
         >

@@ -8,6 +8,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import { checkChanges, checkEarlier, checkGoesOn } from "./instead.mjs";
 import { checkPhone } from "./phone.mjs";
 
 const CHROMIUM = "/usr/bin/chromium";
@@ -30,8 +31,15 @@ function skip(reason) {
 }
 
 if (!existsSync(CHROMIUM)) skip(`no ${CHROMIUM}`);
-const { chromium } = await import("playwright-core").catch(() => skip("playwright-core is not installed: npm ci"));
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+// Beside the page, or in a folder of NODE_PATH, which `import` does not look into.
+const require = createRequire(import.meta.url);
+const { chromium, axe } = (() => {
+  try {
+    return { chromium: require("playwright-core").chromium, axe: readFileSync(require.resolve("axe-core/axe.min.js"), "utf8") };
+  } catch {
+    return skip("playwright-core and axe-core are not installed: npm ci");
+  }
+})();
 
 const scratch = mkdtempSync(join(tmpdir(), "mitra-page-"));
 const shots = process.argv[2] ?? join(scratch, "shots");
@@ -198,7 +206,7 @@ async function checkTimeline(page, url) {
   await checkLoad(page);
   await page.waitForSelector(".incidents a");
   const lanes = await page.$$eval(".lane h3", (all) => all.map((one) => one.textContent.trim().split("  ")[0]));
-  for (const name of ["Lost time", "CPU", "Memory", "Reclaim", "Disks", "Network", "Pressure"]) {
+  for (const name of ["Lost time", "Standing still", "CPU", "Memory", "Reclaim", "Disks", "Network", "Pressure"]) {
     assert.ok(lanes.some((lane) => lane.startsWith(name)), `no lane ${name} in ${lanes}`);
   }
   const title = await page.locator(".incidents strong").first().boundingBox();
@@ -227,6 +235,26 @@ async function checkTimeline(page, url) {
   assert.equal(page.url(), before, "Escape closed the list of keys and nothing else");
 }
 
+async function checkHeat(page, url) {
+  await page.goto(`${url}#/time`);
+  await settled(page);
+  const answer = page.waitForResponse((response) => response.url().includes("_latency_"));
+  await page.locator(".heat button").first().click();
+  await answer;
+  await page.locator('.heat canvas[aria-label*="slowest took"]').waitFor();
+  const isDrawn = await page.locator(".heat canvas").evaluate((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colours = new Set();
+    for (let at = 0; at < data.length; at += 4) colours.add(data.slice(at, at + 4).join());
+    return colours.size;
+  });
+  assert.ok(isDrawn >= 3, `columns without and with requests: ${isDrawn} colours`);
+  assert.match(page.url(), /heat=/, "a link shows it again");
+  await checkLooks(page, "heat");
+  await page.locator(".heat canvas").click({ position: { x: 40, y: 40 } });
+  await page.locator(".moment").waitFor();
+}
+
 async function checkIncident(page, url) {
   await page.goto(`${url}#/time`);
   await timed("one click, until the root cause is there", async () => {
@@ -250,6 +278,7 @@ async function checkIncident(page, url) {
   const href = await page.getByRole("link", { name: "Report as a page" }).getAttribute("href");
   const html = await (await page.context().request.get(new URL(href, url).href)).text();
   assert.match(html, /<html/);
+  assert.match(await page.getByRole("link", { name: "Download" }).getAttribute("download"), /^mitra-.*\.html$/);
 }
 
 async function checkProcesses(page, url) {
@@ -263,12 +292,17 @@ async function checkProcesses(page, url) {
   await page.getByRole("button", { name: "CPU", exact: false }).first().click();
   await page.getByRole("searchbox").fill("dd");
   await page.waitForFunction(() => [...document.querySelectorAll(".processes tbody tr")].some((row) => row.textContent.includes("dd")));
+  const sorted = () => page.locator('.processes th[aria-sort="descending"]').innerText();
+  await page.getByRole("button", { name: "lost time" }).click();
+  await page.waitForFunction(() => location.hash.includes("sort=lost"));
+  assert.match(await sorted(), /lost time/);
   await page.getByLabel("tree").check();
   await page.getByRole("searchbox").fill("");
   await checkLooks(page, "processes");
   await page.getByRole("searchbox").fill("stockd");
   await page.locator(".processes tbody th a").first().click();
   await settled(page);
+  await page.locator("#threads", { hasText: /thread/ }).waitFor();
   await checkLooks(page, "process");
 }
 
@@ -409,7 +443,7 @@ async function checkLost(page, server, archive, seen) {
   return again;
 }
 
-async function checkLive(context) {
+async function checkLive(context, over) {
   const archive = join(scratch, "live");
   const recorder = start("record", "--archive", archive, "--no-bpf", "--no-arm");
   await new Promise((done) => setTimeout(done, 4000));
@@ -425,6 +459,7 @@ async function checkLive(context) {
   await page.keyboard.press("l");
   await page.waitForFunction(() => !document.querySelector("header .live"));
   await page.screenshot({ path: join(shots, "live.png"), fullPage: true });
+  await checkGoesOn(page, server.url, over);
   await page.goto(`${server.url}#/search`);
   assert.match(await page.getByRole("alert").innerText(), /mitra index --store/, "how to get an index");
   assert.deepEqual(seen.errors, []);
@@ -448,6 +483,9 @@ try {
   await weigh(server.url);
   await checkCache(server.url);
   await checkTimeline(page, server.url);
+  await checkHeat(page, server.url);
+  await checkChanges(page, server.url, { checkLooks });
+  await checkEarlier(page, server.url, { settled, checkLooks });
   await checkIncident(page, server.url);
   await checkProcesses(page, server.url);
   await checkTables(page, server.url);
@@ -460,7 +498,7 @@ try {
   assert.deepEqual(seen.errors, []);
   assert.deepEqual(seen.elsewhere, []);
   await stop(server.child);
-  await checkLive(context);
+  await checkLive(context, JSON.parse(execFileSync(MITRA, ["explain", "--json", "--archive", archive])));
   console.log(`ok; screenshots in ${shots}`);
 } finally {
   await browser.close();

@@ -1,6 +1,6 @@
 //! Tasks put together to processes, and processes to those of one name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::{Series, SeriesSet, Span, WaitKind, time::SECOND, wait_kind};
 
@@ -115,6 +115,25 @@ impl<'a> Process<'a> {
         ["task.tgid", "task.cpu_time"].iter().flat_map(|m| self.series(set, m)).filter_map(last).max()
     }
 
+    /// Its state at a sample: that of the thread that says most. A thread that waits or runs says more than a leader that sleeps.
+    #[must_use]
+    pub fn state(&self, set: &SeriesSet, t: i64) -> Option<char> {
+        let rank = |state: &char| match state {
+            'D' => 0,
+            'R' => 1,
+            'S' | 'I' => 3,
+            _ => 2,
+        };
+        self.rows.iter().filter_map(|row| thread_state(set, row, t)).min_by_key(rank)
+    }
+
+    /// The kernel stacks in which its threads in D state wait at a sample, each once.
+    #[must_use]
+    pub fn waits_in<'s>(&self, set: &'s SeriesSet, t: i64) -> BTreeSet<&'s str> {
+        let waiting = self.rows.iter().filter(|row| thread_state(set, row, t) == Some('D'));
+        waiting.filter_map(|row| set.text("task.kstack", row)?.at(t)).collect()
+    }
+
     /// Seconds inside the span for which a sample found one of its threads in D state.
     #[must_use]
     pub fn uninterruptible_s(&self, set: &SeriesSet, span: Span) -> f64 {
@@ -167,6 +186,13 @@ impl<'a> Process<'a> {
             })
             .map(|(_, (t, dt, _))| (t, dt))
     }
+}
+
+/// The state of a thread at a sample, as ps has it.
+#[must_use]
+pub fn thread_state(set: &SeriesSet, row: &str, t: i64) -> Option<char> {
+    let code = set.get("task.state", row)?.last(Span { since: t, until: t.saturating_add(1) })?;
+    Some(char::from(code as u8)).filter(char::is_ascii_alphabetic)
 }
 
 /// Whether a cgroup is another one or lies below it.

@@ -66,6 +66,22 @@ pub fn read(reader: &Reader, window: Span, elsewhere: Option<Elsewhere<'_>>) -> 
     Ok(History { changes, since: Some(since), scheduled_jobs: Vec::new(), index_error })
 }
 
+/// What was changed in a span, in order of time: settings, limits, files and packages. Where there is an index that cannot be read,
+/// why.
+pub fn within(reader: &Reader, span: Span) -> Result<(Vec<Change>, Option<String>)> {
+    let mut recorded = Vec::new();
+    collect(reader, span, changes::settings, &mut recorded)?;
+    collect(reader, span, changes::limits, &mut recorded)?;
+    recorded.sort_by_key(|c| c.at);
+    let (indexed, index_error) = match indexed(reader, span) {
+        Ok(indexed) => (indexed, None),
+        Err(error) => (Vec::new(), Some(format!("{error:#}"))),
+    };
+    let mut found = changes::together(recorded, indexed);
+    found.retain(|c| c.at.0 >= span.since && c.at.0 < span.until);
+    Ok((found, index_error))
+}
+
 /// Changes of files, packages and settings from the index beside the recording, if there is one.
 fn indexed(reader: &Reader, span: Span) -> Result<Vec<Change>> {
     let dir = reader.dir().join("index");
@@ -135,5 +151,24 @@ mod tests {
         let found = read(&reader, window, Some(&fails)).unwrap();
         assert_eq!(found.index_error.as_deref(), Some("the cluster is away"));
         assert_eq!(read(&reader, window, None).unwrap().index_error, None);
+    }
+
+    #[test]
+    fn a_change_is_told_in_the_span_that_it_is_in() {
+        let dir =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/recordings/drift-dirty.loud.7919/archive");
+        let reader = Reader::open(&dir).unwrap();
+        let all = reader.span().unwrap();
+        let of = |span: Span| {
+            let (found, error) = within(&reader, span).unwrap();
+            assert!(error.is_none() && found.is_sorted_by_key(|c| c.at));
+            found.into_iter().find(|c| c.name == "vm.dirty_ratio")
+        };
+        let change = of(all).expect("it is recorded");
+        assert_eq!((change.from.as_deref(), change.to.as_deref()), (Some("20"), Some("0")));
+        // What was before is known also where the span begins with the change.
+        assert_eq!(of(Span { since: change.at.0, ..all }), Some(change.clone()));
+        assert_eq!(of(Span { since: change.at.0 + 1, ..all }), None);
+        assert_eq!(of(Span { until: change.at.0, ..all }), None);
     }
 }

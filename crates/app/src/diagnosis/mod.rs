@@ -11,10 +11,10 @@ use mitra_archive::{ActiveTasks, Query, Reader, RowFilter};
 use mitra_diagnose::Request;
 use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::time::SECOND;
-use mitra_model::{Change, Entity, Metric, SeriesSet, Span, lookup};
+use mitra_model::{Entity, Metric, SeriesSet, Span, lookup};
 
-pub use self::history::Elsewhere;
 use self::history::History;
+pub use self::history::{Elsewhere, within as changes};
 use crate::import;
 
 /// What a report may read before its range: limits, and what an incident is compared with. Settings and files are read as far back
@@ -70,13 +70,6 @@ fn imported(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Rep
 fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
     let awake = ActiveTasks { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
     reader.read_active_tasks(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
-}
-
-/// What was changed in a span: settings, limits, files and packages. Where there is an index that cannot be read, why.
-pub fn changes(reader: &Reader, span: Span) -> Result<(Vec<Change>, Option<String>)> {
-    let mut history = history::read(reader, span, None)?;
-    history.changes.retain(|change| change.at.0 >= span.since && change.at.0 < span.until);
-    Ok((history.changes, history.index_error))
 }
 
 /// The title of a condition, in plain words.

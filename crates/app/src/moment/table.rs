@@ -163,23 +163,9 @@ fn living(
     key_of: &dyn Fn(u32) -> Option<String>,
 ) -> Row {
     let t = axis.t.get(i).copied().unwrap_or_default();
-    let state = |row: &str| {
-        let code = set.get("task.state", row)?.at(i);
-        Some(char::from(code as u8)).filter(char::is_ascii_alphabetic)
-    };
-    // A thread that waits or runs says more than a leader that sleeps.
-    let states = p.rows.iter().filter_map(|row| state(row));
-    let rank = |state: &char| match state {
-        'D' => 0,
-        'R' => 1,
-        'S' | 'I' => 3,
-        _ => 2,
-    };
-    let waiting = p.rows.iter().filter(|row| state(row) == Some('D'));
-    let stacks = waiting.filter_map(|row| set.text("task.kstack", row)?.at(t)).map(str::to_owned);
     Row {
-        state: states.min_by_key(rank),
-        waits_in: stacks.collect::<BTreeSet<_>>().into_iter().collect(),
+        state: p.state(set, t),
+        waits_in: p.waits_in(set, t).into_iter().map(str::to_owned).collect(),
         cells: cells(Panel::Processes, set, &p.rows, axis, i),
         ..named(p, set, key_of)
     }

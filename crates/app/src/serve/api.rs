@@ -14,7 +14,7 @@ use mitra_model::{Entity, Kind, Metric, Span};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
-use super::answers::{captures, compare, segments, status};
+use super::answers::{captures, changes, compare, segments, status};
 use super::archive::{Archive, Version, View};
 use super::cache::Cache;
 use super::counter::Client;
@@ -66,6 +66,7 @@ enum Route {
     Captures,
     Arm,
     Capture,
+    Changes,
     Compare,
     Segments,
     Segment,
@@ -101,6 +102,7 @@ const ROUTES: &[(&str, Route)] = &[
     ("/api/v1/services", Route::Services),
     ("/api/v1/captures", Route::Captures),
     (captures::ONE, Route::Capture),
+    ("/api/v1/changes", Route::Changes),
     ("/api/v1/compare", Route::Compare),
     ("/api/v1/segments", Route::Segments),
     (segments::ONE, Route::Segment),
@@ -226,7 +228,7 @@ impl Server {
                 self.report_html(&query(&["since", "until", "incident", "service"], &[])?, client).await
             }
             Some(Route::Processes) => {
-                let query = query(&["at", "span"], &[])?;
+                let query = query(&["at", "span", "pid"], &[])?;
                 self.processes(&query, client, move |told| response::packed_json(&told, takes_gzip)).await
             }
             Some(Route::Services) => self.services(&query(&["since", "until"], &[])?, client).await,
@@ -244,6 +246,10 @@ impl Server {
                 query(&[], &[])?;
                 let id = captures::asked(path).unwrap_or_default();
                 captures::one(self, id, takes_gzip, client).await
+            }
+            Some(Route::Changes) => {
+                let query = query(&["since", "until"], &[])?;
+                Ok(of_json(&changes::answer(self, &query, client).await?))
             }
             Some(Route::Compare) => {
                 let query = query(&["a_since", "a_until", "b_since", "b_until"], &[])?;
@@ -393,8 +399,9 @@ impl Server {
         view.check()?;
         let at = query.time("at")?.unwrap_or(view.span.until - 1);
         let span_s = query.number("span", 1..=processes::SPAN_S_MAX)?.unwrap_or(processes::SPAN_S);
+        let pid = query.number("pid", 1..=u32::MAX as usize)?.and_then(|pid| u32::try_from(pid).ok());
         let ticket = self.pool.ticket(client)?;
-        let work = move |_: &_| processes::answer(&view, at, span_s).map(told);
+        let work = move |_: &_| processes::answer(&view, at, span_s, pid).map(told);
         self.pool.run(ticket, work).await
     }
 

@@ -9,6 +9,7 @@ use mitra_ask::mcp::{Asked, Info, Message, Refusal, Request, Via, bounds, read, 
 use mitra_model::{Kind, Metric};
 use serde_json::{Map, Value, json};
 
+use super::answers::changes;
 use super::api::{ROWS_MAX_NS, Server};
 use super::archive::View;
 use super::counter::Client;
@@ -162,18 +163,7 @@ async fn call(
             first_processes(server.processes(&query, client, identity).await?, order, limit)
         }
         "query" => values(server, view, &query, client).await?,
-        "changes" => {
-            let span = query.recorded(&view, ROWS_MAX_NS)?;
-            let ticket = server.pool.ticket(client)?;
-            let work = move |_: &Cancel| Ok(diagnosis::changes(&view.reader, span)?);
-            let (changes, index_error) = server.pool.run(ticket, work).await?;
-            json!({
-                "since": rfc3339(span.since),
-                "until": rfc3339(span.until),
-                "changes": changes,
-                "index_error": index_error,
-            })
-        }
+        "changes" => changes::answer(server, &query, client).await?,
         _ => {
             let ticket = server.pool.ticket(client)?;
             let (changed, content) = (is_set("changed"), is_set("content"));
@@ -190,6 +180,10 @@ fn first_processes(mut answer: Value, order: &str, limit: usize) -> Value {
     let left_out = list.len().saturating_sub(limit);
     list.truncate(limit);
     answer["left_out"] = left_out.into();
+    let Some(ended) = answer["ended"].as_array_mut() else { return answer };
+    let more = ended.len().saturating_sub(limit) as u64;
+    ended.truncate(limit);
+    answer["ended_left_out"] = (answer["ended_left_out"].as_u64().unwrap_or(0) + more).into();
     answer
 }
 

@@ -1,9 +1,10 @@
 //! The processes of one moment, as top would have shown them.
 
 use mitra_archive::Query;
-use mitra_diagnose::{ledger, process};
+use mitra_diagnose::ledger;
+use mitra_diagnose::process::{self, Process, thread_state};
 use mitra_model::time::SECOND;
-use mitra_model::{Metric, Span, cgroup_name, lookup};
+use mitra_model::{Metric, SeriesSet, Span, cgroup_name, lookup};
 use serde_json::{Value, json};
 
 use super::archive::View;
@@ -12,14 +13,16 @@ use crate::render::style::rfc3339;
 
 pub const SPAN_S: usize = 1;
 pub const SPAN_S_MAX: usize = 600;
+/// Names of ended processes that are told. A machine that runs scripts ends thousands in a second.
+const ENDED_MAX: usize = 300;
 
-/// What [`ledger::lost_by`] adds up comes besides.
 const METRICS: &[&str] = &[
     "task.comm",
     "task.tgid",
     "task.ppid",
     "task.kthread",
     "task.state",
+    "task.kstack",
     "task.cgroup",
     "cgroup.container",
     "cgroup.image",
@@ -38,10 +41,18 @@ const METRICS: &[&str] = &[
     "task.rss_anon",
     "task.rss_file",
     "task.rss_shmem",
+    "exited.count",
+    "exited.failed",
+    "exited.last_pid",
+    "exited.cpu_time",
+    "exited.run_delay",
+    "exited.read_bytes",
+    "exited.write_bytes",
+    "exited.majflt",
 ];
 
-/// Rates are means of the `span_s` seconds that end at `at`.
-pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
+/// Rates are means of the `span_s` seconds that end at `at`. With `pid` only that process, with its threads.
+pub fn answer(view: &View, at: i64, span_s: usize, pid: Option<u32>) -> Result<Value, Failure> {
     let none = || Failure::not_found("not_recorded", "no sample was taken then");
     // A recording with a longer interval has its sample further back.
     let step_s = if view.interval_s.is_finite() { view.interval_s } else { 1.0 };
@@ -60,7 +71,7 @@ pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
     let seconds: f64 = axis.dt[axis.range(span)].iter().filter(|dt| dt.is_finite()).sum();
     let page_bytes = set.host.page_bytes as f64;
     let mut rows: Vec<(f64, Value)> = Vec::new();
-    for process in all {
+    for process in all.into_iter().filter(|process| pid.is_none_or(|pid| process.pid == pid)) {
         // Who ended before has no sample at the end.
         let is_there = process.series(&set, "task.tgid").any(|series| series.last(end).is_some());
         if !is_there {
@@ -73,19 +84,19 @@ pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
         let level = |metric: &str| process.series(&set, metric).filter_map(|s| s.last(span)).reduce(f64::max);
         let bytes = |metric: &str| level(metric).map(|pages| pages * page_bytes);
         let leader = |metric: &str| set.get(metric, process.rows.first()?)?.last(span);
-        let state =
-            leader("task.state").map(|state| char::from(state as u8)).filter(char::is_ascii_alphabetic);
         let resident = ["task.rss_anon", "task.rss_file", "task.rss_shmem"].map(bytes);
         let cpu = rate("task.cpu_time");
         let lost = (seconds > 0.0).then(|| ledger::lost_by(&process, &set, span) / seconds);
-        let row = json!({
+        let mut row = json!({
+            "row": process.rows.first(),
             "pid": process.pid,
             "ppid": process.ppid,
             "comm": process.comm,
             "cgroup": process.cgroup,
             "cgroup_name": process.cgroup.and_then(|path| cgroup_name::recorded(&set, path)),
             "kthread": process.kthread,
-            "state": state,
+            "state": process.state(&set, last),
+            "waits_in": process.waits_in(&set, last),
             "nice": leader("task.nice"),
             "threads": level("task.threads"),
             "cpu": cpu,
@@ -97,11 +108,75 @@ pub fn answer(view: &View, at: i64, span_s: usize) -> Result<Value, Failure> {
             "blkio_delay": rate("task.blkio_delay"),
             "majflt": rate("task.majflt"),
         });
+        if pid.is_some() {
+            row["tasks"] = tasks(&process, &set, span, last);
+        }
         rows.push((cpu.unwrap_or(0.0), row));
     }
+    let mut told = json!({ "at": rfc3339(last), "seconds": seconds, "processes": largest_first(rows) });
+    if pid.is_none() {
+        let mut ended = largest_first(ended(&set, span, seconds));
+        told["ended_left_out"] = ended.len().saturating_sub(ENDED_MAX).into();
+        ended.truncate(ENDED_MAX);
+        told["ended"] = ended.into();
+    }
+    Ok(told)
+}
+
+/// By CPU time.
+fn largest_first(mut rows: Vec<(f64, Value)>) -> Vec<Value> {
     rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
-    Ok(json!({ "at": rfc3339(last), "seconds": seconds, "processes": rows }))
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// The threads of a process that are there at its last sample.
+fn tasks(process: &Process<'_>, set: &SeriesSet, span: Span, last: i64) -> Value {
+    let one = |row: &&str| {
+        let state = thread_state(set, row, last)?;
+        let seconds: f64 = set.get("task.state", row)?.samples(span).map(|(_, dt, _)| dt).sum();
+        let rate = |metric: &str| Some(set.get(metric, row)?.total(span)? / seconds);
+        let stack = set.text("task.kstack", row).and_then(|text| text.at(last));
+        Some(json!({
+            "row": row,
+            "tid": row.split_once('@').and_then(|(tid, _)| tid.parse::<u32>().ok()),
+            "comm": set.text("task.comm", row).and_then(|text| text.at(last)),
+            "state": state,
+            "waits_in": stack.filter(|_| state == 'D'),
+            "cpu": rate("task.cpu_time"),
+            "run_delay": rate("task.run_delay"),
+            "blkio_delay": rate("task.blkio_delay"),
+        }))
+    };
+    process.rows.iter().filter_map(one).collect()
+}
+
+/// Processes that ended in the span, by parent and name, with their CPU time.
+fn ended(set: &SeriesSet, span: Span, seconds: f64) -> Vec<(f64, Value)> {
+    let mut rows = Vec::new();
+    for (key, series) in set.each("exited.count") {
+        let count = series.total(span).unwrap_or(0.0).round();
+        if count < 1.0 {
+            continue;
+        }
+        let (ppid, comm) = key.split_once(':').unwrap_or(("", key));
+        let total = |metric: &str| set.get(metric, key)?.total(span);
+        let rate = |metric: &str| Some(total(metric)? / seconds);
+        let cpu = rate("exited.cpu_time");
+        let row = json!({
+            "comm": comm,
+            "ppid": ppid.parse::<u32>().ok(),
+            "last_pid": set.get("exited.last_pid", key).and_then(|series| series.last(span)),
+            "count": count,
+            "failed": total("exited.failed").map(f64::round),
+            "cpu": cpu,
+            "run_delay": rate("exited.run_delay"),
+            "read": rate("exited.read_bytes"),
+            "written": rate("exited.write_bytes"),
+            "majflt": rate("exited.majflt"),
+        });
+        rows.push((cpu.unwrap_or(0.0), row));
+    }
+    rows
 }
 
 /// When the samples begin that cover so many seconds up to the last one, which is always among them. They may come early or late

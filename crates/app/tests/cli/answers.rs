@@ -210,3 +210,63 @@ fn documents_are_found_shown_whole_and_with_what_became_of_them() {
     let changed = server.json("/api/v1/search?changed=true");
     assert_eq!(changed["documents"].as_array().unwrap().len(), 2, "{changed}");
 }
+
+/// A server of a recording of the laboratory.
+fn of(name: &str) -> Server {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/recordings");
+    Server::start(&["--archive", text(&recordings.join(name).join("archive"))])
+}
+
+#[test]
+fn who_stands_still_is_told_with_its_stack_and_its_threads() {
+    let server = of("frozen-fs.loud.101");
+    let moment = "/api/v1/processes?at=2026-11-21T18:41:20Z";
+    let all = server.json(moment);
+    let all = all["processes"].as_array().unwrap();
+    let stack_of = |process: &Value| process["waits_in"][0].as_str().unwrap_or_default().to_owned();
+    let stuck = all.iter().find(|process| stack_of(process).starts_with("percpu_rwsem_wait;"));
+    let stuck = stuck.expect("a writer waits for the file system");
+    let stack = stack_of(stuck);
+    assert_eq!(stuck["state"], "D");
+    let lost = stuck["lost"].as_f64().unwrap();
+    assert!(lost > 0.9, "a lock of the kernel takes all of a second: {stuck}");
+    let alone = server.json(&format!("{moment}&pid={}", stuck["pid"]));
+    let [one] = &alone["processes"].as_array().unwrap()[..] else { panic!("one process: {alone}") };
+    let tasks = one["tasks"].as_array().unwrap();
+    assert_eq!(one["pid"], stuck["pid"]);
+    assert!(
+        tasks.iter().any(|task| task["row"] == one["row"] && task["tid"] == one["pid"]),
+        "the first thread has the id of the process: {one}"
+    );
+    assert!(tasks.iter().any(|task| task["waits_in"] == stack), "{one}");
+    assert!(all.iter().all(|process| process.get("tasks").is_none()), "only of the one that is asked for");
+    assert_eq!(server.json(&format!("{moment}&pid=4294967295"))["processes"], json!([]));
+    assert_eq!(server.get(&format!("{moment}&pid=0")).code(), "bad_number");
+}
+
+#[test]
+fn processes_that_ended_are_told_by_parent_and_name() {
+    let server = of("short-processes.25s.101");
+    let told = server.json("/api/v1/processes?at=2026-11-21T18:42:29.500Z");
+    let ended = told["ended"].as_array().unwrap();
+    let of_name = ended.iter().find(|one| one["comm"] == "true").expect("they end each second");
+    assert!(of_name["count"].as_f64().unwrap() >= 10.0 && of_name["ppid"].is_u64(), "{of_name}");
+    assert_eq!(told["ended_left_out"], 0);
+    let cpu: Vec<f64> = ended.iter().map(|one| one["cpu"].as_f64().unwrap_or(0.0)).collect();
+    assert!(cpu.is_sorted_by(|a, b| a >= b), "{cpu:?}");
+}
+
+#[test]
+fn a_setting_that_was_changed_is_told() {
+    let server = of("drift-dirty.loud.7919");
+    let told = server.json("/api/v1/changes");
+    let changes = told["changes"].as_array().unwrap();
+    let ratio = changes.iter().find(|change| change["name"] == "vm.dirty_ratio").expect("it was changed");
+    assert_eq!((&ratio["kind"], &ratio["from"], &ratio["to"]), (&json!("sysctl"), &json!("20"), &json!("0")));
+    assert!(told["index_error"].is_null() && changes.is_sorted_by_key(|change| change["at"].to_string()));
+    let (since, at) = (told["since"].as_str().unwrap(), ratio["at"].as_str().unwrap());
+    let before = server.json(&format!("/api/v1/changes?since={since}&until={at}"));
+    let is_it = |change: &Value| change["name"] == "vm.dirty_ratio";
+    assert!(!before["changes"].as_array().unwrap().iter().any(is_it), "{before}");
+    assert_eq!(server.get("/api/v1/changes?since=1000&until=2000").code(), "not_recorded");
+}
