@@ -202,3 +202,33 @@ fn processes_that_live_for_a_moment_are_callers_by_their_name() {
     let statement = &one(&report).root_cause.statement;
     assert!(statement.contains("processes named curl waited"), "{statement}");
 }
+
+#[test]
+fn who_tries_again_keeps_a_server_at_work_for_clients_that_have_gone() {
+    let tried = |asked: f64, sent_bytes: f64| {
+        let mut m = Machine::idle();
+        let late = Asked { waiting: 45.0, ..Asked::each(2.0, 3.9) };
+        service(&mut m, APP, (50, "pricing"), during(Asked::each(55.0, 0.015), late));
+        m.row("service.abandoned", APP, 0.0, asked).row("service.sent_bytes", APP, 7_700.0, sent_bytes);
+        m.task(60, "order-sync", 0);
+        let calls = during(Asked::each(30.0, 0.015), Asked::nothing(40.0));
+        dependency(&mut m, (60, "order-sync"), APP, calls);
+        m.row("dependency.abandoned", &format!("60>{APP}"), 0.0, asked);
+        m.explain()
+    };
+    let report = tried(128.0, 17_800.0);
+    assert_eq!(root(&report), ("abandoned-work", Some("order-sync"), Some(60)));
+    let incident = one(&report);
+    assert!(links(incident).contains(&"service-slow"), "{:?}", links(incident));
+    assert!(incident.other_roots.is_empty(), "{:?}", incident.other_roots);
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("order-sync (60) goes on asking"), "{statement}");
+    let is_in_vain = |asked: f64, sent_bytes: f64| {
+        let report = tried(asked, sent_bytes);
+        report.incidents.iter().any(|incident| incident.root_cause.condition == "abandoned-work")
+    };
+    // It sends nothing: it stands still, and its clients try in vain.
+    assert!(!is_in_vain(128.0, 280.0));
+    // As much is asked as ever: it works off what a pause has left.
+    assert!(!is_in_vain(53.0, 7_700.0));
+}

@@ -99,6 +99,7 @@ mod reclaim {
     pub(super) mod numa_imbalance;
 }
 mod service {
+    pub(super) mod abandoned_work;
     pub(super) mod connection_limit;
     pub(super) mod deadlock;
     pub(super) mod dependency_slow;
@@ -169,6 +170,7 @@ pub fn all() -> &'static [Condition] {
         service::dependency_unreachable::CONDITION,
         service::dependency_slow::CONDITION,
         service::load_increase::CONDITION,
+        service::abandoned_work::CONDITION,
         service::query_regression::CONDITION,
         service::event_loop_blocked::CONDITION,
         service::lock_queue::CONDITION,
