@@ -8,7 +8,7 @@ mod services;
 mod support;
 
 use services::{Asked, N, attempts, dependency, during, links, one, queue, service, slow};
-use support::{Machine, root};
+use support::{HEALTHY, INCIDENT, Machine, root};
 
 const WEB: &str = "0.0.0.0:80";
 const APP: &str = "127.0.0.1:8080";
@@ -231,4 +231,51 @@ fn who_tries_again_keeps_a_server_at_work_for_clients_that_have_gone() {
     assert!(!is_in_vain(128.0, 280.0));
     // As much is asked as ever: it works off what a pause has left.
     assert!(!is_in_vain(53.0, 7_700.0));
+}
+
+#[test]
+fn a_service_that_is_hardly_ever_asked_and_answers_nothing_is_what_its_caller_waits_for() {
+    let waits = |answers: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, WEB, (40, "java"), during(Asked::each(100.0, 0.002), Asked::nothing(15.0)));
+        let seldom = during(Asked::each(0.2, 0.02), Asked { rate: answers, ..Asked::nothing(3.0) });
+        service(&mut m, APP, (50, "ledger"), seldom);
+        dependency(&mut m, (40, "java"), APP, seldom);
+        m.explain()
+    };
+    let report = waits(0.0);
+    assert_eq!(root(&report), ("service-slow", Some("ledger"), Some(50)));
+    let cause = &one(&report).root_cause;
+    assert!(cause.statement.contains("it waits for ledger (port 8080)"), "{}", cause.statement);
+    assert!(cause.remarks.iter().any(|remark| remark.contains("too seldom")), "{:?}", cause.remarks);
+    // It answers ten times a second, and nobody knows how fast it usually is.
+    let answers = waits(10.0);
+    assert!(answers.incidents.iter().all(|i| i.root_cause.culprit.pid != Some(50)), "{answers:#?}");
+}
+
+#[test]
+fn a_service_that_polls_for_a_key_and_who_came_when_it_began_are_said() {
+    const KEYS: &str = "127.0.0.1:6379";
+    let polls = |calls: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "stock-api"), during(Asked::each(30.0, 0.002), Asked::nothing(4.0)));
+        let asked = during(Asked::each(90.0, 0.0001), Asked::each(calls, 0.0001));
+        dependency(&mut m, (50, "stock-api"), KEYS, asked);
+        service(&mut m, KEYS, (70, "redis-server"), asked);
+        let row = format!("reconcile>{KEYS}");
+        m.values("dependency.requests", &row, HEALTHY, vec![0.0; INCIDENT]);
+        m.values("dependency.pid", &row, HEALTHY, vec![60.0; INCIDENT]);
+        m.text("dependency.comm", &row, HEALTHY, "reconcile");
+        m.explain()
+    };
+    let report = polls(200.0);
+    assert_eq!(root(&report), ("service-silent", Some("stock-api"), Some(50)));
+    let cause = &one(&report).root_cause;
+    let asks = "stock-api (port 8080) asks redis-server (port 6379) again and again";
+    assert!(cause.statement.contains(asks), "{}", cause.statement);
+    let came = "for the first time when it began: reconcile (60) called redis-server (port 6379)";
+    assert!(cause.remarks.iter().any(|remark| remark == came), "{:?}", cause.remarks);
+    // What it asks besides its requests goes on as before.
+    let steady = polls(90.0);
+    assert!(!one(&steady).root_cause.statement.contains("again and again"));
 }
