@@ -8,6 +8,7 @@ mod address;
 mod ask;
 mod callers;
 mod commands;
+mod datagrams;
 mod leads;
 mod places;
 mod pools;
@@ -22,6 +23,7 @@ pub use callers::{
     waits_for_answers, walk, who_has_most,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
+pub use datagrams::{DATAGRAMS, Datagrams};
 pub use leads::{LIKELY, is_stuck, lead_on};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
