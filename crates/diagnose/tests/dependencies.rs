@@ -279,3 +279,36 @@ fn a_service_that_polls_for_a_key_and_who_came_when_it_began_are_said() {
     let steady = polls(90.0);
     assert!(!one(&steady).root_cause.statement.contains("again and again"));
 }
+
+#[test]
+fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
+    // Connections and bytes of each answer, and how often it is asked.
+    let answers = |took_s: f64, connections: f64, bytes: f64, rate: f64, others: f64| {
+        let mut m = Machine::idle();
+        m.task(40, "haproxy", 0);
+        for port in [8081, 8082, 8083] {
+            let (row, pid) = (format!("127.0.0.1:{port}"), port - 8000);
+            let is_it = port == 8083;
+            let now = if is_it { Asked::each(rate, took_s) } else { Asked::each(others, 0.03) };
+            service(&mut m, &row, (pid, "shop"), during(Asked::each(50.0, 0.03), now));
+            dependency(&mut m, (40, "haproxy"), &row, during(Asked::each(50.0, 0.03), now));
+            let (opened, size) = if is_it { (connections, bytes) } else { (0.0, 43.0) };
+            m.row("service.connections", &row, 0.2, opened * now.rate);
+            m.row("service.sent_bytes", &row, 50.0 * 43.0, size * now.rate);
+        }
+        m.explain()
+    };
+    let report = answers(0.0003, 1.0, 130.0, 100.0, 25.0);
+    assert_eq!(root(&report), ("failing-fast", Some("shop"), Some(83)));
+    let cause = &one(&report).root_cause;
+    assert!(cause.statement.contains("most likely these are errors"), "{}", cause.statement);
+    let share =
+        |remark: &String| remark.contains("haproxy (40) gives it 66") && remark.contains("2 other servers");
+    assert!(cause.remarks.iter().any(share), "{:?}", cause.remarks);
+    // A cache got warm.
+    assert!(answers(0.0003, 0.0, 43.0, 50.0, 50.0).incidents.is_empty());
+    // Somebody asks for something cheap besides, over a connection for each.
+    assert!(answers(0.0003, 1.0, 130.0, 400.0, 50.0).incidents.is_empty());
+    // As slow as ever, over a connection for each.
+    assert!(answers(0.03, 1.0, 130.0, 50.0, 50.0).incidents.is_empty());
+}

@@ -105,6 +105,7 @@ mod service {
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
     pub(super) mod event_loop_blocked;
+    pub(super) mod failing_fast;
     pub(super) mod filesystem_hung;
     pub(super) mod gc_pressure;
     pub(super) mod load_increase;
@@ -217,6 +218,7 @@ pub fn all() -> &'static [Condition] {
         service::service_silent::CONDITION,
         service::service_slow::CONDITION,
         service::service_failing::CONDITION,
+        service::failing_fast::CONDITION,
         disk::stripe_misaligned::CONDITION,
         process::futile_calls::CONDITION,
     ];
