@@ -303,7 +303,7 @@ fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
     let cause = &one(&report).root_cause;
     assert!(cause.statement.contains("most likely these are errors"), "{}", cause.statement);
     let share =
-        |remark: &String| remark.contains("haproxy (40) gives it 66") && remark.contains("2 other servers");
+        |remark: &String| remark.contains("haproxy (40) gives it 67 %") && remark.contains("2 other servers");
     assert!(cause.remarks.iter().any(share), "{:?}", cause.remarks);
     // A cache got warm.
     assert!(answers(0.0003, 0.0, 43.0, 50.0, 50.0).incidents.is_empty());
