@@ -312,3 +312,20 @@ fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
     // As slow as ever, over a connection for each.
     assert!(answers(0.03, 1.0, 130.0, 50.0, 50.0).incidents.is_empty());
 }
+
+#[test]
+fn who_opens_many_files_when_a_service_begins_to_fail_is_said() {
+    let fails = |opened: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "livetail"), during(Asked::each(15.0, 0.005), Asked::each(15.0, 0.0003)));
+        m.row("service.connections", APP, 0.0, 15.0).row("service.sent_bytes", APP, 615.0, 1_150.0);
+        m.sys("sysctl.fs.inotify.max_user_instances", 128.0, 128.0);
+        m.task(60, "sync-agent", HEALTHY).task_during(60, "task.fds", opened);
+        let report = m.explain();
+        assert_eq!(root(&report), ("failing-fast", Some("livetail"), Some(50)));
+        let says = |remark: &String| remark.contains("sync-agent (60) opened 131 files");
+        one(&report).root_cause.remarks.iter().any(says)
+    };
+    assert!(fails(131.0));
+    assert!(!fails(20.0));
+}

@@ -26,6 +26,8 @@ pub const CONDITION: Condition = Condition {
         "service.sent_bytes",
         "dependency.requests",
         "dependency.latency_p50",
+        "task.fds",
+        INSTANCES,
     ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
@@ -57,6 +59,12 @@ const ALIKE: f64 = 2.0;
 const NEED_S: f64 = 5.0;
 /// A service that came less than this ago is not yet as it will be.
 const WARM_UP_S: f64 = 30.0;
+
+const INSTANCES: &str = "sysctl.fs.inotify.max_user_instances";
+/// Half of what all programs of a user may have together.
+const MOST: f64 = 0.5;
+/// Files are opened for some seconds until a limit is reached.
+const NEAR_NS: i64 = 5 * SECOND;
 
 /// A service that answers at once.
 struct Quick<'a> {
@@ -220,10 +228,39 @@ fn finding(view: &View<'_>, quick: &Quick<'_>) -> Finding {
             words::percent(peers.share.1)
         ));
     }
+    finding.remarks.extend(who_opened_many(view, &servers, quick.run.onset));
     finding.prove(view, &["service.latency_p50", "service.latency_p90", "service.requests"], row, span);
     finding.prove(view, &["service.connections", "service.sent_bytes"], row, span);
     finding.confidence = LIKELY;
     finding
+}
+
+/// Another program that opened as many files when it began as half of the instances of inotify that the programs of a user may have
+/// together. No counter has these: who gets none gets the error of a limit of files, with few files open.
+fn who_opened_many(view: &View<'_>, servers: &Servers<'_, '_>, onset: i64) -> Option<String> {
+    let limit = view.reading(INSTANCES, "").filter(|limit| *limit > 0.0)?;
+    let near = Span { since: onset.saturating_sub(NEAR_NS), until: onset.saturating_add(NEAR_NS) };
+    let earlier = Span { since: i64::MIN, until: near.since };
+    view.set.span().filter(|span| span.since < near.since)?;
+    let opened = |process: &Process<'_>| {
+        let fds = view.set.get("task.fds", process.rows.first()?)?;
+        // One that was started then had none.
+        Some(fds.max(near)? - fds.last(earlier).unwrap_or(0.0))
+    };
+    let is_other = |process: &&Process<'_>| !servers.processes.iter().any(|own| own.pid == process.pid);
+    let others = view.processes().iter().filter(is_other);
+    let (process, opened) = others
+        .filter_map(|process| Some((process, opened(process)?)))
+        .filter(|(_, opened)| *opened >= MOST * limit)
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(format!(
+        "{} ({pid}) opened {} files when it began: where these are instances of inotify, of which the programs of a user may have {} \
+         together, others of that user get EMFILE (ls -l /proc/{pid}/fd)",
+        process.comm,
+        words::count(opened),
+        words::count(limit),
+        pid = process.pid
+    ))
 }
 
 /// Of each service: one where nearly all answers come in a quarter of what half of them take at other times, and end connections
