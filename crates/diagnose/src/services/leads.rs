@@ -5,6 +5,7 @@ use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
 use crate::services::{self, ASLEEP, Address, Servers};
+use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
 
@@ -73,8 +74,10 @@ fn polled<'a>(
             let address = Address::called(caller);
             let earlier = services::called_by(view.base_set, servers);
             let same = earlier.into_iter().filter(|row| Address::called(row) == address);
-            let before = same.map(|row| mean(view.base_set, "dependency.requests", row, baseline));
-            (caller, mean(set, "dependency.requests", caller, span), before.fold(0.0, |a, b| a + b))
+            let same = same.filter_map(|row| view.base_set.get("dependency.requests", row));
+            // A process that is young stands under its name first, and then under its id.
+            let before = Signal::sum(same, baseline).and_then(|calls| calls.mean()).unwrap_or(0.0);
+            (caller, mean(set, "dependency.requests", caller, span), before)
         })
         .filter(|(_, calls, before)| {
             let for_answers = answered * before / answered_before;

@@ -167,10 +167,8 @@ fn peers<'a>(view: &View<'a>, row: &str, usual: &Usual, span: Span, baseline: Sp
     // A process that is young stands under its name first, and then under its id.
     let asked_before = |address: &Address<'_>| {
         let rows = rows_by_address(view.base_set, "dependency.requests").remove(address).unwrap_or_default();
-        let totals = rows.into_iter().filter_map(|row| {
-            view.base_set.get("dependency.requests", row).and_then(|series| series.total(baseline))
-        });
-        totals.sum::<f64>() / baseline.seconds().max(1e-9)
+        let calls = rows.into_iter().filter_map(|row| view.base_set.get("dependency.requests", row));
+        Signal::sum(calls, baseline).and_then(|calls| calls.mean()).unwrap_or(0.0)
     };
     let asks = |(caller, _): &(&'a str, &'a Series)| {
         Address::called(caller).reaches(&own) && mean(set, "dependency.requests", caller, span) > 0.0
