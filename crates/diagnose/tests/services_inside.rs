@@ -357,3 +357,18 @@ fn datagrams_that_begin_to_come_are_work_beside_the_requests() {
     // As many have always come.
     assert_eq!(root(&gets(8_600.0)), ("query-regression", Some("registry"), Some(50)));
 }
+
+#[test]
+fn a_service_that_writes_to_a_slow_reader_while_it_answers_nobody_is_said_to() {
+    let sends = |bytes: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "itemsvc"), during(Asked::each(60.0, 0.002), Asked::nothing(6.0)));
+        m.row("service.sent_bytes", APP, 22_000.0, bytes);
+        let report = m.explain();
+        assert_eq!(root(&report), ("service-silent", Some("itemsvc"), Some(50)));
+        let remarks = &one(&report).root_cause.remarks;
+        remarks.iter().any(|remark| remark.contains("a client that reads slowly"))
+    };
+    assert!(sends(2_000.0));
+    assert!(!sends(0.0));
+}

@@ -30,7 +30,7 @@ fn mean(set: &SeriesSet, metric: &str, row: &str, span: Span) -> f64 {
     set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
 }
 
-/// Says in a finding about a service what it asks again and again, and who called one of some services for the first time when
+/// Says in a finding about a service what it asks again and again, whether it still writes an answer, and who called one of some services for the first time when
 /// it began.
 pub fn lead_on<'a>(
     view: &View<'a>,
@@ -46,6 +46,7 @@ pub fn lead_on<'a>(
         finding.confidence = finding.confidence.min(LIKELY);
         called.extend(services::local_service(view.set, &address));
     }
+    finding.remarks.extend(still_writes(view, row, span));
     finding.remarks.extend(newcomers(view, &called, finding.onset));
 }
 
@@ -98,6 +99,19 @@ fn polled<'a>(
         words::count(before)
     );
     Some((address, words))
+}
+
+/// That a service sends while it begins no answer, in words: an answer counts when it begins to be sent.
+fn still_writes(view: &View<'_>, row: &str, span: Span) -> Option<String> {
+    let total = |metric: &str| view.set.get(metric, row).and_then(|series| series.total(span)).unwrap_or(0.0);
+    let sent = total("service.sent_bytes");
+    (total("service.requests") <= 0.0 && sent > 0.0).then(|| {
+        format!(
+            "it sent {} meanwhile and began no answer: it still writes an earlier one to a client that reads slowly (ss -tnp: Send-Q), \
+             and others may wait for what it holds as long",
+            words::bytes(sent)
+        )
+    })
 }
 
 /// Whether a service answers nothing, or next to nothing, while somebody waits for it all the time, and nobody knows how long it

@@ -46,6 +46,7 @@ pub const NEEDS: &[&str] = &[
     "service.requests",
     "service.response_time",
     "service.wait_time",
+    "service.sent_bytes",
     "service.latency_p50",
     "service.latency_p90",
     "service.latency_p99",
