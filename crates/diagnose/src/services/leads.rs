@@ -30,8 +30,8 @@ fn mean(set: &SeriesSet, metric: &str, row: &str, span: Span) -> f64 {
     set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
 }
 
-/// Says in a finding about a service what it asks again and again, whether it still writes an answer, and who called one of some services for the first time when
-/// it began.
+/// Says in a finding about a service what it asks again and again, whether it still writes an answer, and who called one of some
+/// services for the first time when it began.
 pub fn lead_on<'a>(
     view: &View<'a>,
     finding: &mut Finding,
