@@ -8,7 +8,7 @@ mod services;
 mod support;
 
 use services::{Asked, N, attempts, dependency, during, links, one, queue, service, slow};
-use support::{Machine, root};
+use support::{HEALTHY, INCIDENT, Machine, root};
 
 const WEB: &str = "0.0.0.0:80";
 const APP: &str = "127.0.0.1:8080";
@@ -201,4 +201,131 @@ fn processes_that_live_for_a_moment_are_callers_by_their_name() {
     assert_eq!(root(&report).0, "dependency-unreachable");
     let statement = &one(&report).root_cause.statement;
     assert!(statement.contains("processes named curl waited"), "{statement}");
+}
+
+#[test]
+fn who_tries_again_keeps_a_server_at_work_for_clients_that_have_gone() {
+    let tried = |asked: f64, sent_bytes: f64| {
+        let mut m = Machine::idle();
+        let late = Asked { waiting: 45.0, ..Asked::each(2.0, 3.9) };
+        service(&mut m, APP, (50, "pricing"), during(Asked::each(55.0, 0.015), late));
+        m.row("service.abandoned", APP, 0.0, asked).row("service.sent_bytes", APP, 7_700.0, sent_bytes);
+        m.task(60, "order-sync", 0);
+        let calls = during(Asked::each(30.0, 0.015), Asked::nothing(40.0));
+        dependency(&mut m, (60, "order-sync"), APP, calls);
+        m.row("dependency.abandoned", &format!("60>{APP}"), 0.0, asked);
+        m.explain()
+    };
+    let report = tried(128.0, 17_800.0);
+    assert_eq!(root(&report), ("abandoned-work", Some("order-sync"), Some(60)));
+    let incident = one(&report);
+    assert!(links(incident).contains(&"service-slow"), "{:?}", links(incident));
+    assert!(incident.other_roots.is_empty(), "{:?}", incident.other_roots);
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("order-sync (60) goes on asking"), "{statement}");
+    let is_in_vain = |asked: f64, sent_bytes: f64| {
+        let report = tried(asked, sent_bytes);
+        report.incidents.iter().any(|incident| incident.root_cause.condition == "abandoned-work")
+    };
+    // It sends nothing: it stands still, and its clients try in vain.
+    assert!(!is_in_vain(128.0, 280.0));
+    // As much is asked as ever: it works off what a pause has left.
+    assert!(!is_in_vain(53.0, 7_700.0));
+}
+
+#[test]
+fn a_service_that_is_hardly_ever_asked_and_answers_nothing_is_what_its_caller_waits_for() {
+    let waits = |answers: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, WEB, (40, "java"), during(Asked::each(100.0, 0.002), Asked::nothing(15.0)));
+        let seldom = during(Asked::each(0.2, 0.02), Asked { rate: answers, ..Asked::nothing(3.0) });
+        service(&mut m, APP, (50, "ledger"), seldom);
+        dependency(&mut m, (40, "java"), APP, seldom);
+        m.explain()
+    };
+    let report = waits(0.0);
+    assert_eq!(root(&report), ("service-slow", Some("ledger"), Some(50)));
+    let cause = &one(&report).root_cause;
+    assert!(cause.statement.contains("it waits for ledger (port 8080)"), "{}", cause.statement);
+    assert!(cause.remarks.iter().any(|remark| remark.contains("too seldom")), "{:?}", cause.remarks);
+    // It answers ten times a second, and nobody knows how fast it usually is.
+    let answers = waits(10.0);
+    assert!(answers.incidents.iter().all(|i| i.root_cause.culprit.pid != Some(50)), "{answers:#?}");
+}
+
+#[test]
+fn a_service_that_polls_for_a_key_and_who_came_when_it_began_are_said() {
+    const KEYS: &str = "127.0.0.1:6379";
+    let polls = |calls: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "stock-api"), during(Asked::each(30.0, 0.002), Asked::nothing(4.0)));
+        let asked = during(Asked::each(90.0, 0.0001), Asked::each(calls, 0.0001));
+        dependency(&mut m, (50, "stock-api"), KEYS, asked);
+        service(&mut m, KEYS, (70, "redis-server"), asked);
+        let row = format!("reconcile>{KEYS}");
+        m.values("dependency.requests", &row, HEALTHY, vec![0.0; INCIDENT]);
+        m.values("dependency.pid", &row, HEALTHY, vec![60.0; INCIDENT]);
+        m.text("dependency.comm", &row, HEALTHY, "reconcile");
+        m.explain()
+    };
+    let report = polls(200.0);
+    assert_eq!(root(&report), ("service-silent", Some("stock-api"), Some(50)));
+    let cause = &one(&report).root_cause;
+    let asks = "stock-api (port 8080) asks redis-server (port 6379) again and again";
+    assert!(cause.statement.contains(asks), "{}", cause.statement);
+    let came = "for the first time when it began: reconcile (60) called redis-server (port 6379)";
+    assert!(cause.remarks.iter().any(|remark| remark == came), "{:?}", cause.remarks);
+    // What it asks besides its requests goes on as before.
+    let steady = polls(90.0);
+    assert!(!one(&steady).root_cause.statement.contains("again and again"));
+}
+
+#[test]
+fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
+    // Connections and bytes of each answer, and how often it is asked.
+    let answers = |took_s: f64, connections: f64, bytes: f64, rate: f64, others: f64| {
+        let mut m = Machine::idle();
+        m.task(40, "haproxy", 0);
+        for port in [8081, 8082, 8083] {
+            let (row, pid) = (format!("127.0.0.1:{port}"), port - 8000);
+            let is_it = port == 8083;
+            let now = if is_it { Asked::each(rate, took_s) } else { Asked::each(others, 0.03) };
+            service(&mut m, &row, (pid, "shop"), during(Asked::each(50.0, 0.03), now));
+            dependency(&mut m, (40, "haproxy"), &row, during(Asked::each(50.0, 0.03), now));
+            let (opened, size) = if is_it { (connections, bytes) } else { (0.0, 43.0) };
+            m.row("service.connections", &row, 0.2, opened * now.rate);
+            m.row("service.sent_bytes", &row, 50.0 * 43.0, size * now.rate);
+        }
+        m.explain()
+    };
+    let report = answers(0.0003, 1.0, 130.0, 100.0, 25.0);
+    assert_eq!(root(&report), ("failing-fast", Some("shop"), Some(83)));
+    let cause = &one(&report).root_cause;
+    assert!(cause.statement.contains("most likely these are errors"), "{}", cause.statement);
+    let share =
+        |remark: &String| remark.contains("haproxy (40) gives it 67 %") && remark.contains("2 other servers");
+    assert!(cause.remarks.iter().any(share), "{:?}", cause.remarks);
+    // A cache got warm.
+    assert!(answers(0.0003, 0.0, 43.0, 50.0, 50.0).incidents.is_empty());
+    // Somebody asks for something cheap besides, over a connection for each.
+    assert!(answers(0.0003, 1.0, 130.0, 400.0, 50.0).incidents.is_empty());
+    // As slow as ever, over a connection for each.
+    assert!(answers(0.03, 1.0, 130.0, 50.0, 50.0).incidents.is_empty());
+}
+
+#[test]
+fn who_opens_many_files_when_a_service_begins_to_fail_is_said() {
+    let fails = |opened: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "livetail"), during(Asked::each(15.0, 0.005), Asked::each(15.0, 0.0003)));
+        m.row("service.connections", APP, 0.0, 15.0).row("service.sent_bytes", APP, 615.0, 1_150.0);
+        m.sys("sysctl.fs.inotify.max_user_instances", 128.0, 128.0);
+        m.task(60, "sync-agent", HEALTHY).task_during(60, "task.fds", opened);
+        let report = m.explain();
+        assert_eq!(root(&report), ("failing-fast", Some("livetail"), Some(50)));
+        let says = |remark: &String| remark.contains("sync-agent (60) opened 131 files");
+        one(&report).root_cause.remarks.iter().any(says)
+    };
+    assert!(fails(131.0));
+    assert!(!fails(20.0));
 }

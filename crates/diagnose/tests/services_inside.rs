@@ -337,3 +337,38 @@ fn a_service_whose_only_thread_hangs_in_a_frozen_file_system_is_silent_for_that_
     assert!(links(incident).contains(&"service-silent"), "{:?}", links(incident));
     assert!(incident.root_cause.statement.contains("frozen"), "{}", incident.root_cause.statement);
 }
+
+#[test]
+fn datagrams_that_begin_to_come_are_work_beside_the_requests() {
+    let gets = |before: f64| {
+        let mut m = Machine::idle();
+        let late = Asked { waiting: 6.0, ..Asked::each(3.0, 2.0) };
+        service(&mut m, APP, (50, "registry"), during(Asked::each(60.0, 0.002), late));
+        m.task_rate(50, "task.cpu_time", 0.045, 0.98).task_rate(50, "task.run_delay", 0.0, 0.1);
+        m.sys("sys.cpu_idle", 1.9, 0.9);
+        m.sys("udp.InDatagrams", before, 8_600.0).sys("udp.OutDatagrams", before, 8_600.0);
+        m.task(60, "edge-agent", HEALTHY).task_during(60, "task.cpu_time", 0.025);
+        m.explain()
+    };
+    let report = gets(40.0);
+    assert_eq!(root(&report), ("load-increase", Some("registry"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("works on") && statement.contains("of edge-agent (60)"), "{statement}");
+    // As many have always come.
+    assert_eq!(root(&gets(8_600.0)), ("query-regression", Some("registry"), Some(50)));
+}
+
+#[test]
+fn a_service_that_writes_to_a_slow_reader_while_it_answers_nobody_is_said_to() {
+    let sends = |bytes: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "itemsvc"), during(Asked::each(60.0, 0.002), Asked::nothing(6.0)));
+        m.row("service.sent_bytes", APP, 22_000.0, bytes);
+        let report = m.explain();
+        assert_eq!(root(&report), ("service-silent", Some("itemsvc"), Some(50)));
+        let remarks = &one(&report).root_cause.remarks;
+        remarks.iter().any(|remark| remark.contains("a client that reads slowly"))
+    };
+    assert!(sends(2_000.0));
+    assert!(!sends(0.0));
+}

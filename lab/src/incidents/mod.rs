@@ -41,6 +41,10 @@ const BESIDES: &[&[Incident]] = &[drift::INCIDENTS];
 
 /// Root conditions that no incident makes, and the reason.
 pub const NOT_MADE: &[(&str, &str)] = &[
+    (
+        "abandoned-work",
+        "whether tries outlive what began them hangs on how fast the machine is; retries makes them as an effect",
+    ),
     ("array-sync", "the kernel of the round's machine has no driver of md arrays"),
     (
         "cgroup-memory-high",

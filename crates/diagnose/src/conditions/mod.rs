@@ -99,11 +99,13 @@ mod reclaim {
     pub(super) mod numa_imbalance;
 }
 mod service {
+    pub(super) mod abandoned_work;
     pub(super) mod connection_limit;
     pub(super) mod deadlock;
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
     pub(super) mod event_loop_blocked;
+    pub(super) mod failing_fast;
     pub(super) mod filesystem_hung;
     pub(super) mod gc_pressure;
     pub(super) mod load_increase;
@@ -169,6 +171,7 @@ pub fn all() -> &'static [Condition] {
         service::dependency_unreachable::CONDITION,
         service::dependency_slow::CONDITION,
         service::load_increase::CONDITION,
+        service::abandoned_work::CONDITION,
         service::query_regression::CONDITION,
         service::event_loop_blocked::CONDITION,
         service::lock_queue::CONDITION,
@@ -215,6 +218,7 @@ pub fn all() -> &'static [Condition] {
         service::service_silent::CONDITION,
         service::service_slow::CONDITION,
         service::service_failing::CONDITION,
+        service::failing_fast::CONDITION,
         disk::stripe_misaligned::CONDITION,
         process::futile_calls::CONDITION,
     ];

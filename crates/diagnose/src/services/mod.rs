@@ -8,6 +8,8 @@ mod address;
 mod ask;
 mod callers;
 mod commands;
+mod datagrams;
+mod leads;
 mod places;
 mod pools;
 mod service;
@@ -21,6 +23,8 @@ pub use callers::{
     waits_for_answers, walk, who_has_most,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
+pub use datagrams::{DATAGRAMS, Datagrams};
+pub use leads::{LIKELY, is_stuck, lead_on};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
 pub use service::Service;
@@ -42,6 +46,7 @@ pub const NEEDS: &[&str] = &[
     "service.requests",
     "service.response_time",
     "service.wait_time",
+    "service.sent_bytes",
     "service.latency_p50",
     "service.latency_p90",
     "service.latency_p99",

@@ -31,6 +31,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("process-crash", "a program that cannot write ends"),
+        effect("failing-fast", "a service that cannot write answers with an error at once"),
         effect("crash-loop", "a program that cannot write ends, each time it is started"),
     ],
     remedies_of: remedies,

@@ -30,6 +30,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         effect("process-crash", "a program that cannot make a file ends"),
+        effect("failing-fast", "a service that cannot make a file answers with an error at once"),
         effect("crash-loop", "a program that cannot make a file ends, each time it is started"),
     ],
     remedies: &[Advice {

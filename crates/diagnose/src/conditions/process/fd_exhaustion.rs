@@ -37,6 +37,7 @@ pub const CONDITION: Condition = Condition {
         within("service-slow", "connections that cannot be accepted wait"),
         within("service-silent", "a server without descriptors cannot accept"),
         within("service-failing", "what needs a file or a connection fails"),
+        within("failing-fast", "what needs a file or a connection fails at once"),
         within("single-thread-bottleneck", "accept fails at once and is tried again at once"),
         within("cpu-hog", "the CPU goes into calls that fail at once"),
     ],

@@ -48,6 +48,7 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         explains("service-failing", "clients are turned away without an answer"),
+        explains("failing-fast", "clients are turned away with an error at once"),
         explains("service-slow", "clients wait until a connection is free"),
         explains("service-silent", "no connection is left that could be answered"),
         asked("listen-overflow", "what has no connection left accepts none"),

@@ -48,6 +48,7 @@ pub const CONDITION: Condition = Condition {
         explains("service-slow", "a request waits while its worker waits for a connection"),
         explains("service-silent", "all threads that could answer wait for a connection"),
         explains("service-failing", "requests that need it cannot be answered"),
+        explains("failing-fast", "requests that need it are answered with an error at once"),
         explains("retransmit-storm", "the SYN is retransmitted to a host that does not answer").here(),
     ],
     remedies_of: remedies,

@@ -2,12 +2,14 @@
 //!
 //! Nothing is broken. What is asked, divided by what it took: where a request costs several times the CPU of before it is
 //! the requests that changed, or the program, and not their number. Where less is answered than before something holds the
-//! service back, and the requests that pile up are an effect.
+//! service back, and the requests that pile up are an effect: unless it works on datagrams meanwhile, of which several times as many
+//! come as before.
 //!
 //! Load that rises and is answered as fast as ever is no incident.
 
+use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Servers, Service, Slow, Usual};
+use crate::services::{self, Address, Datagrams, Servers, Service, Slow, Usual};
 
 pub const CONDITION: Condition = Condition {
     id: "load-increase",
@@ -19,10 +21,12 @@ pub const CONDITION: Condition = Condition {
         "service.abandoned",
         "service.connections",
         "service.latency_p50",
+        "service.wait_time",
+        "service.open",
         "dependency.requests",
         "task.cpu_time",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, services::DATAGRAMS],
     observe_after: Some(observe),
     causes: &[
         explains("service-slow", "more requests come than are answered"),
@@ -57,6 +61,7 @@ struct Loaded<'a> {
     usual: Usual,
     offered: f64,
     cost: Option<(f64, f64)>,
+    datagrams: Option<Datagrams>,
 }
 
 fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
@@ -91,6 +96,11 @@ fn loaded<'a>(
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
     let offered = offered(view, service);
+    if let Some(datagrams) = Datagrams::of(view, &servers, row, &slow, &usual) {
+        let asked = offered.within(slow.run.span()).mean().unwrap_or(0.0);
+        let (run, datagrams) = (slow.run, Some(datagrams));
+        return Ok(Some(Loaded { row, run, slow, usual, offered: asked, cost: None, datagrams }));
+    }
     let threshold = view.threshold(MORE * usual.rate, &service.base_rates(view));
     let Some(high) = view.high_signal(&offered, threshold, NEED_S, Some(usual.rate)) else {
         let inside = offered.within(slow.run.span()).mean().unwrap_or(0.0);
@@ -134,7 +144,7 @@ fn loaded<'a>(
             ));
         }
     }
-    Ok(Some(Loaded { row, run: high.run, slow, usual, offered: high.during, cost }))
+    Ok(Some(Loaded { row, run: high.run, slow, usual, offered: high.during, cost, datagrams: None }))
 }
 
 /// Whether most of what is asked more is asked at addresses that hardly anybody had asked before.
@@ -161,6 +171,10 @@ fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {
     let servers = Servers::of(view, row);
     let mut finding = view.finding(&loaded.run);
     servers.blame(&mut finding, row);
+    if let Some(datagrams) = &loaded.datagrams {
+        say_datagrams(view, &mut finding, &services::name(&servers, row), datagrams, row, span);
+        return finding;
+    }
     let who = who_asks(view, row, span);
     finding.statement = format!(
         "{} got {} requests/s instead of {}/s{}",
@@ -191,6 +205,34 @@ fn finding(view: &View<'_>, loaded: &Loaded<'_>) -> Finding {
     );
     finding.confidence = if loaded.cost.is_some() { 0.9 } else { 0.7 };
     finding
+}
+
+/// It takes what else is known of a program to be sure of whose the datagrams are.
+const WHOSE: f64 = 0.75;
+
+fn say_datagrams(
+    view: &View<'_>,
+    finding: &mut Finding,
+    name: &str,
+    datagrams: &Datagrams,
+    row: &str,
+    span: Span,
+) {
+    let (used, used_before) = datagrams.used;
+    let sender = datagrams.sender.as_ref();
+    finding.statement = format!(
+        "{name} {}{}, as far as can be told: it took {} of a CPU when they began to come ({} before)",
+        datagrams.words(),
+        sender.map(|who| format!(", most likely of {who}, which was started then")).unwrap_or_default(),
+        words::percent(used),
+        words::percent(used_before)
+    );
+    finding
+        .remarks
+        .push("whose datagrams they are is not counted: no other program took as much more CPU".to_owned());
+    finding.evidence.extend(network::device(row).1.evidence(view, "udp.InDatagrams", span));
+    finding.prove(view, &["service.requests", "service.wait_time", "service.open"], row, span);
+    finding.confidence = WHOSE;
 }
 
 /// The process of this machine that asks most more than before, where it is half of the growth.

@@ -1,14 +1,14 @@
 //! Each request to a service costs several times as much as before: of CPU time, or of bytes that are read from a device.
 //!
 //! An index that is gone, a plan that changed, a release that computes more. What is asked is not more than before
-//! (`load-increase`); what it takes is divided by how much is answered. The requests that wait are at work, or in the run queue
+//! (`load-increase`), in datagrams too; what it takes is divided by how much is answered. The requests that wait are at work, or in the run queue
 //! before the CPU that others of them use: a service whose requests sleep waits for somebody else, however little is answered.
 //!
 //! A few requests that keep an event loop (`event-loop-blocked`) and a collector of garbage (`gc-pressure`) make the mean rise
 //! as well, and are told apart by what they do.
 
 use crate::prelude::*;
-use crate::services::{self, SERVICE, Servers, Service, Slow, Traffic};
+use crate::services::{self, Datagrams, SERVICE, Servers, Service, Slow, Traffic};
 
 pub const CONDITION: Condition = Condition {
     id: "query-regression",
@@ -25,7 +25,7 @@ pub const CONDITION: Condition = Condition {
         "task.majflt",
         "task.state",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, services::DATAGRAMS],
     triggers: &[Trigger::Signals(Signals {
         metrics: services::SERVICE_SCAN,
         find: are_dearer,
@@ -124,6 +124,9 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
             words::seconds(cpu.0),
             words::seconds(cpu.1)
         ));
+    }
+    if let Some(datagrams) = Datagrams::of(view, &servers, row, &slow, &usual).filter(|_| !is_read) {
+        return Err(format!("{name} {} beside its requests", datagrams.words()));
     }
     // What was in memory before and has to be fetched again is no other request.
     if let Some(faults) = servers.per_request(view, rows, "task.majflt", span) {

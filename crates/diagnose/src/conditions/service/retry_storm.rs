@@ -24,6 +24,10 @@ pub const CONDITION: Condition = Condition {
     observe,
     causes: &[
         explains("load-increase", "failed requests are retried"),
+        explains(
+            "abandoned-work",
+            "failed requests are retried while the server still works on those before",
+        ),
         explains("service-slow", "failed requests are retried, and all of them wait"),
         explains("service-failing", "failed requests are retried, and fail again"),
     ],

@@ -196,7 +196,8 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
             words::percent(silent.used)
         ));
     }
-    if !waits::follow(view, &mut finding, &servers, row, span) && is_stopped {
+    let is_known = waits::follow(view, &mut finding, &servers, row, span);
+    if !is_known && is_stopped {
         finding.waits_for =
             Some("they are in state T, a signal (SIGSTOP, SIGTSTP) or a debugger stopped them".to_owned());
     }
@@ -204,12 +205,15 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
     finding.client_wait_s = Some(silent.waited_s);
     let walk = services::walk(view, row, span, silent.waited_s / silent.run.seconds().max(1.0));
     finding.despite = services::despite(view, &walk, span);
+    finding.confidence = 0.95;
+    if !is_known && !is_stopped {
+        services::lead_on(view, &mut finding, &servers, row, &walk.services, span);
+    }
     if servers.blocked(view.set, span).unwrap_or(0.0) < BLOCKED {
         finding.despite.push("hung-task");
     }
     finding.prove(view, &["service.requests", "service.wait_time", "service.open"], row, span);
     finding.prove(view, &["listener.queue", "listener.backlog"], row, span);
-    finding.confidence = 0.95;
     finding
 }
 

@@ -192,7 +192,8 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     let is_slow = |row: &str| {
         all.iter().any(|other| other.row == row && (other.slow.late != Late::Half || !always_did(row)))
     };
-    let inner = front.walk.services.iter().rev().find(|row| is_slow(row)).copied().unwrap_or(row);
+    let is_meant = |row: &&&str| is_slow(row) || services::is_stuck(view, row, span);
+    let inner = front.walk.services.iter().rev().find(is_meant).copied().unwrap_or(row);
     let inner_servers = Servers::of(view, inner);
     finding.culprit.address = Some(Address::of(inner).text.to_owned());
     finding.culprit.process.clone_from(&inner_servers.comm);
@@ -203,11 +204,19 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
         let name = services::name(&inner_servers, inner);
         finding.waits_for = Some(format!("it waits for {name}, and why that one is slow was not found"));
         finding.remarks.push(format!("it waits for {name}"));
+        if !is_slow(inner) {
+            finding.remarks.push(format!("{name} is asked too seldom to tell how long it usually takes"));
+            finding.confidence = services::LIKELY;
+        }
     }
-    if !waits::follow(view, &mut finding, &inner_servers, inner, span) && front.walk.elsewhere.is_empty() {
+    let is_known = waits::follow(view, &mut finding, &inner_servers, inner, span);
+    if !is_known && front.walk.elsewhere.is_empty() {
         finding.remarks.extend(services::overlapping(view, &inner_servers, inner, span));
     }
     sessions::follow_standby(view, &mut finding, inner_servers.comm.as_deref(), span);
+    if !is_known {
+        services::lead_on(view, &mut finding, &inner_servers, inner, &front.walk.services, span);
+    }
     let passed: Vec<Servers<'_, '_>> = front.walk.services.iter().map(|row| Servers::of(view, row)).collect();
     judge(view, &mut finding, &passed, &front.walk, span);
     say_others(view, &mut finding, front, all);

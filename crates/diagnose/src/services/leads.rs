@@ -1,0 +1,168 @@
+//! What leads on where nobody knows why a service is late: what it asks again and again meanwhile, and who came when it began.
+
+use mitra_model::time::SECOND;
+use mitra_model::{SeriesSet, Span};
+
+use crate::condition::Finding;
+use crate::services::{self, ASLEEP, Address, Servers};
+use crate::signal::Signal;
+use crate::view::View;
+use crate::words;
+
+/// A fifth of a task's time that is waited for an address is felt: then that is what it waits for.
+const WAITS: f64 = 0.2;
+/// Times as many calls as its own answers usually take are not made for these.
+const NOT_FOR_ANSWERS: f64 = 10.0;
+/// Times as many calls as before: what it asks besides goes on as it was.
+const MORE: f64 = 1.5;
+/// A client waits for nearly all of the time.
+const ALL_THE_TIME: f64 = 0.8;
+/// An answer took half of the time or longer.
+const HALF: f64 = 0.5;
+/// A caller is seen by its first connection, and an onset is known to a sample or two.
+const NEAR_NS: i64 = 3 * SECOND;
+/// More names in a sentence nobody reads.
+const NAMES_MAX: usize = 3;
+/// It fits, and nobody has seen what is asked.
+pub const LIKELY: f64 = 0.7;
+
+fn mean(set: &SeriesSet, metric: &str, row: &str, span: Span) -> f64 {
+    set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
+}
+
+/// Says in a finding about a service what it asks again and again, whether it still writes an answer, and who called one of some
+/// services for the first time when it began.
+pub fn lead_on<'a>(
+    view: &View<'a>,
+    finding: &mut Finding,
+    servers: &Servers<'_, '_>,
+    row: &str,
+    passed: &[&'a str],
+    span: Span,
+) {
+    let mut called = passed.to_vec();
+    if let Some((address, words)) = polled(view, servers, row, span) {
+        finding.waits_for = Some(words);
+        finding.confidence = finding.confidence.min(LIKELY);
+        called.extend(services::local_service(view.set, &address));
+    }
+    finding.remarks.extend(still_writes(view, row, span));
+    finding.remarks.extend(newcomers(view, &called, finding.onset));
+}
+
+/// The address that a service asks again and again while its own clients wait, and that in words. It is answered at once.
+fn polled<'a>(
+    view: &View<'a>,
+    servers: &Servers<'_, '_>,
+    row: &str,
+    span: Span,
+) -> Option<(Address<'a>, String)> {
+    let baseline = view.baseline?;
+    let set: &'a SeriesSet = view.set;
+    let answered_before = mean(view.base_set, "service.requests", row, baseline);
+    if answered_before <= 0.0 {
+        return None;
+    }
+    let answered = mean(set, "service.requests", row, span);
+    // Each request that waits asks once a second or more, and sleeps between.
+    let least = mean(set, "service.open", row, span).max(1.0);
+    servers.used(view, span).filter(|used| *used < ASLEEP * least)?;
+    let own = services::called_by(set, servers);
+    let (caller, calls, before) = own
+        .into_iter()
+        .filter(|caller| mean(set, "dependency.wait_time", caller, span) < WAITS)
+        .map(|caller| {
+            let address = Address::called(caller);
+            let earlier = services::called_by(view.base_set, servers);
+            let same = earlier.into_iter().filter(|row| Address::called(row) == address);
+            let same = same.filter_map(|row| view.base_set.get("dependency.requests", row));
+            // A process that is young stands under its name first, and then under its id.
+            let before = Signal::sum(same, baseline).and_then(|calls| calls.mean()).unwrap_or(0.0);
+            (caller, mean(set, "dependency.requests", caller, span), before)
+        })
+        .filter(|(_, calls, before)| {
+            let for_answers = answered * before / answered_before;
+            *calls >= least.max(MORE * before) && *calls >= NOT_FOR_ANSWERS * for_answers
+        })
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let address = Address::called(caller);
+    let whom = services::local_service(set, &address);
+    let whom = whom.map_or_else(
+        || address.text.to_owned(),
+        |service| services::name(&Servers::of(view, service), service),
+    );
+    let words = format!(
+        "{} asks {whom} again and again, {} times a second ({} before), and is answered at once: it seems to wait until \
+         something changes there, such as a lock key that its holder has not given back",
+        services::name(servers, row),
+        words::count(calls),
+        words::count(before)
+    );
+    Some((address, words))
+}
+
+/// That a service sends while it begins no answer, in words: an answer counts when it begins to be sent.
+fn still_writes(view: &View<'_>, row: &str, span: Span) -> Option<String> {
+    let total = |metric: &str| view.set.get(metric, row).and_then(|series| series.total(span)).unwrap_or(0.0);
+    let sent = total("service.sent_bytes");
+    (total("service.requests") <= 0.0 && sent > 0.0).then(|| {
+        format!(
+            "it sent {} meanwhile and began no answer: it still writes an earlier one to a client that reads slowly (ss -tnp: Send-Q), \
+             and others may wait for what it holds as long",
+            words::bytes(sent)
+        )
+    })
+}
+
+/// Whether a service answers nothing, or next to nothing, while somebody waits for it all the time, and nobody knows how long it
+/// usually takes because it is hardly ever asked.
+#[must_use]
+pub fn is_stuck(view: &View<'_>, row: &str, span: Span) -> bool {
+    let is_judged = view.service(row).is_some_and(|service| service.usual.is_some());
+    let waits = mean(view.set, "service.wait_time", row, span);
+    let answers = mean(view.set, "service.requests", row, span) * span.seconds();
+    !is_judged && waits >= ALL_THE_TIME && waits >= HALF * answers.max(1.0)
+}
+
+/// Programs that called one of some services for the first time when it began, in words.
+fn newcomers(view: &View<'_>, called: &[&str], onset: i64) -> Option<String> {
+    let near = Span { since: onset.saturating_sub(NEAR_NS), until: onset.saturating_add(NEAR_NS) };
+    // Of what there was before the recording nobody knows when it came.
+    view.set.span().filter(|span| span.since < near.since)?;
+    let mut came: Vec<String> = Vec::new();
+    for (row, first) in first_calls(view.set) {
+        let Some(service) = called.iter().find(|service| reaches(row, service)) else { continue };
+        let comm = name(view.set, row);
+        let is_known = |set: &SeriesSet| {
+            let mut earlier = first_calls(set).filter(|(_, first)| *first < near.since);
+            earlier.any(|(other, _)| name(set, other) == comm && reaches(other, service))
+        };
+        if !near.contains(first) || is_known(view.set) || is_known(view.base_set) {
+            continue;
+        }
+        let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(Span::ALL));
+        let pid = pid.map_or_else(String::new, |pid| format!(" ({pid:.0})"));
+        let whom = services::name(&Servers::of(view, service), service);
+        let words = format!("{comm}{pid} called {whom}");
+        if !came.contains(&words) && came.len() < NAMES_MAX {
+            came.push(words);
+        }
+    }
+    (!came.is_empty()).then(|| format!("for the first time when it began: {}", came.join(", ")))
+}
+
+/// Who calls, with the end of the first sample in which that is seen.
+fn first_calls(set: &SeriesSet) -> impl Iterator<Item = (&str, i64)> {
+    let calls = set.each("dependency.requests");
+    calls.filter_map(|(row, series)| Some((row, series.samples(Span::ALL).next()?.0)))
+}
+
+fn reaches(caller: &str, service: &str) -> bool {
+    Address::called(caller).reaches(&Address::of(service))
+}
+
+/// The name of who calls: a process that is young stands under its name first.
+fn name<'a>(set: &'a SeriesSet, caller: &'a str) -> &'a str {
+    let comm = set.text("dependency.comm", caller).and_then(|text| text.last());
+    comm.or_else(|| caller.split_once('>').map(|(who, _)| who)).unwrap_or(caller)
+}
