@@ -333,8 +333,7 @@ impl ServiceCells {
             self.left_out += u64::from(!std::mem::replace(&mut one.is_left_out, true));
             return None;
         }
-        let row =
-            Row::new(is_service, key.endpoint().is_none(), name.clone(), io.strings.intern(&name), now);
+        let row = Row::new(is_service, key.endpoint().is_none(), name.clone(), io.strings.intern(&name), now);
         let free = self.rows.iter().position(Option::is_none).unwrap_or(self.rows.len());
         if free == self.rows.len() {
             self.rows.push(Some(row));
