@@ -26,6 +26,8 @@ const COLUMNS: [key: string, title: string, unit: string][] = [
   ["open", "open", ""],
   ["unanswered", "unanswered", "1/s"],
   ["resets", "resets", "1/s"],
+  ["server_errors", "server errors", "1/s"],
+  ["client_errors", "client errors", "1/s"],
   ["connections", "connections", "1/s"],
   ["connect_failed", "failed to connect", "1/s"],
   ["sent_bytes", "sent", "bytes/s"],

@@ -98,6 +98,7 @@ impl Recorder {
             interval: args.interval,
             use_bpf: !args.no_bpf,
             ask_databases: rules.ask_databases,
+            read_answers: rules.read_answers,
             budget: Budget { cpu_share: args.cpu_budget, memory_bytes: args.memory_budget },
             clock: clock.clone(),
             patterns: patterns(&rules.rules)?,

@@ -59,6 +59,7 @@ struct socket {
 	struct sock *sk;
 };
 struct inet_connection_sock {
+	const void *icsk_ulp_ops; /* what encrypts in the kernel */
 	struct {
 		__u32 lrcvtime;
 	} icsk_ack;

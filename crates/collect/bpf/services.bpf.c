@@ -2,9 +2,11 @@
 /*
  * What services answer and what processes ask of others, by the turns of their connections:
  * a request begins when data arrives, and ends when the answer is sent. Nothing is read of
- * what is sent. State is kept with the socket and goes with it. This source is dual licensed;
- * inside the kernel it runs under the GPL, which the helpers it calls ask for.
+ * what is sent, but by socket_sent_reading(). State is kept with the socket and goes with it.
+ * This source is dual licensed; inside the kernel it runs under the GPL, which the helpers it
+ * calls ask for.
  */
+#include "answers.h"
 #include "unseen.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -223,9 +225,8 @@ static __always_inline void begin_to_know(struct conn *conn, __u32 segments)
 	conn->seen_from = conn->seen_to = segments;
 }
 
-/* sk, ret, flags; in the process that sends. */
-SEC("tp_btf/sock_send_length")
-int socket_sent(unsigned long long *ctx)
+/* In the process that sends. */
+static __always_inline int note_sent(unsigned long long *ctx, bool reads_answers)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	__u32 window = setting(WINDOW);
@@ -259,8 +260,12 @@ int socket_sent(unsigned long long *ctx)
 		conn->written = tcp->write_seq;
 	note_process(slot);
 	if (conn->role == ROLE_SERVER) {
+		bool begins = conn->turn == TURN_OPEN || conn->turn == TURN_HALF_CLOSED;
+
 		if (conn->turn != TURN_NONE)
 			answer(slot, conn, now);
+		if (reads_answers && begins)
+			note_status(slot, bytes, !tcp || !tcp->inet_conn.icsk_ulp_ops);
 		answered_unaccepted(sk, conn);
 		if (conn->is_known)
 			conn->seen_to = sends_of(tcp, conn);
@@ -272,6 +277,20 @@ int socket_sent(unsigned long long *ctx)
 		open_turn(conn, now);
 	}
 	return 0;
+}
+
+/* sk, ret, flags. */
+SEC("tp_btf/sock_send_length")
+int socket_sent(unsigned long long *ctx)
+{
+	return note_sent(ctx, false);
+}
+
+/* In its place where the configuration asks for the status of answers. */
+SEC("tp_btf/sock_send_length")
+int socket_sent_reading(unsigned long long *ctx)
+{
+	return note_sent(ctx, true);
 }
 
 enum arrival { ARRIVAL_NOTHING, ARRIVAL_MORE, ARRIVAL_AFTER_READING };

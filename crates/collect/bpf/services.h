@@ -16,6 +16,17 @@
 
 enum service_role { ROLE_NONE, ROLE_SERVER, ROLE_CLIENT };
 
+/* How an answer went, by its first bytes. The twins are STATUSES and PROTOCOLS in src/net/service_rows.rs. */
+enum status { STATUS_UNKNOWN, STATUS_OK, STATUS_CLIENT_ERROR, STATUS_SERVER_ERROR, STATUSES };
+enum protocol {
+	PROTOCOL_UNKNOWN,
+	PROTOCOL_HTTP,
+	PROTOCOL_REDIS,
+	PROTOCOL_POSTGRESQL,
+	PROTOCOL_MYSQL,
+	PROTOCOL_MEMCACHED,
+};
+
 /* A server by its own address, a client by the address that it calls and its process. */
 struct service_key {
 	__u8 address[16]; /* of a Unix socket a hash of its name, in the first half */
@@ -48,6 +59,7 @@ struct service_slot {
 	__u64 writes_from; /* likewise: how often it had called write() */
 	__u64 writes;	   /* calls of write() from one answer of a thread to its next, within windows */
 	__u64 writes_sent; /* and what it sent in those */
+	__u64 answers[STATUSES]; /* by how they went, where that is read */
 	/* Of the last pass over all connections. */
 	__u64 open;	   /* requests without an answer */
 	__u64 open_wait;   /* how long those have waited, added up */
@@ -57,11 +69,11 @@ struct service_slot {
 	__u32 tgid;
 	__u32 tid;    /* of the thread that answered last */
 	__u32 window; /* in which it did */
-	__u32 pad;
+	__u32 protocol; /* of the last answer whose status was known */
 	char comm[16];
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1944, "twin: src/bpf/services.rs");
+_Static_assert(sizeof(struct service_slot) == 1976, "twin: src/bpf/services.rs");
 
 #endif

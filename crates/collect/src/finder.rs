@@ -63,7 +63,7 @@ impl TaskFinder {
     }
 
     fn with_bpf(io: &mut Io) -> Self {
-        let probes = Box::new(Probes::load());
+        let probes = Box::new(Probes::load(io.reads_answers));
         for (name, why) in probes.unavailable() {
             io.missing.add(&format!("probe.{name}"), why);
         }

@@ -24,6 +24,8 @@ pub struct Io {
     pub listening: Vec<Listening>,
     /// The process id of the recorder for the kernel, if it asks services itself.
     pub asks_as: Option<u32>,
+    /// Whether it is read how answers of services begin.
+    pub reads_answers: bool,
 }
 
 /// A TCP port that is listened on.
@@ -49,6 +51,7 @@ impl Io {
             netns: NetnsNames::default(),
             listening: Vec::new(),
             asks_as: None,
+            reads_answers: false,
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Config {
     pub use_bpf: bool,
     /// Whether databases that keep clients waiting are asked about themselves. Only ever for the root `/`.
     pub ask_databases: bool,
+    /// Whether it is read how answers of services begin, to count how they went. Needs BPF.
+    pub read_answers: bool,
     /// What the recorder may use.
     pub budget: Budget,
     /// How often costly files, limits, settings and free space are read.
@@ -80,6 +82,7 @@ impl Default for Config {
             interval: Duration::from_secs(1),
             use_bpf: true,
             ask_databases: false,
+            read_answers: false,
             budget: Budget::default(),
             slow_every: Duration::from_secs(10),
             clock: Clock::Real,
@@ -134,6 +137,7 @@ impl Sampler {
         config.budget.check()?;
         let mut io = Io::new(Root::open(&config.root)?);
         io.asks_as = config.ask_databases.then(own_pid).flatten();
+        io.reads_answers = config.read_answers;
         let machine = Root::open(std::path::Path::new("/"))?;
         let fds = raise_fd_limit();
         let host = host_info(&io.root);

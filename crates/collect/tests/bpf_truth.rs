@@ -44,7 +44,7 @@ fn probes() -> Option<(MutexGuard<'static, ()>, Probes)> {
         return None;
     }
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    Some((guard, Probes::load()))
+    Some((guard, Probes::load(false)))
 }
 
 fn pass(probes: &mut Probes) -> HashMap<u32, (TaskRec, String)> {
@@ -191,7 +191,7 @@ fn values_of_all_tasks_fall_between_two_reads_of_proc() {
 #[ignore = "needs root: make test-kernel"]
 fn a_task_that_is_called_still_has_not_run() {
     let Some((_guard, mut probes)) = probes() else { return };
-    let mut judge = Probes::load();
+    let mut judge = Probes::load(false);
     let _running = [
         spawn::bursts(),
         busy("while :; do /bin/true; sleep 0.02; done"),

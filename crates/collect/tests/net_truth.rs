@@ -1,6 +1,8 @@
 //! What is seen of the network, against trouble that the tests make: on loopback and in namespaces of their own.
 //! Each needs root and tools of the network; it says so and passes where they are missing.
 
+#[path = "net_truth/answers.rs"]
+mod answers;
 #[path = "net_truth/names.rs"]
 mod names;
 #[path = "net_truth/services.rs"]

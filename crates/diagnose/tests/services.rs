@@ -310,6 +310,42 @@ fn requests_that_are_closed_without_an_answer_are_failures_of_the_service() {
     is_silent(&m);
 }
 
+/// A web server that answers as fast as ever, so many a second with an error: before, and in the incident.
+fn erring(before: f64, errors: f64, protocol: &str) -> Machine {
+    let mut m = Machine::idle();
+    service(&mut m, WEB, (40, "nginx"), |_| Asked::each(50.0, 0.002));
+    m.row("service.server_errors", WEB, before, errors).text("service.protocol", WEB, 0, protocol);
+    m
+}
+
+#[test]
+fn a_service_that_answers_fast_with_errors_is_failing() {
+    for (protocol, words) in [("HTTP", "(HTTP 5xx)"), ("PostgreSQL", "(PostgreSQL)")] {
+        let report = erring(0.0, 20.0, protocol).explain();
+        assert_eq!(root(&report), ("service-failing", Some("nginx"), Some(40)));
+        let statement = &one(&report).root_cause.statement;
+        assert!(statement.contains(&format!("% of its requests with errors {words}")), "{statement}");
+        let (_, share) = statement.split_once("nginx (port 80) answered ").expect(statement);
+        let percent: f64 = share.split(' ').next().unwrap().parse().unwrap();
+        assert!((37.0..43.0).contains(&percent), "{statement}");
+    }
+    // One in a hundred is no trouble, nor are errors of clients, nor those that were always there.
+    is_silent(&erring(0.0, 0.5, "HTTP"));
+    is_silent(&erring(20.0, 20.0, "HTTP"));
+    is_silent(&erring(20.0, 21.0, "HTTP"));
+    let mut m = erring(0.0, 0.0, "HTTP");
+    m.row("service.client_errors", WEB, 0.0, 40.0);
+    is_silent(&m);
+}
+
+#[test]
+fn errors_that_were_not_read_before_are_not_new() {
+    // The option was switched on as the incident begins: it may always have been so.
+    let mut m = erring(20.0, 20.0, "HTTP");
+    m.values("service.server_errors", WEB, support::HEALTHY, vec![20.0; N - support::HEALTHY]);
+    is_silent(&m);
+}
+
 /// One that answers a hundred requests a second with 2 % of a CPU, and then less, which cost more or not.
 fn dear(comm: &str, cpu: f64) -> Machine {
     let mut m = Machine::idle();

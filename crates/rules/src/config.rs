@@ -57,6 +57,8 @@ pub struct Config {
     pub arm: bool,
     /// Whether databases that keep clients waiting are asked about themselves.
     pub ask_databases: bool,
+    /// Whether it is read how answers of services begin, to count how they went.
+    pub read_answers: bool,
     /// Whether `mitra serve`, started by the recorder, may ask for probes.
     pub ask_captures: bool,
 }
@@ -68,6 +70,7 @@ impl Default for Config {
             budget_s: policy::BUDGET_S,
             arm: true,
             ask_databases: true,
+            read_answers: false,
             ask_captures: false,
         }
     }
@@ -138,6 +141,8 @@ struct File {
     #[serde(default)]
     databases: Databases,
     #[serde(default)]
+    services: Services,
+    #[serde(default)]
     captures: Captures,
     #[serde(default)]
     rule: Vec<Spanned<Table>>,
@@ -159,6 +164,12 @@ struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Databases {
     ask: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Services {
+    read_answers: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -281,7 +292,8 @@ impl Reader<'_> {
         rules.extend(builtin);
         let arm = file.escalation.arm.unwrap_or(true);
         let ask_databases = file.databases.ask.unwrap_or(true);
-        Ok(Config { rules, budget_s, arm, ask_databases, ask_captures: file.captures.ask })
+        let (read_answers, ask_captures) = (file.services.read_answers, file.captures.ask);
+        Ok(Config { rules, budget_s, arm, ask_databases, read_answers, ask_captures })
     }
 
     /// Each pattern takes memory and is looked for in each line.

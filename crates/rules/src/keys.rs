@@ -5,7 +5,7 @@ use crate::{config, policy};
 
 /// A key of the file.
 pub struct Key {
-    /// The table that it stands in: `escalation`, `databases`, or `rule` of which there are many.
+    /// The table that it stands in: `escalation`, `databases`, `services`, or `rule` of which there are many.
     pub table: &'static str,
     /// Its name.
     pub name: &'static str,
@@ -43,6 +43,13 @@ pub fn keys() -> Vec<Key> {
              their time, HAProxy and PHP-FPM how many sessions and workers are taken, while they keep clients waiting; over \
              their own Unix socket and without a password",
             "true",
+        ),
+        key(
+            "services",
+            "read-answers",
+            "whether the first bytes of answers of HTTP/1, Redis, PostgreSQL, MySQL and Memcached are looked at inside the \
+             kernel, to count how many are errors; no byte is kept",
+            "false",
         ),
         key("rule", "name", "letters a to z, digits and dashes", "has to be there"),
         key("rule", "when", "the condition", "has to be there"),
@@ -111,6 +118,7 @@ mod tests {
         for (table, text) in [
             ("escalation", "[escalation]\nx = 1\n"),
             ("databases", "[databases]\nx = 1\n"),
+            ("services", "[services]\nx = 1\n"),
             ("rule", "[[rule]]\nx = 1\n"),
         ] {
             let mut documented: Vec<String> =

@@ -10,11 +10,12 @@ use super::{ArchiveArgs, RangeArgs, examples};
     "services",
     "A service is a TCP port or named Unix socket that serves; it is seen from outside, by the turns of its \
                         connections. REQ/S are answers; P50, P99 and MAX are response times; ERR/S are requests without an \
-                        answer and resets; OPEN are requests without an answer at the end; WAITING is how many requests \
+                        answer, resets, and, where the configuration says read-answers = true in the table [services], answers that are errors of the server; OPEN are requests without an answer at the end; WAITING is how many requests \
                         waited at a time, on average.\n\n\
                         Keys of --json are in base units, rates per second: address, name, pid, pids, cgroup, cgroup_name (unit, container or pod), requests, \
                         latency_mean, latency_p50, latency_p99, latency_max, waiting, open, unanswered, abandoned, resets, \
-                        sent_bytes, received_bytes, watched (the part of the time in which requests were looked at, which stand for all); of services also connections, slower (since, and the medians before and now) and \
+                        sent_bytes, received_bytes, watched (the part of the time in which requests were looked at, which stand for all); of services also connections, slower (since, and the medians before and now), where it was read how answers begin \
+                        status_ok, client_errors, server_errors, status_unknown and protocol, and \
                         calls (keys of dependencies); of dependencies also key, service (whom it calls), of (whose process \
                         it is), connects, connect_time, connect_failed and connecting. map has who calls whom: from \
                         (service, process or elsewhere), to (service or address). What was not measured is left out."

@@ -112,10 +112,13 @@ mod tests {
         assert!(!load_text("[escalation]\narm = false\n").unwrap().arm);
         assert!(load_text("[escalation]\narm = false\n").unwrap().ask_databases);
         assert!(!load_text("[databases]\nask = false\n").unwrap().ask_databases);
+        assert!(load_text("[services]\nread-answers = true\n").unwrap().read_answers);
+        assert!(!load_text("[services]\n").unwrap().read_answers);
+        assert!(load_text("[services]\nread-answer = true\n").is_err());
         // A typo must not allow what the file forbids.
         let error = load_text("[escalation]\narm = false\nof = []\n").unwrap_err();
         let config = complain(&error);
-        assert!(!config.arm && config.rules.iter().all(|rule| rule.is_builtin));
+        assert!(!config.arm && !config.read_answers && config.rules.iter().all(|rule| rule.is_builtin));
     }
 
     #[test]

@@ -118,8 +118,13 @@ const SERVICES: &[Column] = &[
     Column::new("P50", 8, Seconds, Least("service.latency_p50")),
     Column::new("P99", 8, Seconds, Least("service.latency_p99")),
     Column::new("OPEN", 7, Count, Sum(&["service.open"])),
-    Column::new("FAILED", 8, PerS, Sum(&["service.unanswered", "service.abandoned", "service.resets"]))
-        .bad(1.0),
+    Column::new(
+        "FAILED",
+        8,
+        PerS,
+        Sum(&["service.unanswered", "service.abandoned", "service.resets", "service.server_errors"]),
+    )
+    .bad(1.0),
     Column::new("CONNS", 8, Count, Sum(&["service.established"])),
     Column::new("SENT", 10, BytesPerS, Sum(&["service.sent_bytes"])),
     Column::new("RECEIVED", 10, BytesPerS, Sum(&["service.received_bytes"])),

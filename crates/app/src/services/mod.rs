@@ -113,6 +113,19 @@ pub struct Traffic {
     pub received_bytes: Option<f64>,
     /// The part of the time in which requests were looked at, which stand for all.
     pub watched: Option<f64>,
+    /// How answers went; `None` where that was not read, and of dependencies.
+    pub answers: Option<Answers>,
+}
+
+/// Answers by how they went, per second.
+#[derive(Debug, Clone)]
+pub struct Answers {
+    pub ok: f64,
+    pub client_errors: f64,
+    pub server_errors: f64,
+    pub unknown: f64,
+    /// What those are of which it is known.
+    pub protocol: Option<String>,
 }
 
 impl Traffic {
@@ -121,8 +134,14 @@ impl Traffic {
         ![self.requests, self.waiting, self.open, self.errors()].into_iter().any(is_some)
     }
 
-    /// Requests that got no answer and connections that were reset, per second.
+    /// Requests that got no answer, or an error of the server for one, and connections that were reset, per second.
     pub fn errors(&self) -> Option<f64> {
+        let answered = self.answers.as_ref().map(|answers| answers.server_errors);
+        [self.without_answer(), answered].into_iter().flatten().reduce(|a, b| a + b)
+    }
+
+    /// Requests that got no answer and connections that were reset, per second.
+    pub fn without_answer(&self) -> Option<f64> {
         [self.unanswered, self.abandoned, self.resets].into_iter().flatten().reduce(|a, b| a + b)
     }
 }

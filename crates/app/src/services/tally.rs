@@ -7,7 +7,7 @@ use mitra_model::latency::{self, Columns};
 use mitra_model::{Latency, Series, SeriesSet, Span};
 
 use super::address::Resolver;
-use super::{Address, Dependency, Processes, Service, Services, Traffic, call};
+use super::{Address, Answers, Dependency, Processes, Service, Services, Traffic, call};
 
 /// Recorded once a second wherever services are watched, also where there are none.
 const LOST: &str = "probe.services_lost";
@@ -68,6 +68,10 @@ const DEPENDENCY: Names = Names {
     comm: "dependency.comm",
 };
 
+/// Only of services, and only where it is read: answers by how they went.
+const ANSWERS: [&str; 4] =
+    ["service.status_ok", "service.client_errors", "service.server_errors", "service.status_unknown"];
+const PROTOCOL: &str = "service.protocol";
 /// Only of dependencies.
 const CONNECT_TIME: &str = "dependency.connect_time";
 const CONNECT_FAILED: &str = "dependency.connect_failed";
@@ -88,6 +92,8 @@ struct Row {
     connections: Option<f64>,
     connect_time: Option<f64>,
     connect_failed: Option<f64>,
+    answers: [Option<f64>; ANSWERS.len()],
+    protocol: Option<String>,
     /// The smallest.
     watched: Option<f64>,
     /// At the end of the span.
@@ -228,6 +234,13 @@ fn add_rows(rows: &mut BTreeMap<String, Row>, set: &SeriesSet, span: Span, names
             total(&mut row.connect_time, CONNECT_TIME);
             total(&mut row.connect_failed, CONNECT_FAILED);
             row.connecting = at_end(CONNECTING);
+        } else {
+            for (sum, metric) in row.answers.iter_mut().zip(ANSWERS) {
+                total(sum, metric);
+            }
+            if let Some(protocol) = set.text(PROTOCOL, key).and_then(|text| text.last()) {
+                row.protocol = Some(protocol.to_owned());
+            }
         }
         for (_, _, pid) in set.get(names.pid, key).into_iter().flat_map(|series| series.samples(span)) {
             row.pid = Some(pid as u32).filter(|pid| *pid > 0).or(row.pid);
@@ -262,7 +275,20 @@ impl Row {
             sent_bytes: rate(self.sent),
             received_bytes: rate(self.received),
             watched: self.watched,
+            answers: self.answers(seconds),
         }
+    }
+
+    fn answers(&self, seconds: f64) -> Option<Answers> {
+        let rate = |total: Option<f64>| total.map(|total| total / seconds).filter(|rate| rate.is_finite());
+        let [ok, client_errors, server_errors, unknown] = self.answers.map(rate);
+        Some(Answers {
+            ok: ok?,
+            client_errors: client_errors?,
+            server_errors: server_errors?,
+            unknown: unknown?,
+            protocol: self.protocol.clone(),
+        })
     }
 
     fn service(self, key: String, seconds: f64, processes: &Processes) -> Service {

@@ -64,6 +64,8 @@ pub struct Probes {
     pub(super) cgroup_links: Vec<CgroupLink>,
     links: Vec<BtfTracePointLink>,
     is_trial: bool,
+    /// Whether it is read how answers of services begin.
+    pub(super) reads_answers: bool,
     unavailable: Vec<(&'static str, String)>,
 }
 
@@ -72,18 +74,20 @@ impl Probes {
     ///
     /// The kernel's type information is large (tens of megabytes as aya parses it) and only
     /// needed here, so the heap is handed back at the end.
-    pub fn load() -> Self {
-        Self::load_as(false)
+    ///
+    /// The program that reads how answers of services begin is loaded only if `reads_answers`.
+    pub fn load(reads_answers: bool) -> Self {
+        Self::load_as(false, reads_answers)
     }
 
     /// The same without attaching programs to tracepoints: nothing is counted. The verifier has said by then what the
     /// kernel takes. Attaching and detaching wait for grace periods of RCU, one after another, and a grace period takes
     /// up to many seconds on a machine with a fork storm.
     pub fn try_load() -> Self {
-        Self::load_as(true)
+        Self::load_as(true, true)
     }
 
-    fn load_as(is_trial: bool) -> Self {
+    fn load_as(is_trial: bool, reads_answers: bool) -> Self {
         bound_heap();
         let mut probes = Self {
             tasks: None,
@@ -99,6 +103,7 @@ impl Probes {
             cgroup_links: Vec::new(),
             links: Vec::new(),
             is_trial,
+            reads_answers,
             unavailable: Vec::new(),
         };
         // A new loader parses the type information for itself; drop that before ours is

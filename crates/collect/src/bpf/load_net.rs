@@ -52,8 +52,16 @@ impl Probes {
     /// Those that older kernels lack come first: none of the others is attached then. What sees each request is attached later.
     fn load_services(&mut self, object: &mut Ebpf, btf: &Btf) {
         let mut load = |point, name| load_tracing(object, btf, point, name);
-        let programs = load("sk_data_ready", "data_ready")
-            .and_then(|first| Ok([first, load("sock_send_length", "socket_sent")?]));
+        let reading = self.reads_answers.then(|| load("sock_send_length", "socket_sent_reading")).transpose();
+        let reading = reading.unwrap_or_else(|error| {
+            self.miss("answers", &*error);
+            None
+        });
+        let reads_answers = reading.is_some();
+        let programs = load("sk_data_ready", "data_ready").and_then(|first| {
+            let sent = reading.map_or_else(|| load("sock_send_length", "socket_sent"), Ok)?;
+            Ok([first, sent])
+        });
         let programs = match programs {
             Ok(programs) => programs,
             Err(error) => return self.miss("services", &*error),
@@ -93,7 +101,9 @@ impl Probes {
                 ),
             };
             let passes = Passes { links: passes, unaccepted: unaccepted.as_ref() };
-            Ok::<_, AnyError>(Services::new(maps.each_ref(), programs, passes, cpus()?)?)
+            let mut services = Services::new(maps.each_ref(), programs, passes, cpus()?)?;
+            services.reads_answers = reads_answers;
+            Ok::<_, AnyError>(services)
         })();
         match opened {
             Ok(services) => self.services = Some(services),

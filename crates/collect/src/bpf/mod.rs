@@ -36,7 +36,7 @@ pub use record::{
     FLAG_IN_IOWAIT, FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known,
     latency_bucket_us_max, size_bucket_bytes_max,
 };
-pub use services::{PortKey, SERVICE_BUCKETS, ServiceCounts, ServiceKey, Services};
+pub use services::{PortKey, SERVICE_BUCKETS, STATUSES, ServiceCounts, ServiceKey, Services};
 pub use task::{PassStats, Seen, StillRec, TaskIo, TaskIter, TaskRec, split_cpu_time};
 pub use windows::Windows;
 

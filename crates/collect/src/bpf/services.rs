@@ -17,6 +17,9 @@ const PORTS_MAX: usize = 4096;
 /// Steps of the histogram of response times: sixteen for each power of two from 1 us to two minutes.
 pub const SERVICE_BUCKETS: usize = 400;
 
+/// How answers go, by their first bytes: not known, well, the client's fault, the server's (`enum status`).
+pub const STATUSES: usize = 4;
+
 /// Which side of a connection a key is about.
 const ROLE_SERVER: u8 = 1;
 
@@ -101,6 +104,8 @@ pub struct ServiceCounts {
     pub writes: u64,
     /// What was sent in those.
     pub writes_sent: u64,
+    /// Answers by how they went, where that is read.
+    answers: [u64; STATUSES],
     /// Requests without an answer, as of the last [`Services::pass`].
     pub open: u64,
     /// How long those have waited, added up.
@@ -115,13 +120,14 @@ pub struct ServiceCounts {
     pub tgid: u32,
     tid: u32,
     window: u32,
-    pad: u32,
+    /// Of the last answer of which it is known how it went (`enum protocol`).
+    pub protocol: u32,
     comm: [u8; 16],
     path: [u8; 112],
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1944, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1976, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 const ONCPU_WORST_AT: usize = std::mem::offset_of!(ServiceCounts, oncpu_worst_ns);
 /// What a pass over the connections adds up.
@@ -141,6 +147,12 @@ impl ServiceCounts {
     #[must_use]
     pub fn comm(&self) -> &str {
         super::record::comm_str(&self.comm)
+    }
+
+    /// How many more answers there are than before, by how they went.
+    #[must_use]
+    pub fn answers_since(&self, before: &ServiceCounts) -> [u64; STATUSES] {
+        std::array::from_fn(|status| self.answers[status].saturating_sub(before.answers[status]))
     }
 
     /// The name of a Unix socket; one in the abstract namespace begins with a zero byte.
@@ -171,6 +183,8 @@ pub struct Services {
     totals: MapReader<u32, Totals>,
     over_connections: OwnedFd,
     unaccepted: Option<MapReader<u64, Unaccepted>>,
+    /// Whether it is read how answers begin.
+    pub(super) reads_answers: bool,
     /// Until it has begun.
     seeing: Option<Seeing>,
     windows: Option<Windows>,
@@ -226,6 +240,7 @@ impl Services {
             totals: MapReader::new(globals, 1)?,
             over_connections,
             unaccepted: unaccepted.map(|map| MapReader::new(map, 1)).transpose()?,
+            reads_answers: false,
             seeing: Some(Seeing { programs, pass, settings: MapReader::new(settings, 1)? }),
             windows: None,
         };
@@ -251,6 +266,12 @@ impl Services {
     #[must_use]
     pub fn windows(&self) -> Option<&Windows> {
         self.windows.as_ref()
+    }
+
+    /// Whether it is read how answers begin, and counted how they went.
+    #[must_use]
+    pub fn reads_answers(&self) -> bool {
+        self.reads_answers
     }
 
     /// How often the programs were called that see each request.

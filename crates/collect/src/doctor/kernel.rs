@@ -95,6 +95,10 @@ const PROBES: &[(&str, &str)] = &[
         "requests, response times and connections of services, and of what processes call; needs Linux 6.3",
     ),
     (
+        "answers",
+        "how answers of services went, by their first bytes, where the configuration asks for it; needs Linux 6.3",
+    ),
+    (
         "resolvers",
         "how long programs wait for name servers; also needs Linux 5.12, cap_net_admin, and cgroup version 2",
     ),
@@ -115,6 +119,7 @@ pub fn probes(root: &Root, out: &mut Vec<Ability>) {
         let parts: &[&str] = match *name {
             "oom" | "signals" => &[name, "events"],
             "direct_reclaim" | "memcg_reclaim" | "compaction" | "throttled" | "locks" => &[name, "stalls"],
+            "answers" => &[name, "services"],
             _ => &[name],
         };
         let why = loaded.unavailable().iter().find(|(part, _)| parts.contains(part)).map(|(_, why)| why);

@@ -3,6 +3,7 @@
 use mitra_model::{Entity, Frame, Key, NA, StrId};
 
 use super::latency::Latency;
+use crate::bpf::STATUSES;
 use crate::cells::{cell, col, set};
 use crate::io::Io;
 
@@ -34,6 +35,10 @@ pub const DEPENDENCY_COUNTERS: [&str; COUNTERS] = [
     "dependency.connect_time",
     "dependency.connect_failed",
 ];
+/// Answers by how they went, as `enum status` has it.
+const ANSWERS: [&str; STATUSES] = ["status_unknown", "status_ok", "client_errors", "server_errors"];
+/// As `enum protocol` has them; of the first one nothing is known.
+const PROTOCOLS: [&str; 6] = ["", "HTTP", "Redis", "PostgreSQL", "MySQL", "Memcached"];
 /// Those that are not known of Unix sockets: connections, and what arrived.
 const NOT_OF_UNIX: [usize; 2] = [5, 8];
 
@@ -44,6 +49,8 @@ pub struct Columns {
     pub counters: [usize; COUNTERS],
     pub latency: [usize; 4],
     pub oncpu_max: usize,
+    pub answers: [usize; STATUSES],
+    pub protocol: usize,
     pub open: usize,
     pub connecting: usize,
     pub watched: usize,
@@ -64,6 +71,8 @@ impl Columns {
             counters: counters.map(col),
             latency: ["latency_p50", "latency_p90", "latency_p99", "latency_max"].map(of),
             oncpu_max: of("oncpu_max"),
+            answers: ANSWERS.map(of),
+            protocol: of("protocol"),
             open: of("open"),
             connecting: of("connecting"),
             watched: of("watched"),
@@ -85,6 +94,9 @@ pub struct Row {
     pub totals: [u64; COUNTERS],
     pub latency: Latency,
     pub oncpu_max_ns: u64,
+    /// By how they went; `None`: that is not read.
+    pub answers: Option<[u64; STATUSES]>,
+    pub protocol: u32,
     pub open: u64,
     pub connecting: u64,
     pub connections: u64,
@@ -96,6 +108,36 @@ pub struct Row {
 }
 
 impl Row {
+    /// One of which nothing is known yet.
+    pub fn new(is_service: bool, is_unix: bool, name: String, id: StrId, now: i64) -> Self {
+        Row {
+            is_service,
+            is_unix,
+            name,
+            id,
+            totals: [0; COUNTERS],
+            latency: Latency::default(),
+            oncpu_max_ns: 0,
+            answers: None,
+            protocol: 0,
+            open: 0,
+            connecting: 0,
+            connections: 0,
+            pid: 0,
+            comm: String::new(),
+            is_used: true,
+            touched_ns: now,
+        }
+    }
+
+    /// Adds answers by how they went. Each of those that were seen stands for so many.
+    pub fn add_answers(&mut self, seen: [u64; STATUSES], each: f64) {
+        let answers = self.answers.get_or_insert_default();
+        for (total, seen) in answers.iter_mut().zip(seen) {
+            *total = total.saturating_add((seen as f64 * each).round() as u64);
+        }
+    }
+
     /// Into the frame. Of all time so much was seen.
     pub fn write(&self, columns: &Columns, share: f64, io: &mut Io, frame: &mut Frame) {
         let cells = frame.table_mut(columns.entity).push(Key::named(self.id));
@@ -108,6 +150,12 @@ impl Row {
             set(cells, *column, value.map_or(NA, cell));
         }
         set(cells, columns.oncpu_max, quantiles[0].map_or(NA, |_| cell(self.oncpu_max_ns)));
+        for (column, total) in columns.answers.iter().zip(self.answers.into_iter().flatten()) {
+            set(cells, *column, cell(total));
+        }
+        if let Some(name) = PROTOCOLS.get(self.protocol as usize).filter(|name| !name.is_empty()) {
+            set(cells, columns.protocol, i64::from(io.strings.intern(name)));
+        }
         // Of who has never answered it is not known what is open: see `take_in`.
         // What was open before is not known of a Unix socket that is seen for a part of the time.
         let is_asked =
@@ -138,6 +186,30 @@ mod tests {
             assert!(all.all(|column| *column != usize::MAX));
             assert_eq!(columns.connecting == usize::MAX, is_service);
             assert_eq!(columns.oncpu_max != usize::MAX, is_service);
+            assert_eq!(columns.answers.map(|column| column != usize::MAX), [is_service; STATUSES]);
+            assert_eq!(columns.protocol != usize::MAX, is_service);
         }
+    }
+
+    #[test]
+    fn answers_that_were_not_read_are_not_zero() {
+        let columns = Columns::new(Entity::Service, SERVICE_COUNTERS, 1);
+        let root = crate::file::Root::open("/".as_ref()).expect("a root");
+        let (mut io, mut frame) = (Io::new(root), Frame::new());
+        let mut row = Row::new(true, false, "0.0.0.0:80".to_owned(), io.strings.intern("0.0.0.0:80"), 0);
+        let mut cells = |row: &Row| {
+            frame.table_mut(Entity::Service).clear();
+            row.write(&columns, 1.0, &mut io, &mut frame);
+            let cells = frame.table(Entity::Service).rows().next().expect("a row").1;
+            let protocol = io.strings.cell(cells[columns.protocol]).map(str::to_owned);
+            (columns.answers.map(|column| cells[column]), protocol)
+        };
+        assert_eq!(cells(&row), ([NA; STATUSES], None));
+        row.add_answers([0; STATUSES], 1.0);
+        assert_eq!(cells(&row), ([0; STATUSES], None));
+        row.add_answers([1, 90, 4, 5], 1.0);
+        row.add_answers([0, 9, 0, 1], 2.5);
+        row.protocol = 1;
+        assert_eq!(cells(&row), ([1, 113, 4, 8], Some("HTTP".to_owned())));
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, test_kill_process};
 use super::latency::Latency;
 use super::seen_part::{Seen, SeenPart, Work};
 use super::service_names::row_name;
-use super::service_rows::{COUNTERS, Columns, DEPENDENCY_COUNTERS, Row, SERVICE_COUNTERS};
+use super::service_rows::{Columns, DEPENDENCY_COUNTERS, Row, SERVICE_COUNTERS};
 use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services};
 use crate::cells::{cell, col, set};
 use crate::io::{Io, Listening};
@@ -333,22 +333,7 @@ impl ServiceCells {
             self.left_out += u64::from(!std::mem::replace(&mut one.is_left_out, true));
             return None;
         }
-        let row = Row {
-            is_service,
-            is_unix: key.endpoint().is_none(),
-            id: io.strings.intern(&name),
-            name: name.clone(),
-            totals: [0; COUNTERS],
-            latency: Latency::default(),
-            oncpu_max_ns: 0,
-            open: 0,
-            connecting: 0,
-            connections: 0,
-            pid: 0,
-            comm: String::new(),
-            is_used: true,
-            touched_ns: now,
-        };
+        let row = Row::new(is_service, key.endpoint().is_none(), name.clone(), io.strings.intern(&name), now);
         let free = self.rows.iter().position(Option::is_none).unwrap_or(self.rows.len());
         if free == self.rows.len() {
             self.rows.push(Some(row));
@@ -411,6 +396,11 @@ impl ServiceCells {
         ];
         for (total, grown) in row.totals.iter_mut().zip(grown) {
             *total = total.saturating_add(grown);
+        }
+        if services.reads_answers() && row.is_service {
+            let each = if share < 1.0 && answered > 0 { requests as f64 / answered as f64 } else { 1.0 };
+            row.add_answers(counts.answers_since(&last), each);
+            row.protocol = if counts.protocol > 0 { counts.protocol } else { row.protocol };
         }
         row.open = row.open.saturating_add(counts.open);
         row.connecting = row.connecting.saturating_add(counts.connecting);

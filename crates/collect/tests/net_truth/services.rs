@@ -20,7 +20,7 @@ pub fn settled() -> Option<Bench> {
     settle(Bench::open()?)
 }
 
-fn settle(mut bench: Bench) -> Option<Bench> {
+pub fn settle(mut bench: Bench) -> Option<Bench> {
     if !bench.has("probe.services") {
         assert!(!has_iterators(), "this kernel has all that is needed");
         return None;

@@ -52,6 +52,20 @@ struct TrafficJson {
     received_bytes: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     watched: Option<f64>,
+    #[serde(flatten)]
+    answers: Option<AnswersJson>,
+}
+
+/// How answers went.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+struct AnswersJson {
+    status_ok: f64,
+    client_errors: f64,
+    server_errors: f64,
+    status_unknown: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<String>,
 }
 
 /// One service. Also `mitra explain --service --json` has it.
@@ -177,6 +191,13 @@ fn traffic(traffic: &Traffic) -> TrafficJson {
         sent_bytes: traffic.sent_bytes,
         received_bytes: traffic.received_bytes,
         watched: traffic.watched,
+        answers: traffic.answers.as_ref().map(|answers| AnswersJson {
+            status_ok: answers.ok,
+            client_errors: answers.client_errors,
+            server_errors: answers.server_errors,
+            status_unknown: answers.unknown,
+            protocol: answers.protocol.clone(),
+        }),
     }
 }
 
@@ -273,6 +294,7 @@ mod tests {
         );
         assert_eq!(orders["calls"][4], "803>10.0.0.9:9200");
         assert!(orders.get("sent_bytes").is_none(), "what was not recorded is left out: {orders}");
+        assert!(orders.get("server_errors").is_none(), "it was not read how answers begin: {orders}");
         let search = all["dependencies"].as_array().unwrap().iter().find(|d| d["pid"] == 803).unwrap();
         assert_eq!((&search["of"], &search["connecting"]), (&json!(["127.0.0.1:8080"]), &json!(3.0)));
         assert_eq!((search.get("service"), search.get("latency_p50")), (None, None));

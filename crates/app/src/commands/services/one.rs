@@ -130,7 +130,7 @@ pub fn restrict(reader: &Reader, span: Span, name: &str, report: &mut Report) ->
 /// The share of what was asked that failed.
 fn failed(traffic: &Traffic) -> f64 {
     let failed = traffic.errors().unwrap_or(0.0);
-    let asked = failed + traffic.requests.unwrap_or(0.0);
+    let asked = traffic.without_answer().unwrap_or(0.0) + traffic.requests.unwrap_or(0.0);
     if asked > 0.0 { failed / asked } else { 0.0 }
 }
 

@@ -9,7 +9,7 @@ use crate::render::sources::range;
 use crate::render::style::{Ink, Style};
 use crate::render::table::Table;
 use crate::render::units;
-use crate::services::{Caller, Dependency, Edge, Service, Services, Slower, is_some};
+use crate::services::{Answers, Caller, Dependency, Edge, Service, Services, Slower, is_some};
 
 /// From here on the tables have all columns.
 const WIDE_SERVICES: usize = 100;
@@ -97,6 +97,9 @@ fn beneath(page: &mut Page<'_>, shown: &Shown<'_>, i: usize) {
         let text = format!("slower since {}: {}", style.clock(slower.since), slow(slower));
         page.paragraph(2, 4, Some(Ink::Warn), &text);
     }
+    if let Some((ink, text)) = service.traffic.answers.as_ref().and_then(answered_badly) {
+        page.paragraph(2, 4, Some(ink), &text);
+    }
     if let Some(share) = service.traffic.watched.filter(|share| *share < 1.0) {
         let text = format!(
             "its requests were looked at for {} of the time, and stand for all",
@@ -121,6 +124,31 @@ fn beneath(page: &mut Page<'_>, shown: &Shown<'_>, i: usize) {
         said.push(format!("{} more", calls.len() - CALLS_SHOWN));
     }
     page.paragraph(2, 4, Some(Ink::Faint), &format!("calls {}", said.join(", ")));
+}
+
+/// `answered 4/s with errors (HTTP 5xx), 0.50/s with errors of the client (HTTP 4xx); how 12 % went is not known`.
+fn answered_badly(answers: &Answers) -> Option<(Ink, String)> {
+    let of = |class: &str| match answers.protocol.as_deref() {
+        Some("HTTP") => format!(" (HTTP {class})"),
+        Some(protocol) => format!(" ({protocol})"),
+        None => String::new(),
+    };
+    let classes = [
+        (answers.server_errors, "errors", of("5xx")),
+        (answers.client_errors, "errors of the client", of("4xx")),
+    ];
+    let said = classes.iter().filter(|(rate, ..)| *rate > 0.0);
+    let said: Vec<String> =
+        said.map(|(rate, what, of)| format!("{}/s with {what}{of}", units::number(*rate))).collect();
+    if said.is_empty() {
+        return None;
+    }
+    let mut text = format!("answered {}", said.join(", "));
+    let all = answers.ok + answers.client_errors + answers.server_errors + answers.unknown;
+    if answers.unknown > 0.0 {
+        text.push_str(&format!("; how {} went is not known", words::percent(answers.unknown / all)));
+    }
+    Some((if answers.server_errors > 0.0 { Ink::Warn } else { Ink::Faint }, text))
 }
 
 /// `p50 6.8 s instead of 2.5 ms`.
@@ -220,6 +248,7 @@ pub fn sentence(service: &Service) -> String {
         Some(_) => parts.push("no errors".to_owned()),
         None => {}
     }
+    parts.extend(traffic.answers.as_ref().and_then(answered_badly).map(|(_, text)| text));
     if is_some(traffic.open) {
         parts.push(format!("{} open at the end", number(traffic.open)));
     }
@@ -264,6 +293,36 @@ mod tests {
     #[test]
     fn one_service_and_what_it_calls() {
         insta::assert_snapshot!(with_example(Some("orders-api"), |shown| tables(shown, &Style::plain(100))));
+    }
+
+    #[test]
+    fn errors_that_are_answers_are_said_with_what_they_are() {
+        let mut services = example::services();
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let table =
+            |services: &Services| words(&with(services, None, |shown| tables(shown, &Style::plain(120))));
+        let before = table(&services);
+        assert!(!before.contains("with errors"), "{before}");
+        let traffic = &mut services.services[1].traffic;
+        let errors = traffic.errors().unwrap();
+        let answers = Answers {
+            ok: 3.0,
+            client_errors: 1.0,
+            server_errors: 2.0,
+            unknown: 2.0,
+            protocol: Some("HTTP".to_owned()),
+        };
+        traffic.answers = Some(answers);
+        assert_eq!(traffic.errors(), Some(errors + 2.0));
+        assert_eq!(traffic.without_answer(), Some(errors));
+        let text = table(&services);
+        let said = "answered 2/s with errors (HTTP 5xx), 1/s with errors of the client (HTTP 4xx); \
+                    how 25 % went is not known";
+        assert!(text.contains(said), "{text}");
+        assert!(sentence(&services.services[1]).contains(said), "{}", sentence(&services.services[1]));
+        let answers = services.services[1].traffic.answers.as_mut().unwrap();
+        (answers.client_errors, answers.server_errors) = (0.0, 0.0);
+        assert_eq!(table(&services), before);
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Requests to a service end without an answer: it closes or resets their connections, or their clients give up.
+//! Requests to a service end without an answer: it closes or resets their connections, or their clients give up. Or they are
+//! answered with an error of the server: that is known where the configuration of the recorder lets it read how answers begin
+//! (`[services] read-answers`). An error of the client, as HTTP 404, is no failure of the service.
 //!
 //! A limit was reached (workers, descriptors, connections of a proxy), what it needs is gone, or answers take longer than
 //! clients are willing to wait. Some clients always break off, and some always end a connection by a reset after the answer:
-//! it is the share of the requests that counts, and what it was before. A reset counts only as far as there were more
+//! it is the share of the requests that counts, and what it was before: errors that were always there are none. A reset counts only as far as there were more
 //! connections than answers.
 
 use crate::prelude::*;
@@ -10,7 +12,7 @@ use crate::services::{self, Servers};
 
 pub const CONDITION: Condition = Condition {
     id: "service-failing",
-    title: "requests to a service end without an answer",
+    title: "requests to a service end without an answer or with an error",
     area: "service",
     stands_alone: true,
     needs: &[
@@ -19,6 +21,8 @@ pub const CONDITION: Condition = Condition {
         "service.abandoned",
         "service.resets",
         "service.connections",
+        "service.server_errors",
+        PROTOCOL,
         "service.open",
     ],
     needs_of: &[services::NEEDS],
@@ -35,8 +39,16 @@ pub const CONDITION: Condition = Condition {
     ..Condition::SYMPTOM
 };
 
-const METRICS: &[&str] =
-    &["service.requests", "service.unanswered", "service.abandoned", "service.resets", "service.connections"];
+const METRICS: &[&str] = &[
+    "service.requests",
+    "service.unanswered",
+    "service.abandoned",
+    "service.resets",
+    "service.connections",
+    "service.server_errors",
+];
+/// What the answers are whose status is known.
+const PROTOCOL: &str = "service.protocol";
 
 /// One request in twenty: whoever makes several at a time sees it now.
 const FAILING: f64 = 0.05;
@@ -54,9 +66,10 @@ enum End {
     Unanswered,
     Abandoned,
     Reset,
+    Error,
 }
 
-const ENDS: [End; 3] = [End::Unanswered, End::Abandoned, End::Reset];
+const ENDS: [End; 4] = [End::Unanswered, End::Abandoned, End::Reset, End::Error];
 
 impl End {
     fn metric(self) -> &'static str {
@@ -64,10 +77,12 @@ impl End {
             End::Unanswered => "service.unanswered",
             End::Abandoned => "service.abandoned",
             End::Reset => "service.resets",
+            End::Error => "service.server_errors",
         }
     }
 
-    /// How many requests a second ended so, in each sample with the number of those that were answered.
+    /// How many requests a second ended so, in each sample with the number of those that were answered well. An answer whose
+    /// status is not known is taken for one, so that the share of errors is the least that it can be.
     fn of(self, set: &SeriesSet, row: &str, span: Span) -> Option<(Signal, Signal)> {
         let answered = Signal::of(set.get("service.requests", row)?, span);
         let mut ended = Signal::of(set.get(self.metric(), row)?, span);
@@ -76,6 +91,11 @@ impl End {
             let unheard =
                 connections.zip(&answered, |connections, answered| (connections - answered).max(0.0));
             ended = ended.zip(&unheard, f64::min);
+        }
+        if self == End::Error {
+            // Only where it was read: before, nothing is known.
+            let well = ended.zip(&answered, |errors, answered| (answered - errors).max(0.0));
+            return Some((ended, well));
         }
         Some((ended, answered))
     }
@@ -98,7 +118,7 @@ fn observe(view: &View<'_>) -> Observation {
             &["service.unanswered"],
         );
     }
-    let mut because = "almost no request ended without an answer".to_owned();
+    let mut because = "almost no request ended without an answer, or with an error that was read".to_owned();
     let mut best: Option<Failing<'_>> = None;
     for (row, _) in view.each("service.requests") {
         for end in ENDS {
@@ -141,8 +161,9 @@ fn failing<'a>(view: &View<'a>, row: &'a str, end: End) -> Result<Option<Failing
     let failed = (ended.within(run.span()).total() - open).max(0.0);
     let asked = failed + answered.within(run.span()).total();
     if failed < LEAST || failed < least * asked {
+        let what = if end == End::Error { "an error for an answer" } else { "no answer" };
         return Err(format!(
-            "{} of {} requests to {row} had no answer ({} before)",
+            "{} of {} requests to {row} had {what} ({} before)",
             words::count(failed),
             words::count(asked),
             words::percent(before)
@@ -162,6 +183,11 @@ fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
         End::Unanswered => format!("{name} closed the connections of {of} without an answer"),
         End::Abandoned => format!("clients of {name} gave up {of} before the answer came"),
         End::Reset => format!("the connections of {of} to {name} were reset without an answer"),
+        End::Error => format!(
+            "{name} answered {} of its requests with errors ({}): {of}",
+            words::percent(failing.failed / failing.asked),
+            errors(view, row, span)
+        ),
     };
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     finding.statement = format!("{what} ({} before)", words::percent(failing.before));
@@ -170,6 +196,15 @@ fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
     finding.despite = services::despite(view, &walk, span);
     finding.confidence = 0.9;
     finding
+}
+
+/// What its errors are called.
+fn errors(view: &View<'_>, row: &str, span: Span) -> String {
+    match view.set.text(PROTOCOL, row).and_then(|text| text.at(span.until)) {
+        Some("HTTP") => "HTTP 5xx".to_owned(),
+        Some(protocol) => protocol.to_owned(),
+        None => "of the server".to_owned(),
+    }
 }
 
 /// One where more requests fail than in the best tenth of the samples.
@@ -196,7 +231,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             "read what {who} says of these requests: a limit that is reached is in its log with its name"
         ),
         command: format!("journalctl -n 100 -t {}; tail its error log", words::shell(who)),
-        verify: "requests without an answer are as few as before".to_owned(),
+        verify: "requests without an answer, and those answered with an error, are as few as before"
+            .to_owned(),
         risk: "a higher limit lets in more than it can serve if it is slow for another reason".to_owned(),
     }]
 }
