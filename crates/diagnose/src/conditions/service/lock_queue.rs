@@ -21,6 +21,7 @@ use crate::prelude::*;
 use crate::services;
 use crate::sessions::{self, SESSIONS, STATE_TIME, Server, Session};
 use crate::waits;
+use crate::weights;
 
 pub const CONDITION: Condition = Condition {
     id: "lock-queue",
@@ -39,7 +40,7 @@ pub const CONDITION: Condition = Condition {
         "task.blkio_delay",
         "task.run_delay",
     ],
-    needs_of: &[locks::NEEDS, sessions::NEEDS, waits::NEEDS],
+    needs_of: &[locks::NEEDS, sessions::NEEDS, waits::NEEDS, weights::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LOCKS, SESSIONS, "session.activity"],
         find: are_queued,
@@ -127,6 +128,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     if let Some(remark) = queue.holder.and_then(|pid| waits_for_cpu(view, pid, queue.high.run.span())) {
         finding.remarks.push(remark);
+        finding.owed_to.push("runqueue-wait");
     } else {
         finding.despite.extend(CPU);
     }
@@ -263,10 +265,12 @@ fn waits_for_cpu(view: &View<'_>, pid: u32, span: Span) -> Option<String> {
     let process = view.process(pid)?;
     let share = process.total(view.set, "task.run_delay", span) / span.seconds().max(1.0);
     (share >= MOST).then(|| {
+        let why = weights::why_little(view, process, span).map(|why| format!("; {why}"));
         format!(
-            "{} ({pid}), which holds it, waited for a CPU for {} of the time: who takes that holds up all of them",
+            "{} ({pid}), which holds it, waited for a CPU for {} of the time: who takes that holds up all of them{}",
             process.comm,
-            words::percent(share.min(1.0))
+            words::percent(share.min(1.0)),
+            why.unwrap_or_default()
         )
     })
 }
