@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use mitra_model::{Entity, Frame, Key, StrId};
+use mitra_model::{Entity, Frame, Key, NA, StrId};
 
 use crate::aside::Aside;
 use crate::cells::{cell, col, set};
@@ -15,6 +15,9 @@ use crate::xfs;
 const FILESYSTEMS_MAX: usize = 256;
 /// Of so many the free space is asked for on each tick, at a microsecond or two; of the others on slow ticks.
 pub const FAST_MAX: usize = 16;
+
+/// Longer options name layers of a container's image, and nobody changes these.
+const OPTIONS_MAX: usize = 512;
 
 /// Blocks and groups of an XFS, as `xfs::layout` has them.
 type Layout = [u32; 5];
@@ -46,6 +49,7 @@ pub struct Filesystems {
     columns: [usize; 5],
     kind: usize,
     device: usize,
+    options: usize,
     layout: [usize; 5],
     opener: Option<Opener>,
 }
@@ -60,6 +64,7 @@ impl Filesystems {
                 .map(col),
             kind: col("fs.type"),
             device: col("fs.device"),
+            options: col("fs.options"),
             layout: ["fs.xfs_block", "fs.xfs_ag_blocks", "fs.xfs_ag_count", "fs.xfs_sunit", "fs.xfs_swidth"]
                 .map(col),
             opener: None,
@@ -151,6 +156,9 @@ impl Filesystems {
             }
             set(row, self.kind, i64::from(io.strings.intern(&fs.kind)));
             set(row, self.device, i64::from(io.strings.intern(&fs.place.device)));
+            let options = &fs.place.options;
+            let is_short = options.len() <= OPTIONS_MAX;
+            set(row, self.options, if is_short { i64::from(io.strings.intern(options)) } else { NA });
             for (column, value) in self.layout.iter().zip(fs.layout.iter().flatten().flatten()) {
                 set(row, *column, i64::from(*value));
             }

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
-use mitra_model::{Change, ChangeKind, Entity, Metric, ScheduledJob, Series, SeriesSet, Span, lookup};
+use mitra_model::{
+    Change, ChangeKind, Entity, Metric, ScheduledJob, Series, SeriesSet, Span, TextSeries, lookup,
+};
 
 use crate::condition::Condition;
 use crate::settings::Setting;
@@ -36,8 +38,17 @@ const LIMITS: [(&str, &str); 9] = [
     ("cgroup.io_limit_riops", "io.max riops"),
     ("cgroup.io_limit_wiops", "io.max wiops"),
 ];
+/// What a group gets of the CPUs beside others, and the files that hold it: each group has it from the beginning. A group that is made
+/// idle gets the least weight too, so that comes first.
+pub(crate) const WEIGHTS: [(&str, &str); 3] = [
+    ("cgroup.cpu_idle", "cpu.idle"),
+    ("cgroup.cpu_weight", "cpu.weight"),
+    ("cgroup.cpu_shares", "cpu.shares"),
+];
 /// By this a group is known to be there while it has no limit.
 const PRESENCE: &str = "cgroup.cpu_usage";
+/// How a file system is mounted.
+pub(crate) const MOUNT_OPTIONS: &str = "fs.options";
 /// Counts what is there; nobody sets it.
 const NO_SETTINGS: &[&str] = &["sysctl.net.netfilter.nf_conntrack_count"];
 
@@ -48,10 +59,11 @@ pub fn settings() -> Vec<&'static Metric> {
     system.filter(|m| m.name.starts_with("sysctl.") && !NO_SETTINGS.contains(&m.name)).collect()
 }
 
-/// The limits of cgroups that are looked at.
+/// The limits and weights of cgroups that are looked at, and the options of mounts.
 #[must_use]
 pub fn limits() -> Vec<&'static Metric> {
-    LIMITS.iter().map(|(name, _)| *name).chain([PRESENCE]).filter_map(lookup).collect()
+    let of_groups = LIMITS.iter().chain(&WEIGHTS).map(|(name, _)| *name);
+    of_groups.chain([PRESENCE, MOUNT_OPTIONS]).filter_map(lookup).collect()
 }
 
 /// What is known of a machine beside its numbers: what was changed in a window and in the day before it, and what was due.
@@ -98,16 +110,21 @@ pub fn of(set: &SeriesSet) -> Vec<Change> {
             );
         }
         let Some(text) = set.text(metric.name, "") else { continue };
-        let known: Vec<(i64, &str)> =
-            text.changes.iter().filter_map(|(t, v)| Some((*t, v.as_deref()?))).collect();
-        let pairs = known.windows(2).rev().filter(|w| w[0].1 != w[1].1).take(PER_SETTING_MAX);
-        all.extend(pairs.map(|w| change(w[1].0, w[0].0, Some(one_line(w[0].1)), Some(one_line(w[1].1)))));
+        let moved =
+            |(at, from, to): TextStep<'_>| change(at, from.0, Some(one_line(from.1)), Some(one_line(to)));
+        all.extend(text_steps(text).into_iter().map(moved));
     }
-    for (metric, file) in LIMITS {
+    all.extend(of_mounts(set));
+    for (metric, file) in LIMITS.into_iter().chain(WEIGHTS) {
         let Some(row) = lookup(metric) else { continue };
+        let is_weight = WEIGHTS.contains(&(metric, file));
         for (group, series) in set.each(metric) {
             let mut list = steps(series);
-            list.extend(first_limit(set, group, series));
+            if is_weight {
+                list.retain(|step| !is_being_made(set, series, step));
+            } else {
+                list.extend(first_limit(set, group, series));
+            }
             let written = |v: Option<f64>| v.map(|v| written(row, v));
             all.extend(list.into_iter().map(|s| Change {
                 at: Moment(s.at),
@@ -125,6 +142,60 @@ pub fn of(set: &SeriesSet) -> Vec<Change> {
     }
     all.sort_by_key(|c| c.at);
     all
+}
+
+/// When a text changed, since when it had been the old one and what that was, and the new one.
+type TextStep<'a> = (i64, (i64, &'a str), &'a str);
+
+/// The last steps of a text that stands still most of the time, the last one first.
+fn text_steps(text: &TextSeries) -> Vec<TextStep<'_>> {
+    let known: Vec<(i64, &str)> =
+        text.changes.iter().filter_map(|(t, v)| Some((*t, v.as_deref()?))).collect();
+    let pairs = known.windows(2).rev().filter(|w| w[0].1 != w[1].1).take(PER_SETTING_MAX);
+    pairs.map(|w| (w[1].0, w[0], w[1].1)).collect()
+}
+
+/// The changes of options of mounts.
+pub(crate) fn of_mounts(set: &SeriesSet) -> Vec<Change> {
+    let steps = set.each_text(MOUNT_OPTIONS).flat_map(|(mount, text)| {
+        text_steps(text).into_iter().filter_map(move |step| remounted(mount, step))
+    });
+    steps.collect()
+}
+
+/// A mount that got other options: those that went and those that came. What was put in place of it is not that mount.
+fn remounted(mount: &str, (at, (since, from), to): TextStep<'_>) -> Option<Change> {
+    let without = |these: &str, others: &str| -> Vec<String> {
+        let has = |option: &&str| !others.split(',').any(|other| other == *option);
+        these.split(',').filter(has).map(str::to_owned).collect()
+    };
+    let (gone, new) = (without(from, to), without(to, from));
+    let list = |options: Vec<String>| if options.is_empty() { "-".to_owned() } else { options.join(",") };
+    (!gone.is_empty() || !new.is_empty()).then(|| Change {
+        at: Moment(at),
+        not_before: Some(Moment(since)),
+        kind: ChangeKind::Mount,
+        name: format!("{OPTIONS_OF}{mount}"),
+        cgroup: None,
+        cgroup_name: None,
+        from: Some(list(gone)),
+        to: Some(list(new)),
+        diff: None,
+        source: "recording",
+    })
+}
+
+/// How the name of a change of mount options begins.
+pub(crate) const OPTIONS_OF: &str = "mount options of ";
+
+/// A group is made before it gets its limits, by the same program: that is no change.
+const MAKING_NS: i64 = 10 * SECOND;
+
+/// Whether a group got its weight when it was made. One that was there when the recording began had been made before.
+fn is_being_made(set: &SeriesSet, series: &Series, step: &Step) -> bool {
+    let Some((since, ..)) = series.samples(Span::ALL).next() else { return false };
+    let is_new = set.span().is_some_and(|known| since > known.since + MAKING_NS);
+    is_new && step.at - since <= MAKING_NS
 }
 
 /// The last steps of a series that stands still most of the time.
@@ -145,8 +216,6 @@ fn steps(series: &Series) -> Vec<Step> {
 
 /// A limit that a group did not have while it was there already.
 fn first_limit(set: &SeriesSet, group: &str, series: &Series) -> Option<Step> {
-    /// A group is made before it gets its limits, by the same program: that is no change.
-    const MAKING_NS: i64 = 10 * SECOND;
     let (at, _, to) = series.samples(Span::ALL).next()?;
     let there = set.get(PRESENCE, group)?;
     let (since, ..) = there.samples(Span::ALL).next()?;
@@ -252,7 +321,7 @@ pub(crate) fn before(
 mod tests {
     use std::sync::Arc;
 
-    use mitra_model::{Axis, TextSeries};
+    use mitra_model::Axis;
 
     use super::*;
 
@@ -303,6 +372,32 @@ mod tests {
                 "4 net.ipv4.tcp_mem 1 2 3 → 1 2 2",
                 "21 memory.max of /b no limit → 1000000",
             ]
+        );
+    }
+
+    #[test]
+    fn weights_and_mount_options_that_move_are_changes() {
+        let none = f64::NAN;
+        let mut made = vec![none; 20];
+        made.extend([1024.0, 1024.0, 8192.0, 8192.0]);
+        let mut set = set(&[
+            ("cgroup.cpu_usage", "/", &[0.1; 24]),
+            ("cgroup.cpu_weight", "/a", &[100.0, 100.0, 1.0]),
+            ("cgroup.cpu_idle", "/b", &[0.0, 0.0, 1.0]),
+            ("cgroup.cpu_shares", "/made", &made),
+        ]);
+        let text = |t: i64, v: &str| (t * SECOND, Some(Arc::from(v)));
+        let options = vec![text(1, "rw,relatime"), text(4, "rw,sync,relatime"), text(9, "rw,sync,relatime")];
+        set.insert_text(
+            lookup(MOUNT_OPTIONS).unwrap(),
+            "/srv".into(),
+            TextSeries { changes: options, place: None },
+        );
+        let words: Vec<String> =
+            of(&set).iter().map(|c| format!("{} {}", c.at.0 / SECOND, c.words())).collect();
+        assert_eq!(
+            words,
+            ["3 cpu.idle of /b 0 → 1", "3 cpu.weight of /a 100 → 1", "4 mount options of /srv - → sync"]
         );
     }
 

@@ -305,6 +305,9 @@ pub struct Finding {
     pub governs: Option<&'static [&'static str]>,
     /// Causes that may be there and without which it would be there just as well.
     pub despite: Vec<&'static str>,
+    /// States that brought it about here, although in general it may bring them about: a lock whose holder gets no CPU is waited for
+    /// because of the queue for the CPUs, and work that is retried makes such a queue.
+    pub owed_to: Vec<&'static str>,
     /// The network namespace that it was seen in, where that is known; empty is the recorder's own.
     pub netns: Option<String>,
     /// Whose doing it is.

@@ -17,6 +17,7 @@ pub mod condition;
 mod conditions;
 mod deaths;
 mod device;
+mod drifts;
 mod engine;
 mod faults;
 mod filesystems;
@@ -45,6 +46,7 @@ mod tcp_limits;
 mod trigger;
 pub mod view;
 mod waits;
+mod weights;
 pub mod words;
 mod xfs;
 

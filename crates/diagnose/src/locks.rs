@@ -9,6 +9,8 @@ use crate::words;
 
 /// Processes that wait for a lock of a file.
 pub const LOCKS: &str = "lock.waiters";
+/// Tasks that wait for a lock of the kernel.
+pub const OF_KERNEL: &str = "tasks.d_lock";
 /// What the functions of this module read.
 pub const NEEDS: &[&str] = &[LOCKS, "lock.pid", "lock.kind", "lock.waiter_pids"];
 /// A lock that is held for as long as it takes to work on a file is free again by the next sample.

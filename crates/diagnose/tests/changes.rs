@@ -164,3 +164,79 @@ fn a_group_at_its_limit_says_when_the_limit_was_lowered() {
     assert!(!remarks(limit("/other", "memory.max")).contains("memory.max"));
     assert!(!remarks(limit("/app", "cpu.max")).contains("cpu.max"));
 }
+
+/// A program that computes on both CPUs all the time, and a server of another group that waits for one in the incident.
+fn starved(waits: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(90, "crunch", 0).thread(90, 91, "crunch", 0).cgroup(90, "/batch");
+    m.task_rate(90, "task.cpu_time", 0.85, 0.9).task_rate(91, "task.cpu_time", 0.85, 0.9);
+    m.task(95, "web", 0).cgroup(95, "/web").task_rate(95, "task.cpu_time", 0.2, 0.1);
+    m.task_rate(95, "task.run_delay", 0.01, waits);
+    m.sys("sys.cpu_idle", 0.02, 0.02).sys("tasks.run_delay", 0.02, waits).sys("tasks.cpu_time", 1.9, 1.9);
+    m.sys("psi.cpu_some", 0.02, (waits / 2.0).min(0.95));
+    m.row("cgroup.cpu_usage", "/web", 0.2, 0.1);
+    m
+}
+
+#[test]
+fn a_weight_that_was_lowered_is_why_its_group_waits_for_a_cpu() {
+    let with = |waits: f64, metric: &str, group: &str, from: f64, to: f64| {
+        let mut m = starved(waits);
+        m.values(metric, group, 0, support::each(|i| if i < HEALTHY { from } else { to }));
+        m.explain()
+    };
+    for (metric, file, from, to) in [
+        ("cgroup.cpu_weight", "cpu.weight", 100.0, 1.0),
+        ("cgroup.cpu_shares", "cpu.shares", 8192.0, 2.0),
+        ("cgroup.cpu_idle", "cpu.idle", 0.0, 1.0),
+    ] {
+        let report = with(1.5, metric, "/web", from, to);
+        assert_eq!(ids(&report), ["config-drift"]);
+        let incident = &report.incidents[0];
+        assert_eq!(incident.root_cause.culprit.cgroup.as_deref(), Some("/web"));
+        let statement = &incident.root_cause.statement;
+        assert!(
+            statement.starts_with(&format!("{file} of /web was changed from {from} to {to}")),
+            "{statement}"
+        );
+        assert!(incident.chain.iter().any(|link| link.condition == "runqueue-wait"), "{incident:#?}");
+        assert!(incident.remedies[0].command.starts_with(&format!("echo {from} > ")), "{incident:#?}");
+    }
+    let told = |report: &Report| ids(report).contains(&"config-drift");
+    assert!(!told(&with(1.5, "cgroup.cpu_weight", "/web", 100.0, 200.0)), "it gets more");
+    assert!(!told(&with(1.5, "cgroup.cpu_weight", "/other", 100.0, 1.0)), "nobody of that group waits");
+    assert!(with(0.05, "cgroup.cpu_weight", "/web", 100.0, 1.0).incidents.is_empty(), "nobody waits");
+    let raised = with(1.5, "cgroup.cpu_weight", "/batch", 10.0, 10_000.0);
+    assert_eq!(ids(&raised), ["config-drift"], "who stands beside it gets less");
+    assert_eq!(raised.incidents[0].root_cause.culprit.cgroup.as_deref(), Some("/batch"));
+}
+
+#[test]
+fn who_is_always_outweighed_is_told_beside_who_takes_the_cpus() {
+    let mut m = starved(1.5);
+    for (group, weight) in [("/web", 1.0), ("/batch", 100.0)] {
+        m.values("cgroup.cpu_weight", group, 0, support::each(|_| weight));
+    }
+    let report = m.explain();
+    assert_eq!(ids(&report), ["cpu-hog"]);
+    let remarks = report.incidents[0].root_cause.remarks.join("\n");
+    assert!(remarks.contains("web (95) waits most: cpu.weight of /web is 1"), "{remarks}");
+}
+
+#[test]
+fn options_of_a_mount_that_make_writes_wait_are_the_cause_where_they_do() {
+    let with = |options: &str, flush_s: f64| {
+        let mut m = Machine::idle();
+        m.text("fs.device", "/srv", 0, "/dev/vda").texts("fs.options", "/srv", &["rw,relatime", options]);
+        m.row("disk.flushes", "vda", 0.1, 800.0).row("disk.flush_time", "vda", 0.0001, flush_s);
+        m.explain()
+    };
+    let report = with("rw,sync,relatime", 0.12);
+    assert_eq!(ids(&report), ["config-drift"]);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!((root.culprit.path.as_deref(), root.culprit.device.as_deref()), (Some("/srv"), Some("vda")));
+    assert!(root.statement.starts_with("/srv was mounted anew with sync by "), "{}", root.statement);
+    assert!(report.incidents[0].remedies[0].command.contains("findmnt /srv"));
+    assert!(with("rw,noatime", 0.12).incidents.is_empty(), "that makes no write wait");
+    assert!(with("rw,sync,relatime", 0.01).incidents.is_empty(), "nobody waits");
+}

@@ -376,6 +376,44 @@ fn jobs_that_come_by_the_clock_and_hurt_are_a_scheduled_burst() {
     assert_eq!(ids(&bursts_of(4, 1.5, 2.000_01).explain()), ["scheduled-burst"]);
 }
 
+/// Jobs that run for three of four seconds: each sample has one that runs for a part of it. One of them is born late.
+fn tight(late_ms: u64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(50, "jobd", 0);
+    let is_burst = |i: usize| is_on(i) && (i - HEALTHY) % 4 < 3;
+    let ends = |i: usize| is_on(i) && (i - HEALTHY) % 4 == 3;
+    m.values("exited.count", "50:report", 0, each(|i| f64::from(u8::from(ends(i)))));
+    m.values("exited.lifetime", "50:report", 0, each(|i| if ends(i) { 2.9 } else { 0.0 }));
+    m.text("exited.parent_comm", "50:report", 0, "jobd");
+    for n in 0..INCIDENT / 4 {
+        let pid = 91 + n as u32;
+        let late = if n == 3 { late_ms * 1_000_000 } else { 0 };
+        let row = format!("{pid}@{}", 1_000_000_000 * (100 + 4 * n as u64) + late);
+        for (metric, value) in [
+            ("task.tgid", f64::from(pid)),
+            ("task.ppid", 50.0),
+            ("task.kthread", 0.0),
+            ("task.cpu_time", 1.9),
+        ] {
+            m.values(metric, &row, HEALTHY + 4 * n, vec![value; 3]);
+        }
+        m.text("task.comm", &row, HEALTHY + 4 * n, "report");
+    }
+    m.values("tasks.cpu_time", "", 0, each(|i| if is_burst(i) { 1.95 } else { 0.1 }));
+    m.values("tasks.run_delay", "", 0, each(|i| if is_burst(i) { 2.0 } else { 0.01 }));
+    m.values("psi.cpu_some", "", 0, each(|i| if is_burst(i) { 0.9 } else { 0.0 }));
+    m
+}
+
+#[test]
+fn jobs_between_which_no_sample_lies_come_by_the_clock_if_they_were_born_by_it() {
+    let report = tight(0).explain();
+    assert_eq!(ids(&report), ["scheduled-burst"], "{:#?}", report.incidents);
+    assert_eq!(report.incidents[0].root_cause.culprit.process.as_deref(), Some("report"));
+    let late = tight(300).explain();
+    assert!(!ids(&late).contains(&"scheduled-burst"), "one after the other: {:#?}", late.incidents);
+}
+
 /// A database that forks itself for two seconds of eight, and holds so many pages, of which it writes to some.
 fn snapshots(pages: f64) -> Machine {
     let mut m = Machine::idle();

@@ -125,6 +125,37 @@ fn a_working_set_that_comes_back_is_a_thrash_of_its_reader() {
     assert!(report.incidents[0].other_roots.is_empty(), "the group's limit is a link, not a root");
 }
 
+/// A container writes files to a volume in memory, and what another one of its pod reads does not fit any more.
+#[test]
+fn shared_memory_that_takes_the_room_of_a_group_is_why_a_working_set_does_not_fit() {
+    let thrash = |fills: f64| {
+        let mut m = Machine::idle();
+        m.task(60, "searchd", 0).task_rate(60, "task.read_bytes", 0.0, 2.2e8).cgroup(60, "/pod");
+        m.row("disk.read_bytes", "vda", 0.0, 2.2e8).row("disk.reads", "vda", 0.0, 20_000.0);
+        m.sys("vm.pgsteal_file", 0.0, 55_000.0).sys("vm.workingset_refault_file", 0.0, 52_000.0);
+        m.sys("vm.workingset_activate_file", 0.0, 9_000.0);
+        m.row("cgroup.refault_file", "/pod", 0.0, 52_000.0);
+        m.row("cgroup.memory_current", "/pod", 2e8, 4e8).row("cgroup.memory_max", "/pod", 4.02e8, 4.02e8);
+        m.sys("psi.io_some", 0.0, 0.6).sys("tasks.d_io", 0.0, 1.2).sys("psi.memory_some", 0.0, 0.09);
+        let filled = |i: usize| fills * (i.saturating_sub(HEALTHY).min(3)) as f64 / 3.0;
+        let n = HEALTHY + INCIDENT + support::AFTER;
+        m.values("cgroup.shmem", "/pod", 0, (0..n).map(filled).collect());
+        m.values("fs.free_bytes", "/shm", 0, (0..n).map(|i| 9e8 - filled(i)).collect());
+        m.text("fs.type", "/shm", 0, "tmpfs");
+        m.task(70, "tracer", HEALTHY).task_during(70, "task.wchar", fills / INCIDENT as f64);
+        m.explain()
+    };
+    let report = thrash(2.4e8);
+    assert_eq!(ids(&report), ["shmem-growth"]);
+    let incident = &report.incidents[0];
+    let culprit = &incident.root_cause.culprit;
+    assert_eq!((culprit.process.as_deref(), culprit.pid), (Some("tracer"), Some(70)));
+    assert_eq!((culprit.cgroup.as_deref(), culprit.path.as_deref()), (Some("/pod"), Some("/shm")));
+    assert!(incident.chain.iter().any(|link| link.condition == "page-cache-thrash"));
+    // A twentieth of what the group may have.
+    assert_eq!(ids(&thrash(2e7)), ["page-cache-thrash"]);
+}
+
 /// A program that reads its working set for the first time, and then again.
 #[test]
 fn a_working_set_comes_back_only_once_it_was_read() {

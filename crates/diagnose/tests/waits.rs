@@ -135,6 +135,63 @@ fn whoever_holds_a_lock_and_waits_for_another_process_leads_to_that_one() {
     assert!(says(one(&report), words), "{:#?}", one(&report));
 }
 
+/// Who holds the lock is in a group of low weight, and a program of another group takes the CPUs.
+#[test]
+fn a_lock_whose_holder_gets_no_cpu_is_waited_for_because_of_who_takes_that() {
+    let mut m = silent(4.0);
+    m.values("lock.waiters", "fe:00:7", HEALTHY, vec![2.0; INCIDENT]);
+    m.values("lock.pid", "fe:00:7", HEALTHY, vec![60.0; INCIDENT]);
+    text(&mut m, "lock.kind", "fe:00:7", "flock");
+    text(&mut m, "lock.waiter_pids", "fe:00:7", "50,51");
+    m.task(60, "housekeep", 0).cgroup(60, "/maint").task_rate(60, "task.run_delay", 0.0, 0.93);
+    m.task(90, "crunch", HEALTHY).cgroup(90, "/batch");
+    for tid in 90..94 {
+        if tid != 90 {
+            m.thread(90, tid, "crunch", HEALTHY);
+        }
+        m.task_during(tid, "task.cpu_time", 0.45).task_during(tid, "task.run_delay", 0.4);
+    }
+    for (group, shares) in [("/maint", 2.0), ("/batch", 2048.0)] {
+        m.values("cgroup.cpu_shares", group, 0, vec![shares; HEALTHY + INCIDENT]);
+    }
+    m.sys("sys.cpu_idle", 1.8, 0.0).sys("tasks.run_delay", 0.02, 2.5).sys("tasks.cpu_time", 0.1, 2.0);
+    m.sys("psi.cpu_some", 0.0, 0.95);
+    let report = m.explain();
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.condition, "cpu-hog");
+    assert_eq!(incident.root_cause.culprit.pid, Some(90));
+    let ids: Vec<&str> = incident.chain.iter().map(|link| link.condition.as_str()).collect();
+    assert!(ids.contains(&"lock-queue") && ids.contains(&"service-silent"), "{ids:?}");
+    assert!(says(incident, "which holds it, waited for a CPU for"), "{incident:#?}");
+    assert!(says(incident, "cpu.shares of /maint is 2 and that of /batch 2048"), "{incident:#?}");
+}
+
+/// A profiler reads what the memory of a server consists of, again and again.
+#[test]
+fn who_holds_the_lock_of_an_address_space_from_outside_is_the_culprit() {
+    let with = |of_profiler: f64, of_server: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "appd"), during(Asked::each(200.0, 0.002), Asked::each(15.0, 1.6)));
+        let states = support::each(|i| f64::from(if support::is_on(i) { b'D' } else { b'S' }));
+        m.values("task.state", &support::row(50), 0, states);
+        m.text("task.kstack", &support::row(50), HEALTHY, "vm_mmap_pgoff;do_syscall_64");
+        m.task_rate(50, "task.cpu_time", 0.02, of_server);
+        m.sys("tasks.d_lock", 0.0, 1.0);
+        m.task(70, "profiler", HEALTHY).task_during(70, "task.cpu_time", 0.85);
+        m.task_during(70, "task.system_time", of_profiler);
+        m.explain()
+    };
+    let report = with(0.8, 0.02);
+    assert_eq!(root(&report), ("lock-queue", Some("profiler"), Some(70)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("the lock of its address space"), "{statement}");
+    let is_told = |report: &mitra_model::report::Report| {
+        report.incidents.iter().any(|i| i.root_cause.culprit.pid == Some(70))
+    };
+    assert!(!is_told(&with(0.1, 0.02)), "it computes and holds no lock of the kernel");
+    assert!(!is_told(&with(0.8, 0.5)), "a thread of the server may hold it");
+}
+
 /// It is free at most samples of the kernel's list.
 #[test]
 fn a_lock_that_is_held_again_and_again_is_seen_by_those_that_wait() {

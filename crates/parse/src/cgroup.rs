@@ -51,6 +51,8 @@ const V1_PIDS: Hierarchy = Hierarchy::V1("pids");
 pub const FILES: &[File] = &[
     file("cpu.stat", Hierarchy::V2, |c, input, row| c.cpu_stat.parse(input, row, |value| value)),
     file("cpu.max", Hierarchy::V2, Cgroup::cpu_max),
+    file("cpu.weight", Hierarchy::V2, |c, input, row| amount(input, c.cpu_weight, row)),
+    file("cpu.idle", Hierarchy::V2, |c, input, row| amount(input, c.cpu_idle, row)),
     file("memory.current", Hierarchy::V2, |c, input, row| amount(input, c.memory_current, row)),
     file("memory.max", Hierarchy::V2, |c, input, row| limit(input, c.memory_max, row)),
     file("memory.high", Hierarchy::V2, |c, input, row| limit(input, c.memory_high, row)),
@@ -72,6 +74,8 @@ pub const FILES: &[File] = &[
     file("cpu.stat", V1_CPU, Cgroup::read_cpu_stat_v1),
     file("cpu.cfs_quota_us", V1_CPU, Cgroup::cfs_quota),
     file("cpu.cfs_period_us", V1_CPU, |c, input, row| amount(input, c.cpu_period, row)),
+    file("cpu.shares", V1_CPU, |c, input, row| amount(input, c.cpu_shares, row)),
+    file("cpu.idle", V1_CPU, |c, input, row| amount(input, c.cpu_idle, row)),
     file("cpuacct.usage", V1_CPUACCT, Cgroup::cpuacct_usage),
     file("cpuacct.stat", V1_CPUACCT, |c, input, row| {
         c.cpuacct_stat.parse(input, row, |ticks| scaled(ticks, TICK_US))
@@ -167,6 +171,9 @@ pub struct Cgroup {
     burst_time: Column,
     cpu_quota: Column,
     cpu_period: Column,
+    cpu_weight: Column,
+    cpu_shares: Column,
+    cpu_idle: Column,
     memory_current: Column,
     memory_max: Column,
     memory_high: Column,
@@ -200,6 +207,9 @@ impl Default for Cgroup {
             burst_time: Column::of("cgroup.burst_time"),
             cpu_quota: Column::of("cgroup.cpu_quota"),
             cpu_period: Column::of("cgroup.cpu_period"),
+            cpu_weight: Column::of("cgroup.cpu_weight"),
+            cpu_shares: Column::of("cgroup.cpu_shares"),
+            cpu_idle: Column::of("cgroup.cpu_idle"),
             memory_current: Column::of("cgroup.memory_current"),
             memory_max: Column::of("cgroup.memory_max"),
             memory_high: Column::of("cgroup.memory_high"),
@@ -348,6 +358,14 @@ mod tests {
         parsed("6.18", "sys/fs/cgroup/cpu/cpu.cfs_quota_us").none("cgroup.cpu_quota");
         parsed("6.18", "sys/fs/cgroup/memory/memory.limit_in_bytes").none("cgroup.memory_max");
         parsed("6.18", "sys/fs/cgroup/blkio/blkio.throttle.io_serviced").is("cgroup.io_reads", 0);
+    }
+
+    #[test]
+    fn weights() {
+        Sample::of("sys/fs/cgroup/a/cpu.weight", b"100\n").is("cgroup.cpu_weight", 100);
+        Sample::of("sys/fs/cgroup/a/cpu.idle", b"1\n").is("cgroup.cpu_idle", 1);
+        Sample::of("sys/fs/cgroup/cpu/a/cpu.shares", b"1024\n").is("cgroup.cpu_shares", 1024);
+        Sample::of("sys/fs/cgroup/cpu/a/cpu.idle", b"0\n").is("cgroup.cpu_idle", 0);
     }
 
     #[test]

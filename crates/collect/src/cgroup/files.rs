@@ -12,7 +12,7 @@ pub enum Pace {
     Always,
     /// When something happened in the group.
     Active,
-    /// Limits: on slow ticks.
+    /// Limits and weights: on slow ticks.
     Slow,
     /// Limits of I/O: soon after the group began to send some.
     IoLimit,
@@ -21,10 +21,13 @@ pub enum Pace {
 /// Files that move whenever something happens in the group.
 const ALWAYS: [&str; 3] = ["cpuacct.usage", "memory.current", "memory.usage_in_bytes"];
 /// Files that change when somebody sets them.
-const SLOW: [&str; 9] = [
+const SLOW: [&str; 12] = [
     "cpu.max",
     "cpu.cfs_quota_us",
     "cpu.cfs_period_us",
+    "cpu.weight",
+    "cpu.shares",
+    "cpu.idle",
     "memory.max",
     "memory.high",
     "memory.swap.max",
@@ -135,7 +138,7 @@ mod tests {
             assert!(FILES.iter().any(|file| file.name == *name), "{name}");
         }
         let paces = |pace| FILES.iter().filter(|file| Pace::of(file) == pace).count();
-        assert_eq!((paces(Pace::Always), paces(Pace::Slow), paces(Pace::IoLimit)), (4, 10, 5));
+        assert_eq!((paces(Pace::Always), paces(Pace::Slow), paces(Pace::IoLimit)), (4, 14, 5));
         let signs = SignsOfLife::new();
         assert!(
             signs.activity.iter().chain(&signs.stall).chain(&signs.io).all(|column| *column != usize::MAX)

@@ -5,6 +5,7 @@
 //! seconds is part of a job), no CPU may be idle, and others must lose time that they did not lose before.
 
 use crate::prelude::*;
+use crate::weights;
 
 pub const CONDITION: Condition = Condition {
     id: "cpu-hog",
@@ -20,6 +21,7 @@ pub const CONDITION: Condition = Condition {
         "task.user_time",
         "task.system_time",
     ],
+    needs_of: &[weights::NEEDS],
     observe,
     causes: &[
         effect("cpu-saturated", "one program takes the CPUs"),
@@ -125,6 +127,7 @@ fn observe(view: &View<'_>) -> Observation {
     let queued = view.excess(&["tasks.run_delay"], run.span());
     finding.loss_s = queued.or(Some((waited - before) * run.seconds()));
     finding.confidence = 0.5 + 0.5 * top.share;
+    finding.remarks.extend(weights::starved(view, span, |p| !top.members.contains(&p.pid)));
     finding.active()
 }
 

@@ -1,6 +1,10 @@
 //! Shared memory grows: files in tmpfs, `/dev/shm`, System V segments. It belongs to no process, so no process looks large.
 //!
 //! It cannot be reclaimed but by swapping, and stays after the last process that used it.
+//!
+//! A cgroup pays for the files that its tasks write to tmpfs, as to `/dev/shm` or to a volume of a pod that lies in memory. What they
+//! take of its limit is not there for its page cache and its programs. So where a group is short of memory, and its shared memory has grown
+//! before by a tenth of its limit, that is the cause, though it has levelled off long ago and the machine has room.
 
 use crate::growth::{self, Growth, Then};
 use crate::prelude::*;
@@ -9,11 +13,22 @@ pub const CONDITION: Condition = Condition {
     id: "shmem-growth",
     title: "shared memory and tmpfs grow until none is left",
     area: "growth",
-    needs: &["mem.shmem", "fs.free_bytes", "fs.type", "task.wchar", "task.rss_shmem"],
+    needs: &[
+        "mem.shmem",
+        "fs.free_bytes",
+        "fs.type",
+        "task.wchar",
+        "task.rss_shmem",
+        "cgroup.shmem",
+        "cgroup.memory_current",
+        "cgroup.memory_max",
+    ],
     needs_of: &[growth::NEEDS],
     observe,
+    observe_after: Some(observe_after),
     causes: &[
         effect("page-cache-thrash", "the working set fitted before; what has grown takes its place"),
+        explains("cgroup-memory-limit", "shared memory takes the room that the group has"),
         effect("free-memory-low", "shared memory leaves nothing free"),
         effect("kswapd-scanning", "memory that cannot be dropped pushes other pages out"),
         effect("direct-reclaim", "memory is wanted faster than kswapd frees it"),
@@ -24,7 +39,7 @@ pub const CONDITION: Condition = Condition {
     ],
     remedies: &[Advice {
         action: "delete what is not needed from tmpfs and shared memory, and limit their size",
-        command: "mount -o remount,size=BYTES /dev/shm",
+        command: "mount -o remount,size=BYTES {path:/dev/shm}",
         verify: "grep Shmem: /proc/meminfo",
         risk: "writers get ENOSPC at the limit",
     }],
@@ -35,6 +50,60 @@ pub const CONDITION: Condition = Condition {
 
 /// A tenth of memory.
 const GREW_SHARE: f64 = 0.1;
+
+/// What a group is short of memory by.
+const SHORT: [&str; 4] = ["page-cache-thrash", "swap-thrash", "cgroup-memory-limit", "oom-kill"];
+/// What follows in a group.
+const IN_GROUP: &[&str] = &[
+    "page-cache-thrash",
+    "swap-thrash",
+    "cgroup-memory-limit",
+    "oom-kill",
+    "page-cache-eviction",
+    "pressure-memory",
+];
+/// A group at its limit is a little below it: reclaim frees some thousand pages at a time.
+const AT_LIMIT: f64 = 0.9;
+
+fn observe_after(view: &View<'_>, others: &Others<'_>) -> Observation {
+    let own = observe(view);
+    if matches!(own, Observation::Active(_)) {
+        return own;
+    }
+    let mut short = SHORT.iter().filter_map(|id| others.active.get(id));
+    match short.find_map(|found| of_group(view, found)) {
+        Some(finding) => finding.active(),
+        None => own,
+    }
+}
+
+/// Shared memory that grew in a group before it got short of memory.
+fn of_group(view: &View<'_>, short: &Finding) -> Option<Finding> {
+    let group = short.culprit.cgroup.as_deref()?;
+    let growth = growth::of(view, "cgroup.shmem", group)?;
+    let limit = view.limit_at("cgroup.memory_max", group, growth.run.end)?;
+    let used = view.set.get("cgroup.memory_current", group)?.max(view.window)?;
+    let step = (3.0 * growth.run.step_s.max(1.0) * SECOND as f64) as i64;
+    let takes_room = growth.to - growth.from >= GREW_SHARE * limit && used >= AT_LIMIT * limit;
+    if !takes_room || short.onset < growth.run.onset.saturating_sub(step) {
+        return None;
+    }
+    let mut finding = view.finding(&growth.run);
+    finding.end = short.end.map(|end| end.max(growth.run.onset));
+    finding.governs = Some(IN_GROUP);
+    finding.statement = format!(
+        "shared memory of {} {}; its limit is {}",
+        view.group(group),
+        growth.words(),
+        words::bytes(limit)
+    );
+    finding.prove(view, &["cgroup.shmem", "cgroup.memory_current"], group, growth.run.span());
+    finding.confidence = 0.8;
+    finding.loss_s = short.loss_s;
+    name_the_place(view, &mut finding, &growth);
+    finding.culprit.cgroup = Some(group.to_owned());
+    Some(finding)
+}
 
 fn observe(view: &View<'_>) -> Observation {
     if view.system("mem.shmem").is_none() {

@@ -14,11 +14,13 @@
 //! Of a setting that was changed several times the value counts that was in force when the state began.
 //!
 //! Limits of cgroups are no settings of the kernel: what happens at them has conditions of its own, which say when the
-//! limit was changed.
+//! limit was changed. Weights of cgroups are no limits, and nobody is seen to be at one: a weight of CPU that was changed counts where
+//! those that get less by it wait for a CPU. Options of a mount count where they make writes wait, and writes do wait since.
 
 use mitra_model::report::Moment;
 use mitra_model::{Change, ChangeKind, lookup};
 
+use crate::drifts::{READ_EVERY_MAX_NS, SOON_S, change_in_words, mounts, old_value, weights};
 use crate::prelude::*;
 use crate::settings::{Direction, Feed, PORT_RANGE, Setting};
 use crate::{changes, network};
@@ -55,8 +57,21 @@ pub const CONDITION: Condition = Condition {
         "sock.tcp_orphan",
         "listener.backlog",
         "listener.queue",
+        "cgroup.throttled_time",
+        "disk.flushes",
+        "disk.writes",
     ],
+    needs_of: &[crate::weights::NEEDS, mounts::METRICS],
+    triggers: &[Trigger::Stretches { metrics: mounts::METRICS, find: mounts::stretches }],
     observe_after: Some(observe),
+    causes: &[
+        explains("cpu-hog", "it gets what others got before the weight was changed"),
+        explains("runqueue-saturation", "the tasks that queue got more before the weight was changed"),
+        effect("runqueue-wait", "who gets less of the CPUs waits for one"),
+        effect("service-slow", "its tasks get less of the CPUs, or their writes wait for the device"),
+        explains("disk-hog", "each write goes to the device by itself").here(),
+        effect("disk-saturated", "each write goes to the device by itself").here(),
+    ],
     remedies_of: remedies,
     next: &[measure(
         "who changed it",
@@ -66,8 +81,6 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
-/// A change may need so long until its effect is seen: a limit is reached, a cache is shrunk.
-const SOON_S: f64 = 60.0;
 /// A change of how memory is reclaimed may need so long: a choice; who asks for longer finds it among the changes.
 const SCARCE_WITHIN_S: f64 = 1800.0;
 /// A limit that is reached is not exceeded by much, and is counted a moment before or after: a tenth.
@@ -75,9 +88,6 @@ const AT_LIMIT: f64 = 0.9;
 /// A queue is read once a second and drains in between. That one was full is counted by the kernel; whose it was is told by how
 /// much of it is seen: half, as for `listen-overflow`.
 const SEEN_QUEUE: f64 = 0.5;
-
-/// Where a setting is read more seldom than this, its change cannot be put in order with what it may have done.
-const READ_EVERY_MAX_NS: i64 = 10 * SECOND;
 
 /// What a socket was given when it began to listen stays with it.
 const KEPT_BY_LISTENERS: &str = "net.core.somaxconn";
@@ -113,6 +123,12 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
             continue;
         }
         best = Some((lag, finding(view, feed, change, effect, found)));
+    }
+    for change in changes.iter().filter(|change| change.at.0 < view.window.until) {
+        let found = weights::drifted(view, others, change).or_else(|| mounts::drifted(view, change));
+        if let Some((lag, finding)) = found.filter(|(lag, _)| best.as_ref().is_none_or(|(b, _)| lag < b)) {
+            best = Some((lag, finding));
+        }
     }
     match best {
         Some((_, finding)) => finding.active(),
@@ -154,18 +170,6 @@ fn size(setting: &str, text: &str) -> Option<f64> {
         return Some((high - low + 1.0).max(0.0));
     }
     numbers.next_back()?
-}
-
-/// What was changed, in words from which [`old_value`] has the old value again: a remedy sees nothing but the finding, and a
-/// number of its evidence is not all of a setting.
-fn change_in_words(name: &str, from: &str, to: &str) -> String {
-    format!("{name} was changed from {from} to {to}")
-}
-
-/// The old value out of a statement that begins with the words of a change.
-fn old_value<'a>(name: &str, statement: &'a str) -> Option<&'a str> {
-    let rest = statement.strip_prefix(name)?.strip_prefix(" was changed from ")?;
-    rest.split_once(" to ").map(|(from, _)| from)
 }
 
 /// Of a limit as a share and the same in bytes one holds, and the kernel sets the other one to 0.
@@ -328,6 +332,9 @@ fn finding(view: &View<'_>, feed: &'static Feed, change: &Drift, effect: &str, f
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if finding.culprit.sysctl.is_none() {
+        return weights::remedy(finding).or_else(|| mounts::remedy(finding)).into_iter().collect();
+    }
     let name = finding.culprit.sysctl.as_deref().unwrap_or("SETTING");
     let old = old_value(name, &finding.statement).unwrap_or("OLD");
     let then = if name == KEPT_BY_LISTENERS {

@@ -82,6 +82,9 @@ const ROUND_S: i64 = 60;
 /// Between the first and the last burst a tenth of the samples at least lie in none for certain: what is not known to the
 /// second, when a job began and ended, counts as burst.
 const PAUSE_SHARE: f64 = 0.1;
+/// A timer is exact to some milliseconds. A loop starts the next job when the last one has ended, and how long that takes varies by more than a
+/// hundredth on a machine that is busy.
+const EXACT: f64 = 0.01;
 /// Of what the machine does during the bursts the jobs do two fifths.
 const SHARE: f64 = 0.4;
 /// Others lose three tenths of a task's time more than between the bursts, and three times as much.
@@ -220,7 +223,8 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
         // One after the other without a pause is a queue of work.
         let between = waits.within(Span { since: *first, until: *last });
         let idle = between.t.iter().filter(|t| !in_burst(**t)).count();
-        if (idle as f64) < PAUSE_SHARE * between.t.len() as f64 {
+        let has_pause = idle as f64 >= PAUSE_SHARE * between.t.len() as f64;
+        if !has_pause && pause_share(view, jobs).is_none_or(|share| share < PAUSE_SHARE) {
             return Err(format!("{name} runs one after the other"));
         }
     }
@@ -292,6 +296,26 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
         finding.remarks.push(format!("scheduled then: {}", places.join(", ")));
     }
     Ok((loss, finding))
+}
+
+/// The share of the time from one start to the next in which no job runs, where the kernel has it exactly: they were born by the clock, and
+/// how long they lived was counted. With few samples from one start to the next nothing of a pause is seen in these.
+fn pause_share(view: &View<'_>, jobs: &Jobs<'_>) -> Option<f64> {
+    let is_job = |p: &&Process<'_>| p.ppid == Some(jobs.parent_pid) && p.comm == jobs.child;
+    let mut births: Vec<u64> = view.processes().iter().filter(is_job).map(|p| p.born_boot_ns).collect();
+    births.sort_unstable();
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / SECOND as f64;
+    births.dedup_by(|next, first| seconds(*first, *next) <= JITTER_S);
+    if births.len() < TIMES {
+        return None;
+    }
+    let mut gaps: Vec<f64> = births.windows(2).map(|w| seconds(w[0], w[1])).collect();
+    let period = crate::stats::median(&mut gaps)?;
+    let is_exact = gaps.iter().all(|gap| (gap - period).abs() <= EXACT * period);
+    let row = format!("{}:{}", jobs.parent_pid, jobs.child);
+    let total = |metric: &str| view.set.get(metric, &row)?.total(Span::ALL);
+    let (ended, lived_s) = (total("exited.count")?, total("exited.lifetime")?);
+    (is_exact && ended >= 1.0).then(|| 1.0 - lived_s / ended / period)
 }
 
 /// The line or timer that started the jobs: the only one that was due, or the only one of these that names one of their

@@ -11,16 +11,20 @@
 //! A lock that is taken and given back several times a second is free at many samples of the kernel's list. Then it is told by
 //! the threads of the service that is late: most of its requests wait for the lock.
 //!
+//! The lock of an address space may be held by a program that reads `/proc/PID/smaps`: `service-slow` says whose threads wait for it.
+//!
 //! Who waits for a lock may do so on purpose: `flock FILE COMMAND` starts one job after the other, a build waits for another
 //! one. So a queue is an incident by itself where one that waits serves others, or two were seen at something else; where none
 //! was it is a finding. Where the holder itself waits for the disk most of the time, the disk is the cause: it holds each lock
-//! for as long as the disk takes (a convoy).
+//! for as long as the disk takes (a convoy). Where it wants to run and gets no CPU, the cause is whatever keeps that from it, and its low
+//! priority or the weight of its cgroup is said beside it.
 
 use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
 use crate::services;
 use crate::sessions::{self, SESSIONS, STATE_TIME, Server, Session};
 use crate::waits;
+use crate::weights;
 
 pub const CONDITION: Condition = Condition {
     id: "lock-queue",
@@ -39,7 +43,7 @@ pub const CONDITION: Condition = Condition {
         "task.blkio_delay",
         "task.run_delay",
     ],
-    needs_of: &[locks::NEEDS, sessions::NEEDS, waits::NEEDS],
+    needs_of: &[locks::NEEDS, sessions::NEEDS, waits::NEEDS, weights::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LOCKS, SESSIONS, "session.activity"],
         find: are_queued,
@@ -127,6 +131,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     if let Some(remark) = queue.holder.and_then(|pid| waits_for_cpu(view, pid, queue.high.run.span())) {
         finding.remarks.push(remark);
+        finding.owed_to.push("runqueue-wait");
     } else {
         finding.despite.extend(CPU);
     }
@@ -147,7 +152,7 @@ fn observe_after(view: &View<'_>, others: &Others<'_>) -> Observation {
     finding.culprit.address = None;
     finding.loss_s = late.client_wait_s;
     finding.statement = late.waits_for.clone().unwrap_or_default();
-    let is_wait = |evidence: &&Evidence| evidence.metric == waits::WAITS;
+    let is_wait = |evidence: &&Evidence| [waits::WAITS, locks::OF_KERNEL].contains(&evidence.metric.as_str());
     finding.evidence.extend(late.evidence.iter().filter(is_wait).cloned());
     finding.despite.extend(DISK.iter().chain(CPU));
     finding.active()
@@ -263,10 +268,12 @@ fn waits_for_cpu(view: &View<'_>, pid: u32, span: Span) -> Option<String> {
     let process = view.process(pid)?;
     let share = process.total(view.set, "task.run_delay", span) / span.seconds().max(1.0);
     (share >= MOST).then(|| {
+        let why = weights::why_little(view, process, span).map(|why| format!("; {why}"));
         format!(
-            "{} ({pid}), which holds it, waited for a CPU for {} of the time: who takes that holds up all of them",
+            "{} ({pid}), which holds it, waited for a CPU for {} of the time: who takes that holds up all of them{}",
             process.comm,
-            words::percent(share.min(1.0))
+            words::percent(share.min(1.0)),
+            why.unwrap_or_default()
         )
     })
 }

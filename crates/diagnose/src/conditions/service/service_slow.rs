@@ -8,12 +8,13 @@
 //! The share of the time that the service's own processes waited for a CPU or in the kernel, and the addresses that they wait
 //! for, decide which causes can be meant: the processes of the service that is asked, and those of the services of this
 //! machine that a request passes. The one at the end of that way is the culprit, until a cause is found, or the process for which
-//! most of its threads wait in the end.
+//! most of its threads wait in the end. Who looks at the memory of a process from outside holds the lock of its address space meanwhile, and
+//! is the culprit where its own threads wait for that.
 
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, Late, SERVICE, Servers, Service, Slow, Traffic, Walk};
-use crate::{sessions, waits};
+use crate::{faults, locks, sessions, waits};
 
 pub const CONDITION: Condition = Condition {
     id: "service-slow",
@@ -33,7 +34,7 @@ pub const CONDITION: Condition = Condition {
         "task.state",
         "resolver.comm",
     ],
-    needs_of: &[services::NEEDS, waits::NEEDS, sessions::NEEDS],
+    needs_of: &[services::NEEDS, waits::NEEDS, sessions::NEEDS, faults::OUTSIDER],
     triggers: &[Trigger::Signals(Signals {
         metrics: services::SERVICE_SCAN,
         find: are_late,
@@ -213,6 +214,9 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     if !is_known && front.walk.elsewhere.is_empty() {
         finding.remarks.extend(services::overlapping(view, &inner_servers, inner, span));
     }
+    if finding.waits_for.is_none() {
+        follow_outsider(view, &mut finding, &inner_servers, span);
+    }
     sessions::follow_standby(view, &mut finding, inner_servers.comm.as_deref(), span);
     if !is_known {
         services::lead_on(view, &mut finding, &inner_servers, inner, &front.walk.services, span);
@@ -221,6 +225,23 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     judge(view, &mut finding, &passed, &front.walk, span);
     say_others(view, &mut finding, front, all);
     finding
+}
+
+/// Who holds the lock of the address space of its processes from outside.
+fn follow_outsider<'a>(view: &View<'a>, finding: &mut Finding, servers: &Servers<'_, 'a>, span: Span) {
+    let Some((holder, share)) = faults::outsider(view, &servers.processes, span) else { return };
+    finding.waits_for = Some(format!(
+        "its threads wait for the lock of its address space, which none of them holds for long, and {} ({}) works in the kernel for {} of the \
+         time, as a reader of /proc/{}/smaps does, which holds that lock",
+        holder.comm,
+        holder.pid,
+        words::percent(share),
+        servers.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string())
+    ));
+    finding.waits_for_lock = true;
+    finding.blame(holder);
+    finding.infer_culprit();
+    finding.evidence.extend(view.evidence(locks::OF_KERNEL, "", span));
 }
 
 /// What the processes waited for, and which causes that leaves.

@@ -100,6 +100,18 @@ impl Links {
                 }
             }
         }
+        for (effect, a) in active {
+            let is_meanwhile = |cause: &&&'static str| {
+                let cause = active.get(**cause);
+                cause.is_some_and(|c| c.finding.end.is_none_or(|end| a.finding.onset <= end + 10 * SECOND))
+            };
+            for cause in a.finding.owed_to.iter().filter(is_meanwhile) {
+                // In a circle nothing is a root.
+                if !reached(&next, effect).contains(cause) {
+                    next.entry(*cause).or_default().push(*effect);
+                }
+            }
+        }
         Links { next, later }
     }
 
