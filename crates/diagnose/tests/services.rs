@@ -342,7 +342,7 @@ fn a_service_that_answers_fast_with_errors_is_failing() {
 fn errors_that_were_not_read_before_are_not_new() {
     // The option was switched on as the incident begins: it may always have been so.
     let mut m = erring(20.0, 20.0, "HTTP");
-    m.values("service.server_errors", WEB, support::HEALTHY, vec![20.0; N - support::HEALTHY]);
+    m.values("service.server_errors", WEB, HEALTHY, vec![20.0; N - HEALTHY]);
     is_silent(&m);
 }
 

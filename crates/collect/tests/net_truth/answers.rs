@@ -135,6 +135,9 @@ fn an_error_in_words_of_its_own_counts_where_redis_answers() {
     assert_eq!(answers(&bench, &row), [1, 1, 0, 1]);
 }
 
+/// A way to send: its name, how many answers it makes, and how.
+type Send<'a> = (&'a str, usize, &'a dyn Fn(&mut TcpStream));
+
 #[test]
 #[ignore = "needs root: make test-kernel"]
 fn each_call_that_sends_a_buffer_is_read_and_no_other() {
@@ -143,7 +146,7 @@ fn each_call_that_sends_a_buffer_is_read_and_no_other() {
     let path = folder.path().join("answer");
     fs::write(&path, UNAVAILABLE).expect("a file");
     let file = File::open(&path).expect("the file");
-    let sends: [(&str, usize, &dyn Fn(&mut TcpStream)); 5] = [
+    let sends: [Send<'_>; 5] = [
         ("sendto", SERVER, &|server| server.write_all(UNAVAILABLE).expect("sent")),
         ("write", SERVER, &|server| _ = rustix::io::write(&*server, UNAVAILABLE).expect("sent")),
         ("writev", SERVER, &|server| _ = server.write_vectored(&[IoSlice::new(UNAVAILABLE)]).expect("sent")),
