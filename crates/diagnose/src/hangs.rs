@@ -9,7 +9,7 @@ use crate::view::View;
 
 /// Locks are held for milliseconds, journals commit within five seconds, and servers answer within one. A single sleep that
 /// outlasts both is no queue; a second more, as its ends are known to a sample.
-const LONG_S: f64 = 7.0;
+pub const LONG_S: f64 = 7.0;
 /// What waits for a device, for memory or by a rule: the kernel's own watchdog calls it hung after two minutes
 /// (`kernel.hung_task_timeout_secs`), and half of that is no answer either.
 const LONG_OTHER_CAUSE_S: f64 = 60.0;
@@ -85,7 +85,7 @@ pub fn all<'v, 'a>(view: &'v View<'a>) -> Vec<Hung<'v, 'a>> {
                 (Meaning::Other, _) => LONG_OTHER_CAUSE_S,
                 _ => LONG_S,
             };
-            if run.high_s >= needed && !slept_before(view, row) {
+            if run.lasted(needed) && !slept_before(view, row) {
                 list.push(Hung { process, row, run, stack, meaning });
             }
         }
@@ -98,7 +98,7 @@ fn asleep(view: &View<'_>, row: &str) -> Option<Run> {
     let asleep = view.of("task.state", row)?.map(|s| f64::from(u8::from(s == f64::from(b'D'))));
     let runs = asleep.runs(1.0).into_iter().filter(is_whole);
     let run = runs.max_by(|a, b| a.high_s.total_cmp(&b.high_s))?;
-    (run.high_s >= LONG_S && !woke(view, row, &run)).then_some(run)
+    (run.lasted(LONG_S) && !woke(view, row, &run)).then_some(run)
 }
 
 /// How many tasks slept uninterruptibly for long and did not wake, at some time inside a span, whatever for.

@@ -45,7 +45,17 @@ impl Run {
     pub fn seconds(&self) -> f64 {
         (self.end - self.onset) as f64 / SECOND as f64
     }
+
+    /// Whether it was high for so many seconds. Three samples are three seconds, though the timers that began and ended them
+    /// fired some of their slack too late or too early.
+    pub fn lasted(&self, seconds: f64) -> bool {
+        self.high_s >= seconds - SLACK * self.step_s
+    }
 }
+
+/// Of a sample: a timer fires within milliseconds of its time, also on a machine that is short of CPUs, and no count of samples
+/// changes by it.
+const SLACK: f64 = 0.02;
 
 /// Of what follows a hole: it hardly ever falls below again.
 const DENSE: f64 = 0.8;
@@ -207,7 +217,7 @@ impl Signal {
     pub fn run(&self, level: f64, need_s: f64) -> Option<Run> {
         self.runs(level)
             .into_iter()
-            .filter(|run| run.high_s >= need_s)
+            .filter(|run| run.lasted(need_s))
             .max_by(|a, b| a.high_s.total_cmp(&b.high_s))
     }
 
@@ -273,6 +283,18 @@ mod tests {
         assert_eq!((run.onset, run.end, run.high_s, run.lasts), (2 * SECOND, 6 * SECOND, 3.0, false));
         assert!(signal(&[0.0, 5.0, 0.0]).run(1.0, 2.0).is_none());
         assert!(signal(&[0.0, 5.0]).run(1.0, 1.0).unwrap().lasts);
+    }
+
+    #[test]
+    fn so_many_samples_are_as_many_seconds_though_each_is_a_little_short() {
+        let samples = |dt: f64| Signal {
+            t: (1..=3).map(|i| (f64::from(i) * dt * SECOND as f64) as i64).collect(),
+            dt: vec![dt; 3],
+            v: vec![5.0; 3],
+        };
+        assert!(samples(0.9999).run(1.0, 3.0).is_some());
+        assert!(samples(0.9999).run(1.0, 4.0).is_none());
+        assert!(samples(0.9).run(1.0, 3.0).is_none(), "it is a shorter sample");
     }
 
     #[test]

@@ -453,7 +453,7 @@ pub fn observe_level(
 /// gets over half of its mean, from less than half of that sample to it. What creeps up begins where it got over the floor.
 fn rise(signal: &Signal, high: &High, need_s: f64) -> i64 {
     let inside = signal.within(high.run.span());
-    let first = inside.runs(0.5 * high.during).into_iter().find(|run| run.high_s >= need_s);
+    let first = inside.runs(0.5 * high.during).into_iter().find(|run| run.lasted(need_s));
     let jump = first.filter(|run| {
         let middle = run.onset + (0.5 * run.step_s * SECOND as f64) as i64;
         let at = inside.t.partition_point(|t| *t <= middle);

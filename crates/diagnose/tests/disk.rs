@@ -420,6 +420,17 @@ fn inodes_may_run_out_with_space_left() {
     let report = m.explain();
     assert_eq!(root(&report), ("inode-exhaustion", Some("sessiond"), Some(96)));
     assert_eq!(report.incidents[0].root_cause.culprit.path.as_deref(), Some("/srv/app"));
+    // A fast CPU needs nine microseconds for a file, and the last ones went in the sample in which there was none left.
+    let mut m = Machine::idle();
+    filesystem(&mut m, |_| 4e7, |i| if is_on(i) { 0.0 } else { 9_000.0 });
+    m.task(96, "sessiond", 0);
+    m.values(
+        "task.system_time",
+        &row(96),
+        0,
+        (0..N).map(|i| if i == HEALTHY { 0.08 } else { 0.0 }).collect(),
+    );
+    assert_eq!(root(&m.explain()), ("inode-exhaustion", Some("sessiond"), Some(96)));
     // Without space either it is the space: XFS shows no free inode then.
     let mut m = Machine::idle();
     let left = |i: usize| if is_on(i) { 0.0 } else { 4e7 };

@@ -84,6 +84,25 @@ fn a_job_that_takes_an_idle_cpu_is_a_finding_and_a_server_at_its_limit_an_incide
 }
 
 #[test]
+fn a_thread_that_is_busy_from_the_first_sample_on_may_always_have_been() {
+    let since_the_beginning = |busy: &dyn Fn(usize) -> f64| {
+        let mut m = Machine::idle();
+        m.task(70, "solver", 0);
+        m.values("task.cpu_time", "70@70000000", 0, (0..SECONDS).map(busy).collect());
+        level(&mut m, "tasks.busiest", "", |t| busy(t as usize));
+        level(&mut m, "sys.cpu_idle", "", |t| 1.9 - busy(t as usize));
+        m.explain()
+    };
+    let report = since_the_beginning(&|_| 1.0);
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+    let [finding] = report.findings.as_slice() else { panic!("{:#?}", report.findings) };
+    assert_eq!((finding.condition.as_str(), finding.culprit.pid), ("single-thread-bottleneck", Some(70)));
+    // It came to its limit while it was looked at.
+    let report = since_the_beginning(&|i| if i < HEALTHY { 0.1 } else { 1.0 });
+    assert_eq!(report.incidents[0].root_cause.condition, "single-thread-bottleneck");
+}
+
+#[test]
 fn a_thread_that_was_always_busy_is_no_incident_beside_one() {
     // It has a CPU for itself until others come for it.
     let mut m = Machine::idle();

@@ -225,6 +225,16 @@ fn a_task_that_never_wakes_hangs_and_its_stack_says_why() {
 }
 
 #[test]
+fn a_hang_is_looked_at_as_soon_as_it_is_one() {
+    let is_asleep = |i: usize| (HEALTHY..HEALTHY + 7).contains(&i);
+    let mut m = sleeper(FROZEN, 0.0);
+    m.values("task.state", &row(60), 0, each(|i| f64::from(if is_asleep(i) { b'D' } else { b'S' })));
+    m.values("task.nvcsw", &row(60), 0, each(|i| if is_asleep(i) { 0.0 } else { 40.0 }));
+    m.values("tasks.d_lock", "", 0, each(|i| if is_asleep(i) { 1.0 } else { 0.0 }));
+    assert_eq!(ids(&m.explain()), ["hung-task"]);
+}
+
+#[test]
 fn a_task_that_waits_for_each_of_many_requests_does_not_hang() {
     assert!(sleeper(FROZEN, 50.0).explain().incidents.is_empty());
     // A device's queue has causes of its own.

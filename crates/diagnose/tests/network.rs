@@ -313,6 +313,23 @@ fn a_name_server_that_got_slow_is_named_by_its_address() {
 }
 
 #[test]
+fn questions_that_are_answered_only_when_they_are_asked_again_were_lost() {
+    // One in twelve, a second later: on average each takes less than a tenth of a second.
+    let lossy = |before: f64| {
+        let mut m = serving();
+        resolver(&mut m, 0.85, 10.0, 0.0);
+        m.row("resolver.latency_le_1s", "10.9.0.1:53@web", before, 0.85);
+        m
+    };
+    let report = lossy(0.0).explain();
+    assert_eq!(root(&report).0, "resolver-slow");
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("had one after half a second or more"), "{statement}");
+    // As many took as long before: the server asks others for them.
+    is_silent(&lossy(6.0));
+}
+
+#[test]
 fn one_lost_datagram_and_servers_that_hardly_anybody_asked_are_no_slow_server() {
     // Two questions of five seconds each.
     let mut m = serving();

@@ -121,6 +121,19 @@ fn an_overflow_of_a_server_that_stands_still_begins_when_it_stopped_to_answer() 
 }
 
 #[test]
+fn a_server_that_takes_none_of_its_queue_is_at_no_limit_though_clients_give_up() {
+    // Those that gave up in the seventh and the eighth second are out of the queue, and new ones in their places.
+    let mut m = Machine::idle();
+    let queued = Asked { waiting: 60.0, ..Asked::each(40.0, 1.5) };
+    service(&mut m, APP, (50, "appd"), during(Asked::each(100.0, 0.002), queued));
+    queue(&mut m, APP, (50, "appd"), |_| 60.0);
+    let given_up = (0..N).map(|i| if (HEALTHY + 7..HEALTHY + 9).contains(&i) { 12.0 } else { 0.0 }).collect();
+    m.values("service.abandoned", APP, 0, given_up);
+    m.row("listener.backlog", APP, 60.0, 60.0).sys("tcpext.ListenOverflows", 0.0, 10.0);
+    assert_eq!(root(&m.explain()), ("listen-overflow", Some("appd"), Some(50)));
+}
+
+#[test]
 fn a_service_under_a_quota_is_slow_by_the_quota() {
     let mut m = Machine::idle();
     service(&mut m, APP, (50, "api"), during(Asked::each(100.0, 0.004), Asked::each(60.0, 0.4)));
@@ -215,6 +228,12 @@ fn what_a_thread_does_besides_is_no_cost_of_its_requests() {
     };
     assert_eq!(root(&asked(60e-6)).0, "single-thread-bottleneck");
     assert_eq!(root(&asked(180e-6)).0, "load-increase");
+    // Eighty times as many requests, and each takes four times as much CPU: they are others.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "cached"), during(Asked::each(50.0, 60e-6), Asked::each(4000.0, 0.05)));
+    m.task(50, "cached", 0).task_rate(50, "task.cpu_time", 0.003, 0.98);
+    m.sys("sys.cpu_idle", 1.97, 1.0);
+    assert_eq!(root(&m.explain()).0, "single-thread-bottleneck");
 }
 
 #[test]

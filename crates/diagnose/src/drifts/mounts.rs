@@ -9,8 +9,7 @@ use crate::changes::{self, MOUNT_OPTIONS, OPTIONS_OF};
 use crate::prelude::*;
 
 /// What follows where writes wait.
-const EFFECTS: &[&str] =
-    &["disk-hog", "disk-saturated", "pressure-io", "service-slow", "tasks-in-d-state"];
+const EFFECTS: &[&str] = &["disk-hog", "disk-saturated", "pressure-io", "service-slow", "tasks-in-d-state"];
 
 /// What is read to find the stretch.
 pub const METRICS: &[&str] =

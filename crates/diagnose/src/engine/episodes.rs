@@ -179,7 +179,7 @@ fn collect(
 fn collect_runs(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Stretch>) {
     for run in signal.runs(floor) {
         // One sample of a ten-minute history is long enough; of a one-second history it takes two.
-        if run.high_s >= need_s {
+        if run.lasted(need_s) {
             let reach = JOIN_S.max(JOIN_STEPS * run.step_s) * SECOND as f64;
             found.push(Stretch {
                 span: Span { since: run.onset, until: run.end },

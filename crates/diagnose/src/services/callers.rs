@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
-use crate::services::{Address, Servers, usual_of_address};
+use crate::services::{Address, DEPENDENCY, Servers, Traffic, usual_of_address};
 use crate::view::View;
 use crate::words;
 
@@ -170,8 +170,16 @@ pub fn waits_for_answers(view: &View<'_>, pid: u32, other: Option<u32>, span: Sp
         mean(view.set, &asked, "dependency.wait_time", span),
         mean(view.set, &asked, "dependency.requests", span),
     );
+    // Answers that are late only for those who wait behind others are no trouble of the address by themselves: without a quiet
+    // time they are compared with those before.
+    let before = |address: &Address<'_>| {
+        let earlier = Span { since: i64::MIN, until: span.since };
+        let all = rows_by_address(view.set, "dependency.requests");
+        Traffic::of(view.set, &DEPENDENCY, all.get(address)?, earlier)?.usual()
+    };
     let is_long = |row: &&str| {
-        let usual = usual_of_address(view, &Address::called(row));
+        let address = Address::called(row);
+        let usual = usual_of_address(view, &address).or_else(|| before(&address));
         usual.is_some_and(|usual| waits >= SOME_WAIT.max(AS_LONG * usual.each_s * answers))
     };
     waits >= WAITS || asked.iter().any(is_long)
@@ -197,11 +205,15 @@ pub fn called_by<'a>(set: &'a SeriesSet, servers: &Servers<'_, '_>) -> Vec<&'a s
     set.each("dependency.requests").map(|(row, _)| row).filter(|row| calls(set, servers, row)).collect()
 }
 
-/// Whether a row of `dependency` is of one of these processes. Young ones share a row by their name.
+/// Whether a row of `dependency` is of one of these processes. Young ones share a row by their name, which stays where a process
+/// asks nothing any more: it knows who asked last.
 fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
     let Some((who, _)) = row.split_once('>') else { return false };
     let Ok(pid) = who.parse::<u32>() else {
-        return servers.comm.as_deref() == Some(who) && servers.may_be_young(set);
+        let asked_last = || set.get("dependency.pid", row)?.last(Span::ALL).map(|pid| pid as u32);
+        return servers.comm.as_deref() == Some(who)
+            && (servers.may_be_young(set)
+                || asked_last().is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid)));
     };
     if servers.processes.is_empty() {
         let comm = set.text("dependency.comm", row).and_then(|t| t.last());

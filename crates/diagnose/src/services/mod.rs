@@ -481,5 +481,35 @@ mod tests {
         series(&mut young, "task.tgid", "50@1", [vec![f64::NAN; 4], vec![50.0; 4]].concat());
         let view = View::new(&young, Span::ALL, &none, None);
         assert_eq!(called_by(&young, &Servers::of(&view, "127.0.0.1:80")), ["python3>127.0.0.1:81"]);
+        // Or who called last is known to be one of its processes.
+        for (pid, calls) in [(50.0, 1), (51.0, 0)] {
+            let mut last = served();
+            series(&mut last, "dependency.pid", "python3>127.0.0.1:81", vec![pid; 8]);
+            let view = View::new(&last, Span::ALL, &none, None);
+            assert_eq!(called_by(&last, &Servers::of(&view, "127.0.0.1:80")).len(), calls);
+        }
+    }
+
+    /// A server that asks another one, fewer and longer in the second half; on a connection of many requests at a time.
+    #[test]
+    fn answers_are_compared_with_those_before_where_there_was_no_quiet_time() {
+        let waits = |longer: f64| {
+            let (mut set, none) = (served(), SeriesSet::default());
+            series(&mut set, "task.tgid", "60@1", vec![60.0; 8]);
+            text(&mut set, "task.comm", "60@1", "shopd");
+            series(&mut set, "service.requests", "127.0.0.1:90", [vec![46.0; 4], vec![19.0; 4]].concat());
+            series(&mut set, "service.pid", "127.0.0.1:90", vec![60.0; 8]);
+            text(&mut set, "service.comm", "127.0.0.1:90", "shopd");
+            let row = "50>127.0.0.1:90";
+            series(&mut set, "dependency.requests", row, [vec![46.0; 4], vec![19.0; 4]].concat());
+            series(&mut set, "dependency.wait_time", row, [vec![0.068; 4], vec![longer; 4]].concat());
+            for metric in ["dependency.latency_p50", "dependency.latency_p90", "dependency.latency_p99"] {
+                series(&mut set, metric, row, vec![0.0015; 8]);
+            }
+            let view = View::new(&set, Span::ALL, &none, None);
+            waits_for_answers(&view, 50, Some(60), Span { since: 4 * SECOND + 1, until: 9 * SECOND })
+        };
+        assert!(waits(0.122));
+        assert!(!waits(0.06), "not three times as long for each");
     }
 }

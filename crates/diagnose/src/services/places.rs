@@ -55,9 +55,15 @@ impl<'v, 'a> Places<'v, 'a> {
             given_up += abandoned.t.binary_search(t).map_or(0.0, |at| abandoned.v[at] * abandoned.dt[at]);
             bounds.push((*least, least + given_up));
         }
+        // A queue stands only before places that are taken. Until somebody gives up their number is certain: who has taken none
+        // by then does not come to its queue, and what clients who gave up leave behind is no place.
+        let certain = || bounds.iter().filter(|(least, most)| least == most).map(|(_, most)| *most);
+        let none = certain().filter(|taken| taken.abs() < 1.0).count();
+        let some = certain().filter(|taken| *taken >= 1.0).count();
+        let takes_none = none as f64 >= SAMPLES && none > some;
         bounds.retain(|(_, most)| *most >= 1.0);
         let many = bounds.len() as f64;
-        if many < SAMPLES {
+        if many < SAMPLES || takes_none {
             return Err(format!("{name} has taken none of the requests that wait"));
         }
         let mut sure: Vec<f64> = bounds.iter().filter(|(least, most)| least == most).map(|b| b.1).collect();

@@ -307,7 +307,7 @@ impl Traffic {
         let best = self.at_best()?;
         // A closer look may find a few of them late; or each took several times as long, and still was fast.
         [self.may_be_late(&best), self.is_dearer_at(&best)].into_iter().find_map(|late| {
-            let is_long = |run: &Run| run.high_s >= NEED_S && run.end > window.since;
+            let is_long = |run: &Run| run.lasted(NEED_S) && run.end > window.since;
             let first = late.runs(1.0).into_iter().find(is_long)?;
             Some(self.only(|i| self.t[i] <= first.onset && late.v[i] < 1.0))
         })
@@ -525,7 +525,7 @@ impl Traffic {
             } else {
                 (Late::Tail, self.weighted(&self.p90, &tail), usual.p90)
             };
-        if during_s < FELT_S && run.high_s < LASTED_S {
+        if during_s < FELT_S && !run.lasted(LASTED_S) {
             return Err(format!(
                 "answered in {} instead of {} for {} only",
                 words::seconds(during_s),

@@ -7,7 +7,8 @@
 //! limit of a CPU too and makes progress that can be seen: that is work. A server that was there before and has come to
 //! its limit, or a thread that burns a CPU without any such progress, is a bottleneck.
 //!
-//! A process that came only now and has been at the limit ever since is a job: it is a finding, unless somebody waits for it.
+//! A process that came only now and has been at the limit ever since is a job: it is a finding, unless somebody waits for it. So is
+//! one that is at the limit from the first sample of a recording on, where nobody knows what it did before.
 //!
 //! A tool that was not asked for threads prints processes: one that never exceeds a single CPU, and is at its limit, is
 //! taken for one thread with less certainty.
@@ -69,6 +70,8 @@ const SPARE: f64 = 0.5;
 const NEED_S: f64 = 6.0;
 /// Who is at the limit so soon after it came has not been asked for anything in between.
 const AT_ONCE_S: f64 = 3.0;
+/// A trouble takes minutes; what is so for longer from the first moment on is how the machine is.
+const STEADY_S: f64 = 300.0;
 /// A job that moves a hundred kilobytes a second to or from a device, or touches half a megabyte of new memory a
 /// second, gets on.
 const PROGRESS_BYTES_S: f64 = 1e5;
@@ -130,7 +133,8 @@ fn observe(view: &View<'_>) -> Observation {
     finding.confidence = if limit.before.is_some() { 0.9 } else { 0.75 };
     let begins = view.set.span().map_or(i64::MIN, |span| span.since);
     let came = process.first_seen(view.set).filter(|t| *t > begins + SECOND);
-    finding.is_harmless = came.is_some_and(|came| words::between(came, limit.run.onset) <= AT_ONCE_S);
+    finding.is_harmless = came.is_some_and(|came| words::between(came, limit.run.onset) <= AT_ONCE_S)
+        || limit.before.is_none() && began_before(view, &limit.run);
     if !knows_threads(view) {
         finding.confidence *= 0.8;
         finding.remarks.push(
@@ -139,6 +143,12 @@ fn observe(view: &View<'_>) -> Observation {
         );
     }
     finding.active()
+}
+
+/// Whether a stretch has no beginning that is known. Other tools are asked by whoever has looked at a machine in trouble.
+fn began_before(view: &View<'_>, run: &Run) -> bool {
+    let begins = view.set.span().map_or(i64::MAX, |span| span.since);
+    !view.is_case && words::between(begins, run.onset) <= AT_ONCE_S
 }
 
 /// Whether threads were listed apart from their processes, by a recorder or by pidstat -t.
@@ -174,6 +184,9 @@ fn at_limit<'v, 'a>(
     let before = view.before("task.cpu_time", row);
     if before.is_some_and(|b| b >= NEAR_LIMIT) {
         return Err(format!("{name} used as much of a CPU before"));
+    }
+    if before.is_none() && run.seconds() >= STEADY_S && began_before(view, &run) {
+        return Err(format!("{name} uses as much of a CPU for as long as is known"));
     }
     let seconds = run.seconds().max(1e-9);
     let rate = |metric: &str| process.total(view.set, metric, span) / seconds;

@@ -50,8 +50,9 @@ pub const CONDITION: Condition = Condition {
 
 /// Of the work in the kernel while the inodes went: making files is such work, and half of all is most.
 const SHARE: f64 = 0.5;
-/// To make a file takes tens of microseconds: what did less than ten for each cannot have made them.
-const MAKE_S: f64 = 10e-6;
+/// To make a file takes an inode, an entry of a directory and their part in the journal, which no CPU does in less: who worked for a
+/// shorter time than that for each cannot have made them.
+const MAKE_S: f64 = 3e-6;
 
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("fs.inodes_free") {
@@ -83,7 +84,9 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
     );
     finding.confidence = 0.85;
     let (since, left) = full.known(view);
-    let making = Span { since, until: full.run.onset.saturating_add(1) };
+    // The last of them went in the sample at whose end there was none left; samples are not all equally long.
+    let sample_ns = (1.5 * full.run.step_s * SECOND as f64) as i64;
+    let making = Span { since, until: full.run.onset.saturating_add(sample_ns) };
     let tops = process::ranking(view.processes(), making, |p| p.total(view.set, "task.system_time", making));
     if let Some(top) = tops.first().filter(|top| top.share >= SHARE && top.total >= MAKE_S * left) {
         finding.blame_top(top);

@@ -4,7 +4,8 @@
 //! answers in a millisecond; one that gives no answer to a question costs five seconds for each attempt (`resolv.conf`:
 //! `timeout`, `attempts`). Not every question has to be slow: often it is just those for IPv6 addresses (AAAA) that a
 //! firewall loses, or those for a search domain that does not exist. No counter of the kernel shows any of it, and the
-//! machine looks idle.
+//! machine looks idle. Whoever asks again on the same socket has its answer in the end: a question that was lost is then seen
+//! as one that was answered a timeout later.
 //!
 //! Where packets of the machine itself are lost (`qdisc-drops`, `conntrack-full`, `socket-buffer-overflow`) that is the
 //! root, and the server is not to blame.
@@ -21,7 +22,17 @@ pub const CONDITION: Condition = Condition {
     area: "network",
     needs: NEEDS,
     triggers: &[signals(
-        &["resolver.wait_time", "resolver.queries", "resolver.answers", "resolver.unanswered"],
+        &[
+            "resolver.wait_time",
+            "resolver.queries",
+            "resolver.answers",
+            "resolver.unanswered",
+            "resolver.latency_le_1s",
+            "resolver.latency_le_2s",
+            "resolver.latency_le_4s",
+            "resolver.latency_le_8s",
+            "resolver.latency_inf",
+        ],
         are_slow,
     )],
     observe,
@@ -62,10 +73,13 @@ const NEEDS: &[&str] = &[
 ];
 /// Answers that took longer than `RESOLVER_SLOW_S`, as far as the steps of the histogram allow: from 65 ms on.
 const LATE: &[&str] = NEEDS.split_at(7).1;
+/// Answers that took half a second and more. No resolver asks again sooner than after a second, and what takes that long by itself
+/// did so before.
+const AGAIN: &[&str] = NEEDS.split_at(10).1;
 
 /// Times slower than before: what was always far away did not change.
 const GROWTH: f64 = 3.0;
-/// One question in twenty that is never answered.
+/// One question in twenty that is never answered, or only when it was asked again.
 const UNANSWERED: f64 = 0.05;
 /// In how many seconds at least.
 const NEED_S: f64 = 2.0;
@@ -90,6 +104,7 @@ struct Served<'a> {
     waited_s: f64,
     queries: f64,
     unanswered: f64,
+    again: f64,
     before: Option<Usual>,
 }
 
@@ -97,6 +112,7 @@ struct Served<'a> {
 struct Usual {
     mean_s: f64,
     unanswered: f64,
+    lost: f64,
     wait: f64,
 }
 
@@ -113,6 +129,11 @@ impl Served<'_> {
 
     fn unanswered_share(&self, view: &View<'_>) -> f64 {
         self.unanswered / self.ended(view)
+    }
+
+    /// The questions without an answer, and those that had one only when they were asked again.
+    fn lost_share(&self, view: &View<'_>) -> f64 {
+        (self.unanswered + self.again) / self.ended(view)
     }
 }
 
@@ -142,7 +163,10 @@ fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
     let before = one.before.as_ref();
     let is_late = mean >= RESOLVER_SLOW_S && before.is_none_or(|b| mean >= GROWTH * b.mean_s);
     let is_silent = unanswered >= UNANSWERED && before.is_none_or(|b| unanswered >= GROWTH * b.unanswered);
-    if !is_late && !is_silent {
+    // Names that a server has to ask others for take as long at any time: what is usual has to be known.
+    let lost = one.lost_share(view);
+    let is_lossy = lost >= UNANSWERED && before.is_some_and(|b| lost >= GROWTH * b.lost);
+    if !is_late && !is_silent && !is_lossy {
         return Err(format!(
             "{} answered in {} on average{}, {} of the queries had no answer",
             one.row,
@@ -196,8 +220,12 @@ fn fell_silent(view: &View<'_>, one: &Served<'_>) -> bool {
 /// How many answers came late. Where only the mean is known it may have been all of them.
 fn late(view: &View<'_>, one: &Served<'_>) -> f64 {
     let span = one.high.run.span();
-    let counts = LATE.iter().filter_map(|metric| view.set.get(metric, one.row)?.total(span));
-    counts.reduce(|a, b| a + b).unwrap_or_else(|| one.ended(view) - one.unanswered)
+    answers_of(view.set, LATE, one.row, span).unwrap_or_else(|| one.ended(view) - one.unanswered)
+}
+
+/// Answers in some steps of the histogram; `None` where there is none.
+fn answers_of(set: &SeriesSet, steps: &[&str], row: &str, span: Span) -> Option<f64> {
+    steps.iter().filter_map(|metric| set.get(metric, row)?.total(span)).reduce(|a, b| a + b)
 }
 
 /// Whether a server had its share of the questions of its namespace before, as far as there were any.
@@ -238,6 +266,7 @@ fn served<'a>(view: &View<'_>, row: &'a str) -> Option<Served<'a>> {
         waited_s,
         queries: total("resolver.queries"),
         unanswered: total("resolver.unanswered"),
+        again: answers_of(view.set, AGAIN, row, span).unwrap_or(0.0),
         before: usual(view, row),
         high,
     })
@@ -252,9 +281,11 @@ fn usual(view: &View<'_>, row: &str) -> Option<Usual> {
         return None;
     }
     let waited = total("resolver.wait_time")?;
+    let again = answers_of(view.base_set, AGAIN, row, baseline).unwrap_or(0.0);
     Some(Usual {
         mean_s: waited / ended,
         unanswered: unanswered / ended,
+        lost: (unanswered + again) / ended,
         wait: waited / baseline.seconds().max(1.0),
     })
 }
@@ -267,15 +298,15 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
     finding.culprit.address = Some(address.to_owned());
     let before =
         worst.before.as_ref().map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default();
-    let silence = if worst.unanswered >= 1.0 {
-        format!(
-            "; {} of {} queries had no answer",
-            words::count(worst.unanswered),
-            words::count(worst.queries.max(worst.unanswered))
-        )
-    } else {
-        String::new()
-    };
+    let of_queries = words::count(worst.queries.max(worst.unanswered));
+    let mut silence = String::new();
+    if worst.unanswered >= 1.0 {
+        silence
+            .push_str(&format!("; {} of {of_queries} queries had no answer", words::count(worst.unanswered)));
+    }
+    if worst.again >= 1.0 {
+        silence.push_str(&format!("; {} had one after half a second or more", words::count(worst.again)));
+    }
     let is_any_ended = resolver_ended(view.set, row, span).is_some_and(|ended| ended.total() > 0.0);
     let each = if is_any_ended {
         format!("{} for each query on average{before}{silence}", words::seconds(worst.mean_s(view)))
@@ -406,11 +437,15 @@ fn resolver_waits(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
     Some(waits)
 }
 
-/// Of each name server: one where programs wait for it and its answers are late.
+/// Of each name server: one where programs wait for it and its answers are late, or a question was lost among others.
 fn are_slow(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let slow_of = |row: &str| {
         let (waits, mean) = (resolver_waits(set, row, window)?, resolver_mean(set, row, window)?);
-        Some(waits.zip(&mean, |wait, mean| step(wait >= RESOLVER_WAIT && mean >= RESOLVER_SLOW_S)))
+        let lost = AGAIN.iter().chain(&["resolver.unanswered"]).filter_map(|metric| set.get(metric, row));
+        let lost = Signal::sum(lost, window).unwrap_or_default();
+        let late = mean.zip(&lost, |mean, lost| if lost > 0.0 { mean.max(RESOLVER_SLOW_S) } else { mean });
+        let late = if late.t.is_empty() { mean } else { late };
+        Some(waits.zip(&late, |wait, late| step(wait >= RESOLVER_WAIT && late >= RESOLVER_SLOW_S)))
     };
     set.each("resolver.wait_time").filter_map(|(row, _)| slow_of(row)).collect()
 }

@@ -87,6 +87,8 @@ pub const CONDITION: Condition = Condition {
 const REFAULT_PAGES_S: f64 = EVICTION_PAGES_S;
 /// One program fetches half of what comes back.
 const SHARE: f64 = 0.5;
+/// Samples without any eviction. Who thrashes by as much as that empties what kswapd frees at once, some megabytes, in a second or two.
+const QUIET_SAMPLES: usize = 3;
 
 fn observe(view: &View<'_>) -> Observation {
     let Some(refault) = view.refault_file() else { return page_cache::thrash::observe(view) };
@@ -95,6 +97,7 @@ fn observe(view: &View<'_>) -> Observation {
     let joint = refault.zip(&steal, |refault, steal| refault.min(2.0 * steal));
     let before = view.before("vm.workingset_refault_file", "");
     let threshold = view.threshold(REFAULT_PAGES_S, &view.base_values("vm.workingset_refault_file", ""));
+    let threshold = threshold.max(of_earlier_evictions(view, &steal));
     let Some(high) = view.high_signal(&joint, threshold, 4.0, before) else {
         return Observation::Inactive(format!(
             "at most {} pages/s came back that reclaim had evicted",
@@ -158,6 +161,19 @@ fn observe(view: &View<'_>) -> Observation {
     finding.active()
 }
 
+/// Without a quiet time to compare with: how many pages a second came back before the first one of the view was evicted. They are
+/// those of an earlier eviction (a cache that fills again), and come back beside what is evicted later, which is no part of that.
+fn of_earlier_evictions(view: &View<'_>, steal: &Signal) -> f64 {
+    if view.baseline.is_some() || view.is_case {
+        return 0.0;
+    }
+    let first = steal.t.iter().zip(&steal.v).find(|(_, pages)| **pages > 0.0).map(|(t, _)| *t);
+    let until = first.unwrap_or(view.window.since);
+    let early = view.refault_file().map(|pages| pages.within(Span { since: i64::MIN, until }));
+    // In one or two samples between two runs of kswapd it may be what is evicted now.
+    early.filter(|pages| pages.v.len() >= QUIET_SAMPLES).and_then(|pages| pages.max()).unwrap_or(0.0)
+}
+
 /// The smallest cgroup that has most of the refaults, with its limit, if it is at that limit.
 fn thrashing_group(view: &View<'_>, span: Span, refaults: f64) -> Option<(String, Option<f64>)> {
     view.each("cgroup.refault_file")
@@ -193,4 +209,27 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         risk: String::new(),
     });
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::tests::series;
+
+    #[test]
+    fn what_comes_back_before_anything_is_evicted_is_of_earlier_evictions() {
+        let of = |steal: [f64; 8], baseline: Option<Span>| {
+            let (mut set, none) = (SeriesSet::default(), SeriesSet::default());
+            let back = [2_100.0, 1_800.0, 1_600.0, 1_700.0, 4_500.0, 5_000.0, 6_000.0, 7_000.0];
+            series(&mut set, "vm.workingset_refault_file", "", back.to_vec());
+            series(&mut set, "vm.pgsteal_file", "", steal.to_vec());
+            let view = View::new(&set, Span::ALL, &none, baseline);
+            of_earlier_evictions(&view, &view.steal().unwrap())
+        };
+        let later = [0.0, 0.0, 0.0, 3_000.0, 9_000.0, 0.0, 9_000.0, 9_000.0];
+        assert_eq!(of(later, None), 2_100.0);
+        assert_eq!(of(later, Some(Span::ALL)), 0.0, "the quiet time says what is usual");
+        let at_once = [0.0, 3_000.0, 0.0, 3_000.0, 9_000.0, 0.0, 9_000.0, 9_000.0];
+        assert_eq!(of(at_once, None), 0.0);
+    }
 }

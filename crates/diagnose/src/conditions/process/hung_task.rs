@@ -27,7 +27,8 @@ pub const CONDITION: Condition = Condition {
     ],
     triggers: &[
         // A task that does not come back, alone.
-        above(&["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle"], 1.0).lasting(8.0),
+        above(&["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle"], 1.0)
+            .lasting(hangs::LONG_S),
         Trigger::Event(|kind| matches!(kind, EventKind::Stuck { .. })),
     ],
     observe,

@@ -240,7 +240,7 @@ fn collects<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>) -> Result<Coll
         Some(before) if gc < MORE * before => {
             return Err(format!("{name} spent as much time on collections before"));
         }
-        None if run.high_s < NEW_NEED_S => return Err(format!("{name} had just started")),
+        None if !run.lasted(NEW_NEED_S) => return Err(format!("{name} had just started")),
         _ => {}
     }
     let stopped = stopped.within(span).mean().unwrap_or(0.0);

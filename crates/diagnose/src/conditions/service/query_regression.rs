@@ -1,7 +1,8 @@
 //! Each request to a service costs several times as much as before: of CPU time, or of bytes that are read from a device.
 //!
 //! An index that is gone, a plan that changed, a release that computes more. What is asked is not more than before
-//! (`load-increase`), in datagrams too; what it takes is divided by how much is answered. The requests that wait are at work, or in the run queue
+//! (`load-increase`), in datagrams too; what it takes is divided by how much is answered. Of a service that is asked far more
+//! often nearly all requests are others than those of before, and cost what they cost. The requests that wait are at work, or in the run queue
 //! before the CPU that others of them use: a service whose requests sleep waits for somebody else, however little is answered.
 //!
 //! A few requests that keep an event loop (`event-loop-blocked`) and a collector of garbage (`gc-pressure`) make the mean rise
@@ -58,6 +59,8 @@ const CPU: &str = "task.cpu_time";
 const READ: &str = "task.read_bytes";
 /// Times as much: caches, mixes of requests and idle CPUs that clock higher make less.
 const MORE: f64 = 3.0;
+/// Times as many requests: of these at most one in ten is one of those of before.
+const OTHERS: f64 = 10.0;
 /// A tenth of a CPU more than before: less delays nobody.
 const CPU_MORE: f64 = 0.1;
 /// A megabyte a second more than before: a slow disk is busy for a hundredth of its time with it.
@@ -127,6 +130,17 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
     }
     if let Some(datagrams) = Datagrams::of(view, &servers, row, &slow, &usual).filter(|_| !is_read) {
         return Err(format!("{name} {} beside its requests", datagrams.words()));
+    }
+    // Their number has to have risen by more than what each costs: it is most of what the service does more.
+    let of_number = slow.rate / usual.rate;
+    let costs = [Some(cpu).filter(|_| is_cpu), read.filter(|_| is_read)];
+    let is_number = |(now, before): (f64, f64)| now <= of_number * before;
+    if of_number >= OTHERS && costs.into_iter().flatten().all(is_number) {
+        return Err(format!(
+            "{name} answered {} requests/s ({} before): they are others, and rose by more than what each costs",
+            words::count(slow.rate),
+            words::count(usual.rate)
+        ));
     }
     // What was in memory before and has to be fetched again is no other request.
     if let Some(faults) = servers.per_request(view, rows, "task.majflt", span) {

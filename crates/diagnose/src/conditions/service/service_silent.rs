@@ -123,7 +123,7 @@ fn stretch<'a>(view: &View<'a>, row: &'a str) -> Option<(Run, f64)> {
     };
     let usual = services::usual(view, row)?;
     let silent = silence(&traffic, &usual, queued);
-    let is_long = |run: &Run| run.high_s >= services::NEED_S && run.high_s * usual.rate >= EXPECTED;
+    let is_long = |run: &Run| run.lasted(services::NEED_S) && run.high_s * usual.rate >= EXPECTED;
     let run = silent.runs(1.0).into_iter().filter(is_long).max_by(|a, b| a.high_s.total_cmp(&b.high_s))?;
     // A stretch that is bridged over an answer is none.
     let inside = |t: &i64| *t > run.onset && *t <= run.end;
