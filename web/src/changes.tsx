@@ -47,20 +47,30 @@ export function useChanges(shown: Shown): Changes {
 const what = (one: Change): string => [one.kind, one.name, one.cgroup_name ?? one.cgroup].filter(Boolean).join(" ");
 const text = (one: Change): string => (one.from === undefined && one.to === undefined ? "" : `${one.from ?? "nothing"} → ${one.to ?? "nothing"}`);
 
+interface Above {
+  route: Route;
+  changes: Change[];
+  range: Range;
+}
+
 /** Above the lanes: a pin for each change, or for several that are close together. */
-export function Pins({ route, changes, range }: { route: Route; changes: Change[]; range: Range }) {
+export function Pins({ route, changes, range }: Above) {
+  const inside = changes.filter((one) => parseTime(one.at) >= range.since && parseTime(one.at) <= range.until);
+  return inside.length > 0 ? <Row route={route} changes={inside} range={range} /> : null;
+}
+
+/** Of its own, for its width is known from when it is there. */
+function Row({ route, changes, range }: Above) {
   const [box, width] = useWidth();
   const near = PIN_PX / Math.max(width, PIN_PX);
   const pins: { from: number; at: number; of: Change[] }[] = [];
   for (const one of changes) {
     const at = parseTime(one.at);
     const from = (at - range.since) / (range.until - range.since);
-    if (!(from >= 0 && from <= 1)) continue;
     const last = pins.at(-1);
     if (last && from - last.from < near) last.of.push(one);
     else pins.push({ from, at, of: [one] });
   }
-  if (pins.length === 0) return null;
   const query = Object.fromEntries(route.query);
   return (
     <nav class="pins" ref={box} aria-label="Changes in this window" style={{ marginLeft: `${AXIS_PX}px` }}>

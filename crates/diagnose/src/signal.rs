@@ -217,7 +217,7 @@ impl Signal {
     pub fn run(&self, level: f64, need_s: f64) -> Option<Run> {
         self.runs(level)
             .into_iter()
-            .filter(|run| run.lasted(need_s))
+            .filter(|run| run.high_s >= need_s)
             .max_by(|a, b| a.high_s.total_cmp(&b.high_s))
     }
 

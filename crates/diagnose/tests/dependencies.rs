@@ -296,7 +296,7 @@ fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
             m.row("service.connections", &row, 0.2, opened * now.rate);
             m.row("service.sent_bytes", &row, 50.0 * 43.0, size * now.rate);
         }
-        m.explain()
+        m.explain_against_before()
     };
     let report = answers(0.0003, 1.0, 130.0, 100.0, 25.0);
     assert_eq!(root(&report), ("failing-fast", Some("shop"), Some(83)));
@@ -321,7 +321,7 @@ fn who_opens_many_files_when_a_service_begins_to_fail_is_said() {
         m.row("service.connections", APP, 0.0, 15.0).row("service.sent_bytes", APP, 615.0, 1_150.0);
         m.sys("sysctl.fs.inotify.max_user_instances", 128.0, 128.0);
         m.task(60, "sync-agent", HEALTHY).task_during(60, "task.fds", opened);
-        let report = m.explain();
+        let report = m.explain_against_before();
         assert_eq!(root(&report), ("failing-fast", Some("livetail"), Some(50)));
         let says = |remark: &String| remark.contains("sync-agent (60) opened 131 files");
         one(&report).root_cause.remarks.iter().any(says)

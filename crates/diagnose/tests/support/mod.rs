@@ -201,6 +201,15 @@ impl Machine {
         report
     }
 
+    /// Compared with the healthy time before, whatever stands out in it.
+    pub fn explain_against_before(&self) -> Report {
+        let at = |second: usize| START + second as i64 * SECOND;
+        let window = Span { since: START, until: at(self.axis.len()) };
+        let baseline = Some(Span { since: START, until: at(HEALTHY) });
+        let history = History::default();
+        explain(&Request { window, baseline, history }, &self.set, &mut |_| Ok(self.set.clone()))
+    }
+
     fn explain_since(&self, since: i64, history: History<'_>) -> Report {
         let seconds = self.axis.len().max(1_000) as i64 + 1;
         let window = Span { since, until: START + seconds * SECOND };

@@ -253,6 +253,9 @@ fn judge<'a>(
     span: Span,
 ) {
     finding.despite.extend(services::despite(view, walk, span));
+    if finding.waits_for_lock {
+        finding.despite.retain(|cause| *cause != "lock-queue");
+    }
     if !walk.elsewhere.is_empty() {
         let list: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
         finding.remarks.push(format!("its processes wait for {}", list.join(", ")));
