@@ -77,7 +77,7 @@ function Row({ route, changes, range }: Above) {
       {pins.map(({ from, at, of }) => {
         const told = of.map((one) => `${what(one)} ${text(one)}`).join("; ");
         return (
-          <a key={at} href={link(route.view, route.item, { ...query, t: round(at) })} title={told} aria-label={`changed ${moment(at)}: ${told}`} style={{ "--from": `${from * 100}%` }}>
+          <a key={at} href={link(route.view, route.item, { ...query, t: round(at) })} title={told} aria-label={`${of.length > 1 ? `${of.length} changes` : "changed"} ${moment(at)}: ${told}`} style={{ "--from": `${from * 100}%` }}>
             ▾{of.length > 1 && of.length}
           </a>
         );

@@ -90,17 +90,19 @@ export function Lane({ lane, columns, hasTimes, ...shared }: LaneProps) {
     if (!next.delete(label)) next.add(label);
     setHidden(next);
   };
+  // The same lane may stand on the page twice, below of an earlier day.
+  const name = shared.group === "earlier" ? `${lane.title}, earlier` : lane.title;
   const heading = <Heading lane={lane} />;
   if (columns && shown.length === 0) {
     return (
-      <section class="lane empty" aria-label={lane.title}>
+      <section class="lane empty" aria-label={name}>
         {heading}
         <p class="note">{idle.length ? "0 throughout" : "not recorded in this window"}</p>
       </section>
     );
   }
   return (
-    <section class="lane" aria-label={lane.title}>
+    <section class="lane" aria-label={name}>
       {heading}
       <div class="lane-plot">
         <Plot

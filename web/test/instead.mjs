@@ -18,6 +18,8 @@ export async function checkChanges(page, url, { checkLooks }) {
   const changes = [0.2, 0.2001, 0.7].map((share) => ({ ...one, at: at(share) }));
   const end = await instead(page, "changes", () => ({ since, until, changes, index_error: null }));
   await page.goto(`${url}#/time?since=${Math.floor(from / 1000)}&until=${Math.ceil(to / 1000)}`);
+  // It may have been asked for this range before.
+  await page.reload();
   await page.locator(".pins a").nth(1).waitFor();
   assert.deepEqual(await page.locator(".pins a").allInnerTexts(), ["▾2", "▾"], "near ones are one pin");
   await page.getByRole("region", { name: "What was changed" }).getByText("60 → <b>1</b>").first().waitFor();
