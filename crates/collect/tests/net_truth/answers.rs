@@ -49,6 +49,8 @@ fn connection() -> (TcpStream, TcpStream, String) {
     let address = listener.local_addr().expect("an address");
     let client = TcpStream::connect(address).expect("a connection");
     let (server, _) = listener.accept().expect("a connection");
+    // It has to listen still when a sample looks for services.
+    std::mem::forget(listener);
     (client, server, address.to_string())
 }
 
