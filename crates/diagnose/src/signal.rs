@@ -292,9 +292,10 @@ mod tests {
             dt: vec![dt; 3],
             v: vec![5.0; 3],
         };
-        assert!(samples(0.9999).run(1.0, 3.0).is_some());
-        assert!(samples(0.9999).run(1.0, 4.0).is_none());
-        assert!(samples(0.9).run(1.0, 3.0).is_none(), "it is a shorter sample");
+        let lasted = |dt: f64, seconds: f64| samples(dt).runs(1.0).iter().any(|run| run.lasted(seconds));
+        assert!(lasted(0.9999, 3.0));
+        assert!(!lasted(0.9999, 4.0));
+        assert!(!lasted(0.9, 3.0), "it is a shorter sample");
     }
 
     #[test]
