@@ -105,12 +105,11 @@ pub fn remedy(finding: &Finding) -> Option<Remedy> {
     let name = finding.culprit.cgroup_name.as_deref().unwrap_or(path);
     let of = format!("{file} of {name}");
     let old = super::old_value(&of, &finding.statement).unwrap_or("OLD");
+    // Only version 1 has shares.
+    let hierarchy = if file == &"cpu.shares" { "/sys/fs/cgroup/cpu" } else { "/sys/fs/cgroup" };
     Some(Remedy {
         action: format!("restore the old value of {of}, and find what sets it"),
-        command: format!(
-            "echo {old} > {}   (version 1: /sys/fs/cgroup/cpu{path}/{file})",
-            words::shell(&format!("/sys/fs/cgroup{path}/{file}"))
-        ),
+        command: format!("echo {old} > {}", words::shell(&format!("{hierarchy}{path}/{file}"))),
         verify: "pidstat -u 1: the %wait of its tasks falls".to_owned(),
         risk: "the change may have been deliberate; others get less of the CPUs".to_owned(),
     })

@@ -4,7 +4,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
-use crate::services::{self, ASLEEP, Address, Servers};
+use crate::services::{self, ASLEEP, Address, Servers, mean};
 use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
@@ -25,10 +25,6 @@ const NEAR_NS: i64 = 3 * SECOND;
 const NAMES_MAX: usize = 3;
 /// It fits, and nobody has seen what is asked.
 pub const LIKELY: f64 = 0.7;
-
-fn mean(set: &SeriesSet, metric: &str, row: &str, span: Span) -> f64 {
-    set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
-}
 
 /// Says in a finding about a service what it asks again and again, whether it still writes an answer, and who called one of some
 /// services for the first time when it began.
@@ -68,13 +64,13 @@ fn polled<'a>(
     let least = mean(set, "service.open", row, span).max(1.0);
     servers.used(view, span).filter(|used| *used < ASLEEP * least)?;
     let own = services::called_by(set, servers);
+    let earlier = services::called_by(view.base_set, servers);
     let (caller, calls, before) = own
         .into_iter()
         .filter(|caller| mean(set, "dependency.wait_time", caller, span) < WAITS)
         .map(|caller| {
             let address = Address::called(caller);
-            let earlier = services::called_by(view.base_set, servers);
-            let same = earlier.into_iter().filter(|row| Address::called(row) == address);
+            let same = earlier.iter().filter(|row| Address::called(row) == address);
             let same = same.filter_map(|row| view.base_set.get("dependency.requests", row));
             // A process that is young stands under its name first, and then under its id.
             let before = Signal::sum(same, baseline).and_then(|calls| calls.mean()).unwrap_or(0.0);

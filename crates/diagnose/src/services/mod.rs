@@ -41,6 +41,12 @@ use crate::process::Process;
 use crate::view::View;
 use crate::waits;
 
+/// How often a second something of a service or of its callers happens; nothing is counted of what nobody did.
+#[must_use]
+pub fn mean(set: &SeriesSet, metric: &str, row: &str, span: Span) -> f64 {
+    set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
+}
+
 /// What the functions of this module read. The rest of a condition's metrics stand in its own list.
 pub const NEEDS: &[&str] = &[
     "service.requests",

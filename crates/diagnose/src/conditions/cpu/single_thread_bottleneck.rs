@@ -145,7 +145,8 @@ fn observe(view: &View<'_>) -> Observation {
     finding.active()
 }
 
-/// Whether a stretch has no beginning that is known. Other tools are asked by whoever has looked at a machine in trouble.
+/// Whether a stretch was there when the recording began. Files of other tools always begin in the middle of the trouble: somebody started these
+/// because of it.
 fn began_before(view: &View<'_>, run: &Run) -> bool {
     let begins = view.set.span().map_or(i64::MAX, |span| span.since);
     !view.is_case && words::between(begins, run.onset) <= AT_ONCE_S

@@ -11,7 +11,7 @@
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, SERVED, Servers};
+use crate::services::{self, Address, SERVED, Servers, mean};
 
 pub const CONDITION: Condition = Condition {
     id: "abandoned-work",
@@ -135,10 +135,6 @@ fn in_vain<'a>(view: &View<'a>, row: &'a str) -> Result<Option<Vain<'a>>, String
         ));
     }
     Ok(Some(Vain { row, run, given_up: now("service.abandoned"), asked, asked_before, worked }))
-}
-
-fn mean(set: &SeriesSet, metric: &str, row: &str, span: Span) -> f64 {
-    set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
 }
 
 /// How calls end in vain.

@@ -11,7 +11,9 @@
 //! be. Requests without any answer are `service-failing`.
 
 use crate::prelude::*;
-use crate::services::{self, Address, LIKELY, Servers, Usual, best_tenth, rows_by_address, usual_of_address};
+use crate::services::{
+    self, Address, LIKELY, Servers, Usual, best_tenth, mean, rows_by_address, usual_of_address,
+};
 
 pub const CONDITION: Condition = Condition {
     id: "failing-fast",
@@ -105,10 +107,6 @@ fn observe(view: &View<'_>) -> Observation {
         Some(quick) => finding(view, &quick).active(),
         None => Observation::Inactive(because),
     }
-}
-
-fn mean(set: &SeriesSet, metric: &str, row: &str, span: Span) -> f64 {
-    set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
 }
 
 /// Whether a service answers at once and otherwise than before; an error is the reason why that says nothing.

@@ -89,9 +89,9 @@ const GC_TIME: &str = "jvm.gc_time";
 const OLD_USED: &str = "jvm.old_used";
 const OLD_MAX: &str = "jvm.old_max";
 const CAUSE: &str = "jvm.gc_cause";
-/// Causes of collections that somebody asks for: the program itself, an agent in it, or `jcmd` and `jmap` from outside.
-/// The one that the JVM can be told to take no notice of.
+/// The cause that the JVM can be told to take no notice of.
 const EXPLICIT: &str = "System.gc()";
+/// Causes of collections that somebody asks for: the program itself, an agent in it, or `jcmd` and `jmap` from outside.
 const ASKED: &[&str] = &[
     EXPLICIT,
     "JvmtiEnv ForceGarbageCollection",
