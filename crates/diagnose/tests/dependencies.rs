@@ -283,7 +283,7 @@ fn a_service_that_polls_for_a_key_and_who_came_when_it_began_are_said() {
 #[test]
 fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
     // Connections and bytes of each answer, and how often it is asked.
-    let answers = |took_s: f64, connections: f64, bytes: f64, rate: f64, others: f64| {
+    let machine = |took_s: f64, connections: f64, bytes: f64, rate: f64, others: f64| {
         let mut m = Machine::idle();
         m.task(40, "haproxy", 0);
         for port in [8081, 8082, 8083] {
@@ -294,11 +294,12 @@ fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
             dependency(&mut m, (40, "haproxy"), &row, during(Asked::each(50.0, 0.03), now));
             let (opened, size) = if is_it { (connections, bytes) } else { (0.0, 43.0) };
             m.row("service.connections", &row, 0.2, opened * now.rate);
+            m.row("dependency.connects", &format!("40>{row}"), 0.2, opened * now.rate);
             m.row("service.sent_bytes", &row, 50.0 * 43.0, size * now.rate);
         }
-        m.explain_against_before()
+        m
     };
-    let report = answers(0.0003, 1.0, 130.0, 100.0, 25.0);
+    let report = machine(0.0003, 1.0, 130.0, 100.0, 25.0).explain();
     assert_eq!(root(&report), ("failing-fast", Some("shop"), Some(83)));
     let cause = &one(&report).root_cause;
     assert!(cause.statement.contains("most likely these are errors"), "{}", cause.statement);
@@ -306,11 +307,11 @@ fn a_server_that_answers_at_once_and_unlike_its_peers_fails() {
         |remark: &String| remark.contains("haproxy (40) gives it 67 %") && remark.contains("2 other servers");
     assert!(cause.remarks.iter().any(share), "{:?}", cause.remarks);
     // A cache got warm.
-    assert!(answers(0.0003, 0.0, 43.0, 50.0, 50.0).incidents.is_empty());
+    assert!(machine(0.0003, 0.0, 43.0, 50.0, 50.0).explain_against_before().incidents.is_empty());
     // Somebody asks for something cheap besides, over a connection for each.
-    assert!(answers(0.0003, 1.0, 130.0, 400.0, 50.0).incidents.is_empty());
+    assert!(machine(0.0003, 1.0, 130.0, 400.0, 50.0).explain_against_before().incidents.is_empty());
     // As slow as ever, over a connection for each.
-    assert!(answers(0.03, 1.0, 130.0, 50.0, 50.0).incidents.is_empty());
+    assert!(machine(0.03, 1.0, 130.0, 50.0, 50.0).explain_against_before().incidents.is_empty());
 }
 
 #[test]
@@ -321,7 +322,7 @@ fn who_opens_many_files_when_a_service_begins_to_fail_is_said() {
         m.row("service.connections", APP, 0.0, 15.0).row("service.sent_bytes", APP, 615.0, 1_150.0);
         m.sys("sysctl.fs.inotify.max_user_instances", 128.0, 128.0);
         m.task(60, "sync-agent", HEALTHY).task_during(60, "task.fds", opened);
-        let report = m.explain_against_before();
+        let report = m.explain();
         assert_eq!(root(&report), ("failing-fast", Some("livetail"), Some(50)));
         let says = |remark: &String| remark.contains("sync-agent (60) opened 131 files");
         one(&report).root_cause.remarks.iter().any(says)

@@ -29,7 +29,9 @@ pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
 pub use service::Service;
 pub use serving::Serving;
-pub use traffic::{CROWD, LATE_S, Late, NEED_S, SERVED, Slow, Traffic, Usual, best_tenth};
+pub use traffic::{
+    CLOSES, CROWD, KEPT_OPEN, LATE_S, Late, NEED_S, QUICK, SERVED, Slow, Traffic, Usual, best_tenth,
+};
 
 use mitra_model::limits::text_of;
 use mitra_model::time::SECOND;
@@ -53,6 +55,7 @@ pub const NEEDS: &[&str] = &[
     "service.response_time",
     "service.wait_time",
     "service.sent_bytes",
+    "service.connections",
     "service.latency_p50",
     "service.latency_p90",
     "service.latency_p99",
@@ -66,6 +69,7 @@ pub const NEEDS: &[&str] = &[
     "dependency.latency_p50",
     "dependency.latency_p90",
     "dependency.latency_p99",
+    "dependency.connects",
     "dependency.connect_time",
     "dependency.pid",
     "dependency.comm",
@@ -93,6 +97,7 @@ pub const SERVICE_SCAN: &[&str] = &[
     "service.latency_p50",
     "service.latency_p90",
     "service.latency_p99",
+    "service.connections",
 ];
 
 /// What a trigger reads of what processes call.
@@ -103,6 +108,7 @@ pub const DEPENDENCY_SCAN: &[&str] = &[
     "dependency.latency_p50",
     "dependency.latency_p90",
     "dependency.latency_p99",
+    "dependency.connects",
 ];
 
 /// The metrics of one side of conversations.
@@ -114,6 +120,7 @@ pub struct Side {
     p50: &'static str,
     p90: &'static str,
     p99: &'static str,
+    connections: &'static str,
 }
 
 /// The side that answers.
@@ -124,6 +131,7 @@ pub const SERVICE: Side = Side {
     p50: "service.latency_p50",
     p90: "service.latency_p90",
     p99: "service.latency_p99",
+    connections: "service.connections",
 };
 
 /// The side that asks.
@@ -134,6 +142,7 @@ pub const DEPENDENCY: Side = Side {
     p50: "dependency.latency_p50",
     p90: "dependency.latency_p90",
     p99: "dependency.latency_p99",
+    connections: "dependency.connects",
 };
 
 impl Side {

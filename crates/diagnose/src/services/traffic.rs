@@ -11,6 +11,8 @@ use crate::signal::{Run, Signal, step};
 use crate::stats;
 use crate::words;
 
+pub use quick::{CLOSES, KEPT_OPEN, QUICK};
+
 /// Of fewer answers nobody can say what is usual.
 pub const SERVED: f64 = 20.0;
 /// Shorter is a hiccup.
@@ -75,6 +77,8 @@ pub struct Traffic {
     pub waiting: Vec<f64>,
     /// Who is kept waiting by what others ask, where that was looked at.
     pub(super) kept: Vec<Kept>,
+    /// Connections that were opened for each answer, where that is known.
+    opened: Vec<f64>,
     p50: Vec<f64>,
     p90: Vec<f64>,
     p99: Vec<f64>,
@@ -204,8 +208,12 @@ impl Traffic {
         let waiting = requests.t.iter().map(|t| at(&waits, t)).collect();
         let [p50, p90, p99] = [side.p50, side.p90, side.p99]
             .map(|of| carried(quantile(set, side, of, rows, &requests), &requests.v));
+        let opened = Signal::sum(rows.iter().filter_map(|row| set.get(side.connections, row)), span);
+        let opened = opened.map_or_else(Vec::new, |all| {
+            requests.t.iter().zip(&requests.v).map(|(t, answers)| at(&all, t) / answers).collect()
+        });
         let Signal { t, dt, v } = requests;
-        Some(Traffic { t, dt, requests: v, waiting, kept: Vec::new(), p50, p90, p99 })
+        Some(Traffic { t, dt, requests: v, waiting, kept: Vec::new(), opened, p50, p90, p99 })
     }
 
     /// Seconds that half of the answers took at most, in the middle of the samples of a span. `None` where in half of them nothing
@@ -274,9 +282,15 @@ impl Traffic {
         ((to - from) / words::between(*first, *last).max(1.0)).max(0.0)
     }
 
-    /// What is usual where nothing else is known than the samples themselves, of which some may be trouble: their best tenth.
+    /// What is usual where nothing else is known than the samples themselves, of which some may be trouble: their best tenth,
+    /// without those in which it is as quick as whoever fails.
     #[must_use]
     pub fn at_best(&self) -> Option<Usual> {
+        let quick = self.is_as_quick_as_failures();
+        if quick.v.contains(&1.0) { self.only(|i| quick.v[i] < 1.0).best() } else { self.best() }
+    }
+
+    fn best(&self) -> Option<Usual> {
         let answered = self.total(&self.requests);
         let seconds: f64 = self.dt.iter().sum();
         if answered < SERVED || seconds <= 0.0 {
@@ -329,6 +343,7 @@ impl Traffic {
             requests: of(&self.requests),
             waiting: of(&self.waiting),
             kept: Vec::new(),
+            opened: if self.opened.is_empty() { Vec::new() } else { of(&self.opened) },
             p50: of(&self.p50),
             p90: of(&self.p90),
             p99: of(&self.p99),
@@ -620,5 +635,6 @@ fn share(values: &[f64], share: f64) -> Option<f64> {
     (!known.is_empty()).then(|| *known.select_nth_unstable_by(at, f64::total_cmp).1)
 }
 
+mod quick;
 #[cfg(test)]
 mod tests;

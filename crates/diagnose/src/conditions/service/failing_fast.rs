@@ -12,7 +12,8 @@
 
 use crate::prelude::*;
 use crate::services::{
-    self, Address, LIKELY, Servers, Usual, best_tenth, mean, rows_by_address, usual_of_address,
+    self, Address, CLOSES, KEPT_OPEN, LIKELY, QUICK, SERVICE, Servers, Traffic, Usual, mean, rows_by_address,
+    usual_of_address,
 };
 
 pub const CONDITION: Condition = Condition {
@@ -33,7 +34,7 @@ pub const CONDITION: Condition = Condition {
     ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
-        metrics: &["service.requests", "service.latency_p50", "service.latency_p90", "service.connections"],
+        metrics: services::SERVICE_SCAN,
         find: are_quick,
         need_s: NEED_S,
         can_be_steady: false,
@@ -45,12 +46,6 @@ pub const CONDITION: Condition = Condition {
     ..Condition::SYMPTOM
 };
 
-/// A quarter of the time: caches, mixes of requests and idle CPUs that clock higher save less for nearly all requests.
-const QUICK: f64 = 0.25;
-/// Connections for each answer: half of the answers or more end one.
-const CLOSES: f64 = 0.5;
-/// And before nearly none did.
-const KEPT_OPEN: f64 = 0.1;
 /// As much is asked as before: rates stray by less.
 const AS_OFTEN: f64 = 0.2;
 /// Times as many bytes in an answer, or as few.
@@ -259,19 +254,9 @@ fn who_opened_many(view: &View<'_>, servers: &Servers<'_, '_>, onset: i64) -> Op
     ))
 }
 
-/// Of each service: one where nearly all answers come in a quarter of what half of them take at other times, and end connections
-/// that stay open at other times.
+/// Of each service: one where it is as quick as whoever fails.
 fn are_quick(set: &SeriesSet, window: Span) -> Vec<Signal> {
-    let of_row = |row: &str| {
-        let of = |metric: &str| Some(Signal::of(set.get(metric, row)?, window));
-        let (p50, p90) = (of("service.latency_p50")?, of("service.latency_p90")?);
-        let (connections, requests) = (of("service.connections")?, of("service.requests")?);
-        let opened = connections.zip(&requests, |opened, answers| opened / answers);
-        best_tenth(&opened.v).filter(|best| *best < KEPT_OPEN)?;
-        let usual = p50.max()?;
-        let closes = closes(&connections, &requests);
-        Some(p90.map(|p90| step(p90 <= QUICK * usual)).zip(&closes, f64::min))
-    };
+    let of_row = |row| Some(Traffic::of(set, &SERVICE, &[row], window)?.is_as_quick_as_failures());
     set.each("service.latency_p90").filter_map(|(row, _)| of_row(row)).collect()
 }
 

@@ -12,7 +12,7 @@
 //! beside its program (G1's marking, CMS, ZGC, Shenandoah) stops nobody; one that does so without a break cannot keep up.
 
 use crate::prelude::*;
-use crate::services::{self, Servers};
+use crate::services::{self, SERVICE, Servers, Traffic};
 
 pub const CONDITION: Condition = Condition {
     id: "gc-pressure",
@@ -31,7 +31,7 @@ pub const CONDITION: Condition = Condition {
     ],
     needs_of: &[services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
-        metrics: &[REQUESTS, WAITS],
+        metrics: services::SERVICE_SCAN,
         find: are_waited_for,
         need_s: NEED_S,
         can_be_steady: true,
@@ -303,7 +303,7 @@ fn is_waited_for(view: &View<'_>, process: &Process<'_>, span: Span) -> bool {
 }
 
 /// Of each service: one where its clients wait for more than a fifth of the time, and for each answer several times as long
-/// as at its best quarter.
+/// as at its best quarter, without what is as quick as failures.
 fn are_waited_for(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let of = |(row, waits): (&str, &Series)| {
         let waits = Signal::of(waits, window);
@@ -312,7 +312,9 @@ fn are_waited_for(set: &SeriesSet, window: Span) -> Vec<Signal> {
         }
         let requests = Signal::of(set.get(REQUESTS, row)?, window);
         let each = waits.zip(&requests, |waits, requests| waits / requests.max(1.0));
-        let mut asked: Vec<f64> = each.v.iter().copied().filter(|s| *s > 0.0).collect();
+        let quick = Traffic::of(set, &SERVICE, &[row], window)?.is_as_quick_as_failures();
+        let sound = each.zip(&quick, |each, quick| if quick < 1.0 { each } else { 0.0 });
+        let mut asked: Vec<f64> = sound.v.into_iter().filter(|s| *s > 0.0).collect();
         asked.sort_by(f64::total_cmp);
         let usual = asked.get(asked.len() / 4).copied()?;
         Some(each.zip(&waits, |each, waits| step(waits >= WAITED && each >= GROWTH * usual)))
