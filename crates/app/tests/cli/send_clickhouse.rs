@@ -194,7 +194,7 @@ fn a_server_has_every_incident_once_however_often_it_is_sent() {
     let messages = messages(&place);
     assert_eq!(place.tally("clickhouse", "sent"), messages.len() as u64);
     same(port, &messages);
-    let all = |table: &str| rows(port, &format!("SELECT * FROM {table} FINAL"));
+    let all = |table: &str| rows(port, &format!("SELECT * FROM {table} FINAL ORDER BY id"));
     let before = [all("mitra_incidents"), all("mitra_findings")];
 
     // All of it once more, while the server is away and comes back.
