@@ -67,6 +67,10 @@ need_test() {
     # Stores that samples are sent to.
     need_command prometheus prometheus
     need_command victoria-metrics victoria-metrics
+    # Not every release has it. Without it its test is skipped, and says so.
+    if [[ ! -x /usr/sbin/clickhouse-server ]] && apt-cache show clickhouse-server &>/dev/null; then
+        need_command clickhouse-server clickhouse-server
+    fi
 }
 
 # Pages are looked at in a real browser.

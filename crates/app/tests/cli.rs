@@ -60,6 +60,8 @@ mod reports;
 mod rules;
 #[path = "cli/send.rs"]
 mod send;
+#[path = "cli/send_clickhouse.rs"]
+mod send_clickhouse;
 #[path = "cli/send_logs.rs"]
 mod send_logs;
 #[path = "cli/serve.rs"]

@@ -11,7 +11,7 @@ use mitra_http::ureq::http::{HeaderMap, Uri};
 use mitra_http::{Agent, secret};
 
 use crate::config::{Kind, Output};
-use crate::encode::{graphite, influx, opentsdb, otlp, remote_write, text};
+use crate::encode::{clickhouse, graphite, influx, opentsdb, otlp, remote_write, text};
 use crate::record::LogRecord;
 use crate::series::Series;
 
@@ -109,7 +109,10 @@ impl Channel {
     pub fn send_records(&self, records: &[LogRecord]) -> Result<Taken, Failure> {
         match &self.to {
             To::Http { agent, authorization } => {
-                let body = otlp::logs::body(records);
+                let body = match self.output.kind {
+                    Kind::Clickhouse => clickhouse::body(records),
+                    _ => otlp::logs::body(records),
+                };
                 self.post(agent, authorization.as_deref(), &body, records.len() as u64)
             }
             To::Tcp(..) => Err(Failure::Never("records of a log are sent over HTTP".to_owned())),
@@ -127,7 +130,7 @@ impl Channel {
             (Kind::Opentsdb, To::Tcp(..)) => opentsdb::lines(batch).into_bytes(),
             (Kind::Graphite, _) if self.output.pickle => graphite::pickles(batch),
             (Kind::Graphite, _) => graphite::lines(batch).into_bytes(),
-            (Kind::Parquet | Kind::OtlpLogs, _) => {
+            (Kind::Parquet | Kind::OtlpLogs | Kind::Clickhouse, _) => {
                 return Err(Failure::Never(format!("no samples are sent to {}", self.output.kind.name())));
             }
         })
@@ -141,7 +144,9 @@ impl Channel {
             Kind::Opentsdb if output.url.starts_with("tcp:") => opentsdb::lines(batch),
             Kind::Opentsdb => opentsdb::json(batch) + "\n",
             Kind::Graphite => graphite::lines(batch),
-            Kind::Prometheus | Kind::Otlp | Kind::OtlpLogs | Kind::Parquet => text::body(batch),
+            Kind::Prometheus | Kind::Otlp | Kind::OtlpLogs | Kind::Clickhouse | Kind::Parquet => {
+                text::body(batch)
+            }
         }
     }
 

@@ -33,6 +33,8 @@ pub enum Kind {
     Otlp,
     /// The same with incidents and findings as records of a log, in place of samples.
     OtlpLogs,
+    /// The same as rows of ClickHouse, over HTTP.
+    Clickhouse,
     /// Line protocol over HTTP.
     Influx,
     /// `/api/put` over HTTP, or `put` lines over TCP.
@@ -51,6 +53,7 @@ impl Kind {
             Kind::Prometheus => "prometheus",
             Kind::Otlp => "otlp",
             Kind::OtlpLogs => "otlp-logs",
+            Kind::Clickhouse => "clickhouse",
             Kind::Influx => "influx",
             Kind::Opentsdb => "opentsdb",
             Kind::Graphite => "graphite",
@@ -61,7 +64,7 @@ impl Kind {
     /// Whether incidents and findings are sent, and no samples.
     #[must_use]
     pub fn is_of_incidents(self) -> bool {
-        self == Kind::OtlpLogs
+        matches!(self, Kind::OtlpLogs | Kind::Clickhouse)
     }
 }
 
@@ -194,7 +197,9 @@ fn output(
     only_for(Kind::Prometheus, "version", table.version.as_ref().map(Spanned::span))?;
     only_for(Kind::Graphite, "pickle", table.pickle.as_ref().map(Spanned::span))?;
     only_for(Kind::Parquet, "folder", table.folder.as_ref().map(Spanned::span))?;
-    only_for(Kind::OtlpLogs, "findings", table.findings.as_ref().map(Spanned::span))?;
+    if let Some(findings) = table.findings.as_ref().filter(|_| !kind.is_of_incidents()) {
+        return wrong(findings.span(), "findings is only for otlp-logs and clickhouse");
+    }
     let is_version_2 = match &table.version {
         Some(given) if !(1..=2).contains(given.get_ref()) => return wrong(given.span(), "wanted 1 or 2"),
         given => given.as_ref().is_some_and(|given| *given.get_ref() == 2),
@@ -230,8 +235,8 @@ fn output(
         check(kind, pattern.get_ref()).map_err(|message| Mistake { at: pattern.span(), message })?;
     }
     let top = match &table.top {
-        Some(given) if *given.get_ref() > TOP_MAX || matches!(kind, Kind::Parquet | Kind::OtlpLogs) => {
-            let why = format!("wanted at most {TOP_MAX}, and none for parquet and otlp-logs");
+        Some(given) if *given.get_ref() > TOP_MAX || kind == Kind::Parquet || kind.is_of_incidents() => {
+            let why = format!("wanted at most {TOP_MAX}, and none for parquet, otlp-logs and clickhouse");
             return wrong(given.span(), why);
         }
         given => given.as_ref().map_or(0, |given| *given.get_ref()),
@@ -407,9 +412,10 @@ mod tests {
             ("to = \"influx\"\nurl = \"http://a/\"\nevery = \"5ms\"", "\"5ms\"", "from 1 s to 3600 s"),
             ("to = \"influx\"\nurl = \"http://a/\"\nkeep = \"99999999999999999999d\"", "\"9999", "wanted"),
             ("to = \"influx\"\nurl = \"http://a/\"\ntop = 101", "101", "at most 100"),
-            ("to = \"otlp-logs\"\nurl = \"http://a/\"\ntop = 3", "3", "none for parquet and otlp-logs"),
+            ("to = \"otlp-logs\"\nurl = \"http://a/\"\ntop = 3", "3", "none for parquet, otlp-logs"),
             ("to = \"otlp-logs\"\nurl = \"http://a/\"\nmetrics = [\"mem.*\"]", "\"mem", "and no metrics"),
             ("to = \"otlp-logs\"\nurl = \"tcp://a:1\"", "\"tcp", "wanted an address with http"),
+            ("to = \"clickhouse\"\nurl = \"tcp://a:9000\"", "\"tcp", "wanted an address with http"),
             ("to = \"otlp\"\nurl = \"http://a/\"\nfindings = true", "true", "only for otlp-logs"),
             ("to = \"influx\"\nurl = \"http://a/\"\nmetrics = [\"mem.*\", \"nix.*\"]", "\"nix", "no metric"),
             ("to = \"influx\"\nurl = \"http://a/\"\nlabels = { __x = \"1\" }", "\"1\"", "wanted at most"),
@@ -473,6 +479,7 @@ mod tests {
             Kind::Prometheus,
             Kind::Otlp,
             Kind::OtlpLogs,
+            Kind::Clickhouse,
             Kind::Influx,
             Kind::Opentsdb,
             Kind::Graphite,

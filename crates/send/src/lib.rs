@@ -22,6 +22,7 @@ mod series;
 pub use backoff::Backoff;
 pub use channel::{Channel, Failure, Taken};
 pub use config::{Config, Kind, Mistake, Output};
+pub use encode::clickhouse::SCHEMA as CLICKHOUSE_SCHEMA;
 pub use position::{Position, Tally};
 pub use record::{AttributeValue, LogRecord, RECORDS_MAX, Severity};
 pub use sent::{Noted, Sent, SentIncident};

@@ -118,6 +118,12 @@ impl Sent {
         let place = self.incidents.iter().position(is_same);
         let place = place.or_else(|| self.incidents.iter().position(has_changed));
         let Some(known) = place.and_then(|place| self.incidents.get_mut(place)) else {
+            // Two of one report that begin with the same sample are told apart.
+            let is_beside =
+                |known: &&SentIncident| known.id.starts_with(&now.id) && causes.contains(&known.cause);
+            let others = self.incidents.iter().filter(is_beside).count();
+            let id = if others == 0 { now.id } else { format!("{}-{}", now.id, others + 1) };
+            let now = SentIncident { id, ..now };
             self.incidents.push(now.clone());
             return Some(now);
         };
@@ -215,6 +221,22 @@ mod tests {
         assert_eq!(id("disk-hog cat", 102, 4_200, false, &["disk-hog cat"]), None);
         let later = id("disk-hog dd", 4_203, 4_300, false, &["disk-hog dd"]);
         assert_eq!(later.as_deref(), Some("web1-4203"), "what is over keeps its cause");
+    }
+
+    #[test]
+    fn two_that_begin_with_the_same_sample_have_two_ids() {
+        let mut sent = Sent::default();
+        let causes = ["disk-hog", "swap-thrash", "oom"].map(str::to_owned);
+        let mut id = |cause: &str, causes: &[String]| {
+            let now = SentIncident { id: "web1-T".to_owned(), ..incident(cause, 100, 160, false) };
+            sent.incident(now, causes).map(|incident| incident.id)
+        };
+        assert_eq!(id("disk-hog", &causes).as_deref(), Some("web1-T"));
+        assert_eq!(id("swap-thrash", &causes).as_deref(), Some("web1-T-2"));
+        assert_eq!(id("oom", &causes).as_deref(), Some("web1-T-3"));
+        assert_eq!(id("swap-thrash", &causes), None);
+        // Another explanation of the first one replaces it.
+        assert_eq!(id("disk-slow", &["disk-slow".to_owned()]).as_deref(), Some("web1-T"));
     }
 
     #[test]

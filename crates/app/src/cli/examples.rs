@@ -297,6 +297,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra send --test", "does each store of /etc/mitra/mitra.toml take a sample or a log record?"),
             ("mitra send ./incident --once", "the last hours of a recording, to all of them"),
+            ("mitra send --schema clickhouse | clickhouse-client --multiquery", "the tables in ClickHouse"),
         ],
     ),
     (

@@ -9,8 +9,8 @@ use super::{FolderArgs, examples};
 #[derive(Debug, Args)]
 #[command(after_help = examples::below(
     "send",
-    "The tables [[output]] of /etc/mitra/mitra.toml name the stores: prometheus (remote write), otlp, otlp-logs (incidents), influx, \
-                        opentsdb, graphite or parquet. What is sent are the metrics of /metrics of mitra serve, or those of each table, \
+    "The tables [[output]] of /etc/mitra/mitra.toml name the stores: prometheus (remote write), otlp, otlp-logs and clickhouse (incidents), \
+                        influx, opentsdb, graphite or parquet. What is sent are the metrics of /metrics of mitra serve, or those of each table, \
                         every ten seconds. A store that is away gets what it missed from the archive, up to six hours back. See \
                         docs/outputs.md."
 ))]
@@ -24,7 +24,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Send one sample or log record to each output, say what it answered, and end
-    #[arg(long, conflicts_with_all = ["once", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["once", "dry_run", "schema"])]
     pub test: bool,
     /// Send what there is, and end when it is sent or a store has taken nothing for two minutes
     #[arg(long)]
@@ -32,4 +32,7 @@ pub struct SendArgs {
     /// Print the last samples, or the log records of the last hour, as they would be sent, and send none
     #[arg(long)]
     pub dry_run: bool,
+    /// Print the tables and views that a store needs for incidents, as SQL, and end
+    #[arg(long, value_name = "STORE", value_parser = ["clickhouse"], conflicts_with_all = ["once", "dry_run"])]
+    pub schema: Option<String>,
 }

@@ -128,7 +128,7 @@ impl Place {
         run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    fn started(&self, more: &[&str]) -> Running {
+    pub fn started(&self, more: &[&str]) -> Running {
         let arguments = self.arguments(more);
         Running::start(&mut command(&arguments.iter().map(String::as_str).collect::<Vec<_>>()))
     }
@@ -185,12 +185,12 @@ fn tcp() -> (String, Arc<Mutex<Vec<String>>>) {
     (format!("tcp://{address}"), got)
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A store that is ended when dropped.
-struct Store {
+pub struct Store {
     child: Child,
     port: u16,
 }
@@ -203,7 +203,7 @@ impl Drop for Store {
 }
 
 impl Store {
-    fn start(program: &str, arguments: &[String], port: u16, ready: &str) -> Option<Store> {
+    pub fn start(program: &str, arguments: &[String], port: u16, ready: &str) -> Option<Store> {
         let started =
             Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let Ok(child) = started else {
@@ -241,7 +241,7 @@ impl Store {
     }
 
     /// Ends it with a signal, and waits until it has ended.
-    fn end(mut self, signal: Signal) {
+    pub fn end(mut self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         self.child.wait().unwrap();
     }

@@ -55,7 +55,7 @@ fn table(url: &str) -> String {
 }
 
 /// A recording of the laboratory, which ends in the middle of an incident.
-fn recorded(place: Place) -> Place {
+pub fn recorded(place: Place) -> Place {
     std::fs::create_dir(place.path("archive")).unwrap();
     for file in std::fs::read_dir(recording()).unwrap().map(Result::unwrap) {
         std::fs::copy(file.path(), place.path("archive").join(file.file_name())).unwrap();
@@ -91,6 +91,19 @@ fn recorded_with_peace(place: Place, seconds: i64) -> Place {
     place
 }
 
+/// What `mitra notify` says of incidents and findings of the recording.
+pub fn messages(place: &Place) -> Vec<Value> {
+    let config = place.path("notify.toml");
+    std::fs::write(&config, "[[notify]]\nto = \"webhook\"\nurl = \"http://127.0.0.1:1/\"\n").unwrap();
+    let archive = path(place, "archive");
+    let told = good(&["notify", "--dry-run", "--archive", &archive, "--config", config.to_str().unwrap()]);
+    let messages = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let messages: Vec<Value> =
+        messages.filter(|m| ["begun", "ended", "finding"].iter().any(|event| m["event"] == *event)).collect();
+    assert!(messages.iter().any(|message| message["condition"] == "disk-hog"), "{told}");
+    messages
+}
+
 fn path(place: &Place, name: &str) -> String {
     place.path(name).to_str().unwrap().to_owned()
 }
@@ -111,15 +124,8 @@ fn a_record_says_what_a_message_says() {
         })
         .collect();
 
-    let config = place.path("notify.toml");
-    std::fs::write(&config, "[[notify]]\nto = \"webhook\"\nurl = \"http://127.0.0.1:1/\"\n").unwrap();
-    let archive = path(&place, "archive");
-    let told = good(&["notify", "--dry-run", "--archive", &archive, "--config", config.to_str().unwrap()]);
-    let messages = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let messages: Vec<Value> =
-        messages.filter(|m| ["begun", "ended", "finding"].iter().any(|event| m["event"] == *event)).collect();
-    assert!(messages.iter().any(|message| message["condition"] == "disk-hog"), "{told}");
-    assert_eq!(records.len(), messages.len(), "{records:?} {told}");
+    let messages = messages(&place);
+    assert_eq!(records.len(), messages.len(), "{records:?} {messages:?}");
     for message in &messages {
         let record = by_id[message["id"].as_str().unwrap()];
         let of = |name: &str| &record["attributes"][name];

@@ -1,5 +1,6 @@
-//! Samples as each protocol wants them: a file for each.
+//! Samples and records as each protocol wants them: a file for each.
 
+pub mod clickhouse;
 pub mod graphite;
 pub mod influx;
 pub mod opentsdb;

@@ -20,7 +20,8 @@ use mitra_model::Span;
 use mitra_model::time::SECOND;
 use mitra_rules::ConfigError;
 use mitra_send::{
-    Channel, Config, Failure, Kind, LogRecord, Output, Position, Sent, Series, SeriesKind, Severity,
+    CLICKHOUSE_SCHEMA, Channel, Config, Failure, Kind, LogRecord, Output, Position, Sent, Series, SeriesKind,
+    Severity,
 };
 
 use self::latest::Latest;
@@ -42,6 +43,9 @@ const RECORDS_NS: i64 = 3600 * SECOND;
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(10);
 
 pub fn run(args: &SendArgs) -> Result<()> {
+    if args.schema.is_some() {
+        return print(CLICKHOUSE_SCHEMA);
+    }
     signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
     let path = args.config.as_deref().unwrap_or(Path::new(settings::FILE));
     let outputs = read(path)?;

@@ -99,9 +99,10 @@ fn records(
         };
         if let Some(SentIncident { id, onset_ns, .. }) = sent.incident(now.clone(), &causes) {
             let message = messages::of_incident(incident, report);
-            let message = Message { id, since: rfc3339(onset_ns), ..message };
+            let message = Message { id: id.clone(), since: rfc3339(onset_ns), ..message };
             let record = LogRecord { time_ns: until_ns, ..of_incident(&message, look, wanted) };
-            records.push((record, Noted::Incident(now, Arc::clone(&causes))));
+            let noted = SentIncident { id, ..now };
+            records.push((record, Noted::Incident(noted, Arc::clone(&causes))));
         }
     }
     for finding in report.findings.iter().filter(|_| with_findings) {
