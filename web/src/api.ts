@@ -54,6 +54,8 @@ export interface Link {
   condition: string;
   onset: string | null;
   lag_s: number | null;
+  /** Ids of the links that brought it about. */
+  causes?: string[];
   statement: string;
   remarks?: string[];
   evidence: Evidence[];
@@ -137,6 +139,13 @@ export interface Ended {
   run_delay: number | null;
   read: number | null;
   written: number | null;
+}
+
+/** A cgroup with those below it. */
+export interface Cgroup {
+  cgroup: string;
+  cgroup_name: string | null;
+  [column: string]: string | number | null;
 }
 
 export interface Row {
@@ -244,10 +253,11 @@ export const lastDay = (range: Range): Range => ({ since: Math.max(range.since, 
 
 export const span = (range: Range): Query => ({ since: stamp(range.since), until: stamp(range.until) });
 
-export async function series(wanted: Wanted[], range: Range, columns: number, signal?: AbortSignal): Promise<Columns> {
+/** With `isProcess` the row of a metric of tasks stands for its whole process. */
+export async function series(wanted: Wanted[], range: Range, columns: number, signal?: AbortSignal, isProcess = false): Promise<Columns> {
   const parts: Promise<Columns>[] = [];
   for (let at = 0; at < wanted.length; at += SERIES_AT_ONCE) {
-    parts.push(seriesPart(wanted.slice(at, at + SERIES_AT_ONCE), range, columns, signal));
+    parts.push(seriesPart(wanted.slice(at, at + SERIES_AT_ONCE), range, columns, signal, isProcess));
   }
   const all = await Promise.all(parts);
   const first = all[0];
@@ -255,7 +265,7 @@ export async function series(wanted: Wanted[], range: Range, columns: number, si
   return { ...first, series: all.flatMap((part) => part.series) };
 }
 
-async function seriesPart(wanted: Wanted[], range: Range, columns: number, signal?: AbortSignal): Promise<Columns> {
+async function seriesPart(wanted: Wanted[], range: Range, columns: number, signal: AbortSignal | undefined, isProcess: boolean): Promise<Columns> {
   const search = new URLSearchParams();
   for (const one of wanted) {
     search.append("metric", one.metric);
@@ -263,6 +273,7 @@ async function seriesPart(wanted: Wanted[], range: Range, columns: number, signa
   }
   search.append("since", stamp(range.since));
   search.append("until", stamp(range.until));
+  if (isProcess) search.append("process", "true");
   search.append("columns", String(Math.max(1, Math.min(MAX_COLUMNS, Math.round(columns)))));
   return decode(await (await get(`api/v1/series?${search}`, signal)).arrayBuffer());
 }
