@@ -242,6 +242,12 @@ export async function post(path: string, body: unknown): Promise<void> {
   await checked(await fetch(address(path), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
+/** The row of the first thread of a process that is there at a moment. */
+export async function rowOfPid(pid: number | string, at: number, signal: AbortSignal): Promise<string | undefined> {
+  const { processes } = await json<{ processes: Process[] }>("processes", { at: stamp(at), pid }, signal);
+  return processes[0]?.row;
+}
+
 /** A time as the server wants it: seconds with milliseconds. */
 export const stamp = (seconds: number): string => seconds.toFixed(3);
 

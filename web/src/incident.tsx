@@ -1,6 +1,6 @@
 // One incident: what caused it, what to do, how it came about, and what it is not.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { address, type Culprit, type Evidence, type Incident, json, type Link, type Range, type Report, type Row, span } from "./api";
+import { address, type Culprit, type Evidence, type Incident, json, type Link, type Range, type Report, type Row, rowOfPid, span } from "./api";
 import { CapturedMeanwhile } from "./captures";
 import { compareLink } from "./compare";
 import { Copy } from "./copy";
@@ -296,10 +296,13 @@ function EvidenceOf({ of, onsets, incident, window, shown, theme }: EvidenceProp
 }
 
 /** Evidence names the thing as a person does; the recording has the rows of its tables. */
-async function rowOf(evidence: Evidence, culprit: Culprit | undefined, window: Range, signal: AbortSignal): Promise<string | undefined> {
+async function rowOf(evidence: Evidence, at: number, culprit: Culprit | undefined, window: Range, signal: AbortSignal): Promise<string | undefined> {
   if (!evidence.entity) return "";
-  const rows = await json<Row[]>("rows", { metric: evidence.metric, limit: 100, ...span(window) }, signal);
   const isCulprit = culprit?.process === evidence.entity && culprit.pid !== undefined;
+  // Its first thread may do nothing itself.
+  const own = isCulprit && evidence.metric.startsWith("task.") && Number.isFinite(at) ? await rowOfPid(culprit.pid!, at, signal) : undefined;
+  if (own) return own;
+  const rows = await json<Row[]>("rows", { metric: evidence.metric, limit: 100, ...span(window) }, signal);
   const tests: ((row: Row) => boolean)[] = [
     (row) => row.row === evidence.entity || row.label === evidence.entity,
     (row) => isCulprit && row.row.startsWith(`${culprit?.pid}@`),
@@ -319,7 +322,7 @@ function useEvidenceLanes(of: Link, culprit: Culprit | undefined, window: Range)
   useEffect(() => {
     const abort = new AbortController();
     const asked = of.evidence.filter((one) => !one.metric.startsWith("event."));
-    const found = asked.map((one) => rowOf(one, culprit, window, abort.signal).catch(() => undefined));
+    const found = asked.map((one) => rowOf(one, parseTime(of.onset) + 1, culprit, window, abort.signal).catch(() => undefined));
     void Promise.all(found).then((rows) => {
       if (abort.signal.aborted) return;
       const byUnit = new Map<string, LaneOf>();

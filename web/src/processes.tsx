@@ -1,6 +1,6 @@
 // Processes as top would have shown them in one second, and the life of one of them.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Cgroup, type Ended, json, lastDay, type Process, type Range, type Row, span, stamp, type Task } from "./api";
+import { type Cgroup, type Ended, type Process, type Range, rowOfPid, stamp, type Task } from "./api";
 import { Cgroups, isInside } from "./cgroups";
 import { clock, length, moment, parseTime, quantity, rangeText } from "./format";
 import { Gestures } from "./gestures";
@@ -251,11 +251,12 @@ function Cell({ column, process, depth, at, shown }: { column: Column; process: 
 }
 
 export function ProcessLife({ route, shown, theme }: { route: Route; shown: Shown; theme: string }) {
-  const row = useRow(route.item, shown);
+  const at = number(route, "t");
+  const seenAt = at ?? Math.min(shown.range.until, shown.whole.until);
+  const row = useRow(route.item, seenAt);
   // One thread has its process beside it in the address.
   const isProcess = !route.query.has("pid");
   const lanes = useMemo(() => life(row ?? ""), [row]);
-  const at = number(route, "t");
   const [held, hold] = useState<Range>();
   const { since, until } = held ?? shown.range;
   return (
@@ -283,7 +284,7 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
         </span>
       </div>
       {row === null ? (
-        <p class="note">It has no row in this window.</p>
+        <p class="note">It was not there then.</p>
       ) : (
         row && (
           <Gestures route={route} shown={shown} onHold={hold}>
@@ -302,7 +303,7 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
           </Gestures>
         )
       )}
-      {row && <Threads row={row} at={at ?? Math.min(shown.range.until, shown.whole.until)} route={route} />}
+      {row && <Threads row={row} at={seenAt} route={route} />}
     </>
   );
 }
@@ -377,19 +378,17 @@ function titleOf(route: Route): string {
   return pid && pid !== id ? `thread ${id} of pid ${pid}` : `pid ${id}`;
 }
 
-const LOOKED_AT_ROWS = 1000;
-
 /** The row of a process id: undefined while it is looked for, null where there is none. */
-function useRow(item: string, shown: Shown): string | null | undefined {
+function useRow(item: string, at: number): string | null | undefined {
   const [row, set] = useState<string | null | undefined>(item.includes("@") ? item : undefined);
   useEffect(() => {
     if (item.includes("@")) return set(item);
     const abort = new AbortController();
-    json<Row[]>("rows", { metric: "task.cpu_time", limit: LOOKED_AT_ROWS, ...span(lastDay(shown.range)) }, abort.signal).then(
-      (rows) => set(rows.find((one) => one.row === item || one.row.startsWith(`${item}@`))?.row ?? null),
+    rowOfPid(item, at, abort.signal).then(
+      (found) => set(found ?? null),
       () => undefined,
     );
     return () => abort.abort();
-  }, [item, shown.range.since, shown.range.until]);
+  }, [item, at]);
   return row;
 }

@@ -37,7 +37,7 @@ const METRICS: &[&str] = &[
 ];
 
 /// One of them is there where the recorder saw a group.
-const SEEN_BY: [&str; 3] = ["cgroup.cpu_usage", "cgroup.memory_current", "cgroup.pids_current"];
+const SEEN_BY: &[&str] = &["cgroup.cpu_usage", "cgroup.memory_current", "cgroup.pids_current"];
 
 /// What the tasks of a group and of those below it add up to.
 #[derive(Debug, Default, Clone, Copy)]
