@@ -54,6 +54,8 @@ export interface Link {
   condition: string;
   onset: string | null;
   lag_s: number | null;
+  /** Ids of the links that brought it about. */
+  causes?: string[];
   statement: string;
   remarks?: string[];
   evidence: Evidence[];
@@ -137,6 +139,13 @@ export interface Ended {
   run_delay: number | null;
   read: number | null;
   written: number | null;
+}
+
+/** A cgroup with those below it. */
+export interface Cgroup {
+  cgroup: string;
+  cgroup_name: string | null;
+  [column: string]: string | number | null;
 }
 
 export interface Row {
@@ -233,6 +242,12 @@ export async function post(path: string, body: unknown): Promise<void> {
   await checked(await fetch(address(path), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
+/** The row of the first thread of a process that is there at a moment. */
+export async function rowOfPid(pid: number | string, at: number, signal: AbortSignal): Promise<string | undefined> {
+  const { processes } = await json<{ processes: Process[] }>("processes", { at: stamp(at), pid }, signal);
+  return processes[0]?.row;
+}
+
 /** A time as the server wants it: seconds with milliseconds. */
 export const stamp = (seconds: number): string => seconds.toFixed(3);
 
@@ -244,10 +259,11 @@ export const lastDay = (range: Range): Range => ({ since: Math.max(range.since, 
 
 export const span = (range: Range): Query => ({ since: stamp(range.since), until: stamp(range.until) });
 
-export async function series(wanted: Wanted[], range: Range, columns: number, signal?: AbortSignal): Promise<Columns> {
+/** With `isProcess` the row of a metric of tasks stands for its whole process. */
+export async function series(wanted: Wanted[], range: Range, columns: number, signal?: AbortSignal, isProcess = false): Promise<Columns> {
   const parts: Promise<Columns>[] = [];
   for (let at = 0; at < wanted.length; at += SERIES_AT_ONCE) {
-    parts.push(seriesPart(wanted.slice(at, at + SERIES_AT_ONCE), range, columns, signal));
+    parts.push(seriesPart(wanted.slice(at, at + SERIES_AT_ONCE), range, columns, signal, isProcess));
   }
   const all = await Promise.all(parts);
   const first = all[0];
@@ -255,7 +271,7 @@ export async function series(wanted: Wanted[], range: Range, columns: number, si
   return { ...first, series: all.flatMap((part) => part.series) };
 }
 
-async function seriesPart(wanted: Wanted[], range: Range, columns: number, signal?: AbortSignal): Promise<Columns> {
+async function seriesPart(wanted: Wanted[], range: Range, columns: number, signal: AbortSignal | undefined, isProcess: boolean): Promise<Columns> {
   const search = new URLSearchParams();
   for (const one of wanted) {
     search.append("metric", one.metric);
@@ -263,6 +279,7 @@ async function seriesPart(wanted: Wanted[], range: Range, columns: number, signa
   }
   search.append("since", stamp(range.since));
   search.append("until", stamp(range.until));
+  if (isProcess) search.append("process", "true");
   search.append("columns", String(Math.max(1, Math.min(MAX_COLUMNS, Math.round(columns)))));
   return decode(await (await get(`api/v1/series?${search}`, signal)).arrayBuffer());
 }

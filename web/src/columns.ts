@@ -80,9 +80,9 @@ export interface Loaded {
 }
 
 /** Asks for series, again whenever what is asked for changes; the last answer stays until the next is there. */
-export function useColumns(wanted: Wanted[], range: Range, count: number): Loaded {
+export function useColumns(wanted: Wanted[], range: Range, count: number, isProcess = false): Loaded {
   const [state, set] = useState<Loaded & { wanted: string }>({ columns: undefined, error: "", isLoading: true, wanted: "" });
-  const key = wanted.map((one) => `${one.metric}\u0000${one.row ?? ""}`).join("\u0001");
+  const key = [isProcess, ...wanted.map((one) => `${one.metric}\u0000${one.row ?? ""}`)].join("\u0001");
   const running = useRef<AbortController>();
   useEffect(() => {
     running.current?.abort();
@@ -90,7 +90,7 @@ export function useColumns(wanted: Wanted[], range: Range, count: number): Loade
     const abort = new AbortController();
     running.current = abort;
     set((last) => ({ ...last, isLoading: true }));
-    series(wanted, range, count, abort.signal).then(
+    series(wanted, range, count, abort.signal, isProcess).then(
       (columns) => {
         if (!abort.signal.aborted) set({ columns, error: "", isLoading: false, wanted: key });
       },

@@ -1,10 +1,11 @@
 // One incident: what caused it, what to do, how it came about, and what it is not.
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { address, type Culprit, type Evidence, type Incident, json, type Link, type Range, type Report, type Row, span } from "./api";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { address, type Culprit, type Evidence, type Incident, json, type Link, type Range, type Report, type Row, rowOfPid, span } from "./api";
 import { CapturedMeanwhile } from "./captures";
 import { compareLink } from "./compare";
 import { Copy } from "./copy";
 import { clock, culpritText, moment, parseTime, percent, quantity, rangeText, seconds, words } from "./format";
+import { Graph } from "./graph";
 import type { LaneOf } from "./lanes";
 import { Lanes } from "./lanes-view";
 import { Pairs } from "./pairs";
@@ -186,10 +187,28 @@ function Chain({ incident, since, until, window, shown, theme }: ChainProps) {
   const [open, setOpen] = useState<number | null>(0);
   const onsets = useMemo(() => incident.chain.map((one) => parseTime(one.onset)).filter(Number.isFinite), [incident]);
   const length = Math.max(until - since, 0.001);
+  const list = useRef<HTMLOListElement>(null);
+  const isAsked = useRef(false);
+  const reveal = (index: number) => {
+    const button = list.current?.children[index]?.querySelector("button");
+    button?.focus({ preventScroll: true });
+    button?.scrollIntoView();
+  };
+  // What was open above it is gone by then.
+  useEffect(() => {
+    if (isAsked.current && open !== null) reveal(open);
+    isAsked.current = false;
+  }, [open]);
+  const show = (index: number) => {
+    if (open === index) return reveal(index);
+    isAsked.current = true;
+    setOpen(index);
+  };
   return (
     <section aria-labelledby="chain">
       <h3 id="chain">How it came about</h3>
-      <ol class="chain">
+      <Graph incident={incident} open={open} onOpen={show} />
+      <ol class="chain" ref={list}>
         {incident.chain.map((one, index) => {
           const lag = one.lag_s ?? null;
           const left = Math.max(0, Math.min(0.99, (lag ?? 0) / length));
@@ -270,17 +289,20 @@ function EvidenceOf({ of, onsets, incident, window, shown, theme }: EvidenceProp
           </tbody>
         </table>
       </div>
-      {lanes.length > 0 && <Lanes lanes={lanes} range={window} interval_s={shown.recording.interval_s} theme={theme} group="evidence" marks={marks} onsets={onsets} />}
+      {lanes.length > 0 && <Lanes lanes={lanes} range={window} interval_s={shown.recording.interval_s} theme={theme} group="evidence" isProcess marks={marks} onsets={onsets} />}
       {lanes.length > 0 && <p class="note">dashed: onsets of the links of the chain; shaded: the incident</p>}
     </div>
   );
 }
 
 /** Evidence names the thing as a person does; the recording has the rows of its tables. */
-async function rowOf(evidence: Evidence, culprit: Culprit | undefined, window: Range, signal: AbortSignal): Promise<string | undefined> {
+async function rowOf(evidence: Evidence, at: number, culprit: Culprit | undefined, window: Range, signal: AbortSignal): Promise<string | undefined> {
   if (!evidence.entity) return "";
-  const rows = await json<Row[]>("rows", { metric: evidence.metric, limit: 100, ...span(window) }, signal);
   const isCulprit = culprit?.process === evidence.entity && culprit.pid !== undefined;
+  // Its first thread may do nothing itself.
+  const own = isCulprit && evidence.metric.startsWith("task.") && Number.isFinite(at) ? await rowOfPid(culprit.pid!, at, signal) : undefined;
+  if (own) return own;
+  const rows = await json<Row[]>("rows", { metric: evidence.metric, limit: 100, ...span(window) }, signal);
   const tests: ((row: Row) => boolean)[] = [
     (row) => row.row === evidence.entity || row.label === evidence.entity,
     (row) => isCulprit && row.row.startsWith(`${culprit?.pid}@`),
@@ -300,7 +322,7 @@ function useEvidenceLanes(of: Link, culprit: Culprit | undefined, window: Range)
   useEffect(() => {
     const abort = new AbortController();
     const asked = of.evidence.filter((one) => !one.metric.startsWith("event."));
-    const found = asked.map((one) => rowOf(one, culprit, window, abort.signal).catch(() => undefined));
+    const found = asked.map((one) => rowOf(one, parseTime(of.onset) + 1, culprit, window, abort.signal).catch(() => undefined));
     void Promise.all(found).then((rows) => {
       if (abort.signal.aborted) return;
       const byUnit = new Map<string, LaneOf>();

@@ -17,6 +17,8 @@ interface LanesProps {
   interval_s: number;
   theme: string;
   group: string;
+  /** Rows of tasks stand for their whole processes. */
+  isProcess?: boolean;
   marks?: Mark[];
   onsets?: number[];
   moment?: number | undefined;
@@ -26,11 +28,11 @@ interface LanesProps {
 
 const NONE: never[] = [];
 
-export function Lanes({ above, lanes, range, drawn = range, interval_s, theme, group, marks = NONE, onsets = NONE, moment, onZoom, onMoment }: LanesProps) {
+export function Lanes({ above, lanes, range, drawn = range, interval_s, theme, group, isProcess = false, marks = NONE, onsets = NONE, moment, onZoom, onMoment }: LanesProps) {
   const [box, width] = useWidth();
   const drawn_px = plotWidth(width);
   const wanted: Wanted[] = useMemo(() => lanes.flatMap((lane) => lane.lines), [lanes]);
-  const { columns, error, isLoading } = useColumns(width ? wanted : NONE, range, columnCount(range, drawn_px, interval_s));
+  const { columns, error, isLoading } = useColumns(width ? wanted : NONE, range, columnCount(range, drawn_px, interval_s), isProcess);
   const parts = useMemo(() => split(lanes, columns), [lanes, columns]);
   return (
     <div class={`lanes ${width >= BESIDE_PX ? "beside" : ""}`} ref={box} aria-busy={isLoading}>

@@ -3,6 +3,7 @@ import "./base.css";
 import "./timeline.css";
 import "./lanes.css";
 import "./incident.css";
+import "./graph.css";
 import "./tables.css";
 import "./flame.css";
 import "./heat.css";
@@ -55,7 +56,7 @@ const KEYS: [string, string][] = [
   ["P", "processes at the moment"],
   ["L", "follow the newest sample"],
   ["Esc", "back"],
-  ["↑ ↓ ← →", "in a flame graph: from frame to frame; Enter zooms, Esc shows the whole"],
+  ["↑ ↓ ← →", "in a flame graph: from frame to frame; Enter zooms, Esc shows the whole; in the graph of an incident: from link to link, Enter opens its evidence"],
   ["?", "this list"],
 ];
 

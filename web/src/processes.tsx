@@ -1,24 +1,20 @@
 // Processes as top would have shown them in one second, and the life of one of them.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Ended, json, lastDay, type Process, type Range, type Row, span, stamp, type Task } from "./api";
+import { type Cgroup, type Ended, type Process, type Range, rowOfPid, stamp, type Task } from "./api";
+import { Cgroups, isInside } from "./cgroups";
 import { clock, length, moment, parseTime, quantity, rangeText } from "./format";
 import { Gestures } from "./gestures";
 import { Lanes } from "./lanes-view";
 import { life } from "./lanes";
 import { change, link, number, rangeQuery, round, type Route } from "./route";
+import { type Column, compare, orderOf, SortedHead } from "./sorted";
 import { type Shown, useJson } from "./state";
 import { scale, zoomTo } from "./window";
 
-interface Column {
-  key: string;
-  title: string;
-  unit?: string;
-}
-
 const COLUMNS: Column[] = [
   { key: "pid", title: "pid" },
-  { key: "comm", title: "command" },
-  { key: "state", title: "state" },
+  { key: "comm", title: "command", isText: true },
+  { key: "state", title: "state", isText: true },
   { key: "cpu", title: "CPU", unit: "share" },
   { key: "lost", title: "lost time", unit: "share" },
   { key: "rss", title: "memory", unit: "bytes" },
@@ -28,23 +24,13 @@ const COLUMNS: Column[] = [
   { key: "blkio_delay", title: "waits for I/O", unit: "share" },
   { key: "majflt", title: "major faults", unit: "1/s" },
   { key: "threads", title: "threads" },
-  { key: "cgroup", title: "cgroup" },
+  { key: "cgroup", title: "cgroup", isText: true },
 ];
-const TEXTS = ["comm", "state", "cgroup"];
 /** More rows nobody reads, and a browser draws them slowly. */
 const FIRST_ROWS = 300;
 
 /** A kernel stack in a line, innermost first. */
 const stack = (text: string): string => text.replaceAll(";", " < ");
-
-function compare(a: Process, b: Process, key: string, descending: boolean): number {
-  const [x, y] = [a[key], b[key]];
-  if (x === y) return a.pid - b.pid;
-  if (x === null || x === undefined) return 1;
-  if (y === null || y === undefined) return -1;
-  const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
-  return descending ? -order : order;
-}
 
 interface Placed {
   process: Process;
@@ -73,31 +59,35 @@ function asTree(processes: Process[]): Placed[] {
 
 interface Answer {
   at: string;
-  processes: Process[];
+  processes?: Process[];
+  cgroups?: Cgroup[];
   ended?: Ended[];
   ended_left_out?: number;
 }
 
 export function Processes({ route, shown }: { route: Route; shown: Shown }) {
   const at = number(route, "t") ?? Math.min(shown.range.until, shown.whole.until);
-  const sortKey = route.query.get("sort") ?? "cpu";
-  const isDescending = route.query.get("down") !== "0";
+  const order = orderOf(route, COLUMNS);
   const filter = route.query.get("q") ?? "";
   const isTree = route.query.get("tree") === "1";
-  const { answer, error } = useJson<Answer>("processes", { at: stamp(at) });
+  const isByGroup = route.query.get("by") === "cgroup";
+  const group = route.query.get("group");
+  const { answer, error } = useJson<Answer>(isByGroup ? "cgroups" : "processes", { at: stamp(at) });
   const [isWhole, setWhole] = useState(false);
   const placed = useMemo(() => {
     const needle = filter.toLowerCase();
+    const isMeant = (one: Process) => group === null || isInside(one.cgroup, group);
     const matches = (one: Process) => [one.pid, one.comm, one.cmdline, one.cgroup, one.cgroup_name].some((text) => String(text ?? "").toLowerCase().includes(needle));
-    const sorted = (answer?.processes ?? []).filter(matches).sort((a, b) => compare(a, b, sortKey, isDescending));
+    const meant = (answer?.processes ?? []).filter((one) => isMeant(one) && matches(one));
+    const sorted = meant.sort((a, b) => compare(a, b, order) || a.pid - b.pid);
     return isTree ? asTree(sorted) : sorted.map((process) => ({ process, depth: 0 }));
-  }, [answer, filter, sortKey, isDescending, isTree]);
+  }, [answer, filter, group, order.key, order.isDescending, isTree]);
   const step = (by: number) => change(route, { t: round(at + by) }, true);
   const rows = isWhole ? placed : placed.slice(0, FIRST_ROWS);
   return (
     <>
       <div class="bar">
-        <h2>Processes</h2>
+        <h2>{isByGroup ? "Cgroups" : "Processes"}</h2>
         <span class="range">at {moment(answer ? parseTime(answer.at) : at)} UTC</span>
         <span class="buttons" role="group" aria-label="Moment">
           {[-10, -1, 1, 10].map((by) => (
@@ -108,9 +98,18 @@ export function Processes({ route, shown }: { route: Route; shown: Shown }) {
           ))}
         </span>
         <input type="search" placeholder="filter" aria-label="Filter by pid, name, command line or cgroup" value={filter} onInput={(event) => change(route, { q: event.currentTarget.value }, true)} />
-        <label class="check">
-          <input type="checkbox" checked={isTree} onChange={() => change(route, { tree: !isTree }, true)} /> tree
-        </label>
+        <span class="buttons" role="group" aria-label="Show">
+          {["processes", "cgroups"].map((name) => (
+            <button type="button" key={name} aria-pressed={isByGroup === (name === "cgroups")} onClick={() => change(route, { by: name === "cgroups" && "cgroup", group: undefined })}>
+              {name}
+            </button>
+          ))}
+        </span>
+        {!isByGroup && (
+          <label class="check">
+            <input type="checkbox" checked={isTree} onChange={() => change(route, { tree: !isTree }, true)} /> tree
+          </label>
+        )}
         <a class="button" href={link("time", "", { ...rangeQuery(shown.range), t: round(at) })}>
           Time line
         </a>
@@ -120,40 +119,53 @@ export function Processes({ route, shown }: { route: Route; shown: Shown }) {
           {error}
         </p>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Table of processes">
-        <table class="data processes">
-          <caption class="unseen">Processes at {clock(at)}</caption>
-          <thead>
-            <tr>
-              {COLUMNS.map(({ key, title }) => (
-                <th key={key} scope="col" class={TEXTS.includes(key) ? "" : "num"} aria-sort={key === sortKey ? (isDescending ? "descending" : "ascending") : "none"}>
-                  <button type="button" onClick={() => change(route, { sort: key, down: key === sortKey && isDescending ? 0 : undefined }, true)}>
-                    {title}
-                    {key === sortKey && (isDescending ? " ▾" : " ▴")}
-                  </button>
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(({ process, depth }) => (
-              <tr key={process.pid}>
-                {COLUMNS.map((column) => (
-                  <Cell key={column.key} column={column} process={process} depth={depth} at={at} shown={shown} />
+      {isByGroup ? (
+        <Cgroups groups={answer?.cgroups ?? NO_GROUPS} at={at} filter={filter} route={route} shown={shown} />
+      ) : (
+        <>
+          {group !== null && <OfGroup group={group} processes={answer?.processes ?? []} route={route} />}
+          <div class="scroll" tabIndex={0} role="region" aria-label="Table of processes">
+            <table class="data processes">
+              <caption class="unseen">Processes at {clock(at)}</caption>
+              <SortedHead columns={COLUMNS} order={order} route={route} />
+              <tbody>
+                {rows.map(({ process, depth }) => (
+                  <tr key={process.pid}>
+                    {COLUMNS.map((column) => (
+                      <Cell key={column.key} column={column} process={process} depth={depth} at={at} shown={shown} />
+                    ))}
+                  </tr>
                 ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {answer && <p class="note">{placed.length} processes</p>}
-      {placed.length > rows.length && (
-        <button type="button" onClick={() => setWhole(true)}>
-          Show all
-        </button>
+              </tbody>
+            </table>
+          </div>
+          {answer && <p class="note">{placed.length} processes</p>}
+          {placed.length > rows.length && (
+            <button type="button" onClick={() => setWhole(true)}>
+              Show all
+            </button>
+          )}
+        </>
       )}
-      {!!answer?.ended?.length && <EndedTable rows={answer.ended} leftOut={answer.ended_left_out ?? 0} />}
+      {!!answer?.ended?.length && group === null && <EndedTable rows={answer.ended} leftOut={answer.ended_left_out ?? 0} />}
     </>
+  );
+}
+
+const NO_GROUPS: Cgroup[] = [];
+
+/** Whose processes are shown, and the way to all of them. */
+function OfGroup({ group, processes, route }: { group: string; processes: Process[]; route: Route }) {
+  const name = processes.find((one) => one.cgroup === group)?.cgroup_name;
+  return (
+    <p class="bar">
+      <span>
+        in {name ?? group} {name && <small>{group}</small>}
+      </span>
+      <button type="button" onClick={() => change(route, { group: undefined })}>
+        All processes
+      </button>
+    </p>
   );
 }
 
@@ -239,9 +251,12 @@ function Cell({ column, process, depth, at, shown }: { column: Column; process: 
 }
 
 export function ProcessLife({ route, shown, theme }: { route: Route; shown: Shown; theme: string }) {
-  const row = useRow(route.item, shown);
-  const lanes = useMemo(() => life(row ?? ""), [row]);
   const at = number(route, "t");
+  const seenAt = at ?? Math.min(shown.range.until, shown.whole.until);
+  const row = useRow(route.item, seenAt);
+  // One thread has its process beside it in the address.
+  const isProcess = !route.query.has("pid");
+  const lanes = useMemo(() => life(row ?? ""), [row]);
   const [held, hold] = useState<Range>();
   const { since, until } = held ?? shown.range;
   return (
@@ -269,7 +284,7 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
         </span>
       </div>
       {row === null ? (
-        <p class="note">It has no row in this window.</p>
+        <p class="note">It was not there then.</p>
       ) : (
         row && (
           <Gestures route={route} shown={shown} onHold={hold}>
@@ -280,6 +295,7 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
               interval_s={shown.recording.interval_s}
               theme={theme}
               group="life"
+              isProcess={isProcess}
               moment={at}
               onZoom={(zoomed) => zoomTo(route, shown, zoomed)}
               onMoment={(moment) => change(route, { t: round(moment) }, true)}
@@ -287,22 +303,31 @@ export function ProcessLife({ route, shown, theme }: { route: Route; shown: Show
           </Gestures>
         )
       )}
-      {row && <Threads row={row} at={at ?? Math.min(shown.range.until, shown.whole.until)} route={route} />}
+      {row && <Threads row={row} at={seenAt} route={route} />}
     </>
   );
 }
 
-/** The threads of the process that a row is of. The plots show one thread: of a process, its first one. */
+/** The threads of the process that a row is of. The plots above are of one of them, or of all. */
 function Threads({ row, at, route }: { row: string; at: number; route: Route }) {
   const pid = route.query.get("pid") ?? row.split("@")[0];
   const { answer } = useJson<Answer>("processes", { at: stamp(at), pid });
-  const tasks = answer?.processes[0]?.tasks;
+  const process = answer?.processes?.[0];
+  const tasks = process?.tasks;
   if (!tasks) return null;
+  const isOne = route.query.has("pid");
   const query = Object.fromEntries(route.query);
   const cell = (value: number | null) => <td class={`num ${value ? "" : "idle"}`}>{quantity(value, "share")}</td>;
   return (
     <section aria-labelledby="threads">
-      <h3 id="threads">{tasks.length === 1 ? "One thread" : `${tasks.length} threads, one of which is shown above`}</h3>
+      <h3 id="threads">{tasks.length === 1 ? "One thread" : `${tasks.length} threads, ${isOne ? "one of which is" : "which together are"} shown above`}</h3>
+      {isOne && (
+        <p>
+          <a class="button" href={link("process", process.row, { ...query, pid: undefined, name: process.comm })}>
+            All threads of {process.comm}
+          </a>
+        </p>
+      )}
       <div class="scroll" tabIndex={0} role="region" aria-label="Table of threads">
         <table class="data">
           <thead>
@@ -329,7 +354,7 @@ function Threads({ row, at, route }: { row: string; at: number; route: Route }) 
               <tr key={task.row}>
                 <td class="num">{task.tid}</td>
                 <th scope="row">
-                  <a href={link("process", task.row, { ...query, pid, name: task.comm ?? "" })} aria-current={task.row === row ? "true" : undefined}>
+                  <a href={link("process", task.row, { ...query, pid, name: task.comm ?? "" })} aria-current={isOne && task.row === row ? "true" : undefined}>
                     {task.comm}
                   </a>
                 </th>
@@ -353,19 +378,17 @@ function titleOf(route: Route): string {
   return pid && pid !== id ? `thread ${id} of pid ${pid}` : `pid ${id}`;
 }
 
-const LOOKED_AT_ROWS = 1000;
-
 /** The row of a process id: undefined while it is looked for, null where there is none. */
-function useRow(item: string, shown: Shown): string | null | undefined {
+function useRow(item: string, at: number): string | null | undefined {
   const [row, set] = useState<string | null | undefined>(item.includes("@") ? item : undefined);
   useEffect(() => {
     if (item.includes("@")) return set(item);
     const abort = new AbortController();
-    json<Row[]>("rows", { metric: "task.cpu_time", limit: LOOKED_AT_ROWS, ...span(lastDay(shown.range)) }, abort.signal).then(
-      (rows) => set(rows.find((one) => one.row === item || one.row.startsWith(`${item}@`))?.row ?? null),
+    rowOfPid(item, at, abort.signal).then(
+      (found) => set(found ?? null),
       () => undefined,
     );
     return () => abort.abort();
-  }, [item, shown.range.since, shown.range.until]);
+  }, [item, at]);
   return row;
 }

@@ -8,7 +8,9 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import { checkGraph } from "./graph.mjs";
 import { checkChanges, checkEarlier, checkGoesOn } from "./instead.mjs";
+import { checkCgroups, checkThreads } from "./moment.mjs";
 import { checkPhone } from "./phone.mjs";
 
 const CHROMIUM = "/usr/bin/chromium";
@@ -279,6 +281,7 @@ async function checkIncident(page, url) {
   const html = await (await page.context().request.get(new URL(href, url).href)).text();
   assert.match(html, /<html/);
   assert.match(await page.getByRole("link", { name: "Download" }).getAttribute("download"), /^mitra-.*\.html$/);
+  await checkGraph(page, WIDTHS);
 }
 
 async function checkProcesses(page, url) {
@@ -488,6 +491,8 @@ try {
   await checkEarlier(page, server.url, { settled, checkLooks });
   await checkIncident(page, server.url);
   await checkProcesses(page, server.url);
+  await checkCgroups(page, server.url, { checkLooks });
+  await checkThreads(page, server.url);
   await checkTables(page, server.url);
   await checkCaptured(page, server.url);
   await checkCompare(page, server.url);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 
 const WIDTHS = [320, 360, 430];
 const LEAST_PX = 40;
-const VIEWS = ["time", "processes", "services", "findings", "captures", "compare", "search", "recorder"];
+const VIEWS = ["time", "processes", "processes?by=cgroup", "services", "findings", "captures", "compare", "search", "recorder"];
 /** What is pressed. Frames of a flame graph are a drawing, and links in a text are as high as it is. */
 const PRESSED = "button, .button, summary, select, input:not([type=checkbox]), .check, header a, .incidents a, .data tbody a";
 const STEPS = 8;
@@ -23,7 +23,7 @@ async function checkView(page, view) {
     await page.setViewportSize({ width, height: 700 });
     await page.waitForFunction((wanted) => innerWidth === wanted || document.documentElement.clientWidth === wanted, width);
     await drawn(page);
-    const { scrolled, shown, small } = await page.evaluate(
+    const { scrolled, shown, small, squeezed } = await page.evaluate(
       ([pressed, least]) => {
         const boxes = [...document.querySelectorAll(pressed)].map((one) => ({ one, box: one.getBoundingClientRect() }));
         // What nobody sees is a pixel wide, or has no box.
@@ -32,12 +32,14 @@ async function checkView(page, view) {
           scrolled: document.documentElement.scrollWidth,
           shown: document.documentElement.clientWidth,
           small: small.map(({ one, box }) => `${one.outerHTML.slice(0, 80)}: ${box.height} px`),
+          squeezed: [...document.querySelectorAll("header nav a")].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent),
         };
       },
       [PRESSED, LEAST_PX],
     );
     assert.ok(scrolled <= shown, `${view}: ${scrolled} px of page on a phone of ${shown}`);
     assert.deepEqual(small, [], `${view} on a phone of ${width}: too small for a finger`);
+    assert.deepEqual(squeezed, [], "names of views do not overlap");
   }
 }
 

@@ -435,6 +435,9 @@ pub struct Link {
     pub onset: Moment,
     /// Seconds after the root's onset; `NaN`, written as null, if the two times do not compare.
     pub lag_s: f64,
+    /// The ids of the links that brought it about, without detours: of A → B → C only B is one of C.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
     /// One sentence with the numbers.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub statement: String,

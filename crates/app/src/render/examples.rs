@@ -35,6 +35,15 @@ fn link(condition: &str, lag_s: i64, evidence: Vec<Evidence>) -> Link {
     }
 }
 
+/// Each link brought about by the one before it.
+fn in_a_row(mut chain: Vec<Link>) -> Vec<Link> {
+    let causes: Vec<String> = chain.iter().map(|link| link.condition.clone()).collect();
+    for (link, cause) in chain.iter_mut().skip(1).zip(causes) {
+        link.causes = vec![cause];
+    }
+    chain
+}
+
 /// A reader of a large file evicts what a database needs.
 pub fn flood() -> Report {
     Report {
@@ -116,7 +125,7 @@ fn flood_incident() -> Incident {
                 .into(),
         },
         other_roots: Vec::new(),
-        chain: vec![
+        chain: in_a_row(vec![
             link(
                 "streaming-read-flood",
                 0,
@@ -137,7 +146,7 @@ fn flood_incident() -> Incident {
             ),
             link("major-faults", 9, vec![evidence("vm.pgmajfault", "", Some(0.4), 6768.0, "1/s")]),
             link("tasks-in-d-state", 9, vec![evidence("tasks.d_io", "", Some(0.0), 14.5, "")]),
-        ],
+        ]),
         ruled_out: vec![
             RuledOut {
                 condition: "anonymous-growth".into(),

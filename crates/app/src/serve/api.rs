@@ -25,7 +25,8 @@ use super::query::{self, Query};
 use super::response::{Body, Failure, HTML, JSON, REPORT_MAY, of, of_json};
 use super::series::Columns;
 use super::{
-    Commands, Options, incidents, mcp, openmetrics, page, processes, response, rows, series, state, stream,
+    Commands, Options, cgroups, incidents, mcp, openmetrics, page, processes, response, rows, series, state,
+    stream,
 };
 use crate::diagnosis;
 use crate::recording::all_metrics;
@@ -62,6 +63,7 @@ enum Route {
     Report,
     ReportHtml,
     Processes,
+    Cgroups,
     Services,
     Captures,
     Arm,
@@ -99,6 +101,7 @@ const ROUTES: &[(&str, Route)] = &[
     ("/api/v1/report", Route::Report),
     ("/api/v1/report.html", Route::ReportHtml),
     ("/api/v1/processes", Route::Processes),
+    ("/api/v1/cgroups", Route::Cgroups),
     ("/api/v1/services", Route::Services),
     ("/api/v1/captures", Route::Captures),
     (captures::ONE, Route::Capture),
@@ -208,7 +211,7 @@ impl Server {
                 self.rows(&query(&["metric", "since", "until", "limit"], &[])?, client).await
             }
             Some(Route::Series) => {
-                let query = query(&["since", "until", "columns"], &["metric", "row"])?;
+                let query = query(&["since", "until", "columns", "process"], &["metric", "row"])?;
                 self.series(&query, takes_gzip, client).await
             }
             Some(Route::Incidents) => {
@@ -230,6 +233,12 @@ impl Server {
             Some(Route::Processes) => {
                 let query = query(&["at", "span", "pid"], &[])?;
                 self.processes(&query, client, move |told| response::packed_json(&told, takes_gzip)).await
+            }
+            Some(Route::Cgroups) => {
+                let told = move |view: &View, at: i64, span_s: usize| {
+                    cgroups::answer(view, at, span_s).map(|told| response::packed_json(&told, takes_gzip))
+                };
+                self.of_moment(&query(&["at", "span"], &[])?, client, told).await
             }
             Some(Route::Services) => self.services(&query(&["since", "until"], &[])?, client).await,
             Some(Route::Captures) => {
@@ -395,13 +404,24 @@ impl Server {
         client: Client,
         told: impl FnOnce(Value) -> T + Send + 'static,
     ) -> Result<T, Failure> {
+        let pid = query.number("pid", 1..=u32::MAX as usize)?.and_then(|pid| u32::try_from(pid).ok());
+        let answer = move |view: &View, at, span_s| processes::answer(view, at, span_s, pid).map(told);
+        self.of_moment(query, client, answer).await
+    }
+
+    /// What `answer` makes of a moment and the seconds before it.
+    async fn of_moment<T: Send + 'static>(
+        &self,
+        query: &Query,
+        client: Client,
+        answer: impl FnOnce(&View, i64, usize) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         let view = self.archive.fresh().await;
         view.check()?;
         let at = query.time("at")?.unwrap_or(view.span.until - 1);
         let span_s = query.number("span", 1..=processes::SPAN_S_MAX)?.unwrap_or(processes::SPAN_S);
-        let pid = query.number("pid", 1..=u32::MAX as usize)?.and_then(|pid| u32::try_from(pid).ok());
         let ticket = self.pool.ticket(client)?;
-        let work = move |_: &_| processes::answer(&view, at, span_s, pid).map(told);
+        let work = move |_: &_| answer(&view, at, span_s);
         self.pool.run(ticket, work).await
     }
 

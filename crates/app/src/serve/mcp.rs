@@ -218,7 +218,7 @@ async fn values(server: &Server, view: Arc<View>, query: &Query, client: Client)
                 if matches(&row, &name) {
                     told["metric"] = metric.name.into();
                     told["unit"] = metric.unit_label().into();
-                    found.push((Wanted { metric: metric.name, row: name }, told));
+                    found.push((Wanted { metric: metric.name, row: name, is_process: false }, told));
                 }
             }
         }

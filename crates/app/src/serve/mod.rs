@@ -8,6 +8,7 @@ mod api;
 mod archive;
 mod asks;
 mod cache;
+mod cgroups;
 mod counter;
 mod dbus;
 mod guard;

@@ -4,7 +4,7 @@ use mitra_archive::Query;
 use mitra_diagnose::ledger;
 use mitra_diagnose::process::{self, Process, thread_state};
 use mitra_model::time::SECOND;
-use mitra_model::{Metric, SeriesSet, Span, cgroup_name, lookup};
+use mitra_model::{Metric, Series, SeriesSet, Span, cgroup_name, lookup};
 use serde_json::{Value, json};
 
 use super::archive::View;
@@ -51,56 +51,86 @@ const METRICS: &[&str] = &[
     "exited.majflt",
 ];
 
+/// What was sampled at a moment, and in the seconds before it.
+pub struct Moment {
+    pub set: SeriesSet,
+    /// When the last sample was taken.
+    pub last: i64,
+    /// What rates are means of, and its length.
+    pub span: Span,
+    pub seconds: f64,
+}
+
+impl Moment {
+    /// The `span_s` seconds that end at `at`. One of the metrics has to be `task.tgid`.
+    pub fn read(view: &View, at: i64, span_s: usize, names: &[&str]) -> Result<Moment, Failure> {
+        let none = || Failure::not_found("not_recorded", "no sample was taken then");
+        // A recording with a longer interval has its sample further back.
+        let step_s = if view.interval_s.is_finite() { view.interval_s } else { 1.0 };
+        let back = ((span_s as f64).max(1.5 * step_s) * SECOND as f64) as i64;
+        let asked = Span { since: at.saturating_sub(back), until: at.saturating_add(1) };
+        let metrics: Vec<&'static Metric> = names.iter().filter_map(|name| lookup(name)).collect();
+        let set = view.reader.read(&Query::new(asked, metrics)).map_err(anyhow::Error::from)?;
+        let axis = set.each("task.tgid").next().map(|(_, series)| series.axis.clone()).ok_or_else(none)?;
+        let seen = set.each("task.tgid").filter_map(|(_, series)| series.samples(asked).next_back());
+        let last = seen.map(|(t, ..)| t).max().ok_or_else(none)?;
+        let step_s = Some(axis.step_s()).filter(|step_s| step_s.is_finite()).unwrap_or(step_s);
+        let span = Span { since: first_of(last, span_s, step_s), until: last.saturating_add(1) };
+        let seconds: f64 = axis.dt[axis.range(span)].iter().filter(|dt| dt.is_finite()).sum();
+        Ok(Moment { set, last, span, seconds })
+    }
+
+    /// Whether it has a sample at the end.
+    pub fn is_there(&self, series: &Series) -> bool {
+        series.last(Span { since: self.last, ..self.span }).is_some()
+    }
+
+    /// The processes that are there at the end. Who ended before has no sample then.
+    pub fn processes(&self) -> Vec<Process<'_>> {
+        let mut all = process::collect(&self.set);
+        all.retain(|process| process.series(&self.set, "task.tgid").any(|series| self.is_there(series)));
+        all
+    }
+
+    /// A rate of a process; `None` where it was not measured.
+    pub fn rate(&self, process: &Process<'_>, metric: &str) -> Option<f64> {
+        let measured = process.series(&self.set, metric).any(|series| series.last(self.span).is_some());
+        (measured && self.seconds > 0.0).then(|| process.total(&self.set, metric, self.span) / self.seconds)
+    }
+
+    /// Task-seconds per second that a process lost.
+    pub fn lost(&self, process: &Process<'_>) -> Option<f64> {
+        (self.seconds > 0.0).then(|| ledger::lost_by(process, &self.set, self.span) / self.seconds)
+    }
+}
+
 /// Rates are means of the `span_s` seconds that end at `at`. With `pid` only that process, with its threads.
 pub fn answer(view: &View, at: i64, span_s: usize, pid: Option<u32>) -> Result<Value, Failure> {
-    let none = || Failure::not_found("not_recorded", "no sample was taken then");
-    // A recording with a longer interval has its sample further back.
-    let step_s = if view.interval_s.is_finite() { view.interval_s } else { 1.0 };
-    let back = ((span_s as f64).max(1.5 * step_s) * SECOND as f64) as i64;
-    let asked = Span { since: at.saturating_sub(back), until: at.saturating_add(1) };
-    let metrics: Vec<&'static Metric> = METRICS.iter().filter_map(|name| lookup(name)).collect();
-    let set = view.reader.read(&Query::new(asked, metrics)).map_err(anyhow::Error::from)?;
-    let axis = set.each("task.tgid").next().map(|(_, series)| series.axis.clone()).ok_or_else(none)?;
-    let all = process::collect(&set);
-    let seen = all.iter().flat_map(|process| process.series(&set, "task.tgid"));
-    let last = seen.filter_map(|series| series.samples(asked).next_back()).map(|(t, ..)| t).max();
-    let last = last.ok_or_else(none)?;
-    let end = Span { since: last, until: last.saturating_add(1) };
-    let step_s = Some(axis.step_s()).filter(|step_s| step_s.is_finite()).unwrap_or(step_s);
-    let span = Span { since: first_of(last, span_s, step_s), ..end };
-    let seconds: f64 = axis.dt[axis.range(span)].iter().filter(|dt| dt.is_finite()).sum();
+    let moment = Moment::read(view, at, span_s, METRICS)?;
+    let Moment { ref set, last, span, seconds } = moment;
     let page_bytes = set.host.page_bytes as f64;
     let mut rows: Vec<(f64, Value)> = Vec::new();
-    for process in all.into_iter().filter(|process| pid.is_none_or(|pid| process.pid == pid)) {
-        // Who ended before has no sample at the end.
-        let is_there = process.series(&set, "task.tgid").any(|series| series.last(end).is_some());
-        if !is_there {
-            continue;
-        }
-        let rate = |metric: &str| -> Option<f64> {
-            let measured = process.series(&set, metric).any(|series| series.last(span).is_some());
-            (measured && seconds > 0.0).then(|| process.total(&set, metric, span) / seconds)
-        };
-        let level = |metric: &str| process.series(&set, metric).filter_map(|s| s.last(span)).reduce(f64::max);
+    for process in moment.processes().into_iter().filter(|process| pid.is_none_or(|pid| process.pid == pid)) {
+        let rate = |metric: &str| moment.rate(&process, metric);
+        let level = |metric: &str| process.series(set, metric).filter_map(|s| s.last(span)).reduce(f64::max);
         let bytes = |metric: &str| level(metric).map(|pages| pages * page_bytes);
         let leader = |metric: &str| set.get(metric, process.rows.first()?)?.last(span);
         let resident = ["task.rss_anon", "task.rss_file", "task.rss_shmem"].map(bytes);
         let cpu = rate("task.cpu_time");
-        let lost = (seconds > 0.0).then(|| ledger::lost_by(&process, &set, span) / seconds);
         let mut row = json!({
             "row": process.rows.first(),
             "pid": process.pid,
             "ppid": process.ppid,
             "comm": process.comm,
             "cgroup": process.cgroup,
-            "cgroup_name": process.cgroup.and_then(|path| cgroup_name::recorded(&set, path)),
+            "cgroup_name": process.cgroup.and_then(|path| cgroup_name::recorded(set, path)),
             "kthread": process.kthread,
-            "state": process.state(&set, last),
-            "waits_in": process.waits_in(&set, last),
+            "state": process.state(set, last),
+            "waits_in": process.waits_in(set, last),
             "nice": leader("task.nice"),
             "threads": level("task.threads"),
             "cpu": cpu,
-            "lost": lost,
+            "lost": moment.lost(&process),
             "rss": resident.into_iter().flatten().reduce(|a, b| a + b),
             "read": rate("task.read_bytes"),
             "written": rate("task.write_bytes"),
@@ -109,13 +139,13 @@ pub fn answer(view: &View, at: i64, span_s: usize, pid: Option<u32>) -> Result<V
             "majflt": rate("task.majflt"),
         });
         if pid.is_some() {
-            row["tasks"] = tasks(&process, &set, span, last);
+            row["tasks"] = tasks(&process, set, span, last);
         }
         rows.push((cpu.unwrap_or(0.0), row));
     }
     let mut told = json!({ "at": rfc3339(last), "seconds": seconds, "processes": largest_first(rows) });
     if pid.is_none() {
-        let mut ended = largest_first(ended(&set, span, seconds));
+        let mut ended = largest_first(ended(set, span, seconds));
         told["ended_left_out"] = ended.len().saturating_sub(ENDED_MAX).into();
         ended.truncate(ENDED_MAX);
         told["ended"] = ended.into();
@@ -124,7 +154,7 @@ pub fn answer(view: &View, at: i64, span_s: usize, pid: Option<u32>) -> Result<V
 }
 
 /// By CPU time.
-fn largest_first(mut rows: Vec<(f64, Value)>) -> Vec<Value> {
+pub fn largest_first(mut rows: Vec<(f64, Value)>) -> Vec<Value> {
     rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     rows.into_iter().map(|(_, row)| row).collect()
 }

@@ -71,6 +71,15 @@ impl Query {
         number.map(Some).ok_or_else(|| Failure::bad("bad_number", wanted()))
     }
 
+    /// True or false, which it is where nothing is said.
+    pub fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Failure::bad("bad_parameter", format!("{name}: want true or false"))),
+        }
+    }
+
     pub fn time(&self, name: &str) -> Result<Option<i64>, Failure> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let wanted = || format!("{name}: want RFC 3339 as 2026-11-21T14:03:07Z, or seconds since 1970");

@@ -1,12 +1,13 @@
 //! Values over time as a drawing needs them: how they lie in each of its columns.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hyper::StatusCode;
 use mitra_archive::{self as archive, RowFilter};
+use mitra_diagnose::process;
 use mitra_model::time::SECOND;
-use mitra_model::{Entity, Metric, Series, Span};
+use mitra_model::{Entity, Metric, SeriesSet, Span};
 
 use super::archive::{Version, View};
 use super::cache::Cache;
@@ -32,6 +33,8 @@ const HELD_MAX: usize = 4 << 20;
 pub struct Wanted {
     pub metric: &'static str,
     pub row: String,
+    /// The row is of a task, and its whole process is meant.
+    pub is_process: bool,
 }
 
 /// What is drawn.
@@ -59,12 +62,17 @@ pub fn drawing(query: &Query, view: &View) -> Result<Drawing, Failure> {
     if wanted.is_empty() || wanted.len() > SERIES_MAX {
         return Err(Failure::bad("bad_parameter", format!("want 1 to {SERIES_MAX} times metric=NAME")));
     }
+    let of_processes = query.flag("process")?;
     let named = |(metric, row): (&'static Metric, Option<String>)| match row {
         None if metric.entity != Entity::System => {
             let why = format!("{} is of a {}: want row=NAME after it", metric.name, metric.entity);
             Err(Failure::bad("no_row", why))
         }
-        row => Ok(Wanted { metric: metric.name, row: row.unwrap_or_default() }),
+        row => Ok(Wanted {
+            metric: metric.name,
+            row: row.unwrap_or_default(),
+            is_process: of_processes && metric.entity == Entity::Task,
+        }),
     };
     let wanted = wanted.into_iter().map(named).collect::<Result<_, _>>()?;
     let missing = || Failure::bad("bad_number", format!("want columns=N, 1 to {COLUMNS_MAX}"));
@@ -124,19 +132,22 @@ fn read(
         wanted.iter().filter_map(|w| mitra_model::lookup(w.metric)).collect();
     metrics.sort_unstable_by_key(|metric| metric.name);
     metrics.dedup_by_key(|metric| metric.name);
-    let names: HashSet<String> = wanted.iter().map(|w| w.row.clone()).collect();
-    let rows: RowFilter = Arc::new(move |_, row| names.contains(row));
+    let leaders: HashSet<&str> = wanted.iter().filter(|w| w.is_process).map(|w| w.row.as_str()).collect();
     let is_of_tasks = metrics.iter().any(|metric| metric.entity == Entity::Task);
     for part in chunks(span, if is_of_tasks { CHUNK_TASKS_NS } else { CHUNK_NS }) {
         if cancel.is_set() {
             return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "nobody waits for it"));
         }
-        let query =
-            archive::Query { rows: Some(Arc::clone(&rows)), ..archive::Query::new(part, metrics.clone()) };
+        let threads = threads(view, part, &leaders)?;
+        let single = wanted.iter().map(|w| &w.row);
+        let names: HashSet<String> = single.chain(threads.values().flatten()).cloned().collect();
+        let rows: RowFilter = Arc::new(move |_, row| names.contains(row));
+        let query = archive::Query { rows: Some(rows), ..archive::Query::new(part, metrics.clone()) };
         let set = view.reader.read(&query).map_err(anyhow::Error::from)?;
         for (wanted, filling) in wanted.iter().zip(&mut filling) {
-            if let Some(series) = set.get(wanted.metric, &wanted.row) {
-                filling.take(series, part);
+            match threads.get(wanted.row.as_str()).filter(|_| wanted.is_process) {
+                Some(rows) => filling.take(together(&set, wanted.metric, rows, part)),
+                None => filling.take(samples(&set, wanted.metric, &wanted.row, part)),
             }
         }
         if filling.iter().map(|one| one.held.len()).sum::<usize>() > HELD_MAX {
@@ -145,6 +156,45 @@ fn read(
         }
     }
     Ok(finished(filling))
+}
+
+/// The rows of all threads of the processes of some tasks, as far as they were there in a part of the time.
+fn threads<'a>(
+    view: &View,
+    part: Span,
+    tasks: &HashSet<&'a str>,
+) -> Result<HashMap<&'a str, Vec<String>>, Failure> {
+    if tasks.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let tgid = mitra_model::lookup("task.tgid").into_iter().collect();
+    let set = view.reader.read(&archive::Query::new(part, tgid)).map_err(anyhow::Error::from)?;
+    let mut found = HashMap::new();
+    for process in process::collect(&set) {
+        for task in process.rows.iter().filter_map(|row| tasks.get(*row)) {
+            found.insert(*task, process.rows.iter().map(|row| (*row).to_owned()).collect());
+        }
+    }
+    Ok(found)
+}
+
+fn samples(set: &SeriesSet, metric: &str, row: &str, part: Span) -> impl Iterator<Item = (i64, f64)> {
+    set.get(metric, row)
+        .into_iter()
+        .flat_map(move |series| series.samples(part))
+        .map(|(t, _, value)| (t, value))
+}
+
+/// What several threads did at each moment: of what is counted the sum, of everything else the most that one of them says, because memory and
+/// descriptors belong to all.
+fn together(set: &SeriesSet, metric: &str, rows: &[String], part: Span) -> BTreeMap<i64, f64> {
+    let is_counted = mitra_model::lookup(metric).is_some_and(Metric::is_rate);
+    let mut all: BTreeMap<i64, f64> = BTreeMap::new();
+    for (t, value) in rows.iter().flat_map(|row| samples(set, metric, row, part)) {
+        let so_far = all.entry(t).or_insert(if is_counted { 0.0 } else { value });
+        *so_far = if is_counted { *so_far + value } else { so_far.max(value) };
+    }
+    all
 }
 
 fn finished(filling: Vec<Filling>) -> Vec<Vec<f32>> {
@@ -166,9 +216,9 @@ impl Filling {
         Filling { span, columns, lines: vec![f32::NAN; LINES * columns], column: 0, held: Vec::new() }
     }
 
-    fn take(&mut self, series: &Series, part: Span) {
+    fn take(&mut self, samples: impl IntoIterator<Item = (i64, f64)>) {
         let width = i128::from(self.span.until) - i128::from(self.span.since);
-        for (t, _, value) in series.samples(part) {
+        for (t, value) in samples {
             let column = (i128::from(t) - i128::from(self.span.since)) * self.columns as i128 / width;
             let column = (column.max(0) as usize).min(self.columns - 1);
             if column != self.column {
@@ -198,7 +248,7 @@ impl Filling {
 
 #[cfg(test)]
 mod tests {
-    use mitra_model::Axis;
+    use mitra_model::{Axis, Series};
 
     use super::*;
 
@@ -211,12 +261,33 @@ mod tests {
         let series = Series { axis: Arc::new(axis), start: 0, values };
         let mut filling = Filling::new(span, 3);
         // As two chunks, whose border lies within a column.
-        filling.take(&series, Span { since: span.since, until: 104 * SECOND });
-        filling.take(&series, Span { since: 104 * SECOND, until: span.until });
+        for part in [(span.since, 104 * SECOND), (104 * SECOND, span.until)] {
+            let part = Span { since: part.0, until: part.1 };
+            filling.take(series.samples(part).map(|(t, _, value)| (t, value)));
+        }
         let lines = filling.finish();
         let column = |i: usize| [0, 1, 2, 3, 4].map(|line| lines[line * 3 + i]);
         assert_eq!(column(0), [0.0, 0.0, 4.0, 9.0, 9.0]);
         assert_eq!(column(1), [10.0, 10.0, 14.0, 19.0, 19.0]);
         assert!(column(2).iter().all(|value| value.is_nan()), "nothing was measured there");
+    }
+
+    #[test]
+    fn a_process_is_all_of_its_threads() {
+        let axis = Arc::new(Axis { t: vec![SECOND, 2 * SECOND], dt: vec![1.0; 2], places: Vec::new() });
+        let mut set = SeriesSet::default();
+        for (row, read, resident) in
+            [("7@1", [1.0, f64::NAN], [5.0, 6.0]), ("8@2", [2.0, 4.0], [f64::NAN, 3.0])]
+        {
+            for (metric, values) in [("task.read_bytes", read), ("task.rss_anon", resident)] {
+                let values = values.into_iter().collect();
+                let series = Series { axis: Arc::clone(&axis), start: 0, values };
+                set.insert(mitra_model::lookup(metric).unwrap(), row.into(), series);
+            }
+        }
+        let rows = ["7@1", "8@2"].map(str::to_owned);
+        let of = |metric: &str| together(&set, metric, &rows, Span::ALL).into_values().collect::<Vec<f64>>();
+        assert_eq!(of("task.read_bytes"), [3.0, 4.0], "bytes of both");
+        assert_eq!(of("task.rss_anon"), [5.0, 6.0], "memory that they share");
     }
 }

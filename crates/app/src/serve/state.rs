@@ -64,11 +64,7 @@ fn parsed(text: &str, now_ns: i64) -> Result<Search, Failure> {
 pub async fn search(server: &Server, query: Query, client: Client) -> Result<Value, Failure> {
     let view = server.archive.fresh().await;
     query.number("limit", 1..=LIMIT_MAX)?;
-    let changed = match query.get("changed") {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(_) => return Err(Failure::bad("bad_parameter", "changed: want true or false")),
-    };
+    let changed = query.flag("changed")?;
     let ticket = server.pool.ticket(client)?;
     let work = move |_: &Cancel| {
         let mut told = answer(&view, &query, changed, false)?;

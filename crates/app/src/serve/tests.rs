@@ -152,7 +152,7 @@ fn value(name: &str) -> &'static str {
         "kind" => "%2A",
         "filename" => "%2Fetc%2Fhosts",
         "host" => "simulated",
-        "changed" => "true",
+        "changed" | "process" => "true",
         "service" => "%3A80",
         "name" => "comm",
         "id" => "2026-11-21T140307Z-block-waits-1",

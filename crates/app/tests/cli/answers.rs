@@ -270,3 +270,57 @@ fn a_setting_that_was_changed_is_told() {
     assert!(!before["changes"].as_array().unwrap().iter().any(is_it), "{before}");
     assert_eq!(server.get("/api/v1/changes?since=1000&until=2000").code(), "not_recorded");
 }
+
+#[test]
+fn cgroups_are_told_with_those_below_them() {
+    let server = of("cpu-quota.loud.101");
+    let told = server.json("/api/v1/cgroups?at=1795285075");
+    let groups = told["cgroups"].as_array().unwrap();
+    let cpu: Vec<f64> = groups.iter().map(|group| group["cpu"].as_f64().unwrap_or(0.0)).collect();
+    assert!(cpu.is_sorted_by(|a, b| a >= b), "{cpu:?}");
+    let path_of = |one: &Value| one["cgroup"].as_str().unwrap_or_default().to_owned();
+    let limited = groups.iter().find(|group| path_of(group).ends_with("cartd-364"));
+    let limited = limited.expect("the group has a quota");
+    assert!(limited["throttled"].as_f64().unwrap() > 0.1, "{limited}");
+    let processes = server.json("/api/v1/processes?at=1795285075");
+    let processes = processes["processes"].as_array().unwrap();
+    let inside: Vec<&Value> = processes.iter().filter(|one| one["cgroup"] == limited["cgroup"]).collect();
+    assert_eq!(limited["processes"], json!(inside.len()));
+    let lost: f64 = inside.iter().filter_map(|one| one["lost"].as_f64()).sum();
+    assert!((limited["lost"].as_f64().unwrap_or(0.0) - lost).abs() < 1e-6, "{limited}: {lost}");
+    let top = groups.iter().find(|group| path_of(group) == "/").expect("it is above all");
+    let all = processes.iter().filter(|one| !one["cgroup"].is_null()).count();
+    assert!(all > 1, "processes are in cgroups");
+    assert_eq!(top["processes"], json!(all));
+    assert_eq!(server.get("/api/v1/cgroups?at=1000").code(), "not_recorded");
+}
+
+#[test]
+fn a_process_is_drawn_with_all_of_its_threads() {
+    let server = of("busy-threads.loud.7919");
+    let told = server.json("/api/v1/processes?at=1795302700&pid=26718");
+    let process = &told["processes"][0];
+    let tasks = process["tasks"].as_array().unwrap();
+    assert!(tasks.len() > 1, "it has threads: {process}");
+    // Of a tenth of a second, so that a column has one sample at most.
+    let cpu_time = |row: &Value, more: &str| -> Vec<f32> {
+        let row = row.as_str().unwrap();
+        let answer = server.get(&format!(
+            "/api/v1/series?metric=task.cpu_time&row={row}&since=1795302699&until=1795302701&columns=20{more}"
+        ));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let medians = answer.body[32..].chunks_exact(4).skip(2 * 20).take(20);
+        medians.map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+    };
+    let of_process = cpu_time(&process["row"], "&process=true");
+    let of_threads: Vec<Vec<f32>> = tasks.iter().map(|task| cpu_time(&task["row"], "")).collect();
+    assert!(of_process.iter().any(|value| *value > 0.0), "{of_process:?}");
+    for (column, value) in of_process.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+        let sum: f32 = of_threads.iter().map(|one| one[column]).filter(|value| value.is_finite()).sum();
+        assert!((value - sum).abs() < 1e-4, "{value} of the process, {sum} of its threads");
+    }
+    let most = |values: &[f32]| values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f32::max);
+    assert!(of_threads.iter().all(|one| most(one) < most(&of_process)), "each thread has a part of it");
+    let wrong = "/api/v1/series?metric=sys.ctxt&columns=3&process=1";
+    assert_eq!(server.get(wrong).code(), "bad_parameter");
+}

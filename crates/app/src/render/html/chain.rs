@@ -1,9 +1,7 @@
 //! The causal chain of an incident as SVG: boxes from the root cause down to the symptoms, each with its number. It is drawn
 //! twice, for wide windows and for narrow ones; the style sheet shows one of them.
 
-use std::collections::HashMap;
-
-use mitra_diagnose::{Role, conditions, graph};
+use mitra_diagnose::{Role, conditions};
 use mitra_model::report::{Incident, Link};
 
 use super::{escape, svg};
@@ -40,6 +38,8 @@ const HEAD: usize = 7;
 
 struct Node<'a> {
     id: &'a str,
+    /// The ids of those that brought it about.
+    causes: &'a [String],
     /// Empty if there is nothing to say.
     when: String,
     /// Whether its time cannot be compared with the others.
@@ -109,8 +109,9 @@ fn drawing(
 
 /// The links in their order, then the symptoms that are no links.
 fn nodes<'a>(incident: &'a Incident, style: &Style, title: Title<'_>) -> Vec<Node<'a>> {
-    let node = |id: &'a str, (when, is_apart): (String, bool), text: String| Node {
+    let node = |id: &'a str, causes: &'a [String], (when, is_apart): (String, bool), text: String| Node {
         id,
+        causes,
         when,
         is_apart,
         text,
@@ -126,12 +127,12 @@ fn nodes<'a>(incident: &'a Incident, style: &Style, title: Title<'_>) -> Vec<Nod
         if !nodes.iter().any(|n| n.id == link.condition) {
             // The statement of the root stands above the drawing.
             let text = proof::brief(link, &incident.root_cause.statement, title);
-            nodes.push(node(&link.condition, when(link, clock), text));
+            nodes.push(node(&link.condition, &link.causes, when(link, clock), text));
         }
     }
     for id in &incident.symptoms {
         if !nodes.iter().any(|n| n.id == id) {
-            nodes.push(node(id, Default::default(), title(id).unwrap_or_default().to_owned()));
+            nodes.push(node(id, &[], Default::default(), title(id).unwrap_or_default().to_owned()));
         }
     }
     nodes
@@ -150,31 +151,16 @@ fn when(link: &Link, clock: String) -> (String, bool) {
     }
 }
 
-/// The edges of the graph without shortcuts: no A → C where A → B → C.
+/// From each node to those that it brought about.
 fn arrows(nodes: &[Node<'_>]) -> Vec<(usize, usize)> {
-    let at: HashMap<&str, usize> = nodes.iter().enumerate().map(|(i, n)| (n.id, i)).collect();
-    let edge = |cause: &str, effect: &str| Some((*at.get(cause)?, *at.get(effect)?));
-    let all: Vec<(usize, usize)> = graph().iter().filter_map(|e| edge(e.cause, e.effect)).collect();
-    let leads = |from: usize, to: usize| {
-        let mut open: Vec<usize> = all.iter().filter(|e| e.0 == from && e.1 != to).map(|e| e.1).collect();
-        let mut seen = open.clone();
-        while let Some(next) = open.pop() {
-            for edge in all.iter().filter(|e| e.0 == next) {
-                if edge.1 == to {
-                    return true;
-                }
-                if !seen.contains(&edge.1) {
-                    seen.push(edge.1);
-                    open.push(edge.1);
-                }
-            }
-        }
-        false
+    let at = |id: &str| nodes.iter().position(|node| node.id == id);
+    let to = |(to, node): (usize, &Node<'_>)| -> Vec<(usize, usize)> {
+        node.causes.iter().filter_map(|cause| Some((at(cause)?, to))).collect()
     };
-    all.iter().copied().filter(|(from, to)| !leads(*from, *to)).collect()
+    nodes.iter().enumerate().flat_map(to).collect()
 }
 
-/// Depth: one more than the deepest cause. The graph has no cycles.
+/// Depth: one more than the deepest cause. There are no cycles.
 fn layer(nodes: &mut [Node<'_>], arrows: &[(usize, usize)]) {
     for _ in 0..nodes.len() {
         let mut moved = false;
@@ -337,6 +323,8 @@ mod tests {
         let boxes = html.matches("<rect class=\"box").count();
         assert!(boxes >= 4 && boxes.is_multiple_of(2), "{boxes}");
         assert_eq!(html.matches("<rect class=\"box root").count(), 2);
+        // In each drawing.
+        assert_eq!(html.matches("<path class=\"arrow\"").count(), 2 * (incident.chain.len() - 1));
         assert!(html.contains("words &lt;/text&gt;&lt;b&gt;: ") && !html.contains("<b>"), "{html}");
         incident.chain[1].lag_s = f64::NAN;
         incident.chain[1].statement = "<script>it</script> happened 7 times".into();

@@ -1,6 +1,7 @@
 //! The metrics of an incident over time, one panel each, by resource and on a common axis. The lines are SVG that is stretched
 //! to the width of the window; what is text is HTML, so that it keeps its size. Values appear under the pointer without scripts.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use mitra_model::report::{Evidence, Incident, Report};
@@ -34,8 +35,7 @@ struct Panel<'a> {
     evidence: &'a Evidence,
     condition: &'a str,
     onset: i64,
-    /// Time, interval in seconds, value.
-    samples: Vec<(i64, f64, f64)>,
+    samples: Samples,
 }
 
 /// The range of an axis.
@@ -101,11 +101,10 @@ fn panels<'a>(incident: &'a Incident, sets: &[&SeriesSet]) -> Vec<Panel<'a>> {
             if panels.iter().any(known) {
                 continue;
             }
-            let Some(series) = sets.iter().find_map(|set| find(set, &evidence.metric, &evidence.entity))
-            else {
+            let Some(all) = sets.iter().find_map(|set| find(set, &evidence.metric, &evidence.entity)) else {
                 continue;
             };
-            for samples in by_era(series) {
+            for samples in by_era(all) {
                 panels.push(Panel { evidence, condition: &link.condition, onset: link.onset.0, samples });
             }
         }
@@ -113,11 +112,15 @@ fn panels<'a>(incident: &'a Incident, sets: &[&SeriesSet]) -> Vec<Panel<'a>> {
     panels
 }
 
-/// The series of an entity by its name in the report; of a task `name (pid)` or its name.
-fn find<'a>(set: &'a SeriesSet, metric: &str, thing: &str) -> Option<&'a Series> {
+/// Time, interval in seconds, and value.
+type Samples = Vec<(i64, f64, f64)>;
+
+/// The samples of an entity by its name in the report; of a task `name (pid)` or its name. What tasks of one name were counted for is added up,
+/// as it is in the report: the first thread of a process may do nothing itself.
+fn find(set: &SeriesSet, metric: &str, thing: &str) -> Option<Samples> {
     let known = lookup(metric)?;
     if let Some(series) = set.get(known.name, thing) {
-        return Some(series);
+        return Some(series.samples(Span::ALL).collect());
     }
     if known.entity != Entity::Task {
         return None;
@@ -128,16 +131,23 @@ fn find<'a>(set: &'a SeriesSet, metric: &str, thing: &str) -> Option<&'a Series>
         Some(pid) => row.split_once('@').is_some_and(|(id, _)| id == pid),
         None => set.text("task.comm", row).and_then(|t| t.last()) == Some(comm),
     };
-    set.each(known.name)
-        .filter(|(row, _)| is_it(row))
-        .map(|(_, series)| series)
-        .max_by(|a, b| a.max(Span::ALL).unwrap_or(f64::MIN).total_cmp(&b.max(Span::ALL).unwrap_or(f64::MIN)))
+    let tasks = set.each(known.name).filter(|(row, _)| is_it(row)).map(|(_, series)| series);
+    if !known.is_rate() {
+        let most = |series: &Series| series.max(Span::ALL).unwrap_or(f64::MIN);
+        let largest = tasks.max_by(|a, b| most(a).total_cmp(&most(b)))?;
+        return Some(largest.samples(Span::ALL).collect());
+    }
+    let mut sums: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
+    for (t, dt, value) in tasks.flat_map(|series| series.samples(Span::ALL)) {
+        sums.entry(t).or_insert((dt, 0.0)).1 += value;
+    }
+    (!sums.is_empty()).then(|| sums.into_iter().map(|(t, (dt, value))| (t, dt, value)).collect())
 }
 
 /// The samples by kind of time.
-fn by_era(series: &Series) -> Vec<Vec<(i64, f64, f64)>> {
-    let mut parts: Vec<Vec<(i64, f64, f64)>> = Vec::new();
-    for sample in series.samples(Span::ALL) {
+fn by_era(samples: Samples) -> Vec<Samples> {
+    let mut parts: Vec<Samples> = Vec::new();
+    for sample in samples {
         let same =
             |part: &&mut Vec<(i64, f64, f64)>| part.last().is_some_and(|l| Era::of(l.0) == Era::of(sample.0));
         match parts.last_mut().filter(|part| same(part)) {
@@ -423,7 +433,28 @@ fn ticks(shown: Span, style: &Style) -> Vec<(i64, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mitra_model::{Axis, TextSeries};
+
     use super::*;
+
+    #[test]
+    fn tasks_of_one_name_are_drawn_together() {
+        let axis = Arc::new(Axis { t: vec![SECOND, 2 * SECOND], dt: vec![1.0; 2], places: Vec::new() });
+        let mut set = SeriesSet::default();
+        for (row, values) in [("7@1", [0.0, 0.0]), ("8@2", [60.0, 50.0]), ("9@3", [40.0, f64::NAN])] {
+            let values = values.into_iter().collect();
+            let read = Series { axis: Arc::clone(&axis), start: 0, values };
+            set.insert(lookup("task.read_bytes").unwrap(), row.into(), read);
+            let comm = TextSeries { changes: vec![(0, Some("fio".into()))], place: None };
+            set.insert_text(lookup("task.comm").unwrap(), row.into(), comm);
+        }
+        let drawn = find(&set, "task.read_bytes", "fio").unwrap();
+        assert_eq!(drawn, [(SECOND, 1.0, 100.0), (2 * SECOND, 1.0, 50.0)]);
+        assert_eq!(find(&set, "task.read_bytes", "fio (8)").map(|one| one.len()), Some(2));
+        assert!(find(&set, "task.read_bytes", "dd").is_none());
+    }
 
     #[test]
     fn ticks_are_round_and_inside() {

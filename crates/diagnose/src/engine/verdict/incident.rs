@@ -18,7 +18,13 @@ use crate::{changes, conditions};
 /// silent or slow without a cause that could be seen.
 const UNEXPLAINED: f64 = 0.31;
 
-pub(super) fn link(a: &Active, root: Option<&Finding>) -> Link {
+/// The links of a chain, each with those of them that brought it about.
+pub(super) fn chain(of: &[&Active], root: Option<&Finding>, links: &Links) -> Vec<Link> {
+    let ids: Vec<&'static str> = of.iter().map(|a| a.condition.id).collect();
+    of.iter().map(|a| Link { causes: links.causes(a.condition.id, &ids), ..link(a, root) }).collect()
+}
+
+fn link(a: &Active, root: Option<&Finding>) -> Link {
     let lag = root
         .filter(|root| is_ordered(root, &a.finding))
         .map(|root| ((a.finding.onset - root.onset) as f64 / SECOND as f64 * 1000.0).round() / 1000.0);
@@ -27,6 +33,7 @@ pub(super) fn link(a: &Active, root: Option<&Finding>) -> Link {
         onset: Moment(a.finding.onset),
         // Written as null: where the order is not known there is no lag.
         lag_s: lag.unwrap_or(f64::NAN),
+        causes: Vec::new(),
         statement: a.finding.statement.clone(),
         remarks: a.finding.remarks.clone(),
         evidence: a.finding.evidence.clone(),
@@ -123,7 +130,7 @@ pub(super) fn incident(
         chain_ids.iter().filter(seen_first).map(|a| a.finding.onset).fold(first.finding.onset, i64::min);
     let began = began.max(first.finding.onset - (first.finding.step_s.max(1.0) * SECOND as f64) as i64);
     let root = Finding { onset: began, ..first.finding.clone() };
-    let mut chain: Vec<Link> = chain_ids.iter().map(|a| link(a, Some(&root))).collect();
+    let mut chain = chain(&chain_ids, Some(&root), links);
     // An effect that was seen earlier still begins with it.
     let is_early = |link: &Link| link.lag_s < 0.0 && effects.contains(link.condition.as_str());
     for (i, link) in chain.iter_mut().enumerate() {

@@ -125,6 +125,22 @@ impl Links {
         reached(&self.later, id)
     }
 
+    /// Those of some conditions that brought one of them about, without detours: of A → B → C only B is one of C.
+    pub(super) fn causes(&self, id: &str, among: &[&'static str]) -> Vec<String> {
+        let upstream: Vec<(&'static str, BTreeSet<&'static str>)> = among
+            .iter()
+            .map(|other| (*other, self.effects(other)))
+            .filter(|(_, effects)| effects.contains(id))
+            .collect();
+        let is_direct =
+            |effects: &BTreeSet<&'static str>| !upstream.iter().any(|(between, _)| effects.contains(between));
+        upstream
+            .iter()
+            .filter(|(_, effects)| is_direct(effects))
+            .map(|(other, _)| (*other).to_owned())
+            .collect()
+    }
+
     pub(super) fn caused_by_a_root(&self, id: &str, active: &BTreeMap<&'static str, Active>) -> bool {
         active
             .values()
@@ -142,4 +158,20 @@ fn reached(next: &BTreeMap<&'static str, Vec<&'static str>>, id: &str) -> BTreeS
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_without_detours() {
+        let next = BTreeMap::from([("a", vec!["b", "c"]), ("b", vec!["c"]), ("d", vec!["c"])]);
+        let links = Links { next, later: BTreeMap::new() };
+        let all = ["a", "b", "c", "d"];
+        assert_eq!(links.causes("c", &all), ["b", "d"]);
+        assert_eq!(links.causes("b", &all), ["a"]);
+        assert!(links.causes("a", &all).is_empty());
+        assert_eq!(links.causes("c", &["a", "c"]), ["a"], "what lies between is not told");
+    }
 }

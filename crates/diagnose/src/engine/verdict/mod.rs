@@ -19,7 +19,7 @@ use crate::{captured, conditions, words};
 
 use apart::{Group, apart};
 pub(crate) use free::take_free;
-use incident::{incident, link};
+use incident::{chain, incident};
 use links::Links;
 
 /// An active condition with its number in the list.
@@ -175,7 +175,7 @@ impl Observed {
             .filter(|a| matches!(a.condition.role, Role::Mechanism | Role::Symptom))
             .collect();
         let ids: BTreeSet<&str> = seen.iter().map(|a| a.condition.id).collect();
-        let links = seen.iter().map(|a| link(a, None)).collect();
+        let links = chain(&seen, None, &Links::new(&self.active, view));
         if seen.is_empty() && view.is_case {
             return (links, self.begun(view));
         }
