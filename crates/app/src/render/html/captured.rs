@@ -1,6 +1,6 @@
 //! Stacks that probes captured during an incident, as flame graphs that need no script.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use mitra_model::Span;
@@ -202,10 +202,11 @@ fn class(tree: &StackTree, at: usize, depth: usize) -> String {
 /// The functions that weigh most by themselves, for whoever sees no colours and has no pointer.
 fn functions(tree: &StackTree) -> String {
     let Some(root) = tree.nodes.first() else { return String::new() };
+    // Threads are no functions.
+    let threads: HashSet<usize> = root.children.iter().copied().collect();
     let mut own: HashMap<u32, f64> = HashMap::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
-        // Threads are no functions.
-        if node.own > 0.0 && !root.children.contains(&at) {
+        if node.own > 0.0 && !threads.contains(&at) {
             *own.entry(node.name).or_default() += node.own;
         }
     }
