@@ -30,6 +30,8 @@ pub const METRICS: &[&str] = &[
     "vm.pswpout",
     "vm.pgsteal_kswapd",
     "vm.pgsteal_direct",
+    "vm.pgsteal_anon",
+    "vm.pgsteal_file",
     "vm.pgscan_kswapd",
     "vm.pgscan_direct",
     "vm.allocstall_dma",
@@ -45,7 +47,8 @@ pub const METRICS: &[&str] = &[
     "psi.memory_full",
 ];
 const CACHE: &[&str] = &["mem.cached", "mem.buffers"];
-const RECLAIMED: &[&str] = &["vm.pgsteal_kswapd", "vm.pgsteal_direct"];
+/// By whomever: kswapd, tasks that need memory, and the limits of cgroups.
+const RECLAIMED: &[&str] = &["vm.pgsteal_anon", "vm.pgsteal_file"];
 const STALLS: &[&str] = &[
     "vm.allocstall_dma",
     "vm.allocstall_dma32",
@@ -159,6 +162,7 @@ fn swap(at: &At<'_>) -> MachineLine {
 
 fn reclaim(at: &At<'_>) -> MachineLine {
     let items = vec![
+        traffic(at, "all", RECLAIMED),
         traffic(at, "kswapd", &["vm.pgsteal_kswapd"]),
         traffic(at, "direct", &["vm.pgsteal_direct"]),
         plain("stalls", |v| format!("{}/s", words::count(v)), at.sum(STALLS)),

@@ -232,15 +232,14 @@ fn there_are_no_more_colours_than_the_terminal_has() {
     assert!(palette.content.iter().all(|cell| matches!(cell.fg, Color::Reset | Color::Indexed(_))));
     let all = session.draw(120, 40, Colors::True);
     assert!(all.content.iter().all(|cell| matches!(cell.fg, Color::Reset | Color::Rgb(..))));
+    // Below the time line, whose colours tell of incidents.
     let bars = |bar: &str| {
-        let inks = all.content.iter().filter(|cell| cell.symbol() == bar && cell.bg == Color::Reset);
+        let inks = all.content.iter().skip(2 * 120).filter(|cell| cell.symbol() == bar);
         inks.map(|cell| cell.fg).collect::<Vec<_>>()
     };
-    let is_in_both = bars("▁").iter().any(|ink| bars("█").contains(ink));
-    assert!(
-        !bars("▁").is_empty() && !bars("▅").is_empty() && !is_in_both,
-        "a bar says by its colour how high it is"
-    );
+    let (low, high) = (bars("▁"), bars("█"));
+    assert!(!low.is_empty() && !high.is_empty(), "there are curves");
+    assert!(!low.iter().any(|ink| high.contains(ink)), "the colour of a bar says how high it is");
 }
 
 #[test]
@@ -248,9 +247,7 @@ fn the_help_fits_and_names_what_the_foot_names() {
     let mut session = Session::flood();
     session.keys("?");
     let help = session.text(80, 24);
-    for key in
-        ["t T", "b ", "n p", "m  ", "1 … 7", "P C", "F5", "F6", "/ F3 F4", "LOST is time", "whole range."]
-    {
+    for key in ["t T", "b ", "n p", "mouse on", "1 … 7", "P C", "F5", "F6", "/ F3 F4", "LOST is time"] {
         assert!(help.contains(key), "{key}: {help}");
     }
     session.keys("x");
@@ -291,11 +288,11 @@ impl Session {
 #[test]
 fn a_click_chooses_what_is_under_it() {
     let mut session = Session::flood();
-    session.click(" stockd ", 0);
+    session.click("28304 S stockd", 0);
     let chosen = session.screen.row.clone().unwrap();
     assert!(chosen.starts_with("28304@"), "{chosen}");
     assert_eq!(session.screen.view, View::Tables);
-    session.click(" stockd ", 0);
+    session.click("28304 S stockd", 0);
     assert_eq!(session.screen.view, View::Zoom, "the chosen row is opened");
     session.key(KeyCode::Esc);
     // The heads of columns sort, and then reverse the order.
@@ -394,16 +391,16 @@ fn the_panel_of_memory_says_what_it_is_used_for_and_who_grows() {
         for word in words {
             assert!(line(label).contains(word), "{word}: {}", line(label));
         }
-        assert!(!line(label).ends_with('-'), "{}", line(label));
     }
+    assert!(!line("SWAP").contains(" in -") && !line("PRESSURE").contains("some -"), "{text}");
     assert!(line("PID S NAME").contains("▼GROWTH") && line("PID S NAME").contains("SHARED"));
     let cells = |at: usize| session.shown.moment.as_ref().unwrap().table.rows[at].cells.clone();
     let rows = super::rows::arrange(&session.shown.moment.as_ref().unwrap().table, &session.screen);
     let growth: Vec<f64> = rows.iter().map(|line| cells(line.row)[0]).filter(|v| v.is_finite()).collect();
-    assert!(growth.len() > 3 && growth.is_sorted_by(|a, b| a >= b), "{growth:?}");
+    assert!(growth.len() > 1 && growth.is_sorted_by(|a, b| a >= b), "{growth:?}");
     // All eight lines have room on the smallest screen, and some rows.
     let small = session.text(80, 24);
-    assert!(small.contains("PRESSURE") && small.contains(" 7 memory "), "{small}");
+    assert!(small.contains("PRESSURE") && small.contains(" 7 memory"), "{small}");
     assert!(small.lines().filter(|line| line.contains('%') || line.contains("B/s")).count() >= 8, "{small}");
     session.key(KeyCode::Enter);
     let zoom = session.text(120, 40);
@@ -418,7 +415,7 @@ fn the_tabs_leave_room_for_the_filter() {
     session.key(KeyCode::Enter);
     let text = session.text(80, 24);
     assert!(text.contains(" 1 processes  2  3  4  5  6  7  /stockd"), "{text}");
-    session.click(" 7 ", 1);
+    session.click(" 7 memory", 1);
     assert_eq!(session.screen.panel, Panel::Memory);
 }
 
