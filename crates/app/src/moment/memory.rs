@@ -47,8 +47,10 @@ pub const METRICS: &[&str] = &[
     "psi.memory_full",
 ];
 const CACHE: &[&str] = &["mem.cached", "mem.buffers"];
-/// By whomever: kswapd, tasks that need memory, and the limits of cgroups.
+/// By whomever, the limits of cgroups included; since Linux 5.8.
 const RECLAIMED: &[&str] = &["vm.pgsteal_anon", "vm.pgsteal_file"];
+/// Before that.
+const RECLAIMED_FOR_ALL: &[&str] = &["vm.pgsteal_kswapd", "vm.pgsteal_direct"];
 const STALLS: &[&str] = &[
     "vm.allocstall_dma",
     "vm.allocstall_dma32",
@@ -161,15 +163,17 @@ fn swap(at: &At<'_>) -> MachineLine {
 }
 
 fn reclaim(at: &At<'_>) -> MachineLine {
+    let is_known = at.of(Value::Pages(RECLAIMED)).is_finite();
+    let all = if is_known { RECLAIMED } else { RECLAIMED_FOR_ALL };
     let items = vec![
-        traffic(at, "all", RECLAIMED),
+        traffic(at, "all", all),
         traffic(at, "kswapd", &["vm.pgsteal_kswapd"]),
         traffic(at, "direct", &["vm.pgsteal_direct"]),
         plain("stalls", |v| format!("{}/s", words::count(v)), at.sum(STALLS)),
         traffic(at, "scanned", &["vm.pgscan_kswapd", "vm.pgscan_direct"]),
         traffic(at, "refaults", REFAULTS),
     ];
-    line(at, "RECLAIM", Value::Pages(RECLAIMED), TRAFFIC_FULL, items)
+    line(at, "RECLAIM", Value::Pages(all), TRAFFIC_FULL, items)
 }
 
 fn pressure(at: &At<'_>) -> MachineLine {
