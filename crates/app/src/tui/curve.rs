@@ -43,6 +43,7 @@ mod tests {
         assert_eq!(sparkline(&[0.0, f64::NAN, 0.5, 1.0], 1.0), "▁·▅█");
         assert_eq!(sparkline(&[0.001, 0.0], scale(&[0.001], 0.02)), "▁▁", "next to nothing is no full bar");
         assert_eq!(sparkline(&[0.0, 3.0], 0.0), "▁▁");
+        assert_eq!(['▁', '█', NOTHING].map(height), [0.0, 1.0, 0.0]);
         assert_eq!(extremes(&[1.0, f64::NAN, 3.0]), Some([1.0, 2.0, 3.0]));
         assert_eq!(extremes(&[f64::NAN]), None);
     }

@@ -92,7 +92,7 @@ fn graph(captured: &FoldedCapture, style: &Style) -> String {
     }
     let label = format!("Flame graph of {}", head.kind);
     format!(
-        "<h3>{}</h3>\n<figure class=\"wide flame\"><figcaption>{}</figcaption>\n{}{}</svg></figure>\n{}{}",
+        "<h3>{}</h3>\n<figure class=\"flame\"><figcaption>{}</figcaption>\n<div class=\"scroll\" tabindex=\"0\">{}{}</svg></div></figure>\n{}{}",
         escape(&headline(head)),
         escape(&caption),
         svg::open(WIDTH, drawing.rows as f64 * ROW, &label),
@@ -150,7 +150,7 @@ impl Drawing {
             format!("{}: {}, {} of all", cut(name, NAME_MAX), weight(own, &tree.unit), percent(own / whole));
         _ = write!(
             self.boxes,
-            "<g class=\"{class}\"><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"{ROW}\"/>",
+            "<g class=\"{class}\"><title>{}</title><rect class=\"box\" x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"{ROW}\"/>",
             escape(&title)
         );
         // A letter of another script may be as wide as two.
@@ -275,10 +275,10 @@ mod tests {
             "<h3>offcpu on web-17: 0 events in 2 s; its time was over</h3>",
             "time off CPU, 2.0 s in all",
             "viewBox=\"0 0 1000 68\"",
-            "<title>all: 2.0 s, 100.0 % of all</title><rect x=\"0.0\" y=\"0\" width=\"1000.0\" height=\"17\"/>",
-            "<title>web: 2.0 s, 100.0 % of all</title><rect x=\"0.0\" y=\"17\"",
-            "<title>do_read_[k]: 1.5 s, 75.0 % of all</title><rect x=\"0.0\" y=\"51\" width=\"750.0\"",
-            "<title>read_a_configuration: 500 ms, 25.0 % of all</title><rect x=\"750.0\" y=\"51\" width=\"250.0\"",
+            "<title>all: 2.0 s, 100.0 % of all</title><rect class=\"box\" x=\"0.0\" y=\"0\" width=\"1000.0\" height=\"17\"/>",
+            "<title>web: 2.0 s, 100.0 % of all</title><rect class=\"box\" x=\"0.0\" y=\"17\"",
+            "<title>do_read_[k]: 1.5 s, 75.0 % of all</title><rect class=\"box\" x=\"0.0\" y=\"51\" width=\"750.0\"",
+            "<title>read_a_configuration: 500 ms, 25.0 % of all</title><rect class=\"box\" x=\"750.0\" y=\"51\" width=\"250.0\"",
             ">read_a_configuration</text></g>",
             "<td><code>do_read_[k]</code></td><td class=\"n\">1.5 s</td><td class=\"n\">75.0 %</td>",
         ] {
@@ -336,7 +336,7 @@ mod tests {
             html.contains("&lt;/text&gt;&lt;img src=x&gt;") && html.contains("名前の長い関数: 1.0 s"),
             "{html}"
         );
-        for tag in ["g", "text", "title", "svg", "figure", "table", "td", "ul", "li"] {
+        for tag in ["g", "text", "title", "svg", "div", "figure", "table", "td", "ul", "li"] {
             let open = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
             assert_eq!(open, html.matches(&format!("</{tag}>")).count(), "{tag}");
         }
