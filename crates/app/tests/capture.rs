@@ -52,10 +52,11 @@ impl Drop for Busy {
     }
 }
 
-fn kept(dir: &Path) {
+/// Keeps a capture of two seconds.
+fn kept(dir: &Path, kind: &str, since_real: i64, comm: &str) {
     let stack = RawStack {
         pid: 7,
-        comm: "web".into(),
+        comm: comm.into(),
         user: vec![2, 1],
         weight: 1.5,
         count: 3,
@@ -63,9 +64,9 @@ fn kept(dir: &Path) {
     };
     let header = Captured {
         schema: SCHEMA.into(),
-        kind: "offcpu".into(),
+        kind: kind.into(),
         host: "web-17".into(),
-        since_real: 1_700_000_000_000_000_000,
+        since_real,
         seconds: 2.0,
         ..Captured::default()
     };
@@ -76,9 +77,37 @@ fn kept(dir: &Path) {
 }
 
 #[test]
+fn the_page_of_a_report_draws_what_was_captured_with_the_incident() {
+    const SECOND: i64 = 1_000_000_000;
+    // 2026-11-22 00:13:58 UTC.
+    const ONSET: i64 = 1_795_306_438 * SECOND;
+    let recording = "../../lab/recordings/flood-once.loud.7919/archive/0000000001.seg";
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(recording), dir.path().join("0000000001.seg"))
+        .unwrap();
+    let archive = dir.path().to_str().unwrap();
+    let page = || stdout(&mitra(&["explain", "--archive", archive, "--html", "-"]));
+    assert!(!page().contains("captured meanwhile"));
+    kept(dir.path(), "offcpu", ONSET - 100 * SECOND, "before");
+    kept(dir.path(), "offcpu", ONSET + SECOND, "</title><b>evil");
+    kept(dir.path(), "offcpu", ONSET + 4 * SECOND, "later");
+    kept(dir.path(), "oncpu", ONSET + 2 * SECOND, "busy");
+    let page = page();
+    assert_eq!(page.matches("Stacks that were captured meanwhile</h2>").count(), 1, "{page}");
+    for part in ["<h3>offcpu on web-17", "<h3>oncpu on web-17", "<title>f2: 1.5 s, 100.0 % of all</title>"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(
+        page.contains("<title>&lt;/title&gt;&lt;b&gt;evil: 1.5 s") && page.contains("<title>busy: 1.5 s")
+    );
+    assert!(!page.contains("<b>evil") && !page.contains("<script"));
+    assert!(!page.contains("<title>before") && !page.contains("<title>later"), "one of each probe");
+}
+
+#[test]
 fn what_was_kept_is_shown_in_every_form() {
     let dir = tempfile::tempdir().unwrap();
-    kept(dir.path());
+    kept(dir.path(), "offcpu", 1_700_000_000_000_000_000, "web");
     let archive = dir.path().to_str().unwrap();
     let show = |more: &[&str]| {
         let args = ["capture", "--show", "latest", "--archive", archive];

@@ -15,6 +15,7 @@ use super::{print, show};
 use crate::cli::{ArchiveArgs, DemoArgs, DemoIncident};
 use crate::diagnosis;
 use crate::recording::Recording;
+use crate::render::html;
 use crate::render::style::{Ink, Style, clean, wrap};
 use crate::render::table::Table;
 use crate::render::text::{self, Shown};
@@ -63,7 +64,7 @@ pub fn run(args: &DemoArgs, color: ColorChoice, style: &Style) -> Result<()> {
     if output.is_read() {
         print(&head(&report, style))?;
     }
-    show::report(&report, &output, &[&drawn], style, &Shown::default())?;
+    show::report(&report, &output, html::Drawn::of(&[&drawn]), style, &Shown::default())?;
     if output.is_read() { print(&foot(style)) } else { Ok(()) }
 }
 

@@ -21,6 +21,7 @@ use crate::errors::{self, usage};
 use crate::evidence::{self, quotes};
 use crate::progress::Progress;
 use crate::recording::{self, Recording, Wanted, not_recorded};
+use crate::render::html;
 use crate::render::proof::Detail;
 use crate::render::style::Style;
 use crate::render::text::Shown;
@@ -130,11 +131,15 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
     }
     let shown = args.shown(&report)?;
     let output = show::Output::open(&args.report)?;
-    let drawn =
-        if output.draws() { diagnosis::drawn(&recording.reader, &report)? } else { SeriesSet::default() };
+    let (mut series, mut captured) = (SeriesSet::default(), Vec::new());
+    if output.draws() {
+        series = diagnosis::drawn(&recording.reader, &report)?;
+        captured = diagnosis::captured(&recording.reader, &html::captured::spans(&report));
+    }
+    let drawn = html::Drawn { sets: &[&series], captured: &captured };
     match chosen {
-        Some(chosen) => chosen.show(&report, &output, &drawn, style, &shown)?,
-        None => show::report(&report, &output, &[&drawn], style, &shown)?,
+        Some(chosen) => chosen.show(&report, &output, drawn, style, &shown)?,
+        None => show::report(&report, &output, drawn, style, &shown)?,
     }
     Ok(exit_code(args, &report))
 }
@@ -167,7 +172,8 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<u8> {
     let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
     quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
-    show::report(&report, &output, &[&loaded.set], style, &args.shown(&report)?)?;
+    let shown = args.shown(&report)?;
+    show::report(&report, &output, html::Drawn::of(&[&loaded.set]), style, &shown)?;
     // The report of the other files is worth having.
     given.check_each(&loaded.files)?;
     Ok(exit_code(args, &report))

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::ColorChoice;
-use mitra_model::SeriesSet;
 use mitra_model::report::Report;
 
 use super::{json_text, print_bytes};
@@ -108,16 +107,16 @@ pub fn style(args: &ReportArgs, color: ColorChoice, terminal: &Style) -> Style {
     }
 }
 
-/// Writes the report. A page draws the series of `sets`.
+/// Writes the report.
 pub fn report(
     report: &Report,
     output: &Output,
-    sets: &[&SeriesSet],
+    drawn: html::Drawn<'_>,
     style: &Style,
     shown: &Shown,
 ) -> Result<()> {
     output.write(
-        || html::report(report, sets, style, &title),
+        || html::report(report, drawn, style, &title),
         || json_text(report),
         || text::report(report, style, &title, shown),
     )

@@ -7,8 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use mitra_archive::{ActiveTasks, Query, Reader, RowFilter};
+use mitra_archive::{
+    ActiveTasks, CaptureFile, Query, Reader, RowFilter, captures, read_capture, read_capture_head,
+};
 use mitra_diagnose::Request;
+use mitra_model::capture::FoldedCapture;
 use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, Metric, SeriesSet, Span, lookup};
@@ -97,4 +100,43 @@ pub fn drawn(reader: &Reader, report: &Report) -> Result<SeriesSet> {
             || entity == Entity::Task && tasks.iter().any(|pid| pid.as_ref().is_none_or(is_task))
     });
     Ok(reader.read(&Query { moving_only: true, rows: Some(rows), ..Query::new(span, metrics) })?)
+}
+
+/// Stacks that the page of a report draws: of each span the first capture of each kind that has some. A capture that cannot be
+/// read is passed over.
+pub fn captured(reader: &Reader, spans: &[Span]) -> Vec<FoldedCapture> {
+    /// Of a page.
+    const CAPTURES_MAX: usize = 12;
+    /// Captures that are looked at.
+    const HEADS_MAX: usize = 200;
+    /// Captures that began earlier before a span are not looked at.
+    const LENGTH_MAX_NS: i64 = 600 * SECOND;
+    let is_near = |file: &CaptureFile| {
+        let t = file.since_real;
+        spans.iter().any(|span| span.since.saturating_sub(LENGTH_MAX_NS) <= t && t < span.until)
+    };
+    let mut files = captures(reader.dir()).unwrap_or_default();
+    files.retain(is_near);
+    let end = |file: &CaptureFile| {
+        let head = read_capture_head(&file.path).ok()?;
+        head.profile.is_some().then(|| head.until_real())
+    };
+    let mut with_stacks: Vec<(CaptureFile, i64)> =
+        files.into_iter().take(HEADS_MAX).filter_map(|file| end(&file).map(|until| (file, until))).collect();
+    let mut drawn: Vec<FoldedCapture> = Vec::new();
+    for span in spans {
+        let mut kinds: BTreeSet<String> = BTreeSet::new();
+        // Each is drawn once.
+        with_stacks.retain(|(file, until)| {
+            let is_in = file.since_real < span.until && *until > span.since;
+            if !is_in || kinds.contains(&file.kind) || drawn.len() == CAPTURES_MAX {
+                return true;
+            }
+            let Some(folded) = read_capture(&file.path).ok().and_then(FoldedCapture::of) else { return true };
+            kinds.insert(file.kind.clone());
+            drawn.push(folded);
+            false
+        });
+    }
+    drawn
 }

@@ -25,7 +25,7 @@ pub struct Detail {
 /// `None` if the row is not there.
 pub fn read(reader: &Reader, panel: Panel, key: &str, span: Span) -> Result<Option<Detail>> {
     let Some(entity) = panel.entity() else { return Ok(None) };
-    let is_task = panel == Panel::Processes;
+    let is_task = panel.has_processes();
     // Rows of ended processes have another form: the parent's id and a name.
     let is_ended = is_task && !key.contains('@');
     let rows = if is_task && !is_ended { threads(reader, span, key)? } else { vec![key.to_owned()] };

@@ -8,8 +8,8 @@ use mitra_diagnose::{ledger, words};
 use mitra_model::{Axis, Series, SeriesSet, Span, Values};
 
 use super::samples::axis_of;
-use super::value::Value;
-use super::{Panel, metrics};
+use super::value::{Value, growth};
+use super::{Panel, memory, metrics};
 
 #[derive(Debug, Clone)]
 pub struct MachineLine {
@@ -89,19 +89,34 @@ const LOST_FULL: f64 = 0.02;
 /// Causes of lost time that are named.
 const CAUSES_MAX: usize = 3;
 
-struct At<'a> {
+pub struct At<'a> {
     set: &'a SeriesSet,
     axis: &'a Arc<Axis>,
     i: usize,
 }
 
 impl At<'_> {
+    /// Of the machine.
+    pub fn of(&self, value: Value) -> f64 {
+        self.one(value, "")
+    }
+
+    /// The same over time.
+    pub fn over_time(&self, value: Value) -> Option<Series> {
+        self.curve(|i| value.at(self.set, &[""], self.axis, i))
+    }
+
+    /// Bytes per second by which some of the machine grew in the last minute.
+    pub fn growth(&self, names: &[&str]) -> f64 {
+        growth(self.set, names, &[""], self.axis, self.i)
+    }
+
     fn one(&self, value: Value, row: &str) -> f64 {
         value.at(self.set, &[row], self.axis, self.i)
     }
 
-    fn sum(&self, names: &'static [&'static str]) -> f64 {
-        self.one(Value::Sum(names), "")
+    pub fn sum(&self, names: &'static [&'static str]) -> f64 {
+        self.of(Value::Sum(names))
     }
 
     fn curve(&self, of: impl Fn(usize) -> f64) -> Option<Series> {
@@ -111,37 +126,45 @@ impl At<'_> {
     }
 }
 
-fn item(word: &str, text: impl Fn(f64) -> String, value: f64, bad: f64) -> Item {
+pub fn item(word: &str, text: impl Fn(f64) -> String, value: f64, bad: f64) -> Item {
     let text = if value.is_finite() { text(value) } else { "-".to_owned() };
     Item { word: word.to_owned(), text, level: Level::of(value, bad) }
 }
 
-fn share(word: &str, value: f64, bad: f64) -> Item {
+pub fn share(word: &str, value: f64, bad: f64) -> Item {
     item(word, |v| format!("{:.0} %", v * 100.0), value, bad)
 }
 
-fn plain(word: &str, text: impl Fn(f64) -> String, value: f64) -> Item {
+pub fn plain(word: &str, text: impl Fn(f64) -> String, value: f64) -> Item {
     item(word, text, value, f64::INFINITY)
 }
 
-fn rate(bytes: f64) -> String {
+pub fn rate(bytes: f64) -> String {
     format!("{}/s", words::bytes(bytes))
 }
 
 /// The lines at a sample, the most general first.
-pub fn read(reader: &Reader, at: i64, span: Span) -> Result<Vec<MachineLine>> {
+pub fn read(reader: &Reader, panel: Panel, at: i64, span: Span) -> Result<Vec<MachineLine>> {
+    if panel == Panel::Memory {
+        let set = reader.read(&Query::new(span, metrics(memory::METRICS.iter().copied())))?;
+        return Ok(at_sample(&set, at).map_or_else(Vec::new, |at| memory::lines(&at)));
+    }
     let columns = |panel: Panel| panel.columns().iter().flat_map(|column| column.value.metrics());
     let names = SYSTEM.iter().copied().chain(ledger::METRICS.iter().copied());
     let names = names.chain(columns(Panel::Disks)).chain(columns(Panel::Network));
     let set = reader.read(&Query::new(span, metrics(names)))?;
-    let Some(axis) = axis_of(&set) else { return Ok(Vec::new()) };
-    let Ok(i) = axis.t.binary_search(&at) else { return Ok(Vec::new()) };
-    let at = At { set: &set, axis, i };
+    let Some(at) = at_sample(&set, at) else { return Ok(Vec::new()) };
     let mut lines = vec![cpu(&at), memory(&at), pressure(&at), lost(&at)];
     lines.extend(disks(&at));
     lines.extend(network(&at));
     lines.extend(recorder(&at));
     Ok(lines)
+}
+
+fn at_sample(set: &SeriesSet, at: i64) -> Option<At<'_>> {
+    let axis = axis_of(set)?;
+    let i = axis.t.binary_search(&at).ok()?;
+    Some(At { set, axis, i })
 }
 
 fn cpu(at: &At<'_>) -> MachineLine {

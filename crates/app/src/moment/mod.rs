@@ -4,6 +4,7 @@
 mod desk;
 mod detail;
 mod machine;
+mod memory;
 mod panels;
 mod samples;
 mod table;
@@ -95,7 +96,9 @@ pub fn read(reader: &Reader, limits: Span, wanted: &Wanted) -> Result<Option<Mom
     let at = place.at;
     let window = window(at, recorded);
     let (machine, table) = match place.is_sample {
-        true => (machine::read(reader, at, window)?, table::read(reader, wanted.panel, &place)?),
+        true => {
+            (machine::read(reader, wanted.panel, at, window)?, table::read(reader, wanted.panel, &place)?)
+        }
         false => (Vec::new(), Table::empty(wanted.panel)),
     };
     let detail = match &wanted.row {

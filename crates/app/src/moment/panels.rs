@@ -14,6 +14,8 @@ pub enum Panel {
     Services,
     /// Has no table: incidents come from the diagnosis.
     Incidents,
+    /// Processes by how their memory grows, below what the memory of the machine is used for.
+    Memory,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl Column {
 }
 
 use Unit::{Bytes, BytesPerS, Count, Mean, PerS, Seconds, Share};
-use Value::{Least, Lost, Pages, Ratio, Sum};
+use Value::{Growth, Least, Lost, Pages, Ratio, Sum};
 
 const PROCESSES: &[Column] = &[
     Column::new("CPU", 8, Share, Sum(&["task.cpu_time"])).ended(&["exited.cpu_time"]),
@@ -130,9 +132,36 @@ const SERVICES: &[Column] = &[
     Column::new("RECEIVED", 10, BytesPerS, Sum(&["service.received_bytes"])),
 ];
 
+const MEMORY: &[Column] = &[
+    // What moves to swap is still there, and pages of files are whose the page cache is.
+    Column::new("GROWTH", 10, BytesPerS, Growth(&["task.rss_anon", "task.rss_shmem", "task.swap"])),
+    Column::new("MEM", 8, Bytes, Pages(&["task.rss_anon", "task.rss_file", "task.rss_shmem"])),
+    Column::new("ANON", 8, Bytes, Pages(&["task.rss_anon"])),
+    Column::new("FILE", 8, Bytes, Pages(&["task.rss_file"])),
+    Column::new("SHARED", 8, Bytes, Pages(&["task.rss_shmem"])),
+    Column::new("SWAP", 8, Bytes, Pages(&["task.swap"])),
+    Column::new("MAJFLT", 9, PerS, Sum(&["task.majflt"])),
+    Column::new("MINFLT", 9, PerS, Sum(&["task.minflt"])),
+    // Memory is reclaimed by whoever needs some.
+    Column::new("RECLAIM", 9, Share, Sum(&["task.reclaim_delay"])).bad(0.1),
+    Column::new("THRASH", 8, Share, Sum(&["task.thrashing_delay"])).bad(0.1),
+];
+
 impl Panel {
-    pub const ALL: [Panel; 6] =
-        [Panel::Processes, Panel::Cgroups, Panel::Disks, Panel::Network, Panel::Services, Panel::Incidents];
+    pub const ALL: [Panel; 7] = [
+        Panel::Processes,
+        Panel::Cgroups,
+        Panel::Disks,
+        Panel::Network,
+        Panel::Services,
+        Panel::Incidents,
+        Panel::Memory,
+    ];
+
+    /// Whether its rows are processes.
+    pub fn has_processes(self) -> bool {
+        matches!(self, Panel::Processes | Panel::Memory)
+    }
 
     pub fn title(self) -> &'static str {
         match self {
@@ -142,6 +171,7 @@ impl Panel {
             Panel::Network => "network",
             Panel::Services => "services",
             Panel::Incidents => "incidents",
+            Panel::Memory => "memory",
         }
     }
 
@@ -158,12 +188,13 @@ impl Panel {
             Panel::Network => NETWORK,
             Panel::Services => SERVICES,
             Panel::Incidents => &[],
+            Panel::Memory => MEMORY,
         }
     }
 
     pub fn entity(self) -> Option<Entity> {
         Some(match self {
-            Panel::Processes => Entity::Task,
+            Panel::Processes | Panel::Memory => Entity::Task,
             Panel::Cgroups => Entity::Cgroup,
             Panel::Disks => Entity::Disk,
             Panel::Network => Entity::Nic,
@@ -175,7 +206,7 @@ impl Panel {
     /// Texts and ids that its rows need.
     pub fn names(self) -> &'static [&'static str] {
         match self {
-            Panel::Processes => &[
+            Panel::Processes | Panel::Memory => &[
                 "task.comm",
                 "task.tgid",
                 "task.ppid",

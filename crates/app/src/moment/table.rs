@@ -8,6 +8,7 @@ use mitra_diagnose::process::{self, Process};
 use mitra_model::{Axis, SeriesSet, Span, cgroup_name};
 
 use super::samples::{Place, axis_of};
+use super::value::GROWTH_NS;
 use super::{Panel, metrics};
 use crate::services::Services;
 
@@ -52,13 +53,14 @@ pub fn read(reader: &Reader, panel: Panel, place: &Place) -> Result<Table> {
     let numbers = panel.columns().iter().flat_map(|column| column.value.metrics());
     let names = panel.names().iter().copied().chain(numbers).chain(ended);
     // Who was there in the sample before and is no more has ended.
-    let since = place.previous.filter(|_| place.gap.is_none()).unwrap_or(place.at);
+    let before = place.previous.filter(|_| place.gap.is_none()).unwrap_or(place.at);
+    let since = if panel == Panel::Memory { place.at.saturating_sub(GROWTH_NS) } else { before };
     let span = Span { since, until: place.at.saturating_add(1) };
     let set = reader.read(&Query::new(span, metrics(names)))?;
     let Some(axis) = axis_of(&set).cloned() else { return Ok(none(panel, &set)) };
     let Ok(i) = axis.t.binary_search(&place.at) else { return Ok(none(panel, &set)) };
     let rows = match panel {
-        Panel::Processes => processes(&set, &axis, i),
+        Panel::Processes | Panel::Memory => processes(panel, &set, &axis, i),
         _ => others(panel, entity, &set, &axis, i),
     };
     if rows.is_empty() { Ok(none(panel, &set)) } else { Ok(Table { panel, rows, why_empty: None }) }
@@ -70,7 +72,8 @@ fn none(panel: Panel, set: &SeriesSet) -> Table {
         Panel::Services => services.unwatched(&set.host.kernel),
         _ => None,
     };
-    let why_empty = why.unwrap_or_else(|| format!("no {} in this sample", panel.title()));
+    let rows = if panel.has_processes() { Panel::Processes } else { panel };
+    let why_empty = why.unwrap_or_else(|| format!("no {} in this sample", rows.title()));
     Table { why_empty: Some(why_empty), ..Table::empty(panel) }
 }
 
@@ -106,14 +109,18 @@ fn others(panel: Panel, entity: mitra_model::Entity, set: &SeriesSet, axis: &Axi
     names.into_iter().map(row).collect()
 }
 
-fn processes(set: &SeriesSet, axis: &Axis, i: usize) -> Vec<Row> {
+fn processes(panel: Panel, set: &SeriesSet, axis: &Axis, i: usize) -> Vec<Row> {
     let all = process::collect(set);
     let is_there = |p: &Process<'_>| p.series(set, "task.tgid").any(|series| series.at(i).is_finite());
     let (there, gone): (Vec<&Process<'_>>, Vec<&Process<'_>>) = all.iter().partition(|p| is_there(p));
     let key_of = |pid: u32| {
         there.iter().find(|p| p.pid == pid).and_then(|p| p.rows.first()).map(|key| (*key).to_owned())
     };
-    let mut rows: Vec<Row> = there.iter().map(|p| living(p, set, axis, i, &key_of)).collect();
+    let mut rows: Vec<Row> = there.iter().map(|p| living(panel, p, set, (axis, i), &key_of)).collect();
+    // Those that have ended do not grow.
+    if panel == Panel::Memory {
+        return rows;
+    }
     let before = rows.len();
     ended(set, i, &key_of, &mut rows);
     // Without the probe of exits they are known by name only.
@@ -156,17 +163,17 @@ fn container(set: &SeriesSet, path: &str) -> Option<String> {
 }
 
 fn living(
+    panel: Panel,
     p: &Process<'_>,
     set: &SeriesSet,
-    axis: &Axis,
-    i: usize,
+    (axis, i): (&Axis, usize),
     key_of: &dyn Fn(u32) -> Option<String>,
 ) -> Row {
     let t = axis.t.get(i).copied().unwrap_or_default();
     Row {
         state: p.state(set, t),
         waits_in: p.waits_in(set, t).into_iter().map(str::to_owned).collect(),
-        cells: cells(Panel::Processes, set, &p.rows, axis, i),
+        cells: cells(panel, set, &p.rows, axis, i),
         ..named(p, set, key_of)
     }
 }

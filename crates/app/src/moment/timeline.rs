@@ -64,6 +64,14 @@ impl Timeline {
         (0..columns).map(most).collect()
     }
 
+    /// The time in the middle of a column.
+    pub fn time(&self, column: usize, columns: usize) -> i64 {
+        let length = i128::from(self.span.until.saturating_sub(self.span.since));
+        let columns = columns.max(1) as i128;
+        let into = length * (2 * column as i128 + 1) / (2 * columns);
+        self.span.since.saturating_add(into.min(length) as i64)
+    }
+
     /// The column of a time.
     pub fn column(&self, t: i64, columns: usize) -> usize {
         let length = i128::from(self.span.until.saturating_sub(self.span.since).max(1));

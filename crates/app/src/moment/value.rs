@@ -17,6 +17,8 @@ pub enum Value {
     Ratio(&'static [&'static str], &'static [&'static str]),
     /// Of one metric the smallest.
     Least(&'static str),
+    /// Bytes per second by which pages grew in the last minute, negative where they shrank.
+    Growth(&'static [&'static str]),
     /// Task-seconds that a process has lost, per second.
     Lost,
 }
@@ -24,7 +26,7 @@ pub enum Value {
 impl Value {
     pub fn metrics(self) -> impl Iterator<Item = &'static str> {
         let (a, b): (&[&str], &[&str]) = match self {
-            Value::Sum(names) | Value::Pages(names) => (names, &[]),
+            Value::Sum(names) | Value::Pages(names) | Value::Growth(names) => (names, &[]),
             Value::Ratio(above, below) => (above, below),
             Value::Least(_) => (&[], &[]),
             Value::Lost => (LOST, &[]),
@@ -47,6 +49,7 @@ impl Value {
                 let values = rows.iter().filter_map(|row| set.get(name, row)).map(|series| series.at(i));
                 values.filter(|value| value.is_finite()).reduce(f64::min).unwrap_or(f64::NAN)
             }
+            Value::Growth(names) => growth(set, names, rows, axis, i) * set.host.page_bytes as f64,
             Value::Lost => lost(set, rows, axis, i),
         }
     }
@@ -58,6 +61,8 @@ impl Value {
     }
 }
 
+/// What growth is measured over.
+pub const GROWTH_NS: i64 = 60 * SECOND;
 /// What [`ledger::lost_by`] adds up.
 const LOST: &[&str] = &["task.run_delay", "task.state", "task.kstack"];
 
@@ -68,6 +73,19 @@ fn sum(set: &SeriesSet, names: &[&str], rows: &[&str], i: usize) -> f64 {
         .filter(|value| value.is_finite())
         .reduce(|a, b| a + b)
         .unwrap_or(f64::NAN)
+}
+
+/// By how much a sum grew per second, between the first sample of the minute before that has it and this one.
+pub fn growth(set: &SeriesSet, names: &[&str], rows: &[&str], axis: &Axis, i: usize) -> f64 {
+    let Some(&t) = axis.t.get(i) else { return f64::NAN };
+    let from = axis.t.partition_point(|before| *before < t.saturating_sub(GROWTH_NS));
+    let before = (from..i).find_map(|at| {
+        let value = sum(set, names, rows, at);
+        value.is_finite().then(|| (axis.t[at], value))
+    });
+    before.map_or(f64::NAN, |(then, value)| {
+        (sum(set, names, rows, i) - value) / mitra_model::series::seconds_between(then, t)
+    })
 }
 
 fn lost(set: &SeriesSet, rows: &[&str], axis: &Axis, i: usize) -> f64 {
@@ -170,6 +188,22 @@ mod tests {
         assert_eq!(bars[..3], [Some(1.0); 3]);
         assert!(bars[3..18].iter().all(Option::is_none), "{bars:?}");
         assert_eq!(bars[18..], [Some(5.0), Some(5.0), Some(5.0), None, Some(5.0), None]);
+    }
+
+    #[test]
+    fn growth_is_that_of_the_last_minute_and_of_what_was_measured() {
+        let at = |samples: &[(i64, f64)], i: usize| {
+            let mut set = SeriesSet::default();
+            set.host.page_bytes = 4096;
+            let series = series(samples);
+            let axis = Arc::clone(&series.axis);
+            set.insert(mitra_model::lookup("task.rss_anon").unwrap(), "7@1".into(), series);
+            Value::Growth(&["task.rss_anon", "task.swap"]).at(&set, &["7@1"], &axis, i) / 4096.0
+        };
+        let samples = [(1, 1000.0), (41, 100.0), (51, f64::NAN), (101, 220.0), (111, 20.0)];
+        assert_eq!([at(&samples, 1), at(&samples, 3)], [-22.5, 2.0]);
+        assert_eq!(at(&samples, 4), -20.0, "nothing was measured earlier in that minute");
+        assert!(at(&samples, 0).is_nan() && at(&samples, 2).is_nan() && at(&samples, 9).is_nan());
     }
 
     #[test]

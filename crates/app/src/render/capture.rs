@@ -43,7 +43,7 @@ pub fn text(captured: &Captured, file: Option<&str>, rows_max: usize, style: &St
 }
 
 /// `offcpu of process 812 on web-17: 12,345 events in 10 s; its time was over`.
-fn headline(captured: &Captured) -> String {
+pub fn headline(captured: &Captured) -> String {
     let filter: Vec<String> = captured.filter.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let of = if filter.is_empty() { String::new() } else { format!(" of {}", filter.join(", ")) };
     format!(
@@ -85,7 +85,7 @@ pub fn cost(captured: &Captured) -> String {
 }
 
 /// A hundredth of a percent matters for a probe.
-fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     if share < 0.01 { format!("{:.2} %", share * 100.0) } else { format!("{:.1} %", share * 100.0) }
 }
 
@@ -151,15 +151,20 @@ fn histogram_text(histogram: &CaptureHistogram, style: &Style) -> String {
     out
 }
 
+/// A weight of stacks in the unit of its profile.
+pub fn weight(weight: f64, unit: &str) -> String {
+    match unit {
+        "s" => words::seconds(weight),
+        "B" => words::bytes(weight),
+        _ => units::grouped(weight),
+    }
+}
+
 fn heaviest(profile: &Profile, style: &Style) -> String {
     let total: f64 = profile.stacks.iter().map(|stack| stack.weight).sum();
     let mut page = Page::new(style);
     for stack in profile.stacks.iter().take(STACKS).filter(|stack| stack.weight > 0.0) {
-        let weight = match profile.unit.as_str() {
-            "s" => words::seconds(stack.weight),
-            "B" => words::bytes(stack.weight),
-            _ => units::grouped(stack.weight),
-        };
+        let weight = weight(stack.weight, &profile.unit);
         let tag = if stack.tag.is_empty() { String::new() } else { format!(", {}", stack.tag) };
         let share = percent(stack.weight / total);
         page.heading(&format!(

@@ -387,9 +387,11 @@ impl Server {
         let work = move |_: &_| {
             let one = number.map(|number| incidents::only(&report, number)).transpose()?;
             let report = one.as_ref().unwrap_or(&report);
-            let drawn = diagnosis::drawn(&view.reader, report)?;
+            let series = diagnosis::drawn(&view.reader, report)?;
+            let captured = diagnosis::captured(&view.reader, &html::captured::spans(report));
             let style = Style { zone: TimeZone::system(), ..Style::plain(WIDTH_PIPED) };
-            Ok(html::report(report, &[&drawn], &style, &diagnosis::title))
+            let drawn = html::Drawn { sets: &[&series], captured: &captured };
+            Ok(html::report(report, drawn, &style, &diagnosis::title))
         };
         let mut response = of(HTML, self.pool.run(ticket, work).await?);
         let may = hyper::header::HeaderValue::from_static(REPORT_MAY);

@@ -18,6 +18,11 @@ pub fn sparkline(values: &[f64], full: f64) -> String {
     values.iter().map(bar).collect()
 }
 
+/// The height of a bar, from 0 to 1.
+pub fn height(bar: char) -> f64 {
+    BARS.iter().position(|known| *known == bar).map_or(0.0, |level| level as f64 / 7.0)
+}
+
 /// The largest of them, and at least this much.
 pub fn scale(values: &[f64], least: f64) -> f64 {
     values.iter().copied().filter(|value| value.is_finite()).fold(least, f64::max)
@@ -38,6 +43,7 @@ mod tests {
         assert_eq!(sparkline(&[0.0, f64::NAN, 0.5, 1.0], 1.0), "▁·▅█");
         assert_eq!(sparkline(&[0.001, 0.0], scale(&[0.001], 0.02)), "▁▁", "next to nothing is no full bar");
         assert_eq!(sparkline(&[0.0, 3.0], 0.0), "▁▁");
+        assert_eq!(['▁', '█', NOTHING].map(height), [0.0, 1.0, 0.0]);
         assert_eq!(extremes(&[1.0, f64::NAN, 3.0]), Some([1.0, 2.0, 3.0]));
         assert_eq!(extremes(&[f64::NAN]), None);
     }

@@ -7,8 +7,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::ScreenData;
-use super::curve::{scale, sparkline};
+use super::curve::{height, scale, sparkline};
 use super::grid;
+use super::mouse::Areas;
 use super::screen::{Prompt, Screen, View};
 use super::theme::Theme;
 use super::views;
@@ -22,6 +23,8 @@ use crate::render::{text, units};
 const STATEMENT_LINES: usize = 2;
 /// Lines of a table that are kept beside the machine's.
 const TABLE_MIN: u16 = 9;
+/// The same where the machine's are what the panel is about.
+const MEMORY_TABLE_MIN: u16 = 7;
 
 pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData, theme: Theme, style: &Style) {
     let [title, time, body, foot] = Layout::vertical([
@@ -31,8 +34,9 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData, them
         Constraint::Length(1),
     ])
     .areas(frame.area());
+    screen.areas = Areas::default();
     frame.render_widget(title_line(screen, shown, theme, style, title.width), title);
-    frame.render_widget(time_line(shown, theme, style, time.width), time);
+    frame.render_widget(time_line(screen, shown, theme, style, time), time);
     match screen.view {
         View::Tables => tables(frame, body, screen, shown, theme, style),
         View::Zoom => views::zoom(frame, body, screen, shown, theme, style),
@@ -97,13 +101,20 @@ fn title_line(screen: &Screen, shown: &ScreenData, theme: Theme, style: &Style, 
 }
 
 /// Lost time over all of the recording, with its incidents and the moment.
-fn time_line(shown: &ScreenData, theme: Theme, style: &Style, width: u16) -> Line<'static> {
+fn time_line(
+    screen: &mut Screen,
+    shown: &ScreenData,
+    theme: Theme,
+    style: &Style,
+    area: Rect,
+) -> Line<'static> {
     let Some(timeline) = &shown.timeline else { return Line::raw("") };
     // Of a short range the seconds tell.
     let step_s = if timeline.span.seconds() < 1800.0 { 1 } else { 60 };
     let clock = |t: i64| style.tick(t, step_s);
     let (from, to) = (clock(timeline.span.since), clock(timeline.span.until));
-    let room = usize::from(width).saturating_sub(from.chars().count() + to.chars().count() + 4);
+    let room = usize::from(area.width).saturating_sub(from.chars().count() + to.chars().count() + 4);
+    screen.areas.time = Areas::line(usize::from(area.x) + from.chars().count() + 2, area.y, room);
     let values = timeline.bars(room);
     let bars: Vec<char> = sparkline(&values, scale(&values, 0.02)).chars().collect();
     let mut inks = vec![theme.faint(); room];
@@ -170,7 +181,8 @@ fn tables(
     };
     let width = usize::from(area.width);
     let banner = banner(screen, shown, theme, style, width);
-    let room = area.height.saturating_sub(banner.len() as u16 + 3 + TABLE_MIN).max(2);
+    let table_min = if screen.panel == Panel::Memory { MEMORY_TABLE_MIN } else { TABLE_MIN };
+    let room = area.height.saturating_sub(banner.len() as u16 + 3 + table_min).max(2);
     let machine = machine(moment, theme, usize::from(room), width);
     let [banner_area, machine_area, table_area] = Layout::vertical([
         Constraint::Length(banner.len() as u16),
@@ -178,14 +190,15 @@ fn tables(
         Constraint::Min(0),
     ])
     .areas(area);
+    if screen.present(shown).is_some() {
+        screen.areas.banner = banner_area;
+    }
     frame.render_widget(Paragraph::new(banner), banner_area);
     frame.render_widget(Paragraph::new(machine), machine_area);
-    let mut lines = vec![tabs(screen, theme)];
-    let room = usize::from(table_area.height);
+    let mut lines = vec![tabs(screen, theme, table_area)];
+    let [_, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(table_area);
     match (screen.panel, &moment.gap) {
-        (Panel::Incidents, _) => {
-            lines.extend(views::incidents(screen, shown, theme, style, width, room.saturating_sub(1)))
-        }
+        (Panel::Incidents, _) => lines.extend(views::incidents(screen, shown, theme, style, below)),
         (_, Some(gap)) if !moment.is_sample => {
             let [since, until] = [gap.span.since, gap.span.until].map(|t| style.date_clock(t));
             let why = format!("  no sample between {since} and {until}: {}", clean(&gap.why));
@@ -193,7 +206,7 @@ fn tables(
             lines.push(Line::styled("  t: the next sample   T: the one before", theme.faint()));
         }
         _ if moment.table.panel != screen.panel => {}
-        _ => lines.extend(grid::table(screen, moment, theme, style, width, room.saturating_sub(1))),
+        _ => lines.extend(grid::table(screen, moment, theme, style, below)),
     }
     frame.render_widget(Paragraph::new(lines), table_area);
 }
@@ -274,21 +287,17 @@ pub fn level(level: Level, theme: Theme) -> Ink {
 }
 
 /// A curve with the moment marked.
-pub fn marked(bars: &str, span: mitra_model::Span, at: i64, theme: Theme) -> [Span<'static>; 3] {
+pub fn marked(bars: &str, span: mitra_model::Span, at: i64, theme: Theme) -> Vec<Span<'static>> {
     let bars: Vec<char> = bars.chars().collect();
     let length = i128::from(span.until.saturating_sub(span.since).max(1));
     // A sample stands for the time before it.
     let passed = i128::from(at.saturating_sub(span.since).saturating_sub(1).max(0));
     let i = ((passed * bars.len() as i128 / length) as usize).min(bars.len().saturating_sub(1));
-    let part = |range: &[char]| range.iter().collect::<String>();
-    [
-        Span::styled(part(&bars[..i]), theme.curve()),
-        Span::styled(
-            part(bars.get(i..i + 1).unwrap_or_default()),
-            theme.curve().add_modifier(Modifier::REVERSED),
-        ),
-        Span::styled(part(bars.get(i + 1..).unwrap_or_default()), theme.curve()),
-    ]
+    let bar = |(at, bar): (usize, char)| {
+        let ink = theme.curve(height(bar));
+        Span::styled(bar.to_string(), if at == i { ink.add_modifier(Modifier::REVERSED) } else { ink })
+    };
+    bars.into_iter().enumerate().map(bar).collect()
 }
 
 /// A line for each resource, the indispensable ones first where room is short.
@@ -333,10 +342,25 @@ fn machine(moment: &Moment, theme: Theme, room: usize, width: usize) -> Vec<Line
     chosen.into_iter().map(draw).collect()
 }
 
-fn tabs(screen: &Screen, theme: Theme) -> Line<'static> {
+fn tabs(screen: &mut Screen, theme: Theme, area: Rect) -> Line<'static> {
+    let mut more = Vec::new();
+    if !screen.filter.is_empty() {
+        more.push(Span::styled(format!(" /{}", fit(&screen.filter, 20)), theme.warn()));
+    }
+    if screen.is_playing {
+        more.push(Span::styled("  playing", theme.warn()));
+    }
+    let whole = |panel: Panel| format!(" {} {} ", panel.number() + 1, panel.title());
+    let used = Panel::ALL.iter().map(|panel| whole(*panel).len()).sum::<usize>()
+        + more.iter().map(Span::width).sum::<usize>();
     let mut spans = Vec::new();
+    let mut x = usize::from(area.x);
     for panel in Panel::ALL {
-        let text = format!(" {} {} ", panel.number() + 1, panel.title());
+        // Where all titles have no room, the others have their number.
+        let has_title = panel == screen.panel || used <= usize::from(area.width);
+        let text = if has_title { whole(panel) } else { format!(" {} ", panel.number() + 1) };
+        screen.areas.tabs.push((Areas::line(x, area.y, text.len()), panel));
+        x += text.len();
         let ink = if panel == screen.panel {
             theme.heading().add_modifier(Modifier::REVERSED)
         } else {
@@ -344,12 +368,7 @@ fn tabs(screen: &Screen, theme: Theme) -> Line<'static> {
         };
         spans.push(Span::styled(text, ink));
     }
-    if !screen.filter.is_empty() {
-        spans.push(Span::styled(format!(" /{}", fit(&screen.filter, 20)), theme.warn()));
-    }
-    if screen.is_playing {
-        spans.push(Span::styled("  playing", theme.warn()));
-    }
+    spans.extend(more);
     Line::from(spans)
 }
 

@@ -1,10 +1,12 @@
 //! The rows of a panel, and the chosen cell over time.
 
+use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style as Ink};
 use ratatui::text::{Line, Span};
 
 use super::curve::{extremes, scale, sparkline};
 use super::draw::{fit, level, marked, number, padded};
+use super::mouse::Areas;
 use super::rows;
 use super::screen::{Screen, Sort};
 use super::theme::Theme;
@@ -14,7 +16,7 @@ use crate::render::style::{Style, clean};
 /// The columns that fit beside the names, and how wide these are.
 fn columns_of(panel: Panel, width: usize) -> (&'static [Column], usize) {
     let names = match panel {
-        Panel::Processes => 8 + 2 + 17,
+        Panel::Processes | Panel::Memory => 8 + 2 + 17,
         Panel::Disks | Panel::Network => 14,
         _ => 24,
     };
@@ -26,7 +28,7 @@ fn columns_of(panel: Panel, width: usize) -> (&'static [Column], usize) {
         count += 1;
     }
     // Names of groups and services are long, those of processes have 15 characters and their branch.
-    let rest = width.saturating_sub(used).min(if panel == Panel::Processes { 16 } else { 60 });
+    let rest = width.saturating_sub(used).min(if panel.has_processes() { 16 } else { 60 });
     (&all[..count], names + rest)
 }
 
@@ -35,9 +37,9 @@ pub fn table(
     moment: &Moment,
     theme: Theme,
     style: &Style,
-    width: usize,
-    room: usize,
+    area: Rect,
 ) -> Vec<Line<'static>> {
+    let (width, room) = (usize::from(area.width), usize::from(area.height));
     let (columns, names) = columns_of(screen.panel, width);
     let shown = rows::arrange(&moment.table, screen);
     screen.page = room.saturating_sub(2).max(1);
@@ -46,7 +48,10 @@ pub fn table(
     let at = place.unwrap_or(0);
     screen.top =
         screen.top.min(at).max((at + 1).saturating_sub(screen.page)).min(shown.len().saturating_sub(1));
-    let mut lines = vec![heads(screen, columns, names, theme)];
+    let mut lines = vec![heads(screen, columns, names, theme, area)];
+    let drawn = shown.len().saturating_sub(screen.top).min(screen.page) as u16;
+    screen.areas.rows = Rect { y: area.y.saturating_add(1), height: drawn, ..area };
+    screen.areas.first_row = screen.top;
     if shown.is_empty() {
         let why = moment
             .table
@@ -69,9 +74,9 @@ pub fn table(
     lines
 }
 
-fn heads(screen: &Screen, columns: &[Column], names: usize, theme: Theme) -> Line<'static> {
+fn heads(screen: &mut Screen, columns: &[Column], names: usize, theme: Theme, area: Rect) -> Line<'static> {
     let name = match screen.panel {
-        Panel::Processes => "     PID S NAME",
+        Panel::Processes | Panel::Memory => "     PID S NAME",
         Panel::Cgroups => "CGROUP",
         Panel::Disks => "DISK",
         Panel::Network => "DEVICE",
@@ -81,7 +86,11 @@ fn heads(screen: &Screen, columns: &[Column], names: usize, theme: Theme) -> Lin
     let mark = |is_sorted: bool| if is_sorted { arrow.to_string() } else { String::new() };
     let name = format!("{name}{}", mark(screen.sort() == Sort::Name));
     let mut spans = vec![Span::styled(format!("  {}", padded(&name, names)), theme.heading())];
+    let mut heads = vec![(Areas::line(area.x.into(), area.y, names + 2), Sort::Name)];
+    let mut x = usize::from(area.x) + names + 2;
     for (i, column) in columns.iter().enumerate() {
+        heads.push((Areas::line(x, area.y, column.width), Sort::Column(i)));
+        x += column.width;
         let title = format!("{}{}", mark(screen.sort() == Sort::Column(i)), column.title);
         let ink = theme.heading();
         let ink = if i == screen.column() { ink.add_modifier(Modifier::UNDERLINED) } else { ink };
@@ -89,6 +98,7 @@ fn heads(screen: &Screen, columns: &[Column], names: usize, theme: Theme) -> Lin
         spans.push(Span::raw(format!("{:fill$}", "")));
         spans.push(Span::styled(title, ink));
     }
+    screen.areas.heads = heads;
     Line::from(spans)
 }
 
@@ -111,7 +121,7 @@ fn row_line(
     theme: Theme,
 ) -> Line<'static> {
     let name = format!("{branch}{}", name_of(row));
-    let name = if screen.panel == Panel::Processes {
+    let name = if screen.panel.has_processes() {
         let pid = row.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         let state = if row.is_ended { 'E' } else { row.state.unwrap_or('-') };
         format!("{pid:>8} {state} {}", padded(&name, names.saturating_sub(11)))

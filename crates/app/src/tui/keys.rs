@@ -23,9 +23,9 @@ pub const HELP: [(&str, &[(&str, &str)]); 2] = [
             ("n p", "next, previous incident"),
             ("g G", "begin, end (also Home, End)"),
             ("space", "play; at the end: hold"),
-            ("", ""),
+            ("m", "mouse on: wheel, clicks"),
             ("i", "the root cause"),
-            ("1 … 6, tab", "panels"),
+            ("1 … 7, tab", "panels"),
             ("q F10", "back; quit"),
             ("? h F1", "this help"),
         ],
@@ -75,13 +75,16 @@ pub fn obey(screen: &mut Screen, shown: &ScreenData, key: KeyEvent, style: &Styl
         (_, KeyCode::Char('?' | 'h') | KeyCode::F(1)) => screen.view = View::Help,
         (View::Report, code) if scroll(screen, code) => {}
         (View::Report | View::Zoom, KeyCode::Enter | KeyCode::Char('i')) => screen.view = View::Tables,
-        (_, code) => {
-            if !travel(screen, shown, code) {
-                choose(screen, shown, code);
-            }
-        }
+        (_, code) => press(screen, shown, code),
     }
     false
+}
+
+/// A key that does the same in all views.
+pub fn press(screen: &mut Screen, shown: &ScreenData, code: KeyCode) {
+    if !travel(screen, shown, code) {
+        choose(screen, shown, code);
+    }
 }
 
 /// Keys that go to another time, in every view.
@@ -113,6 +116,7 @@ fn travel(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> bool {
                 screen.go_to_incident(shown, i);
             }
         }
+        'm' => screen.has_mouse = !screen.has_mouse,
         'b' => screen.prompt = Some(Prompt::Time { text: String::new(), wrong: None }),
         ' ' | 'z' | 'Z' => hold(screen, shown),
         'i' => {
@@ -142,26 +146,31 @@ fn hold(screen: &mut Screen, shown: &ScreenData) {
 
 /// Keys that scroll a report.
 fn scroll(screen: &mut Screen, code: KeyCode) -> bool {
-    let page = screen.report_lines.1.saturating_sub(1).max(1);
-    let last = screen.report_lines.0.saturating_sub(screen.report_lines.1);
-    let to = match code {
-        KeyCode::Down | KeyCode::Char('j') => screen.scroll + 1,
-        KeyCode::Up | KeyCode::Char('k') => screen.scroll.saturating_sub(1),
-        KeyCode::PageDown | KeyCode::Char(' ') => screen.scroll + page,
-        KeyCode::PageUp => screen.scroll.saturating_sub(page),
-        KeyCode::Home | KeyCode::Char('g') => 0,
-        KeyCode::End | KeyCode::Char('G') => last,
+    let page = screen.report_lines.1.saturating_sub(1).max(1) as isize;
+    let by = match code {
+        KeyCode::Down | KeyCode::Char('j') => 1,
+        KeyCode::Up | KeyCode::Char('k') => -1,
+        KeyCode::PageDown | KeyCode::Char(' ') => page,
+        KeyCode::PageUp => -page,
+        KeyCode::Home | KeyCode::Char('g') => isize::MIN,
+        KeyCode::End | KeyCode::Char('G') => isize::MAX,
         _ => return false,
     };
-    screen.scroll = to.min(last);
+    scroll_by(screen, by);
     true
+}
+
+/// Scrolls a report by some lines.
+pub fn scroll_by(screen: &mut Screen, by: isize) {
+    let last = screen.report_lines.0.saturating_sub(screen.report_lines.1);
+    screen.scroll = screen.scroll.saturating_add_signed(by).min(last);
 }
 
 /// Keys of tables.
 fn choose(screen: &mut Screen, shown: &ScreenData, code: KeyCode) {
     let here = screen.panel.number();
     match code {
-        KeyCode::Char(c @ '1'..='6') => screen.open(Panel::ALL[c as usize - '1' as usize]),
+        KeyCode::Char(c @ '1'..='7') => screen.open(Panel::ALL[c as usize - '1' as usize]),
         KeyCode::Tab => screen.open(Panel::ALL[(here + 1) % Panel::ALL.len()]),
         KeyCode::BackTab => screen.open(Panel::ALL[(here + Panel::ALL.len() - 1) % Panel::ALL.len()]),
         KeyCode::Up | KeyCode::Char('k') => select(screen, shown, -1),
@@ -209,7 +218,7 @@ fn choose(screen: &mut Screen, shown: &ScreenData, code: KeyCode) {
     }
 }
 
-fn sort(screen: &mut Screen, sort: Sort) {
+pub fn sort(screen: &mut Screen, sort: Sort) {
     let here = screen.panel.number();
     screen.sorts[here] = sort;
     if let Sort::Column(column) = sort {
@@ -227,11 +236,16 @@ fn sort_by(screen: &mut Screen, titles: &[&str]) {
     }
 }
 
-fn select(screen: &mut Screen, shown: &ScreenData, by: isize) {
+/// Incidents, and then findings.
+fn last_incident(shown: &ScreenData) -> usize {
+    let findings = shown.report.as_ref().map_or(0, |report| report.findings.len());
+    (shown.incidents.len() + findings).saturating_sub(1)
+}
+
+/// Chooses the row that is so many rows below, or above.
+pub fn select(screen: &mut Screen, shown: &ScreenData, by: isize) {
     if screen.panel == Panel::Incidents {
-        let findings = shown.report.as_ref().map_or(0, |report| report.findings.len());
-        let last = (shown.incidents.len() + findings).saturating_sub(1);
-        screen.incident = screen.incident.saturating_add_signed(by).min(last);
+        screen.incident = screen.incident.saturating_add_signed(by).min(last_incident(shown));
         return;
     }
     let Some(moment) = &shown.moment else { return };
@@ -240,6 +254,21 @@ fn select(screen: &mut Screen, shown: &ScreenData, by: isize) {
     let here = screen.row.as_ref().and_then(|chosen| lines.iter().position(|line| key(line) == chosen));
     let to = here.unwrap_or(0).saturating_add_signed(by).min(lines.len().saturating_sub(1));
     screen.row = lines.get(to).map(|line| key(line).clone());
+}
+
+/// Chooses a row by its place; true if it was the chosen one already.
+pub fn choose_row(screen: &mut Screen, shown: &ScreenData, place: usize) -> bool {
+    if screen.panel == Panel::Incidents {
+        let is_chosen = place == screen.incident;
+        screen.incident = place.min(last_incident(shown));
+        return is_chosen;
+    }
+    let Some(moment) = &shown.moment else { return false };
+    let Some(line) = rows::arrange(&moment.table, screen).into_iter().nth(place) else { return false };
+    let key = &moment.table.rows[line.row].key;
+    let is_chosen = screen.row.as_ref() == Some(key);
+    screen.row = Some(key.clone());
+    is_chosen
 }
 
 /// A key while a line is typed.

@@ -5,6 +5,7 @@ mod curve;
 mod draw;
 mod grid;
 mod keys;
+mod mouse;
 mod rows;
 mod screen;
 #[cfg(test)]
@@ -76,7 +77,8 @@ pub struct ScreenData {
 /// Draws and handles keys until the user quits. The terminal is restored on every end: an orderly
 /// one, a panic (by ratatui's hook), and a signal, which only sets [`STOP`].
 pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<()> {
-    let theme = Theme { color: style.color };
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let theme = Theme::of(style.color, &variable("TERM"), &variable("COLORTERM"));
     let desk = Desk::open(source.dir.clone(), source.limits)?;
     ratatui::try_init().context("cannot use this terminal")?;
     // A picture goes out at once: standard output by itself sends it in pieces of a kilobyte.
@@ -86,6 +88,7 @@ pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if std::thread::current().name() == Some("main") {
+            _ = mouse::report(false);
             hook(panic);
         }
     }));
@@ -93,6 +96,7 @@ pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<
     let result = (|| {
         let mut shown = ScreenData { headline: source.headline.clone(), ..ScreenData::default() };
         let mut asked = None;
+        let mut has_mouse = false;
         let mut played = Instant::now();
         while !STOP.load(Ordering::Relaxed) {
             if let Some(why) = source.child.and_then(Child::ended) {
@@ -127,15 +131,25 @@ pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<
             if !key_waits(if is_waiting { SOON } else { FRAME }).context("cannot read the keyboard")? {
                 continue;
             }
-            if let Event::Key(key) = event::read().context("cannot read the keyboard")?
-                && key.kind != KeyEventKind::Release
-                && keys::obey(&mut screen, &shown, key, style)
-            {
-                break;
+            match event::read().context("cannot read the keyboard")? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    if keys::obey(&mut screen, &shown, key, style) {
+                        break;
+                    }
+                }
+                Event::Mouse(done) if has_mouse => mouse::obey(&mut screen, &shown, done),
+                _ => {}
+            }
+            if screen.has_mouse != has_mouse {
+                has_mouse = screen.has_mouse;
+                mouse::report(has_mouse).context("cannot use the mouse of this terminal")?;
             }
         }
         Ok(())
     })();
+    if screen.has_mouse {
+        _ = mouse::report(false);
+    }
     ratatui::restore();
     result
 }

@@ -148,9 +148,9 @@ mod tests {
     fn rows_are_sorted_and_what_was_not_measured_comes_last() {
         assert_eq!(shown(&screen()), ["21", "20", "2", "1", "30"]);
         assert_eq!(shown(&Screen { is_reversed: true, ..screen() }), ["1", "2", "20", "21", "30"]);
-        let by_memory = Screen { sorts: [Sort::Column(2); 6], ..screen() };
+        let by_memory = Screen { sorts: [Sort::Column(2); Panel::ALL.len()], ..screen() };
         assert_eq!(shown(&by_memory), ["1", "30", "20", "21", "2"]);
-        let by_id = Screen { sorts: [Sort::Name; 6], ..screen() };
+        let by_id = Screen { sorts: [Sort::Name; Panel::ALL.len()], ..screen() };
         assert_eq!(shown(&by_id), ["1", "2", "20", "21", "30"]);
     }
 

@@ -4,6 +4,7 @@ use mitra_model::Span;
 use mitra_model::time::SECOND;
 
 use super::ScreenData;
+use super::mouse::Areas;
 use super::rows;
 use crate::moment::{At, Panel, Wanted};
 
@@ -65,6 +66,10 @@ pub struct Screen {
     pub is_playing: bool,
     /// Whether the screen goes to the first incident as soon as there is one.
     pub seeks: bool,
+    /// Whether the terminal reports the mouse.
+    pub has_mouse: bool,
+    /// What was drawn where.
+    pub areas: Areas,
 }
 
 /// Where an incident is looked at first. The second sample after its onset covers nothing before it.
@@ -94,6 +99,8 @@ impl Screen {
             report_lines: (0, 0),
             is_playing: false,
             seeks,
+            has_mouse: false,
+            areas: Areas::default(),
         }
     }
 

@@ -7,12 +7,12 @@ use mitra_archive::Reader;
 use mitra_model::Span;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::style::{Color, Modifier};
 
-use super::screen::{Screen, View};
-use super::theme::Theme;
-use super::{ScreenData, draw, keys};
+use super::screen::{Screen, Sort, View};
+use super::theme::{Colors, Theme};
+use super::{ScreenData, draw, keys, mouse};
 use crate::diagnosis;
 use crate::live::Tracker;
 use crate::moment::{self, At, Panel, Row, Timeline};
@@ -74,17 +74,17 @@ impl Session {
         text.chars().for_each(|c| assert!(!self.key(KeyCode::Char(c)), "{c} ends it"));
     }
 
-    fn draw(&mut self, width: u16, height: u16, color: bool) -> ratatui::buffer::Buffer {
+    fn draw(&mut self, width: u16, height: u16, colors: Colors) -> ratatui::buffer::Buffer {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let drawn = |frame: &mut ratatui::Frame<'_>| {
-            draw::draw(frame, &mut self.screen, &self.shown, Theme { color }, &Style::plain(80));
+            draw::draw(frame, &mut self.screen, &self.shown, Theme { colors }, &Style::plain(80));
         };
         terminal.draw(drawn).unwrap();
         terminal.backend().buffer().clone()
     }
 
     fn text(&mut self, width: u16, height: u16) -> String {
-        let buffer = self.draw(width, height, false);
+        let buffer = self.draw(width, height, Colors::None);
         let line =
             |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
         (0..height).map(line).collect::<Vec<_>>().join("\n")
@@ -208,26 +208,38 @@ fn no_size_and_no_view_panics() {
             for view in [View::Tables, View::Zoom, View::Report, View::Help] {
                 (session.screen.view, session.screen.panel) = (view, panel);
                 session.read();
-                session.draw(width, height, true);
+                session.draw(width, height, Colors::Sixteen);
             }
         }
         let mut empty = Session { shown: ScreenData::default(), ..Session::flood() };
-        empty.draw(width, height, true);
+        empty.draw(width, height, Colors::Sixteen);
     }
 }
 
 #[test]
-fn without_colours_there_are_none_and_with_them_no_more_than_sixteen() {
+fn there_are_no_more_colours_than_the_terminal_has() {
     let mut session = Session::flood();
-    let plain = session.draw(120, 40, false);
+    let plain = session.draw(120, 40, Colors::None);
     assert!(plain.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
     assert!(
         plain.content.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED)),
         "the chosen row shows"
     );
-    let coloured = session.draw(120, 40, true);
+    let coloured = session.draw(120, 40, Colors::Sixteen);
     assert!(coloured.content.iter().any(|cell| cell.fg == Color::Red));
     assert!(!coloured.content.iter().any(|cell| matches!(cell.fg, Color::Rgb(..) | Color::Indexed(_))));
+    let palette = session.draw(120, 40, Colors::Indexed);
+    assert!(palette.content.iter().all(|cell| matches!(cell.fg, Color::Reset | Color::Indexed(_))));
+    let all = session.draw(120, 40, Colors::True);
+    assert!(all.content.iter().all(|cell| matches!(cell.fg, Color::Reset | Color::Rgb(..))));
+    // Below the time line, whose colours tell of incidents.
+    let bars = |bar: &str| {
+        let inks = all.content.iter().skip(2 * 120).filter(|cell| cell.symbol() == bar);
+        inks.map(|cell| cell.fg).collect::<Vec<_>>()
+    };
+    let (low, high) = (bars("▁"), bars("█"));
+    assert!(!low.is_empty() && !high.is_empty(), "there are curves");
+    assert!(!low.iter().any(|ink| high.contains(ink)), "the colour of a bar says how high it is");
 }
 
 #[test]
@@ -235,7 +247,7 @@ fn the_help_fits_and_names_what_the_foot_names() {
     let mut session = Session::flood();
     session.keys("?");
     let help = session.text(80, 24);
-    for key in ["t T", "b ", "n p", "P C", "F5", "F6", "/ F3 F4", "LOST is time"] {
+    for key in ["t T", "b ", "n p", "mouse on", "1 … 7", "P C", "F5", "F6", "/ F3 F4", "LOST is time"] {
         assert!(help.contains(key), "{key}: {help}");
     }
     session.keys("x");
@@ -254,4 +266,165 @@ fn a_time_of_day_is_one_of_the_day_that_is_shown() {
     assert!(session.text(80, 24).contains("not a time"));
     session.key(KeyCode::Esc);
     assert!(session.text(80, 24).contains("q quit"));
+}
+
+impl Session {
+    fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) {
+        let done = MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
+        mouse::obey(&mut self.screen, &self.shown, done);
+        self.read();
+    }
+
+    /// Draws, and clicks on the first cell of a text, on so many cells behind it.
+    fn click(&mut self, text: &str, behind: usize) {
+        let screen = self.text(120, 40);
+        let found = screen.lines().enumerate().find_map(|(y, line)| Some((y, line.find(text)?, line)));
+        let (y, at, line) = found.unwrap_or_else(|| panic!("no {text} in {screen}"));
+        let x = line[..at].chars().count() + behind;
+        self.mouse(MouseEventKind::Down(MouseButton::Left), x as u16, y as u16);
+    }
+}
+
+#[test]
+fn a_click_chooses_what_is_under_it() {
+    let mut session = Session::flood();
+    session.click("28304 S stockd", 0);
+    let chosen = session.screen.row.clone().unwrap();
+    assert!(chosen.starts_with("28304@"), "{chosen}");
+    assert_eq!(session.screen.view, View::Tables);
+    session.click("28304 S stockd", 0);
+    assert_eq!(session.screen.view, View::Zoom, "the chosen row is opened");
+    session.key(KeyCode::Esc);
+    // The heads of columns sort, and then reverse the order.
+    session.click("  MEM", 2);
+    assert_eq!((session.screen.sort(), session.screen.is_reversed), (Sort::Column(2), false));
+    session.click("▼MEM", 1);
+    assert!(session.screen.is_reversed);
+    session.click("PID S NAME", 0);
+    assert_eq!((session.screen.sort(), session.screen.is_reversed), (Sort::Name, false));
+    session.click(" 3 disks", 2);
+    assert_eq!(session.screen.panel, Panel::Disks);
+    session.click(" 6 incidents", 1);
+    session.click("streaming-read-flood", 0);
+    assert_eq!(session.screen.view, View::Report, "the only incident is the chosen one");
+    session.key(KeyCode::Esc);
+    session.click("INCIDENT", 0);
+    assert_eq!(session.screen.view, View::Report);
+    assert!(session.text(120, 40).contains("ROOT CAUSE"));
+}
+
+#[test]
+fn a_click_on_the_time_line_goes_to_its_time() {
+    let (_dir, mut session) = two();
+    let span = session.shown.timeline.as_ref().unwrap().span;
+    let times: Vec<i64> = [0, 50, 200]
+        .map(|behind| {
+            session.text(240, 40);
+            let time = session.screen.areas.time;
+            session.mouse(MouseEventKind::Down(MouseButton::Left), time.x + behind, time.y);
+            session.shown.moment.as_ref().unwrap().at
+        })
+        .to_vec();
+    assert!(span.since <= times[0] && times.is_sorted() && times[0] < times[1] && times[2] < span.until);
+    let middle = |at: i64| (at - span.since) as f64 / (span.until - span.since) as f64;
+    let width = f64::from(session.screen.areas.time.width);
+    assert!((middle(times[1]) - 50.5 / width).abs() < 1.0 / width, "{times:?}");
+    // Beside the line it does nothing.
+    session.text(240, 40);
+    let time = session.screen.areas.time;
+    session.mouse(MouseEventKind::Down(MouseButton::Left), time.x - 1, time.y);
+    assert_eq!(session.shown.moment.as_ref().unwrap().at, times[2]);
+}
+
+#[test]
+fn the_wheel_scrolls_tables_reports_and_time() {
+    let mut session = Session::flood();
+    let at = |session: &Session| session.shown.moment.as_ref().unwrap().at;
+    session.text(80, 24);
+    session.mouse(MouseEventKind::ScrollDown, 10, 15);
+    let text = session.text(80, 24);
+    let place = |text: &str| text.lines().position(|line| line.starts_with('>')).unwrap();
+    let below = place(&text);
+    session.mouse(MouseEventKind::ScrollUp, 10, 15);
+    assert_eq!(place(&session.text(80, 24)) + 3, below, "{text}");
+    let (first, time) = (at(&session), session.screen.areas.time);
+    session.mouse(MouseEventKind::ScrollDown, time.x, time.y);
+    assert!(at(&session) > first);
+    session.mouse(MouseEventKind::ScrollUp, time.x, time.y);
+    assert_eq!(at(&session), first);
+    session.keys("i");
+    session.text(80, 24);
+    session.mouse(MouseEventKind::ScrollDown, 10, 15);
+    assert_eq!(session.screen.scroll, 3);
+    session.mouse(MouseEventKind::ScrollUp, 10, 15);
+    assert_eq!(session.screen.scroll, 0);
+    // Nothing is done beside a line that is being typed, nor by other buttons.
+    session.keys("qb1");
+    session.text(80, 24);
+    session.mouse(MouseEventKind::ScrollDown, time.x, time.y);
+    session.mouse(MouseEventKind::Down(MouseButton::Left), time.x, time.y);
+    assert_eq!(at(&session), first);
+    session.key(KeyCode::Esc);
+    session.mouse(MouseEventKind::Down(MouseButton::Right), time.x, time.y);
+    assert_eq!(at(&session), first);
+}
+
+#[test]
+fn the_panel_of_memory_says_what_it_is_used_for_and_who_grows() {
+    let mut session = Session::open(&lab().join("swap-thrash.loud.101/archive"));
+    session.keys("7");
+    let text = session.text(120, 40);
+    let line = |label: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(label));
+        line.unwrap_or_else(|| panic!("no {label} in {text}"))
+    };
+    for (label, words) in [
+        ("AVAILABLE", ["now", "used", "free"]),
+        ("ANONYMOUS", ["now", "grows", "shared"]),
+        ("PAGE-CACHE", ["now", "grows", "active"]),
+        ("SLAB", ["now", "reclaimable", "unreclaim"]),
+        ("DIRTY", ["now", "write-back", "grows"]),
+        ("SWAP", ["in", "out", "used"]),
+        ("RECLAIM", ["kswapd", "direct", "stalls"]),
+        ("PRESSURE", ["some", "full", ""]),
+    ] {
+        for word in words {
+            assert!(line(label).contains(word), "{word}: {}", line(label));
+        }
+    }
+    assert!(!line("SWAP").contains(" in -") && !line("PRESSURE").contains("some -"), "{text}");
+    assert!(line("PID S NAME").contains("▼GROWTH") && line("PID S NAME").contains("SHARED"));
+    let cells = |at: usize| session.shown.moment.as_ref().unwrap().table.rows[at].cells.clone();
+    let rows = super::rows::arrange(&session.shown.moment.as_ref().unwrap().table, &session.screen);
+    let growth: Vec<f64> = rows.iter().map(|line| cells(line.row)[0]).filter(|v| v.is_finite()).collect();
+    assert!(growth.len() > 1 && growth.is_sorted_by(|a, b| a >= b), "{growth:?}");
+    // All eight lines have room on the smallest screen, and some rows.
+    let small = session.text(80, 24);
+    assert!(small.contains("PRESSURE") && small.contains(" 7 memory"), "{small}");
+    assert!(small.lines().filter(|line| line.contains('%') || line.contains("B/s")).count() >= 8, "{small}");
+    session.key(KeyCode::Enter);
+    let zoom = session.text(120, 40);
+    assert!(zoom.contains("GROWTH") && zoom.contains("THRASH") && zoom.contains(" to "), "{zoom}");
+}
+
+#[test]
+fn the_tabs_leave_room_for_the_filter() {
+    let mut session = Session::flood();
+    assert!(session.text(80, 24).contains(" 5 services  6 incidents  7 memory"));
+    session.keys("/stockd");
+    session.key(KeyCode::Enter);
+    let text = session.text(80, 24);
+    assert!(text.contains(" 1 processes  2  3  4  5  6  7  /stockd"), "{text}");
+    session.click(" 7 memory", 1);
+    assert_eq!(session.screen.panel, Panel::Memory);
+}
+
+#[test]
+fn the_mouse_is_off_until_a_key_turns_it_on() {
+    let mut session = Session::flood();
+    assert!(!session.screen.has_mouse);
+    session.keys("m");
+    assert!(session.screen.has_mouse);
+    session.keys("im");
+    assert!(!session.screen.has_mouse, "in the report too");
 }

@@ -43,8 +43,7 @@ fn zoom_head(screen: &Screen, moment: &Moment, theme: Theme, width: usize) -> Ve
     let row = moment.table.rows.iter().find(|row| Some(&row.key) == screen.row.as_ref());
     let Some(row) = row else {
         let key = screen.row.as_deref().unwrap_or_default();
-        let name =
-            key.split_once('@').filter(|_| screen.panel == Panel::Processes).map_or(key, |(pid, _)| pid);
+        let name = key.split_once('@').filter(|_| screen.panel.has_processes()).map_or(key, |(pid, _)| pid);
         return vec![Line::styled(fit(&format!(" {name}: not in this sample"), width), theme.heading())];
     };
     let of = |ppid: u32| moment.table.rows.iter().find(|row| row.pid == Some(ppid) && !row.is_ended);
@@ -116,18 +115,17 @@ fn curves(
 
 /// Incidents in order of time, then what nobody suffers from yet.
 pub fn incidents(
-    screen: &Screen,
+    screen: &mut Screen,
     shown: &ScreenData,
     theme: Theme,
     style: &Style,
-    width: usize,
-    room: usize,
+    area: Rect,
 ) -> Vec<Line<'static>> {
+    let (width, room, chosen) = (usize::from(area.width), usize::from(area.height), screen.incident);
     let head = format!("  {:<20}{:>12}{:>16}  {}", "ONSET", "LENGTH", "COST", "ROOT CAUSE, CULPRIT");
     let mut lines = vec![Line::styled(head, theme.heading())];
-    let mark = |i: usize| if i == screen.incident { "> " } else { "  " };
-    let ink =
-        |i: usize, ink: Ink| if i == screen.incident { ink.add_modifier(Modifier::REVERSED) } else { ink };
+    let mark = |i: usize| if i == chosen { "> " } else { "  " };
+    let ink = |i: usize, ink: Ink| if i == chosen { ink.add_modifier(Modifier::REVERSED) } else { ink };
     for (i, seen) in shown.incidents.iter().enumerate() {
         let incident = &seen.incident;
         let end = incident.end.unwrap_or(seen.report.window.until).0;
@@ -152,8 +150,11 @@ pub fn incidents(
         lines.push(Line::styled(none, theme.faint()));
     }
     // The heading stays, and so does the chosen line.
-    let surplus = (screen.incident + 2).saturating_sub(room.max(2));
-    lines.drain(1..1 + surplus.min(lines.len() - 1));
+    let surplus = (chosen + 2).saturating_sub(room.max(2)).min(lines.len() - 1);
+    lines.drain(1..1 + surplus);
+    let drawn = lines.len().saturating_sub(1).min(room.saturating_sub(1)) as u16;
+    screen.areas.rows = Rect { y: area.y.saturating_add(1), height: drawn, ..area };
+    screen.areas.first_row = surplus;
     lines
 }
 

@@ -44,7 +44,9 @@ impl Terminal {
     fn command(&self) -> Command {
         let mut command = Command::new(TMUX);
         command.args(["-L", &self.name]).env("TMUX_TMPDIR", self.dir.path());
-        command.env_remove("TMUX").env_remove("NO_COLOR").env_remove("MITRA_ARCHIVE");
+        for name in ["TMUX", "NO_COLOR", "COLORTERM", "MITRA_ARCHIVE"] {
+            command.env_remove(name);
+        }
         command.env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
         // The server outlives the command: it must hold no file of whoever runs the tests.
         // SAFETY: between fork and exec only one system call is made, which allocates nothing.
@@ -69,6 +71,28 @@ impl Terminal {
 
     fn screen(&self) -> String {
         String::from_utf8(self.tmux(&["capture-pane", "-p"]).stdout).unwrap()
+    }
+
+    /// What the mouse sends for a button on a cell that has a text, some columns behind the text's first one.
+    fn mouse(&self, button: u32, text: &str, behind: usize) {
+        let screen = self.see(text);
+        let cell = screen.lines().enumerate().find_map(|(y, line)| Some((line.find(text)?, y, line)));
+        let (at, y, line) = cell.unwrap();
+        let x = line[..at].chars().count() + behind;
+        let bytes = format!("\x1b[<{button};{};{}M", x + 1, y + 1);
+        let hex: Vec<String> = bytes.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let keys: Vec<&str> = hex.iter().map(String::as_str).collect();
+        assert!(self.tmux(&[&["send-keys", "-H"], &keys[..]].concat()).status.success(), "{bytes:?}");
+    }
+
+    /// Whether the program wants presses of buttons, and numbers of any size.
+    fn has_mouse(&self) -> bool {
+        let flags = self.tmux(&["list-panes", "-F", "#{mouse_standard_flag} #{mouse_sgr_flag}"]).stdout;
+        match String::from_utf8(flags).unwrap().trim() {
+            "1 1" => true,
+            "0 0" => false,
+            other => panic!("{other}"),
+        }
     }
 
     /// The screen as soon as it is like this, and stays so for a look: tmux also shows a picture that has come in part.
@@ -173,9 +197,14 @@ fn rows_are_filtered_sorted_and_looked_into() {
     assert!(wide.lines().count() >= 39 && wide.contains("CPUWAIT"), "{wide}");
     terminal.press(&["Escape"]);
     terminal.see(" mitra-lab ");
-    for (panel, head) in
-        [("2", "CGROUP"), ("3", "R-TIME"), ("4", "RXPKTS"), ("5", "SERVICE"), ("6", "ROOT CAUSE, CULPRIT")]
-    {
+    for (panel, head) in [
+        ("7", "▼GROWTH"),
+        ("2", "CGROUP"),
+        ("3", "R-TIME"),
+        ("4", "RXPKTS"),
+        ("5", "SERVICE"),
+        ("6", "ROOT CAUSE, CULPRIT"),
+    ] {
         terminal.press(&[panel]);
         terminal.see(head);
     }
@@ -241,6 +270,73 @@ fn it_opens_where_it_is_told_and_without_colours() {
     };
     assert!(codes.contains(&"7"), "the chosen row is reversed: {codes:?}");
     assert!(!codes.iter().any(is_colour), "{codes:?}");
+    terminal.quit("q");
+}
+
+#[test]
+fn the_panel_of_memory_has_room_at_each_size() {
+    for (width, height) in [(80, 24), (120, 40)] {
+        let thrash = lab("swap-thrash.loud.101");
+        let Some(terminal) = Terminal::open(width, height, &["replay", &thrash], &[]) else { return };
+        terminal.when("a table", |screen| screen.contains("INCIDENT") && !chosen(screen).is_empty());
+        terminal.press(&["7"]);
+        let memory = terminal.when("the curve of the chosen row", |screen| {
+            screen.contains("▼GROWTH") && screen.contains(" GROWTH of ") && screen.contains(", mean ")
+        });
+        for label in ["AVAILABLE", "ANONYMOUS", "PAGE-CACHE", "SLAB", "DIRTY", "SWAP", "RECLAIM", "PRESSURE"]
+        {
+            assert!(memory.contains(label), "{label}: {memory}");
+        }
+        insta::assert_snapshot!(format!("replay_memory_{width}x{height}"), memory);
+        terminal.quit("q");
+    }
+}
+
+#[test]
+fn the_mouse_is_used_where_it_is_wanted() {
+    const LEFT: u32 = 0;
+    const WHEEL_DOWN: u32 = 65;
+    let flood = lab("flood-once.loud.7919");
+    let Some(terminal) = Terminal::open(120, 40, &["replay", &flood], &[]) else { return };
+    terminal.when("a table", |screen| screen.contains("INCIDENT") && chosen(screen).contains(" dd "));
+    assert!(!terminal.has_mouse(), "the terminal selects text as ever");
+    terminal.press(&["m"]);
+    wait_until("the mouse is reported", || terminal.has_mouse());
+    terminal.mouse(LEFT, "  MEM", 2);
+    terminal.when("the largest", |screen| screen.contains("▼MEM") && chosen(screen).contains("stockd"));
+    terminal.mouse(LEFT, "▼MEM", 1);
+    terminal.see("▲MEM");
+    terminal.mouse(LEFT, "▲MEM", 1);
+    terminal.see("▼MEM");
+    terminal.mouse(WHEEL_DOWN, "PID S NAME", 0);
+    terminal.when("another row", |screen| !chosen(screen).is_empty() && !chosen(screen).contains("stockd"));
+    terminal.mouse(LEFT, "28310 ", 0);
+    terminal.when("dd is chosen", |screen| chosen(screen).contains("28310"));
+    terminal.mouse(LEFT, "28310 ", 0);
+    terminal.see("child of");
+    terminal.press(&["Escape"]);
+    terminal.mouse(LEFT, " 3 disks", 1);
+    terminal.see("R-TIME");
+    // The first column of the time line.
+    terminal.mouse(LEFT, "00:13:49 ", "00:13:49 ".len());
+    terminal.see("0 s in,");
+    terminal.press(&["m"]);
+    wait_until("the terminal has its mouse again", || !terminal.has_mouse());
+    terminal.press(&["m"]);
+    wait_until("the mouse is reported", || terminal.has_mouse());
+    terminal.press(&["q"]);
+    terminal.see("ended with 0");
+    assert!(!terminal.has_mouse(), "the next program has no use for it");
+}
+
+#[test]
+fn a_terminal_of_millions_of_colours_gets_them() {
+    let flood = lab("flood-once.loud.7919");
+    let environment = [("COLORTERM", "truecolor")];
+    let Some(terminal) = Terminal::open(80, 24, &["replay", &flood], &environment) else { return };
+    terminal.see("INCIDENT");
+    let screen = String::from_utf8(terminal.tmux(&["capture-pane", "-p", "-e"]).stdout).unwrap();
+    assert!(screen.contains("38;2;"), "{screen:?}");
     terminal.quit("q");
 }
 

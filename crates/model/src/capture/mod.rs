@@ -7,6 +7,7 @@ mod frames;
 pub mod heap;
 mod leaves;
 mod profile;
+mod tree;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::event::{Event, EventKind};
 
 pub use frames::{CodeAddress, InterpreterLayout, StackCopy, UnwindRule, UnwoundStack};
 pub use profile::{Image, KERNEL_MARK, Profile, Raw, RawStack, Stack};
+pub use tree::{FoldedCapture, StackNode, StackTree};
 
 /// The value of [`Captured::schema`].
 pub const SCHEMA: &str = "mitra.capture/1";

@@ -50,7 +50,7 @@ impl Chosen {
         &self,
         report: &Report,
         output: &show::Output,
-        drawn: &mitra_model::SeriesSet,
+        drawn: html::Drawn<'_>,
         style: &Style,
         shown: &Shown,
     ) -> Result<()> {
@@ -59,11 +59,7 @@ impl Chosen {
             let services = self.chosen.iter().map(one).collect();
             json_text(&Document { report, services, other_incidents: self.others })
         };
-        output.write(
-            || html::report(report, &[drawn], style, &title),
-            json,
-            || self.text(report, style, shown),
-        )
+        output.write(|| html::report(report, drawn, style, &title), json, || self.text(report, style, shown))
     }
 
     fn text(&self, report: &Report, style: &Style, shown: &Shown) -> String {

@@ -1,10 +1,8 @@
 //! Stacks as a flame graph in one self-contained page. Its script zooms and searches; nothing is
 //! loaded.
 
-use std::collections::BTreeMap;
-
 use mitra_model::Captured;
-use mitra_model::capture::Profile;
+use mitra_model::capture::{Profile, StackTree};
 use serde_json::{Value, json};
 
 use super::escape;
@@ -14,18 +12,10 @@ const STYLE: &str = include_str!("flame.css");
 const SCRIPT: &str = include_str!("flame.js");
 /// Narrower frames are invisible.
 const SHARE_MIN: f64 = 1e-5;
-/// More than the kernel records.
-const DEPTH_MAX: usize = 300;
-
-#[derive(Default)]
-struct Node {
-    weight: f64,
-    children: BTreeMap<u32, Node>,
-}
 
 pub fn page(captured: &Captured, profile: &Profile, style: &Style) -> String {
-    let mut names = profile.names.clone();
-    let root = tree(profile, &mut names);
+    let tree = StackTree::of(profile);
+    let whole = tree.nodes.first().map_or(0.0, |root| root.weight);
     let title = format!("{} on {}", captured.kind, captured.host);
     let about = format!(
         "{} from {} for {:.1} s; {}. The width of a frame is {}.",
@@ -33,11 +23,10 @@ pub fn page(captured: &Captured, profile: &Profile, style: &Style) -> String {
         style.date_clock(captured.since_real),
         captured.seconds,
         captured.ended.words(),
-        if profile.weight.is_empty() { "its weight" } else { &profile.weight },
+        if tree.weight.is_empty() { "its weight" } else { &tree.weight },
     );
-    let names: Vec<_> = names.iter().map(|name| clean(name)).collect();
-    let data =
-        json!({ "unit": profile.unit, "names": names, "root": node(&root, 0, root.weight * SHARE_MIN) });
+    let names: Vec<_> = tree.names.iter().map(|name| clean(name)).collect();
+    let data = json!({ "unit": tree.unit, "names": names, "root": node(&tree, 0, whole * SHARE_MIN) });
     let notes: String = captured.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -57,30 +46,13 @@ pub fn page(captured: &Captured, profile: &Profile, style: &Style) -> String {
     )
 }
 
-/// All stacks as one tree, with the thread names below the root.
-fn tree(profile: &Profile, names: &mut Vec<String>) -> Node {
-    let mut root = Node::default();
-    let mut comms: BTreeMap<&str, u32> = BTreeMap::new();
-    for stack in profile.stacks.iter().filter(|stack| stack.weight > 0.0) {
-        let comm = *comms.entry(&stack.comm).or_insert_with(|| {
-            names.push(stack.comm.clone());
-            u32::try_from(names.len() - 1).unwrap_or(u32::MAX)
-        });
-        root.weight += stack.weight;
-        let mut node = &mut root;
-        for frame in std::iter::once(&comm).chain(&stack.frames).take(DEPTH_MAX) {
-            node = node.children.entry(*frame).or_default();
-            node.weight += stack.weight;
-        }
-    }
-    root
-}
-
 /// `[name, weight, [children]]`.
-fn node(from: &Node, name: u32, weight_min: f64) -> Value {
-    let drawn = from.children.iter().filter(|(_, child)| child.weight >= weight_min);
-    let children: Vec<Value> = drawn.map(|(name, child)| node(child, *name, weight_min)).collect();
-    json!([name, from.weight, children])
+fn node(tree: &StackTree, at: usize, weight_min: f64) -> Value {
+    let Some(from) = tree.nodes.get(at) else { return Value::Null };
+    let is_drawn = |child: &&usize| tree.nodes.get(**child).is_some_and(|node| node.weight >= weight_min);
+    let children: Vec<Value> =
+        from.children.iter().filter(is_drawn).map(|child| node(tree, *child, weight_min)).collect();
+    json!([from.name, from.weight, children])
 }
 
 /// JSON that cannot end its script element.

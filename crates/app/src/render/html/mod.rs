@@ -1,6 +1,7 @@
 //! The report as one self-contained HTML page: nothing is loaded, no script runs.
 
 mod body;
+pub mod captured;
 pub mod chain;
 pub mod compare;
 pub mod experiment;
@@ -13,6 +14,7 @@ mod svg;
 
 use std::borrow::Cow;
 
+use mitra_model::capture::FoldedCapture;
 use mitra_model::must_escape;
 use mitra_model::report::{Culprit, How, Incident, Link, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
@@ -30,8 +32,22 @@ use sections::{command, enclosed, evidence, files, findings, list, lost, remedie
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page. `sets` hold the series that are drawn.
-pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_>) -> String {
+/// What a page draws.
+#[derive(Clone, Copy, Default)]
+pub struct Drawn<'a> {
+    pub sets: &'a [&'a SeriesSet],
+    /// Captures of [`captured::spans`].
+    pub captured: &'a [FoldedCapture],
+}
+
+impl<'a> Drawn<'a> {
+    pub fn of(sets: &'a [&'a SeriesSet]) -> Self {
+        Drawn { sets, ..Drawn::default() }
+    }
+}
+
+/// The page.
+pub fn report(report: &Report, drawn: Drawn<'_>, style: &Style, title: Title<'_>) -> String {
     let style = &text::clock_of(report, style);
     let name = match report.incidents.first() {
         Some(incident) => text::verdict(incident, report.window.until, style, title),
@@ -57,7 +73,7 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
         body.push(&enclosed("<p>", again.map(|again| escape(&again).into_owned()), "</p>\n"));
         body.push(&list("remarks", &one.root_cause.remarks));
         body.place_list();
-        incident(&mut body, report, one, sets, style, title);
+        incident(&mut body, report, one, drawn, style, title);
         body.push("</article>\n");
     }
     if let Some(comparison) = &report.comparison {
@@ -71,7 +87,7 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
         ));
         body.place_list();
     }
-    body.section("What was seen", &observed(report, sets, style, title));
+    body.section("What was seen", &observed(report, drawn.sets, style, title));
     whole(&mut body, report, style);
     body.finish(&name)
 }
@@ -126,7 +142,7 @@ fn incident(
     body: &mut Body,
     report: &Report,
     incident: &Incident,
-    sets: &[&SeriesSet],
+    drawn: Drawn<'_>,
     style: &Style,
     title: Title<'_>,
 ) {
@@ -147,7 +163,9 @@ fn incident(
     let next = incident.next.iter();
     let next = next.map(|next| format!("<li>{}{}</li>\n", escape(&next.measure), command(&next.command)));
     body.section("What to measure next", &enclosed("<ul class=\"plain\">\n", next, "</ul>\n"));
-    body.section("The numbers over time", &plot::incident(report, incident, sets, style));
+    body.section("The numbers over time", &plot::incident(report, incident, drawn.sets, style));
+    let captured = captured::section(report, incident, drawn.captured, style);
+    body.section("Stacks that were captured meanwhile", &captured);
     let proof = incident.chain.iter().map(|link| evidence(link, &root.statement, style, title));
     body.closed("The evidence: all numbers", &proof.collect::<String>());
     let ruled_out = incident.ruled_out.iter();
@@ -299,7 +317,7 @@ mod tests {
 
     #[test]
     fn nothing_of_what_was_quoted_becomes_markup() {
-        let html = report(&examples::files(), &[&series()], &Style::plain(80), &title);
+        let html = report(&examples::files(), Drawn::of(&[&series()]), &Style::plain(80), &title);
         for evil in ["<script", "<b>dentry", "<than>", "\x1b"] {
             assert!(!html.contains(evil), "{evil}");
         }
@@ -323,7 +341,7 @@ mod tests {
             (None, "[2J</b></dd>"),
         ] {
             flood.incidents[0].root_cause.culprit.how = how;
-            let html = report(&flood, &[], &Style::plain(80), &title);
+            let html = report(&flood, Drawn::default(), &Style::plain(80), &title);
             assert!(html.contains(said), "{said} is not in {html}");
         }
     }
@@ -331,7 +349,7 @@ mod tests {
     #[test]
     fn nothing_is_loaded_from_elsewhere() {
         for example in [examples::files(), examples::runs(), examples::two(), examples::quiet()] {
-            let html = report(&example, &[], &Style::plain(80), &title);
+            let html = report(&example, Drawn::default(), &Style::plain(80), &title);
             for outside in ["http:", "https:", "src=", "@import", "url(h"] {
                 assert!(!html.contains(outside), "{outside}");
             }
@@ -342,7 +360,7 @@ mod tests {
     #[test]
     fn every_element_is_closed() {
         for example in [examples::files(), examples::runs(), examples::two(), examples::quiet()] {
-            let html = report(&example, &[&series()], &Style::plain(80), &title);
+            let html = report(&example, Drawn::of(&[&series()]), &Style::plain(80), &title);
             let tags = [
                 "section", "article", "nav", "details", "div", "figure", "svg", "g", "i", "table", "tr",
                 "td", "ul", "ol", "li", "dl", "pre", "p", "text",
@@ -357,7 +375,7 @@ mod tests {
 
     #[test]
     fn the_numbers_of_the_chain_are_drawn_where_there_are_series() {
-        let html = report(&examples::files(), &[&series()], &Style::plain(80), &title);
+        let html = report(&examples::files(), Drawn::of(&[&series()]), &Style::plain(80), &title);
         assert_eq!(html.matches("class=\"series\"").count(), 2);
         // The onset of each of the two, and the stretch of the incident.
         assert_eq!(html.matches("class=\"onset\"").count(), 2);
@@ -368,7 +386,7 @@ mod tests {
                 && html.contains("Times of a day without a date"),
             "no axis"
         );
-        let bare = report(&examples::files(), &[], &Style::plain(80), &title);
+        let bare = report(&examples::files(), Drawn::default(), &Style::plain(80), &title);
         assert!(!bare.contains("over time<"));
     }
 
@@ -379,7 +397,7 @@ mod tests {
         let axis = Arc::new(Axis { t, dt: vec![f64::NAN; 5], places: Vec::new() });
         let values = vec![0.0, 1.0, 2.0, 4.0, 8.0].into();
         set.insert(lookup("vm.pgscan_kswapd").unwrap(), "".into(), Series { axis, start: 0, values });
-        let html = report(&examples::files(), &[&set], &Style::plain(80), &title);
+        let html = report(&examples::files(), Drawn::of(&[&set]), &Style::plain(80), &title);
         assert!(html.contains(">sample 5<") && !html.contains("class=\"onset\""));
     }
 }
