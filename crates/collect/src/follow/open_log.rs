@@ -21,6 +21,7 @@ pub const BEGIN_BYTES_MAX: usize = 1024;
 /// As many zero bytes at the end of a file are looked at for what is written before them, and as many parts between holes.
 const BLANK_BYTES_MAX: u64 = 256 << 20;
 const PARTS_MAX: usize = 4096;
+
 /// Device and inode.
 pub type Id = (u64, u64);
 
@@ -346,10 +347,10 @@ impl OpenLog {
         self.begin.is_whole = is_all_of_it && self.begin.len < BEGIN_BYTES_MAX && filled.bytes == 0;
     }
 
-    /// Bytes that are still to be read, without those that are not written yet. Of a compressed file nobody knows.
+    /// Bytes that are still to be read, up to where zero bytes begin. Of a compressed file nobody knows.
     pub fn unread(&self) -> u64 {
-        let blank = self.blank.end.saturating_sub(self.blank.start);
-        if self.is_packed() { 0 } else { self.size.saturating_sub(self.offset).saturating_sub(blank) }
+        let end = if self.blank.is_empty() { self.size } else { self.blank.start };
+        if self.is_packed() { 0 } else { end.saturating_sub(self.offset) }
     }
 
     /// Passes over at least so many bytes, up to the end of a line. Returns how many.
