@@ -26,8 +26,8 @@ MAY_USE = {
     "mitra-confine": set(),
     "mitra-http": set(),
     "mitra-inspect": {"mitra-model", "mitra-parse", "mitra-confine"},
-    "mitra-notify": {"mitra-confine", "mitra-http"},
-    "mitra-send": {"mitra-http"},
+    "mitra-notify": {"mitra-model", "mitra-confine", "mitra-http"},
+    "mitra-send": {"mitra-model", "mitra-http"},
     "mitra-load": {"mitra-http", "mitra-parse"},
     "mitra-search": {"mitra-model", "mitra-parse", "mitra-confine", "mitra-http"},
     "mitra-app": {

@@ -66,6 +66,8 @@ mod send_clickhouse;
 mod send_logs;
 #[path = "cli/serve.rs"]
 mod serve;
+#[path = "cli/serve_access.rs"]
+mod serve_access;
 #[path = "cli/serve_flood.rs"]
 mod serve_flood;
 #[path = "cli/serve_memory.rs"]

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use mitra_model::EventKind;
-use mitra_parse::kernel_message::{is_only_in_the_log, meaning};
+use mitra_parse::kernel_message::{is_only_in_the_log, kept, meaning};
 use mitra_parse::kmsg::{Record, record};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -16,8 +16,6 @@ use crate::mounts::machines_tree;
 const RECORDS_PER_TICK_MAX: usize = 2_048;
 /// Events of one tick at most; the rest is counted.
 const EVENTS_PER_TICK_MAX: usize = 64;
-/// Longer lines are cut.
-const TEXT_BYTES_MAX: usize = 1_024;
 /// The kernel fails a read whose buffer is too small for the record (`CONSOLE_EXT_LOG_MAX`).
 const RECORD_BYTES_MAX: usize = 8_192;
 /// Warnings and worse are kept whatever they say.
@@ -86,8 +84,7 @@ fn is_worth_keeping(record: &Record<'_>) -> bool {
 
 /// The line, and what it means where nothing else tells of it.
 fn kinds(record: &Record<'_>) -> (EventKind, Option<EventKind>) {
-    let end = record.text.floor_char_boundary(TEXT_BYTES_MAX);
-    let text = record.text.get(..end).unwrap_or_default().to_owned();
+    let text = kept(&record.text);
     let meant = meaning(&text).filter(is_only_in_the_log);
     (EventKind::KernelLog { priority: record.priority, text }, meant)
 }

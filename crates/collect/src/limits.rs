@@ -213,3 +213,37 @@ impl Limits {
 fn says_so_itself(io: &Io, comm: i64) -> bool {
     io.strings.cell(comm).is_some_and(|comm| texts_of(comm).any(|text| text.is_answered))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a service that gave so many answers in each second is looked at in the last one.
+    fn is_suspect(answers: &[i64]) -> bool {
+        let mut io = Io::new(Root::open("/".as_ref()).unwrap());
+        let mut limits = Limits::new();
+        let key = Key::named(io.strings.intern("127.0.0.1:80"));
+        let (mut answered, mut pids) = (0, Vec::new());
+        for (second, answers) in (1_i64..).zip(answers) {
+            let mut frame = Frame::new();
+            frame.time.mono = second * 1_000_000_000;
+            answered += answers;
+            let row = frame.table_mut(Entity::Service).push(key);
+            set(row, limits.requests, answered);
+            set(row, limits.connections, 5);
+            set(row, limits.service_pid, 7);
+            pids = limits.in_trouble(&io, &frame);
+        }
+        pids == [7]
+    }
+
+    #[test]
+    fn a_busy_service_that_falls_silent_is_looked_at_for_a_while() {
+        assert!(is_suspect(&[0, BUSY, 0]));
+        assert!(!is_suspect(&[0, BUSY - 1, 0]), "by chance");
+        assert!(!is_suspect(&[0, BUSY, 1]) && !is_suspect(&[0, BUSY]), "it answers");
+        assert!(!is_suspect(&[BUSY, 0]), "when it answered is not known");
+        let silent = |seconds: usize| [vec![0, BUSY], vec![0; seconds]].concat();
+        assert!(is_suspect(&silent(10)) && !is_suspect(&silent(11)));
+    }
+}

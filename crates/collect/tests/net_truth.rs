@@ -3,6 +3,8 @@
 
 #[path = "net_truth/answers.rs"]
 mod answers;
+#[path = "net_truth/ends.rs"]
+mod ends;
 #[path = "net_truth/names.rs"]
 mod names;
 #[path = "net_truth/services.rs"]

@@ -45,15 +45,29 @@ pub fn remarks(set: &SeriesSet, device: &str) -> Vec<String> {
         {
             remarks.push(format!(
                 "the XFS on {mount} is laid out for {}, and {on} has {}: its requests touch more disks than they need to, and with \
-                 parity what is left of a stripe is read before it is written; mount it with -o sunit={},swidth={}",
+                 parity what is left of a stripe is read before it is written; {}",
                 stripes(stripe.unit_bytes, stripe.width_bytes),
                 stripes(unit, width),
-                unit / SECTOR_BYTES,
-                width / SECTOR_BYTES
+                change(stripe.unit_bytes, ag_blocks.saturating_mul(block), (unit, width))
             ));
         }
     }
     remarks
+}
+
+/// How the stripes that a file system is laid out for can be changed to others. A mount takes a stripe unit that is larger by a
+/// power of two (xfs(5)) and divides the allocation groups (`xfs_validate_new_dalign`), and keeps it in the superblock. A remount
+/// accepts the options and ignores them.
+fn change(is_unit: u64, ag_bytes: u64, (unit, width): (u64, u64)) -> String {
+    let times = unit.checked_div(is_unit).unwrap_or(0);
+    if times.is_power_of_two() && is_unit.saturating_mul(times) == unit && ag_bytes.is_multiple_of(unit) {
+        return format!(
+            "unmount it and mount it once with -o sunit={},swidth={} (a remount does not change them)",
+            unit / SECTOR_BYTES,
+            width / SECTOR_BYTES
+        );
+    }
+    "no mount option changes that on this file system: only a new mkfs.xfs does".to_owned()
 }
 
 /// `stripes of 524 kB over 6 disks`.
@@ -63,5 +77,28 @@ fn stripes(unit: u64, width: u64) -> String {
             format!("stripes of {} over {disks} data disks", words::bytes(unit as f64))
         }
         _ => "no stripes".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_takes_what_xfs_allows_and_a_remount_nothing() {
+        let ag = 1 << 30;
+        let with = |is_unit, ag, unit| change(is_unit, ag, (unit, 4 * unit));
+        for is_unit in [65_536, 262_144] {
+            let told = with(is_unit, ag, 262_144);
+            assert!(told.contains("sunit=512,swidth=2048") && told.contains("a remount does not"), "{told}");
+        }
+        for (why, told) in [
+            ("made without stripes", with(0, ag, 262_144)),
+            ("smaller", with(524_288, ag, 262_144)),
+            ("three times as large", with(65_536, ag, 196_608)),
+            ("the groups are no multiple", with(65_536, ag - 65_536, 262_144)),
+        ] {
+            assert!(told.contains("mkfs.xfs"), "{why}: {told}");
+        }
     }
 }

@@ -9,6 +9,7 @@ mod pythons;
 #[expect(dead_code, reason = "each test program uses its own part of it")]
 mod service;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -66,11 +67,17 @@ impl Drop for Stop<'_> {
 fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
     let mut target = Target::open(service.pid()).unwrap();
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Held while the service works on a request.
+    let busy = Mutex::new(());
     let mut client = service.client();
     let options = snapshot::Options { texts: true, ..snapshot::Options::default() };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) && client.get(&format!("/work/{units}")).is_ok() {
+            let mut ask = || {
+                let _busy = busy.lock().unwrap();
+                client.get(&format!("/work/{units}")).is_ok()
+            };
+            while !stop.load(Ordering::Relaxed) && ask() {
                 done.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(PAUSE);
             }
@@ -89,6 +96,8 @@ fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
         }
         let culprit = verdict::of(&snapshots, &[]).culprit;
         if let Some(name) = culprit.as_ref().and_then(verdict::Culprit::held_type) {
+            // A dict, a set or a list that grows is moved now and then, and on a busy machine each search may meet that.
+            let _idle = busy.lock().unwrap();
             snapshot::find_holders(&mut target, &[name.to_owned()], &mut snapshots[SNAPSHOTS - 1]).unwrap();
         }
         (verdict::of(&snapshots, &[]), Diff::between(&snapshots[0], &snapshots[SNAPSHOTS - 1]))

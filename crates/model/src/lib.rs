@@ -24,6 +24,7 @@ pub mod strings;
 pub mod suspicion;
 pub mod time;
 pub mod values;
+pub mod wall_clock;
 pub mod words;
 
 pub use capture::{CaptureRow, Captured};
@@ -40,6 +41,7 @@ pub use strings::{StrId, Strings};
 pub use suspicion::Suspicion;
 pub use time::{Era, Span, Stamp};
 pub use values::Values;
+pub use wall_clock::WallClock;
 
 /// The manual page of a condition or a kind of capture: the leading comment of its source file, without the marks.
 #[must_use]

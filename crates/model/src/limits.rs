@@ -13,6 +13,8 @@ pub struct LimitText {
     pub is_of_connections: bool,
     /// Whether the program says it only once, however often it turns clients away.
     pub is_said_once: bool,
+    /// Whether the program does not read from its clients meanwhile: it has no request of them.
+    pub is_unread: bool,
     /// Whether the program turns clients away with an answer, so that no counter of connections tells.
     pub is_answered: bool,
     /// What is limited, in words.
@@ -86,6 +88,7 @@ impl LimitText {
             kind,
             is_of_connections: has("connections"),
             is_said_once: has("once"),
+            is_unread: has("unread"),
             is_answered: has("answered"),
             words,
             setting,
@@ -181,6 +184,7 @@ mod tests {
             assert!(!text.words.is_empty() && !text.setting.is_empty(), "{text:?}");
             assert!(text.pieces.iter().any(|piece| piece.len() >= 8), "{text:?}: no text of its own");
             assert!(text.is_of_connections || !text.is_said_once, "{text:?}");
+            assert!(text.is_said_once || !text.is_unread, "{text:?}");
             let sentence = text.sentence("it");
             assert!(sentence.ends_with('.') && !sentence.contains(". "), "one sentence: {sentence}");
         }
@@ -192,6 +196,7 @@ mod tests {
         assert!(texts_of("nginxd").next().is_none() && texts_of("cat").next().is_none());
         assert!(text_of("postgres", "max_connections").is_some_and(|text| text.is_answered));
         assert!(text_of("postgres", "worker_connections").is_none());
+        assert!(text_of("beam.smp", "disk_free_limit").is_some_and(|text| text.is_unread));
     }
 
     #[test]

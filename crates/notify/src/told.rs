@@ -1,5 +1,6 @@
 //! Which incidents were told, so that each is told once, also by a process that was started anew.
 
+use mitra_model::wall_clock::{REMEMBERED_NS, WallClock, is_remembered};
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Event, Message, incident_id};
@@ -9,8 +10,6 @@ const SECOND: i64 = 1_000_000_000;
 const SAME_ONSET_NS: i64 = 5 * SECOND;
 /// A verdict that changes with each look is not told with each.
 const REVISED_AFTER_NS: i64 = 30 * SECOND;
-/// Nobody waits any longer for the end of one that is over so long; a finding is told again.
-const KEPT_NS: i64 = 24 * 3600 * SECOND;
 /// A device that is said to be in the same state again within this time is no news: a driver has several lines for it.
 const SAME_STATE_NS: i64 = 3600 * SECOND;
 /// So many are remembered, of which the oldest go first.
@@ -53,6 +52,9 @@ pub struct Told {
     devices_until: Option<i64>,
     /// What ended before is no news to anybody.
     since: Option<i64>,
+    /// By which clock all times are.
+    #[serde(flatten)]
+    clock: WallClock,
 }
 
 impl Told {
@@ -60,6 +62,22 @@ impl Told {
     #[must_use]
     pub fn since(ns: i64) -> Told {
         Told { since: Some(ns), ..Told::default() }
+    }
+
+    /// From now on times are of this boot, to whose boot time so much is added. If that was another number before, all times move.
+    pub fn on_clock(&mut self, boot_id: &str, offset_ns: i64) {
+        let moved = self.clock.set(boot_id, offset_ns);
+        let incidents = self.incidents.iter_mut().flat_map(|known| [&mut known.onset, &mut known.told]);
+        let findings = self.findings.iter_mut().map(|(_, told)| told);
+        let devices = self.devices.iter_mut().map(|(.., seen)| seen);
+        let stopped = self.stopped.iter_mut().map(|(at, _)| at);
+        let all = incidents.chain(findings).chain(devices).chain(stopped);
+        for time in all.chain(&mut self.devices_until).chain(&mut self.since) {
+            *time = time.saturating_add(moved);
+        }
+        for end in self.incidents.iter_mut().filter_map(|known| known.end.as_mut()) {
+            *end = end.saturating_add(moved);
+        }
     }
 
     /// What there is to tell, where these are all incidents of the stretch of time that ends `until`, in nanoseconds. `rfc3339` writes
@@ -161,13 +179,14 @@ impl Told {
     }
 
     fn forget(&mut self, until: i64) {
-        self.incidents.retain(|known| known.end.is_none_or(|end| end > until - KEPT_NS));
-        self.findings.retain(|(_, told)| *told > until - KEPT_NS);
+        // Nobody waits any longer for the end of one that is over so long.
+        self.incidents.retain(|known| known.end.is_none_or(|end| end > until - REMEMBERED_NS));
+        self.findings.retain(|(_, told)| is_remembered(*told, until));
         let surplus = self.incidents.len().saturating_sub(KEPT_MAX);
         self.incidents.drain(..surplus);
         let surplus = self.findings.len().saturating_sub(KEPT_MAX);
         self.findings.drain(..surplus);
-        self.devices.retain(|(.., seen)| *seen > until - KEPT_NS);
+        self.devices.retain(|(.., seen)| is_remembered(*seen, until));
         let surplus = self.devices.len().saturating_sub(KEPT_MAX);
         self.devices.drain(..surplus);
     }
@@ -283,6 +302,34 @@ mod tests {
         let mut told: Told = serde_json::from_str(&kept).unwrap();
         assert_eq!(step(&mut told, &[(100, None, "disk-hog")], 300), []);
         assert_eq!(step(&mut told, &[], 400), [(Event::Ended, "web1-100".to_owned())]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_is_no_news() {
+        let all = |told: &mut Told, begun: i64, until: i64| {
+            let incident = Now {
+                onset: begun * SECOND,
+                end: None,
+                verdict: ("disk-hog", None),
+                message: Box::new(|| message("disk-hog")),
+            };
+            let finding = Message { id: "a".to_owned(), ..message("fd-growth") };
+            let device = Message { culprit: Some("sda".to_owned()), ..message("gone") };
+            let devices = vec![((until - 1) * SECOND, device)];
+            let said = told.step(vec![incident], vec![finding], devices, until * SECOND, |ns| ns.to_string());
+            said.into_iter().map(|message| message.event).collect::<Vec<_>>()
+        };
+        let mut told = Told::since(0);
+        told.on_clock("boot", 0);
+        let first = [Event::Begun, Event::Finding, Event::Device];
+        assert_eq!(all(&mut told, 100_000, 100_010), first);
+        let kept = serde_json::to_string(&told).unwrap();
+        let mut told: Told = serde_json::from_str(&kept).unwrap();
+        told.on_clock("boot", -40_000 * SECOND);
+        assert_eq!(all(&mut told, 60_000, 60_020), []);
+        // The offset of another boot does not say where the times of this one lie.
+        told.on_clock("next", 0);
+        assert!(all(&mut told, 1_000, 1_010).contains(&Event::Finding));
     }
 
     #[test]

@@ -21,8 +21,8 @@ use mitra_model::EventKind;
 pub use self::sentence::{explained, sentence};
 use crate::find::Pieces;
 
-/// Longer lines are cut where an event keeps them.
-const TEXT_BYTES_MAX: usize = 1_024;
+/// Longer messages are cut where an event keeps them.
+pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 /// The length of the name of a task, without the zero behind it (`TASK_COMM_LEN`).
 const COMM_BYTES_MAX: usize = 15;
 
@@ -68,8 +68,9 @@ pub fn is_only_in_the_log(kind: &EventKind) -> bool {
     )
 }
 
-/// The text as events keep it.
-fn kept(text: &str) -> String {
+/// The text of a message as events keep it.
+#[must_use]
+pub fn kept(text: &str) -> String {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned()
 }
 

@@ -9,17 +9,21 @@ mod engine;
 mod noise;
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::Engine;
 use mitra_search::answers::association::Group;
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::document::{Facts, Value};
-use mitra_search::opensearch::{Cluster, FleetCulprit, PolicyState, Record, RecordKind, Wanted, Writer};
+use mitra_search::opensearch::{
+    Cluster, FleetCulprit, PolicyState, Record, RecordKind, Settings, Wanted, Writer,
+};
 use mitra_search::{Day, Document, Kind};
 use noise::Noise;
 use serde_json::{Value as Json, json};
 
+/// How long an engine on a busy machine may need.
+const PATIENCE: Duration = Duration::from_secs(300);
 const MINUTE: i64 = 60_000_000_000;
 const HOUR: i64 = 60 * MINUTE;
 const HOSTS: usize = 200;
@@ -190,11 +194,13 @@ fn live(writer: &mut Writer, noise: &mut Noise) -> BTreeMap<String, i64> {
 #[ignore = "starts an OpenSearch: make test-search"]
 fn opensearch_tells_what_ill_hosts_share() {
     let Some(engine) = Engine::start(1) else { return };
-    let cluster = engine.cluster("sick_");
+    let patient = Settings { timeout: PATIENCE, ..engine.settings("sick_") };
+    let cluster = Cluster::connect(patient).expect("a client");
     let mut writer = engine.writer("sick_", "spool");
     let mut noise = Noise::new(20_261_121);
     let onsets = live(&mut writer, &mut noise);
-    assert_eq!((writer.waiting(), writer.messages()), (0, Vec::new()));
+    // What a busy engine did not take in time waits.
+    writer.flush(PATIENCE).expect("taken");
     cluster.install_incidents().expect("a template");
     for (host, begin) in &onsets {
         cluster.put_record(&record(host, "disk-hog", *begin, Some(20))).expect("taken");

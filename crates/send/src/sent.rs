@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mitra_model::wall_clock::{REMEMBERED_NS, WallClock, is_remembered};
 use serde::{Deserialize, Serialize};
 
 use crate::position::{read_state, replace};
@@ -11,10 +12,6 @@ use crate::position::{read_state, replace};
 const SECOND: i64 = 1_000_000_000;
 /// Onsets and ends of one incident in two explanations differ by less.
 const SAME_NS: i64 = 5 * SECOND;
-/// An incident that was over so long ago is in no stretch any more; a finding is sent again.
-const KEPT_NS: i64 = 24 * 3600 * SECOND;
-/// A finding that was sent further ahead was noted before the clock was set back.
-const AHEAD_NS: i64 = 3600 * SECOND;
 /// So many are remembered, of which the oldest go first.
 const KEPT_MAX: usize = 500;
 
@@ -51,9 +48,9 @@ pub struct Sent {
     incidents: Vec<SentIncident>,
     /// By id, when.
     findings: Vec<(String, i64)>,
-    /// By which clock all times are, as of a position: times of a recording move when the wall clock is set.
-    boot_id: String,
-    offset_ns: i64,
+    /// By which clock all times are, as of a position.
+    #[serde(flatten)]
+    clock: WallClock,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -83,21 +80,17 @@ impl Sent {
     /// The boot that its times are of.
     #[must_use]
     pub fn boot_id(&self) -> &str {
-        &self.boot_id
+        self.clock.boot_id()
     }
 
     /// From now on times are of this boot, to whose boot time so much is added. If that was another number before, all times move.
     pub fn on_clock(&mut self, boot_id: &str, offset_ns: i64) {
-        if self.boot_id == boot_id {
-            let moved = offset_ns.saturating_sub(self.offset_ns);
-            let incidents = self.incidents.iter_mut().flat_map(|one| [&mut one.onset_ns, &mut one.until_ns]);
-            let findings = self.findings.iter_mut().map(|(_, at)| at);
-            for time in incidents.chain(findings).chain(&mut self.open_ns) {
-                *time = time.saturating_add(moved);
-            }
+        let moved = self.clock.set(boot_id, offset_ns);
+        let incidents = self.incidents.iter_mut().flat_map(|one| [&mut one.onset_ns, &mut one.until_ns]);
+        let findings = self.findings.iter_mut().map(|(_, at)| at);
+        for time in incidents.chain(findings).chain(&mut self.open_ns) {
+            *time = time.saturating_add(moved);
         }
-        boot_id.clone_into(&mut self.boot_id);
-        self.offset_ns = offset_ns;
     }
 
     /// Notes a record that was taken, or refused for good.
@@ -146,10 +139,10 @@ impl Sent {
 
     /// Forgets what is long over.
     pub fn forget(&mut self, now_ns: i64) {
-        let limit = now_ns.saturating_sub(KEPT_NS);
-        let ahead = now_ns.saturating_add(AHEAD_NS);
+        // An incident that was over so long ago is in no stretch any more.
+        let limit = now_ns.saturating_sub(REMEMBERED_NS);
         self.incidents.retain(|incident| incident.until_ns > limit);
-        self.findings.retain(|(_, at)| *at > limit && *at <= ahead);
+        self.findings.retain(|(_, at)| is_remembered(*at, now_ns));
         let surplus = self.incidents.len().saturating_sub(KEPT_MAX);
         self.incidents.drain(..surplus);
         let surplus = self.findings.len().saturating_sub(KEPT_MAX);
@@ -252,9 +245,9 @@ mod tests {
         // The offset of another boot says nothing of these times.
         sent.on_clock("other boot", 5 * SECOND);
         assert_eq!(sent.open_ns, Some(8_200 * SECOND));
-        sent.forget(8_200 * SECOND - AHEAD_NS);
+        sent.forget(4_600 * SECOND);
         assert!(!sent.finding("fd-growth", 0));
-        sent.forget(8_200 * SECOND - AHEAD_NS - 1);
+        sent.forget(4_600 * SECOND - 1);
         assert!(sent.finding("fd-growth", 0), "the clock was set back");
     }
 
@@ -262,15 +255,15 @@ mod tests {
     fn a_finding_is_sent_once_a_day_and_memory_is_bounded() {
         let mut sent = Sent::default();
         assert_eq!((sent.finding("fd-growth", 0), sent.finding("fd-growth", 5)), (true, false));
-        sent.forget(KEPT_NS + 1);
-        assert!(sent.finding("fd-growth", KEPT_NS + 1));
+        sent.forget(REMEMBERED_NS + 1);
+        assert!(sent.finding("fd-growth", REMEMBERED_NS + 1));
         for i in 0..2_000 {
-            sent.finding(&i.to_string(), KEPT_NS);
+            sent.finding(&i.to_string(), REMEMBERED_NS);
             sent.incident(incident(&i.to_string(), 86_000, 86_001, false), &[]);
         }
-        sent.forget(KEPT_NS + 1);
+        sent.forget(REMEMBERED_NS + 1);
         assert_eq!((sent.incidents.len(), sent.findings.len()), (KEPT_MAX, KEPT_MAX));
-        assert!(!sent.finding("1999", KEPT_NS), "the latest stay");
+        assert!(!sent.finding("1999", REMEMBERED_NS), "the latest stay");
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub fn run(args: &NotifyArgs) -> Result<()> {
     if args.dry_run {
         let state = state();
         live::explained_once(&dir, &state)?;
-        let seen = seen(&state).context("nothing was recorded")?;
         let mut told = Told::since(i64::MIN);
+        let seen = seen(&state, &mut told).context("nothing was recorded")?;
         for message in step(&mut told, &seen.0, &seen.1, true) {
             print(&format!("{}\n", clean(&serde_json::to_string(&message)?)))?;
         }
@@ -192,9 +192,14 @@ fn state() -> Shared {
     state
 }
 
-fn seen(state: &Shared) -> Option<Seen> {
+/// What was explained last. What was told is on its clock then.
+fn seen(state: &Shared, told: &mut Told) -> Option<Seen> {
     let state = live::lock(state);
-    Some((state.report.clone()?, Arc::clone(&state.recorded)))
+    let report = state.report.clone()?;
+    if let Some((boot, offset)) = &state.clock {
+        told.on_clock(boot, *offset);
+    }
+    Some((report, Arc::clone(&state.recorded)))
 }
 
 /// Tells what there is now, and waits until it is delivered.
@@ -202,7 +207,7 @@ fn once(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let state = state();
     live::explained_once(dir, &state)?;
     let mut told = read_told(folder).unwrap_or_else(|| Told::since(i64::MIN));
-    if let Some(seen) = seen(&state) {
+    if let Some(seen) = seen(&state, &mut told) {
         tell(&mut told, &seen, folder, lines)?;
     }
     let end = Instant::now() + ONCE_WITHIN;
@@ -224,7 +229,7 @@ fn follow(dir: &Path, folder: &Path, lines: &[Arc<Line>]) -> Result<()> {
     let (mut last, mut trouble, mut reminded) = (None, None, Instant::now());
     let mut watch = Watch::default();
     while !STOP.load(Ordering::Relaxed) {
-        let (seen, why) = (seen(&state), live::lock(&state).trouble.clone());
+        let (seen, why) = (seen(&state, &mut told), live::lock(&state).trouble.clone());
         if why != trouble {
             why.iter().for_each(|why| log(why));
             trouble = why;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read};
 
-use super::read::{HEAD_BYTES, Kind, kind_of, unpacked};
+use super::read::{HEAD_BYTES, Kind, Packed, bounded, kind_of, unpacked};
 
 /// Packers and archives inside each other.
 const DEPTH_MAX: usize = 6;
@@ -114,7 +114,7 @@ impl Walk<'_> {
             return Ok(self.skip(name, why));
         }
         let packed = bytes.len() as u64;
-        let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(io::Error::other)?;
+        let mut archive = zip::ZipArchive::new(Packed::new(Cursor::new(bytes))).map_err(io::Error::other)?;
         for at in 0..archive.len() {
             let file = match archive.by_index(at) {
                 Ok(file) if file.is_file() => file,
@@ -131,7 +131,7 @@ impl Walk<'_> {
             };
             let path = file.name().map_or_else(|_| format!("#{at}"), Cow::into_owned);
             let Some(member) = self.member(name, path.as_bytes()) else { return Ok(self.too_many(name)) };
-            let walked = peek(super::read::bounded(Box::new(file), packed))
+            let walked = peek(bounded(Box::new(file), packed))
                 .and_then(|(kind, inner)| self.go(&member, kind, inner, depth + 1));
             if !walked.unwrap_or_else(|error| self.skip(&member, broken_off(&error))) {
                 return Ok(false);

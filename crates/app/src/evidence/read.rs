@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -123,8 +123,8 @@ fn wants_much(head: &[u8]) -> bool {
 
 /// What was packed by gzip, xz or zstd, within bounds.
 pub fn unpacked<'a>(kind: Kind, input: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
-    let taken = Rc::new(Cell::new(0));
-    let packed = Packed { inner: input, taken: Rc::clone(&taken), until: cpu_seconds() + SECONDS_MAX };
+    let packed = Packed::new(input);
+    let taken = Rc::clone(&packed.taken);
     let inner: Box<dyn Read + 'a> = match kind {
         Kind::Xz => {
             let (mut packed, mut head) = (packed, Vec::with_capacity(XZ_HEAD_BYTES));
@@ -234,13 +234,25 @@ impl Read for Counted<'_> {
 }
 
 /// The packed side. Data that unpack to nothing take their time here.
-struct Packed<'a> {
-    inner: Box<dyn Read + 'a>,
+pub struct Packed<R> {
+    inner: R,
     taken: Rc<Cell<u64>>,
     until: i64,
 }
 
-impl Read for Packed<'_> {
+impl<R> Packed<R> {
+    pub fn new(inner: R) -> Self {
+        Packed { inner, taken: Rc::default(), until: cpu_seconds() + SECONDS_MAX }
+    }
+}
+
+impl<R: Seek> Seek for Packed<R> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.inner.seek(to)
+    }
+}
+
+impl<R: Read> Read for Packed<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if cpu_seconds() > self.until {
             return Err(io::Error::other("unpacking it takes too long: the rest was not read"));
@@ -278,4 +290,30 @@ impl Read for Unpacked<'_> {
 /// Of this thread, so that other load does not count.
 fn cpu_seconds() -> i64 {
     clock_gettime(ClockId::ThreadCPUTime).tv_sec
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn members_of_a_zip_are_unpacked_within_the_time_of_its_packed_side() {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let stored =
+            zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        zip.start_file("a", stored).unwrap();
+        zip.write_all(b"MemTotal: 5 kB\n").unwrap();
+        let bytes = zip.finish().unwrap().into_inner();
+        let read = |until: i64| {
+            let packed = Packed { until, ..Packed::new(Cursor::new(bytes.clone())) };
+            let mut archive = zip::ZipArchive::new(packed).map_err(io::Error::other)?;
+            let mut text = String::new();
+            archive.by_index(0).map_err(io::Error::other)?.read_to_string(&mut text)?;
+            Ok::<String, io::Error>(text)
+        };
+        assert_eq!(read(cpu_seconds() + 60).unwrap(), "MemTotal: 5 kB\n");
+        assert!(read(-1).is_err());
+    }
 }

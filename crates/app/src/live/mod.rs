@@ -45,6 +45,8 @@ pub struct State {
     pub metrics: Option<Vec<&'static Metric>>,
     /// All events and these metrics in the time of the report.
     pub recorded: Arc<SeriesSet>,
+    /// The boot at the end of the report, and what its boot time lacks to the wall clock, in nanoseconds.
+    pub clock: Option<(String, i64)>,
     /// What does not work.
     pub trouble: Option<String>,
     /// Not printed yet.
@@ -108,6 +110,7 @@ fn explain(reader: &Reader, state: &Shared) -> Result<()> {
     let changes = state.tracker.update(&report);
     state.changes.extend(changes);
     state.timeline = Some(timeline);
+    state.clock = reader.clock_at(known.until).map(|(boot, offset)| (boot.to_owned(), offset));
     state.report = Some(report);
     Ok(())
 }

@@ -76,6 +76,9 @@ async fn watch(server: &Server, emitter: &SignalEmitter<'_>) {
             generation = Some(view.generation);
             let start = Instant::now();
             if let Ok(report) = server.recent(None, Duration::ZERO).await {
+                if let Some((boot, offset)) = view.reader.clock_at(view.span.until) {
+                    told.on_clock(boot, offset);
+                }
                 for message in messages::step(&mut told, &report, &SeriesSet::default(), false) {
                     let (event, id) = (message.event.name(), &message.id);
                     let (condition, title) = (&message.condition, &message.title);

@@ -241,6 +241,44 @@ fn failures_are_counted_and_named() {
     assert!(output.err.contains("vm.nothing: this kernel has no such setting"), "{}", output.err);
 }
 
+/// A load generator whose server refuses everything in one variant, and one request of two hundred in the other.
+const REFUSED: &str = r#"title = "answers"
+repetitions = 5
+warm-up = 0
+[workload]
+command = ["python3", "-c", """
+print('Running 1s test @ http://127.0.0.1:18911/')
+print('  1 threads and 5 connections')
+print('  816 requests in 1.10s, 414.38KB read')
+print('  Non-2xx or 3xx responses:', 816 if open('SETTING').read().strip() == '90' else 4)
+print('Requests/sec:    739.02')
+print('Transfer/sec:    375.28KB')
+"""]
+[reset]
+settle = "0s"
+[[metric]]
+name = "rate"
+regex = 'Requests/sec: +([0-9.]+)'
+unit = "1/s"
+better = "higher"
+[[variant]]
+name = "sixty"
+[[variant]]
+name = "ninety"
+sysctl = { "vm.swappiness" = 90 }
+"#;
+
+#[test]
+fn a_server_that_refuses_is_not_the_faster_one() {
+    let bench = Bench::new(REFUSED);
+    let output = finish(&mut bench.begin(&[]));
+    for wanted in ["no run of ninety succeeded", "816 answers had another status than 2xx or 3xx (5 runs)"] {
+        let words = output.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(wanted), "{}{}", output.out, output.err);
+    }
+    assert!(!output.out.contains("no run of sixty"), "{}", output.out);
+}
+
 #[test]
 fn a_file_with_a_mistake_is_refused_with_its_line_and_makes_nothing() {
     let bench = Bench::new(&MEASURE.replace("better = \"higher\"", "better = \"more\""));

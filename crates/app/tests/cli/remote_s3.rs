@@ -1,6 +1,7 @@
 //! An object store: moto, which checks signatures as Amazon's own library makes them.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -113,14 +114,19 @@ fn an_upload_follows_the_recorder_and_outlives_the_store() {
         writer.finish().unwrap();
     };
     record(&mut machine, 30);
-    // The store is away at first.
-    store.user.configure("[[remote]]\nurl = \"s3://recordings/mitra\"\nendpoint = \"http://127.0.0.1:1\"\n");
+    // Who is asked first hangs up.
+    let away = TcpListener::bind("127.0.0.1:0").unwrap();
+    away.set_nonblocking(true).unwrap();
+    let endpoint = format!("endpoint = \"http://{}\"\n", away.local_addr().unwrap());
+    store.user.configure(&format!("[[remote]]\nurl = \"s3://recordings/mitra\"\n{endpoint}"));
     let mut upload = Running::start(
         user.command(&["upload", "--to", "s3://recordings/mitra", text(dir.path())])
             .env("AWS_ACCESS_KEY_ID", store.key.split_once(':').unwrap().0)
             .env("AWS_SECRET_ACCESS_KEY", store.key.split_once(':').unwrap().1),
     );
     assert!(upload.line().starts_with("storing the segments of "));
+    harness::wait_until("a request to the store that is away", || away.accept().is_ok());
+    drop(away);
     store.table("");
     let frames = || {
         let output = user.run(&[

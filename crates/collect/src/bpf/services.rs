@@ -274,6 +274,12 @@ impl Services {
         self.reads_answers
     }
 
+    /// Whether the pass goes over files, and so misses what waits to be accepted on a Unix socket.
+    #[must_use]
+    pub fn goes_over_files(&self) -> bool {
+        self.unaccepted.is_some()
+    }
+
     /// How often the programs were called that see each request.
     pub fn calls(&mut self) -> io::Result<u64> {
         Ok(self.calls.lookup(&0)?.map_or(0, |counts| counts.iter().sum()))

@@ -12,7 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 
-use super::open_log::{BEGIN_BYTES_MAX, Begin, Id, Likeness, OpenLog, Progress, id_of, mtime_ns, size_of};
+use super::open_log::{
+    BEGIN_BYTES_MAX, Begin, Id, Likeness, OpenLog, Progress, id_of, is_of_now, mtime_ns, size_of,
+};
 use super::rotated::{self, Rotated, look_at};
 use super::state::{FileState, LogState};
 use crate::file::regular;
@@ -232,7 +234,7 @@ impl Log {
             }
             return Err(io::ErrorKind::PermissionDenied.into());
         };
-        let mut file = OpenLog::new(fd, &now, false);
+        let mut file = OpenLog::new(fd, &now, None);
         if matches!(self.start, Start::AtEnd) {
             file.begin_at(file.size)?;
             self.start = Start::Begun;
@@ -272,12 +274,12 @@ impl Log {
         // Cut off, and then read from its beginning.
         for _ in 0..2 {
             let Some(file) = &mut self.current else { return Ok(()) };
-            let size_before = file.size;
+            let end_before = file.offset + file.unread();
             if read(file, &mut self.lines, work)? != Progress::Truncated {
                 return Ok(());
             }
             if let Some(file) = self.current.take() {
-                self.current = Some(self.cut_off(file, size_before, dir, work.now_s));
+                self.current = Some(self.cut_off(file, end_before, dir, work.now_s));
             }
         }
         Ok(())
@@ -285,7 +287,7 @@ impl Log {
 
     /// The file was cut off: whoever did that may have copied it before. What was not read of it is in the copy, and the
     /// file goes on from its beginning.
-    fn cut_off(&mut self, file: OpenLog, size_before: u64, dir: Option<&Dir>, now_s: u64) -> OpenLog {
+    fn cut_off(&mut self, file: OpenLog, end_before: u64, dir: Option<&Dir>, now_s: u64) -> OpenLog {
         let was = FileState::of(&file);
         let copy = dir.filter(|_| was.begin.len > 0).and_then(|dir| {
             // A copy may be compressed, and lose its name, while it is looked for.
@@ -299,7 +301,7 @@ impl Log {
         if let Some(copy) = copy {
             self.old.push(Old { file: copy, read_s: now_s, is_copy: true, is_read: false });
         } else {
-            self.skipped = self.skipped.saturating_add(size_before.saturating_sub(was.offset));
+            self.skipped = self.skipped.saturating_add(end_before.saturating_sub(was.offset));
             self.see(was.begin);
         }
         self.is_scan_due = true;
@@ -383,7 +385,8 @@ impl Log {
     fn read_old(&mut self, dir: Option<&Dir>, work: &mut Work<'_>) {
         let mut at = 0;
         while let Some(old) = self.old.get_mut(at) {
-            let (size_before, before) = (old.file.size, old.file.offset);
+            let before = old.file.offset;
+            let end_before = before + old.file.unread();
             let progress = read(&mut old.file, &mut self.lines, work);
             if old.file.offset != before {
                 old.read_s = work.now_s;
@@ -391,7 +394,7 @@ impl Log {
             if matches!(progress, Ok(Progress::Truncated)) && !old.is_copy {
                 // It was cut off before it was renamed. Its copy comes behind, and is read in its turn.
                 let old = self.old.remove(at);
-                let file = self.cut_off(old.file, size_before, dir, work.now_s);
+                let file = self.cut_off(old.file, end_before, dir, work.now_s);
                 self.old.insert(at, Old { file, ..old });
                 continue;
             }
@@ -422,7 +425,7 @@ impl Log {
     fn close_old(&mut self, work: &mut Work<'_>) {
         while let Some(at) = self.old.iter().position(|old| {
             let is_idle = work.now_s.saturating_sub(old.read_s) >= OLD_IDLE_S;
-            old.is_read && (old.is_copy || old.file.is_gzip() || is_idle || self.old.len() >= OLD_MAX)
+            old.is_read && (old.is_copy || old.file.is_packed() || is_idle || self.old.len() >= OLD_MAX)
         }) {
             let mut old = self.old.remove(at);
             let lines = &mut self.lines;
@@ -489,13 +492,6 @@ fn seconds(ns: i64) -> i64 {
 fn now_ns() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
     i64::try_from(now).unwrap_or(i64::MAX) - 1_000_000_000
-}
-
-/// Whether a time lies so near that the next one may look the same.
-fn is_of_now(ns: i64) -> bool {
-    const NEAR_NS: u128 = 100_000_000;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-    now.abs_diff(u128::try_from(ns).unwrap_or(0)) < NEAR_NS
 }
 
 fn key(one: &Rotated) -> (Id, u64, i64) {

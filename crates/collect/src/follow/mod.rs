@@ -6,18 +6,20 @@
 //! - A file that is renamed is read to its end, the new one from its beginning; both while somebody still writes to the old one.
 //! - A file that was cut off (`copytruncate`) goes on from its beginning. What was not read of it is in the copy. The tool loses
 //!   what is written between its copy and its cut; no reader can have that.
-//! - A file is known again by device and inode, and by its first bytes, also as a copy or compressed by gzip.
-//! - A line counts when its end has come, and in a file that is not written to any more without one.
+//! - A file is known again by device and inode, and by its first bytes, also as a copy or compressed by gzip or zstd.
+//! - A line counts when its end has come, and in a file that is not written to any more without one. Zero bytes at the end of a file
+//!   are not written yet, and before a line they are none of it.
 //! - Positions and counts are kept together (`state.rs`), so that a recorder that is killed and started again counts what was
 //!   written meanwhile, and nothing twice.
 //!
 //! What cannot be told: files that begin with the same 1,024 bytes and were copied, not renamed; those that are compressed by
-//! another program than gzip before they were read.
+//! another program than gzip or zstd before they were read.
 //!
 //! A log belongs to strangers. It is a regular file that is no link, known before it is opened. Nothing of a line is kept.
 
 mod log;
 mod open_log;
+mod packed;
 mod rotated;
 mod state;
 mod thread;

@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use flate2::read::MultiGzDecoder;
 use rustix::fs::{SeekFrom, Stat, fstat, seek};
+use rustix::io::Errno;
 
+use super::packed::{self, Filled, Packed, Packer};
 use crate::file::read_at;
 
 /// A longer line is looked at up to here, and counts once.
@@ -15,8 +18,9 @@ pub const LINE_BYTES_MAX: usize = 16 * 1024;
 const CHUNK_BYTES: usize = 128 * 1024;
 /// Bytes by which a file is known again.
 pub const BEGIN_BYTES_MAX: usize = 1024;
-/// Decompressed bytes that are passed over in one step.
-const PASSED_BYTES_MAX: u64 = 1 << 20;
+/// As many zero bytes at the end of a file are looked at for what is written before them, and as many parts between holes.
+const BLANK_BYTES_MAX: u64 = 256 << 20;
+const PARTS_MAX: usize = 4096;
 
 /// Device and inode.
 pub type Id = (u64, u64);
@@ -87,46 +91,7 @@ pub fn fnv(bytes: &[u8]) -> u64 {
 /// What a file holds.
 enum Content {
     Plain(OwnedFd),
-    Gzip(Box<Gzip>),
-}
-
-/// No honest gzip takes as many bytes for nothing.
-const PACKED_BYTES_MAX: u64 = 1 << 20;
-
-/// The packed bytes of one read.
-struct Metered {
-    file: File,
-    left: u64,
-}
-
-impl io::Read for Metered {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
-            return Err(io::Error::other("unpacks to nothing"));
-        }
-        let most = out.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        let read = self.file.read(out.get_mut(..most).unwrap_or_default())?;
-        self.left = self.left.saturating_sub(read as u64);
-        Ok(read)
-    }
-}
-
-/// A compressed file, which nobody changes any more.
-struct Gzip {
-    decoder: MultiGzDecoder<Metered>,
-    /// Decompressed and not consumed; it ends at `at`.
-    rest: Vec<u8>,
-    at: u64,
-    is_end: bool,
-}
-
-/// What a read brought.
-struct Filled {
-    bytes: usize,
-    /// Bytes that were passed over to get there.
-    passed: u64,
-    /// Whether the file ends behind.
-    is_end: bool,
+    Packed(Box<Packed>),
 }
 
 /// How far a read came.
@@ -151,6 +116,8 @@ pub struct OpenLog {
     pub is_in_rest: bool,
     /// Size and modification time when nothing was left.
     settled: Option<(u64, i64)>,
+    /// Zero bytes behind what is written, as far as they were looked at: the file was made longer before.
+    blank: Range<u64>,
     pub size: u64,
     pub mtime_ns: i64,
 }
@@ -170,12 +137,10 @@ pub fn size_of(stat: &Stat) -> u64 {
 
 impl OpenLog {
     /// A file that is read from its beginning.
-    pub fn new(fd: OwnedFd, stat: &Stat, is_gzip: bool) -> OpenLog {
-        let content = if is_gzip {
-            let decoder = MultiGzDecoder::new(Metered { file: File::from(fd), left: PACKED_BYTES_MAX });
-            Content::Gzip(Box::new(Gzip { decoder, rest: Vec::new(), at: 0, is_end: false }))
-        } else {
-            Content::Plain(fd)
+    pub fn new(fd: OwnedFd, stat: &Stat, packer: Option<Packer>) -> OpenLog {
+        let content = match packer {
+            Some(packer) => Content::Packed(Box::new(Packed::new(File::from(fd), packer))),
+            None => Content::Plain(fd),
         };
         OpenLog {
             content,
@@ -184,13 +149,14 @@ impl OpenLog {
             offset: 0,
             is_in_rest: false,
             settled: None,
+            blank: 0..0,
             size: size_of(stat),
             mtime_ns: mtime_ns(stat),
         }
     }
 
-    pub fn is_gzip(&self) -> bool {
-        matches!(self.content, Content::Gzip(_))
+    pub fn is_packed(&self) -> bool {
+        matches!(self.content, Content::Packed(_))
     }
 
     /// Goes on where it was left, here or in a copy.
@@ -203,8 +169,9 @@ impl OpenLog {
     /// Passes over what is there up to a size, but for a line that has no end there yet.
     pub fn begin_at(&mut self, size: u64) -> io::Result<()> {
         let Content::Plain(fd) = &self.content else { return Ok(()) };
-        let from = size.saturating_sub(LINE_BYTES_MAX as u64);
-        let mut tail = vec![0; usize::try_from(size - from).unwrap_or(0)];
+        let end = written_end(fd, size)?;
+        let from = end.saturating_sub(LINE_BYTES_MAX as u64);
+        let mut tail = vec![0; usize::try_from(end - from).unwrap_or(0)];
         let filled = read_at(fd, &mut tail, from)?;
         tail.truncate(filled);
         match tail.iter().rposition(|byte| *byte == b'\n') {
@@ -236,7 +203,7 @@ impl OpenLog {
 
     /// The same file, from its beginning.
     pub fn emptied(self) -> OpenLog {
-        OpenLog { begin: Begin::default(), offset: 0, is_in_rest: false, settled: None, ..self }
+        OpenLog { begin: Begin::default(), offset: 0, is_in_rest: false, settled: None, blank: 0..0, ..self }
     }
 
     /// Whether the file still begins as what was read of it.
@@ -258,12 +225,13 @@ impl OpenLog {
         if let Content::Plain(fd) = &self.content {
             let stat = fstat(fd)?;
             (self.size, self.mtime_ns) = (size_of(&stat), mtime_ns(&stat));
+            self.blank.end = self.blank.end.min(self.size);
         }
         let now = (self.size, self.mtime_ns);
         if self.settled == Some(now) {
             return Ok(Progress::End);
         }
-        if !self.is_gzip() && self.size < self.offset {
+        if !self.is_packed() && self.size < self.offset {
             return Ok(Progress::Truncated);
         }
         buffer.resize(CHUNK_BYTES, 0);
@@ -276,27 +244,62 @@ impl OpenLog {
             if !self.is_same()? {
                 return Ok(Progress::Truncated);
             }
-            let text = buffer.get(..filled.bytes).unwrap_or_default();
-            let consumed = self.take(text, each);
-            *left = left.saturating_sub(filled.passed.saturating_add(consumed as u64).max(1));
-            if filled.is_end {
-                self.settled = Some(now);
-                return Ok(Progress::End);
+            let mut text = buffer.get(..filled.bytes).unwrap_or_default();
+            if !self.is_packed() {
+                let end = self.offset + text.len() as u64;
+                text = written(text);
+                let from = self.offset + text.len() as u64;
+                self.blank = from..self.blank.end.max(end);
             }
-            if !self.is_in_rest && text.iter().all(|byte| *byte == 0) {
-                self.pass_hole();
+            let (taken, pending) = (self.take(text, each), text.len());
+            *left = left.saturating_sub(filled.passed.saturating_add(taken as u64).max(1));
+            let is_end = filled.is_end
+                || taken == 0 && !self.is_packed() && self.pass_blank(pending, left, buffer, each)?;
+            if is_end {
+                // In the time that a tick of the kernel's clock takes it may be written to again and look the same.
+                self.settled = Some(now).filter(|_| !is_of_now(self.mtime_ns));
+                return Ok(Progress::End);
             }
         }
     }
 
-    /// A writer that does not append leaves a hole in a file that was cut off.
-    fn pass_hole(&mut self) {
-        let Content::Plain(fd) = &self.content else { return };
-        match seek(fd, SeekFrom::Data(self.offset)) {
-            Ok(at) => self.offset = at.max(self.offset),
-            Err(rustix::io::Errno::NXIO) => self.offset = self.size.max(self.offset),
-            Err(_) => {}
+    /// Goes on behind zero bytes, if anything is written there: where the file was cut off and whoever writes does not append. Whether
+    /// there is nothing: the file was made longer before it is written to. `pending` bytes of a line stand before them.
+    fn pass_blank(
+        &mut self,
+        pending: usize,
+        left: &mut u64,
+        buffer: &mut [u8],
+        each: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        let Content::Plain(fd) = &self.content else { return Ok(false) };
+        let from = match seek(fd, SeekFrom::Data(self.blank.end)) {
+            Ok(at) => at.max(self.blank.end),
+            Err(Errno::NXIO) => {
+                self.blank.end = self.size.max(self.blank.end);
+                return Ok(true);
+            }
+            Err(_) => self.blank.end,
+        };
+        let bytes = read_at(fd, buffer, from)?;
+        *left = left.saturating_sub(bytes as u64);
+        let Some(at) = buffer.iter().take(bytes).position(|byte| *byte != 0) else {
+            self.blank.end = from + bytes as u64;
+            return Ok(bytes < buffer.len());
+        };
+        // Who writes in order has written before that by now, if anything.
+        let bytes = read_at(fd, buffer, self.offset)?;
+        let text = written(buffer.get(..bytes).unwrap_or_default());
+        if text.len() != pending {
+            return Ok(false);
         }
+        if pending > 0 && !self.is_in_rest {
+            each(line(text));
+        }
+        self.offset = from + at as u64;
+        self.blank = self.offset..self.offset;
+        self.load_begin()?;
+        Ok(false)
     }
 
     /// Passes on the lines of a text and returns how much of it was consumed. A line without an end is left to be read again
@@ -336,7 +339,7 @@ impl OpenLog {
     pub fn finish(&mut self, buffer: &mut Vec<u8>, each: &mut dyn FnMut(&[u8])) {
         buffer.resize(CHUNK_BYTES, 0);
         let Ok(filled) = self.content.fill(self.offset, buffer) else { return };
-        let rest = buffer.get(..filled.bytes).unwrap_or_default();
+        let rest = written(buffer.get(..filled.bytes).unwrap_or_default());
         if !rest.is_empty() && !self.is_in_rest && self.is_same().unwrap_or(false) {
             each(line(rest));
         }
@@ -344,9 +347,10 @@ impl OpenLog {
         self.begin.is_whole = is_all_of_it && self.begin.len < BEGIN_BYTES_MAX && filled.bytes == 0;
     }
 
-    /// Bytes that are still to be read. Of a compressed file nobody knows.
+    /// Bytes that are still to be read, up to where zero bytes begin. Of a compressed file nobody knows.
     pub fn unread(&self) -> u64 {
-        if self.is_gzip() { 0 } else { self.size.saturating_sub(self.offset) }
+        let end = if self.blank.is_empty() { self.size } else { self.blank.start };
+        if self.is_packed() { 0 } else { end.saturating_sub(self.offset) }
     }
 
     /// Passes over at least so many bytes, up to the end of a line. Returns how many.
@@ -371,16 +375,57 @@ fn line(text: &[u8]) -> &[u8] {
     text.get(..LINE_BYTES_MAX).unwrap_or(text)
 }
 
+/// What is written of some bytes: the zero bytes at the end may be written later.
+fn written(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    bytes.get(..end).unwrap_or_default()
+}
+
+/// Where what is written of a file ends that may have been made longer.
+fn written_end(fd: &OwnedFd, size: u64) -> io::Result<u64> {
+    let (mut end, mut at) = (size, 0);
+    for _ in 0..PARTS_MAX {
+        match seek(fd, SeekFrom::Data(at)) {
+            Ok(data) => at = seek(fd, SeekFrom::Hole(data))?,
+            Err(Errno::NXIO) => {
+                end = at.min(size);
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    let least = end.saturating_sub(BLANK_BYTES_MAX);
+    let mut room = vec![0; CHUNK_BYTES];
+    while end > least {
+        let from = end.saturating_sub(CHUNK_BYTES as u64);
+        let room = room.get_mut(..usize::try_from(end - from).unwrap_or(0)).unwrap_or_default();
+        let filled = read_at(fd, room, from)?;
+        let text = written(room.get(..filled).unwrap_or_default());
+        if !text.is_empty() {
+            return Ok(from + text.len() as u64);
+        }
+        end = from;
+    }
+    Ok(end)
+}
+
+/// Whether a time lies so near that the next one may look the same.
+pub fn is_of_now(ns: i64) -> bool {
+    const NEAR_NS: u128 = 100_000_000;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+    now.abs_diff(u128::try_from(ns).unwrap_or(0)) < NEAR_NS
+}
+
 /// The first bytes of a file: one more than those by which it is known.
-pub fn first_bytes(fd: OwnedFd, is_gzip: bool) -> Vec<u8> {
+pub fn first_bytes(fd: OwnedFd, packer: Option<Packer>) -> Vec<u8> {
     const MOST: u64 = BEGIN_BYTES_MAX as u64 + 1;
-    let (file, mut bytes) = (File::from(fd), Vec::new());
-    // What is damaged, or not complete yet, has the bytes before that.
-    _ = match is_gzip {
-        true => MultiGzDecoder::new(file.take(PACKED_BYTES_MAX)).take(MOST).read_to_end(&mut bytes),
-        false => file.take(MOST).read_to_end(&mut bytes),
+    let file = File::from(fd);
+    let Some(packer) = packer else {
+        let mut bytes = Vec::new();
+        _ = file.take(MOST).read_to_end(&mut bytes);
+        return bytes;
     };
-    bytes
+    packed::first_bytes(file, packer, MOST)
 }
 
 impl Content {
@@ -390,48 +435,7 @@ impl Content {
                 let bytes = read_at(fd, buffer, offset)?;
                 Ok(Filled { bytes, passed: 0, is_end: bytes < buffer.len() })
             }
-            Content::Gzip(gzip) => Ok(gzip.fill(offset, buffer)),
+            Content::Packed(packed) => Ok(packed.fill(offset, buffer)),
         }
-    }
-}
-
-impl Gzip {
-    /// Decompresses up to an offset and beyond. What is damaged ends there.
-    fn fill(&mut self, offset: u64, buffer: &mut [u8]) -> Filled {
-        let first = self.at - self.rest.len() as u64;
-        let consumed = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);
-        self.rest.drain(..consumed.min(self.rest.len()));
-        let mut passed = 0;
-        while self.at < offset && !self.is_end && passed < PASSED_BYTES_MAX {
-            let wanted = (offset - self.at).min(buffer.len() as u64) as usize;
-            let read = self.decode(wanted);
-            self.rest.clear();
-            passed += read;
-        }
-        while self.at >= offset && self.rest.len() < buffer.len() && !self.is_end {
-            self.decode(buffer.len() - self.rest.len());
-        }
-        let bytes = self.rest.len().min(buffer.len());
-        if let (Some(to), Some(from)) = (buffer.get_mut(..bytes), self.rest.get(..bytes)) {
-            to.copy_from_slice(from);
-        }
-        Filled { bytes, passed, is_end: self.is_end && bytes < buffer.len() }
-    }
-
-    fn decode(&mut self, wanted: usize) -> u64 {
-        let before = self.rest.len();
-        self.rest.resize(before + wanted, 0);
-        let room = self.rest.get_mut(before..).unwrap_or_default();
-        self.decoder.get_mut().left = PACKED_BYTES_MAX;
-        let read = loop {
-            match self.decoder.read(room) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read.unwrap_or(0),
-            }
-        };
-        self.is_end |= read == 0;
-        self.rest.truncate(before + read);
-        self.at += read as u64;
-        read as u64
     }
 }

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 
 use super::open_log::{Id, OpenLog, first_bytes, id_of, mtime_ns, size_of};
+use super::packed::{Packer, unpacked_name};
 use crate::file::{each_entry, regular};
 
 /// As many names of a directory are looked at.
@@ -15,7 +16,7 @@ const NAMES_MAX: usize = 65_536;
 /// As many of the files that were written to last.
 const FILES_MAX: usize = 64;
 /// Compressed by what is not read here.
-const FOREIGN: [&[u8]; 7] = [b".xz", b".zst", b".bz2", b".lz4", b".lz", b".zip", b".Z"];
+const FOREIGN: [&[u8]; 6] = [b".xz", b".bz2", b".lz4", b".lz", b".zip", b".Z"];
 
 /// A file that may have been the log.
 #[derive(Debug, Clone)]
@@ -35,8 +36,8 @@ pub fn look_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<(OwnedFd, Stat)> 
 }
 
 impl Rotated {
-    pub fn is_gzip(&self) -> bool {
-        self.name.to_bytes().ends_with(b".gz")
+    fn packer(&self) -> Option<Packer> {
+        unpacked_name(self.name.to_bytes()).map(|(_, packer)| packer)
     }
 
     /// What was looked at, if it still has that name.
@@ -47,12 +48,12 @@ impl Rotated {
 
     pub fn open_log(&self, dir: BorrowedFd<'_>) -> Option<OpenLog> {
         let (fd, stat) = self.open(dir)?;
-        Some(OpenLog::new(fd, &stat, self.is_gzip()))
+        Some(OpenLog::new(fd, &stat, self.packer()))
     }
 
     pub fn first_bytes(&self, dir: BorrowedFd<'_>) -> Option<Vec<u8>> {
         let (fd, _) = self.open(dir)?;
-        Some(first_bytes(fd, self.is_gzip()))
+        Some(first_bytes(fd, self.packer()))
     }
 }
 
@@ -71,7 +72,7 @@ pub fn list(dir: BorrowedFd<'_>, log: &CStr) -> Vec<Rotated> {
     });
     // While `x.gz` is made `x` is still there, and has all of it.
     let is_made = |name: &CString| {
-        let before = name.to_bytes().strip_suffix(b".gz").and_then(|name| CString::new(name).ok());
+        let before = unpacked_name(name.to_bytes()).and_then(|(name, _)| CString::new(name).ok());
         before.is_some_and(|before| names.contains(&before))
     };
     let mut files: Vec<Rotated> = names
@@ -103,12 +104,12 @@ fn was(log: &[u8], name: &[u8]) -> bool {
     if let Some(rest) = name.strip_prefix(log) {
         let Some((first, rest)) = rest.split_first() else { return false };
         let is_told = rest.first().is_some_and(u8::is_ascii_digit)
-            || [&b"old"[..], b"bak", b"prev", b"gz"].iter().any(|word| rest.starts_with(word));
+            || [&b"old"[..], b"bak", b"prev", b"gz", b"zst"].iter().any(|word| rest.starts_with(word));
         return is_between(first) && is_told;
     }
     let Some(dot) = log.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0) else { return false };
     let (stem, ending) = log.split_at(dot);
-    let name = name.strip_suffix(b".gz").unwrap_or(name);
+    let name = unpacked_name(name).map_or(name, |(name, _)| name);
     let Some(middle) = name.strip_prefix(stem).and_then(|name| name.strip_suffix(ending)) else {
         return false;
     };
@@ -136,6 +137,8 @@ mod tests {
             "app-2026-11-27.log.gz",
             "app.log_1",
             "app.log.gz",
+            "app.log.1.zst",
+            "app-2026-11-27.log.zst",
         ];
         for name in names {
             assert!(was(b"app.log", name.as_bytes()), "{name}");
@@ -148,7 +151,6 @@ mod tests {
             "app.log1",
             "apps.log.1",
             "app.log.1.xz",
-            "app.log.1.zst",
             "other.log.1",
             "app",
             "",

@@ -1,6 +1,7 @@
 //! Every line once: whatever is done to the files, and whenever the follower is killed.
 
 mod any_order;
+mod blank;
 mod killed;
 mod units;
 

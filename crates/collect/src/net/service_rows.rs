@@ -100,6 +100,8 @@ pub struct Row {
     pub open: u64,
     pub connecting: u64,
     pub connections: u64,
+    /// Those that are not among them, because nobody has accepted them.
+    pub unaccepted: u64,
     pub pid: u32,
     pub comm: String,
     /// Whether a slot counts in it.
@@ -123,6 +125,7 @@ impl Row {
             open: 0,
             connecting: 0,
             connections: 0,
+            unaccepted: 0,
             pid: 0,
             comm: String::new(),
             is_used: true,
@@ -160,10 +163,13 @@ impl Row {
         // What was open before is not known of a Unix socket that is seen for a part of the time.
         let is_asked =
             (self.totals[0] > 0 || !(self.is_service || self.is_unix)) && (share >= 1.0 || !self.is_unix);
-        set(cells, columns.open, if is_asked { cell(self.open) } else { NA });
+        // Which of those have asked that wait to be accepted is not known, so that 0 would be no count.
+        let is_known = is_asked && (self.open > 0 || self.unaccepted == 0);
+        set(cells, columns.open, if is_known { cell(self.open) } else { NA });
         set(cells, columns.connecting, cell(self.connecting));
         set(cells, columns.watched, (share * 1e6) as i64);
-        set(cells, columns.established, cell(self.connections.saturating_sub(self.connecting)));
+        let connections = self.connections.saturating_add(self.unaccepted);
+        set(cells, columns.established, cell(connections.saturating_sub(self.connecting)));
         if self.pid > 0 {
             set(cells, columns.pid, i64::from(self.pid));
             set(cells, columns.comm, i64::from(io.strings.intern(&self.comm)));
@@ -211,5 +217,26 @@ mod tests {
         row.add_answers([0, 9, 0, 1], 2.5);
         row.protocol = 1;
         assert_eq!(cells(&row), ([1, 113, 4, 8], Some("HTTP".to_owned())));
+    }
+
+    #[test]
+    fn who_waits_to_be_accepted_has_a_connection_and_may_have_asked() {
+        let columns = Columns::new(Entity::Service, SERVICE_COUNTERS, 1);
+        let root = crate::file::Root::open("/".as_ref()).expect("a root");
+        let (mut io, mut frame) = (Io::new(root), Frame::new());
+        let mut row = Row::new(true, true, "unix:/a".to_owned(), io.strings.intern("unix:/a"), 0);
+        row.totals[0] = 1;
+        row.connections = 2;
+        let mut cells = |row: &Row| {
+            frame.table_mut(Entity::Service).clear();
+            row.write(&columns, 1.0, &mut io, &mut frame);
+            let cells = frame.table(Entity::Service).rows().next().expect("a row").1;
+            [cells[columns.established], cells[columns.open]]
+        };
+        assert_eq!(cells(&row), [2, 0]);
+        row.unaccepted = 3;
+        assert_eq!(cells(&row), [5, NA]);
+        row.open = 1;
+        assert_eq!(cells(&row), [5, 1]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::Result;
 
-use mitra_model::{Entity, Frame, NA, StrId};
+use mitra_model::{Entity, Frame, Key, NA, StrId};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -110,6 +110,7 @@ pub struct ServiceCells {
     columns: [Columns; 2],
     task: TaskColumns,
     lost: usize,
+    queue: usize,
     rows: Vec<Option<Row>>,
     by_name: HashMap<(bool, String), usize>,
     watched: Vec<Watched>,
@@ -142,6 +143,7 @@ impl ServiceCells {
             ],
             task: TaskColumns { comm: col("task.comm"), work: ["task.cpu_time", "task.syscw"].map(col) },
             lost: col("probe.services_lost"),
+            queue: col("listener.queue"),
             rows: Vec::new(),
             by_name: HashMap::new(),
             watched: Vec::new(),
@@ -166,7 +168,8 @@ impl ServiceCells {
         let Some(services) = &mut probes.services else { return };
         let read = self.read(services, io, frame);
         io.missing_if("probe.services", read);
-        self.fill_rows(io, frame);
+        let goes_over_files = services.goes_over_files();
+        self.fill_rows(goes_over_files, io, frame);
     }
 
     fn read(&mut self, services: &mut Services, io: &mut Io, frame: &mut Frame) -> Result<()> {
@@ -430,7 +433,7 @@ impl ServiceCells {
         if self.watched.len() >= CROWDED { CROWDED_IDLE_NS_MAX } else { IDLE_NS_MAX }
     }
 
-    fn fill_rows(&mut self, io: &mut Io, frame: &mut Frame) {
+    fn fill_rows(&mut self, goes_over_files: bool, io: &mut Io, frame: &mut Frame) {
         let now = frame.time.mono;
         for at in 0..self.rows.len() {
             let Some(Some(row)) = self.rows.get(at) else { continue };
@@ -439,10 +442,23 @@ impl ServiceCells {
                 self.rows[at] = None;
             }
         }
-        for row in self.rows.iter().flatten() {
+        for row in self.rows.iter_mut().flatten() {
+            row.unaccepted = match goes_over_files && row.is_service && row.is_unix {
+                true => queue_of(row.id, self.queue, frame),
+                false => 0,
+            };
             row.write(&self.columns[usize::from(!row.is_service)], self.share, io, frame);
         }
     }
+}
+
+/// How many wait on a Unix socket to be accepted; only where some do it has a row.
+fn queue_of(id: StrId, column: usize, frame: &Frame) -> u64 {
+    let mut rows = frame.table(Entity::Listener).rows();
+    let queue =
+        rows.find(|(key, _)| *key == Key::named(id)).and_then(|(_, cells)| cells.get(column).copied());
+    // A cell that was not measured is less than 0.
+    queue.and_then(|queue| u64::try_from(queue).ok()).unwrap_or(0)
 }
 
 /// Of all time so much is seen from now on. It is not changed before there is clearly more or less to see.
@@ -476,6 +492,17 @@ mod tests {
             [(0, 6), (0, 8), (5, 0), (5, 2)].map(|(ended, open)| wait.grow(ended, open)),
             [6, 2, 0, 2]
         );
+    }
+
+    #[test]
+    fn who_waits_on_a_unix_socket_is_found_by_its_name() {
+        let (mut frame, column) = (Frame::new(), col("listener.queue"));
+        let mut strings = mitra_model::Strings::new();
+        let ids =
+            ["unix:/run/app.sock", "unix:/run/other.sock", "unix:/run/no.sock"].map(|s| strings.intern(s));
+        set(frame.table_mut(Entity::Listener).push(Key::named(ids[0])), column, 7);
+        frame.table_mut(Entity::Listener).push(Key::named(ids[1]));
+        assert_eq!(ids.map(|id| queue_of(id, column, &frame)), [7, 0, 0]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Log {
             // What cannot be read yet is not lost: it is tried again.
             Some(path) => {
                 let (fd, stat) = regular(path).ok_or(io::ErrorKind::PermissionDenied)?;
-                Some(OpenLog::new(fd, &stat, false))
+                Some(OpenLog::new(fd, &stat, None))
             }
             None => None,
         };

@@ -75,7 +75,7 @@ const STORM_S: f64 = 1.0;
 
 fn observe(view: &View<'_>) -> Observation {
     let by_device = kernel_log::reports(view, ERRORS);
-    let most = by_device.iter().max_by_key(|((what, _), list)| (severity(what), list.len()));
+    let most = by_device.iter().max_by_key(|((what, _), list)| (severity(what), failures(what, list)));
     if let Some(((what, device), list)) = most {
         let mut finding = finding(view, what, device, list);
         for ((what, device), list) in by_device.iter().filter(|(key, _)| **key != (*what, *device)).take(3) {
@@ -118,6 +118,17 @@ fn severity(what: &str) -> u8 {
     }
 }
 
+/// How many failures the reports tell of. smartd repeats the state of a disk with each check, every half hour.
+fn failures<'a>(what: &str, list: &[(&Event, &'a str)]) -> usize {
+    if what != DISK_FAILING {
+        return list.len();
+    }
+    // A change of the number is told with what it was: `8 Currently unreadable (pending) sectors (changed +8)`.
+    let state =
+        |(_, text): &(&Event, &'a str)| text.split_once(" (changed ").map_or(*text, |(state, _)| state);
+    list.iter().map(state).collect::<BTreeSet<&str>>().len()
+}
+
 /// How often it happened, as far as that can be told: logs may have it twice, and listings again and again.
 fn times(list: &[(&Event, &str)]) -> usize {
     let seconds = |era: Era| {
@@ -155,7 +166,7 @@ fn name_of(device: &str) -> &str {
 /// The reports of a kind and a device as evidence.
 fn told(view: &View<'_>, what: &str, device: &str, list: &[(&Event, &str)]) -> Option<Evidence> {
     let (event, _) = list.first()?;
-    Some(view.event_evidence(&format!("event.{what}"), device, list.len() as f64, "", event))
+    Some(view.event_evidence(&format!("event.{what}"), device, failures(what, list) as f64, "", event))
 }
 
 fn finding(view: &View<'_>, what: &str, device: &str, list: &[(&Event, &str)]) -> Finding {
@@ -180,7 +191,7 @@ fn finding(view: &View<'_>, what: &str, device: &str, list: &[(&Event, &str)]) -
     finding.statement = format!(
         "{who} {} {} times ({}): {text}",
         kind_in(what, text),
-        words::count(list.len() as f64),
+        words::count(failures(what, list) as f64),
         name_of(device)
     );
     finding.evidence.extend(told(view, what, device, list));
@@ -194,19 +205,19 @@ fn finding(view: &View<'_>, what: &str, device: &str, list: &[(&Event, &str)]) -
         };
         *place = Some(device.to_owned());
     }
-    let failures = times(list);
-    if what == PATH_FAILED && failures > 1 {
+    let drops = times(list);
+    if what == PATH_FAILED && drops > 1 {
         let path = if device.is_empty() { "a path".to_owned() } else { format!("the path over {device}") };
         finding.remarks.push(format!(
             "{path} flaps: it failed {} times, and only a path that is up again can fail again",
-            words::count(failures as f64)
+            words::count(drops as f64)
         ));
     }
     if let Some(file) = view.set.text("disk.backing", device).and_then(|t| t.last()) {
         finding.remarks.push(format!("{device} is a loop device over {file}"));
         finding.culprit.path = Some(file.to_owned());
     }
-    finding.confidence = if list.len() > 1 { 0.95 } else { 0.85 };
+    finding.confidence = if failures(what, list) > 1 { 0.95 } else { 0.85 };
     finding
 }
 
@@ -320,6 +331,18 @@ mod tests {
         assert_eq!(finding.governs, Some(OF_LISTINGS));
         assert!(finding.statement.starts_with("the files have"), "{}", finding.statement);
         assert!(finding.remarks.is_empty(), "{:?}", finding.remarks);
+    }
+
+    #[test]
+    fn a_state_that_smartd_repeats_is_one_failure() {
+        let event = Event::at(0, EventKind::Recorder { text: String::new() });
+        let pending = "Device: /dev/sda [SAT], 8 Currently unreadable (pending) sectors";
+        let changed = format!("{pending} (changed +8)");
+        let list: Vec<(&Event, &str)> = [&changed[..], pending, pending].map(|text| (&event, text)).to_vec();
+        assert_eq!((failures(DISK_FAILING, &list), failures(PATH_FAILED, &list)), (1, 3));
+        let more = pending.replace('8', "16");
+        let list = [list, vec![(&event, &more[..])]].concat();
+        assert_eq!(failures(DISK_FAILING, &list), 2);
     }
 
     #[test]

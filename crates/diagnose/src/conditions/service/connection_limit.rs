@@ -145,8 +145,8 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
     let said = Signal::of(view.set.get(LINES, row)?, view.window);
     let silent = silence(&view.of("service.requests", service)?, &said);
     let run = silent.run(1.0, NEED_S)?;
-    // A broker that does not read from who publishes has no request of them; of all others somebody waits for an answer.
-    let waits = if comm == "beam.smp" { ESTABLISHED } else { "service.open" };
+    // Of all others somebody waits for an answer.
+    let waits = if text.is_unread { ESTABLISHED } else { "service.open" };
     view.set.get(waits, service)?.max(run.span()).filter(|open| *open >= 1.0)?;
     let mut finding = finding_of(view, row, &run)?;
     finding.statement = format!(

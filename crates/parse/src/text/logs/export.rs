@@ -10,9 +10,10 @@
 //!
 //! A field whose value is no text has its length in binary behind its name; its lines are passed over.
 
+use super::Log;
 use super::head::Head;
 use super::stamp::{Layout, Stamp};
-use super::{Log, TEXT_BYTES_MAX};
+use crate::kernel_message::TEXT_BYTES_MAX;
 use crate::text::import::Import;
 use crate::text::lines::{Lines, Took};
 use crate::text::number::integer;

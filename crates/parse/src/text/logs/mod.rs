@@ -22,7 +22,7 @@ use super::import::{Import, When};
 use super::lines::{Lines, Took};
 use super::{Context, Format, context};
 use crate::find::find;
-use crate::kernel_message::meaning;
+use crate::kernel_message::{kept, meaning};
 
 use grid::Grid;
 use head::{Head, head};
@@ -49,8 +49,6 @@ pub static FORMATS: &[Format] = &[
 
 /// Lines without a time that belong to the line before them, such as a stack trace. What is longer is something else.
 const CONTINUATION_MAX: u32 = 1_000;
-/// Longer lines of the kernel are cut.
-const TEXT_BYTES_MAX: usize = 1_024;
 /// What a line of the kernel is taken for where its priority is not printed: information.
 const PRIORITY_UNKNOWN: u8 = 6;
 
@@ -189,10 +187,8 @@ impl Log {
             Some(kind) => import.event(when, line, kind),
             None if self.oom.part(text) => {}
             None => {
-                let end = text.floor_char_boundary(TEXT_BYTES_MAX);
-                let text = text.get(..end).unwrap_or_default().to_owned();
                 let priority = priority.unwrap_or(PRIORITY_UNKNOWN);
-                import.event(when, line, EventKind::KernelLog { priority, text });
+                import.event(when, line, EventKind::KernelLog { priority, text: kept(text) });
             }
         }
     }

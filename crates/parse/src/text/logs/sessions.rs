@@ -10,8 +10,8 @@
 
 use mitra_model::EventKind;
 
-/// Longer texts are cut.
-const TEXT_BYTES_MAX: usize = 1_024;
+use crate::kernel_message::kept;
+
 /// Longer names are none.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -31,7 +31,7 @@ pub fn session(program: &str, text: &str) -> Option<EventKind> {
         program: program.to_owned(),
         session: session.to_owned(),
         state,
-        text: text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned(),
+        text: kept(text),
     })
 }
 

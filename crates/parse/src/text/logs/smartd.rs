@@ -13,8 +13,7 @@
 
 use mitra_model::EventKind;
 
-/// Longer texts are cut.
-const TEXT_BYTES_MAX: usize = 1_024;
+use crate::kernel_message::kept;
 
 /// What it calls a failure.
 const FAILURES: [&str; 5] = [
@@ -58,6 +57,6 @@ pub fn failing(program: &str, text: &str) -> Option<EventKind> {
     (!device.is_empty() && is_failure(words)).then(|| EventKind::DeviceError {
         what: "disk-failing".to_owned(),
         device,
-        text: text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned(),
+        text: kept(text),
     })
 }

@@ -1,0 +1,143 @@
+//! How requests are usually answered.
+
+use super::{BUCKET, GROWTH, LATE_S, OF_A_PAGE, SERVED, TAIL_S, Traffic, best_tenth, share};
+use crate::{stats, words};
+
+/// As everywhere: see [`crate::view::View::threshold`].
+const SIGMAS: f64 = 6.0;
+/// So much later each of them makes the page late by a tenth of a second, which is felt.
+const PAGE_S: f64 = TAIL_S / OF_A_PAGE;
+/// Of less than ten minutes a tenth is one trouble.
+const LONG_S: f64 = 600.0;
+
+/// How requests are usually answered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Usual {
+    /// Answers per second.
+    pub rate: f64,
+    /// Half of the requests took no longer.
+    pub p50: f64,
+    /// Nine of ten took no longer.
+    pub p90: f64,
+    pub(super) p99: f64,
+    /// Who waits: on average.
+    pub waiting: f64,
+    /// Seconds that one waits for an answer on average.
+    pub each_s: f64,
+    pub(super) late_p50: f64,
+    pub(super) late_p90: f64,
+    pub(super) late_p99: f64,
+    /// From where on a page that takes many answers is late.
+    pub(super) page_p50: f64,
+    pub(super) spread: f64,
+}
+
+impl Usual {
+    /// What it did for a tenth of a longer time is no trouble either: who polls waits for long when there is nothing to do.
+    #[must_use]
+    pub fn or_as_often(mut self, earlier: &Traffic) -> Usual {
+        if earlier.dt.iter().sum::<f64>() >= LONG_S {
+            let often = |values: &[f64]| share(values, 0.9).unwrap_or(0.0);
+            self.late_p50 = self.late_p50.max(often(&earlier.p50));
+            self.page_p50 = self.page_p50.max(often(&earlier.p50));
+            self.late_p90 = self.late_p90.max(often(&earlier.p90));
+            self.late_p99 = self.late_p99.max(often(&earlier.p99));
+        }
+        self
+    }
+
+    /// From where on so many clients more than usual wait.
+    #[must_use]
+    pub fn crowd(&self, more: f64) -> f64 {
+        self.spread.max(self.waiting + more)
+    }
+}
+
+impl Traffic {
+    /// What is usual, by samples that are taken for it.
+    #[must_use]
+    pub fn usual(&self) -> Option<Usual> {
+        let (answered, waited) = (self.total(&self.requests), self.total(&self.waiting));
+        let seconds: f64 = self.dt.iter().sum();
+        if answered < SERVED || seconds <= 0.0 {
+            return None;
+        }
+        let (p50, late_p50) = late_from(&self.p50, LATE_S)?;
+        let (_, page_p50) = late_from(&self.p50, PAGE_S)?;
+        let (p90, late_p90) = late_from(&self.p90, TAIL_S).unwrap_or((p50, late_p50));
+        let (p99, late_p99) = late_from(&self.p99, LATE_S).unwrap_or((p90, late_p90));
+        // Of requests that pile up meanwhile nobody knows yet how long they take: of a recording that has just begun, whatever
+        // always takes longer than that.
+        let piling = self.piling_up() / (self.piling_up() + answered / seconds);
+        let unless = |share: f64, late: f64| if piling >= share { f64::INFINITY } else { late };
+        let [late_p90, late_p99] = [unless(0.1, late_p90), unless(0.01, late_p99)];
+        // What took long for one in a hundred does so for one in ten where more of that is asked.
+        let late_p90 = late_p90.max(BUCKET * p99);
+        let waiting = waited / seconds;
+        let spread = stats::level(&self.waiting).map_or(waiting, |l| l.median + SIGMAS * l.sigma);
+        Some(Usual {
+            rate: answered / seconds,
+            p50,
+            p90,
+            p99,
+            waiting,
+            each_s: waited / answered,
+            late_p50,
+            late_p90,
+            late_p99,
+            page_p50,
+            spread,
+        })
+    }
+
+    /// By how much more clients wait from one second to the next.
+    fn piling_up(&self) -> f64 {
+        let (Some((first, last)), Some((from, to))) =
+            (self.t.first().zip(self.t.last()), self.waiting.first().zip(self.waiting.last()))
+        else {
+            return 0.0;
+        };
+        ((to - from) / words::between(*first, *last).max(1.0)).max(0.0)
+    }
+
+    /// What is usual where nothing else is known than the samples themselves, of which some may be trouble: their best tenth,
+    /// without those in which it is as quick as whoever fails.
+    #[must_use]
+    pub fn at_best(&self) -> Option<Usual> {
+        let quick = self.is_as_quick_as_failures();
+        if quick.v.contains(&1.0) { self.only(|i| quick.v[i] < 1.0).best() } else { self.best() }
+    }
+
+    fn best(&self) -> Option<Usual> {
+        let answered = self.total(&self.requests);
+        let seconds: f64 = self.dt.iter().sum();
+        if answered < SERVED || seconds <= 0.0 {
+            return None;
+        }
+        let (p50, p90) = (best_tenth(&self.p50)?, best_tenth(&self.p90)?);
+        let p99 = best_tenth(&self.p99).unwrap_or(p90);
+        let waiting = best_tenth(&self.waiting)?;
+        Some(Usual {
+            // Of a short recording most may be trouble.
+            rate: share(&self.requests, 0.75)?,
+            p50,
+            p90,
+            p99,
+            waiting,
+            each_s: p50,
+            late_p50: (GROWTH * p50).max(p50 + LATE_S),
+            late_p90: (GROWTH * p90).max(p90 + TAIL_S),
+            late_p99: (GROWTH * p99).max(p99 + LATE_S),
+            page_p50: (GROWTH * p50).max(p50 + PAGE_S),
+            spread: waiting,
+        })
+    }
+}
+
+/// The usual of a quantile, and from where on it is late.
+fn late_from(values: &[f64], least_s: f64) -> Option<(f64, f64)> {
+    let mut known: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    let spread = stats::level(&known).map_or(0.0, |level| level.median + SIGMAS * level.sigma);
+    let usual = stats::median(&mut known)?;
+    Some((usual, (GROWTH * usual).max(usual + least_s).max(spread)))
+}
