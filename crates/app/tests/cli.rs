@@ -62,6 +62,8 @@ mod rules;
 mod send;
 #[path = "cli/send_logs.rs"]
 mod send_logs;
+#[path = "cli/send_tls.rs"]
+mod send_tls;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/serve_flood.rs"]
