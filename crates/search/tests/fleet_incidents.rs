@@ -15,7 +15,9 @@ use engine::Engine;
 use mitra_search::answers::association::Group;
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::document::{Facts, Value};
-use mitra_search::opensearch::{Cluster, FleetCulprit, PolicyState, Record, RecordKind, Wanted, Writer};
+use mitra_search::opensearch::{
+    Cluster, FleetCulprit, FleetGroup, GroupBy, GroupKey, PolicyState, Record, RecordKind, Wanted, Writer,
+};
 use mitra_search::{Day, Document, Kind};
 use noise::Noise;
 use serde_json::{Value as Json, json};
@@ -126,6 +128,12 @@ fn record(host: &str, root: &str, begin_ns: i64, minutes: Option<i64>) -> Record
     }
 }
 
+fn groups(cluster: &Cluster, wanted: &Wanted<'_>, by: &GroupBy) -> Vec<FleetGroup> {
+    let found = cluster.groups(wanted, by).unwrap_or_else(|e| panic!("{by:?}: {e}"));
+    assert!(!found.is_partial, "{by:?}");
+    found.groups
+}
+
 fn wanted(root: Option<&str>) -> Wanted<'_> {
     let (since_ns, until_ns) = (DAY.start_ns() - 24 * HOUR, DAY.end_ns());
     Wanted { kind: RecordKind::Incident, since_ns, until_ns, root, host: None }
@@ -216,6 +224,9 @@ fn opensearch_tells_what_ill_hosts_share() {
     // The version that only well hosts have is not shared by ill ones, and no other group is named.
     assert_eq!(found.groups.len(), 1, "{:#?}", found.groups);
 
+    by_state(&cluster, &onsets);
+    by_field(&cluster);
+
     // Twenty fleets without a fault: incidents at any hosts at any time of the day.
     let mut named = Vec::new();
     for fleet in 0..20 {
@@ -236,6 +247,83 @@ fn opensearch_tells_what_ill_hosts_share() {
     // Nobody is told apart from two hosts, or without a state.
     let error = cluster.why("nothing", DAY.start_ns(), DAY.end_ns()).unwrap_err().to_string();
     assert!(error.contains("0 hosts"), "{error}");
+}
+
+/// What stands in the documents of state: the version that each ill host had then, and what changed on it
+/// before.
+fn by_state(cluster: &Cluster, onsets: &BTreeMap<String, i64>) {
+    let hog = wanted(Some("disk-hog"));
+    let keys = |found: &[FleetGroup]| -> Vec<(GroupKey, u64)> {
+        found.iter().map(|group| (group.key.clone(), group.hosts)).collect()
+    };
+    let version = |text: &str| GroupKey::Version(Some(text.to_owned()));
+    let package = |name: &str| groups(cluster, &hog, &GroupBy::Package(name.to_owned()));
+    // Five of them have the old version again since the evening.
+    assert_eq!(keys(&package("libfoo")), [(version(BAD), 30)]);
+    assert_eq!(keys(&package("nothing")), [(GroupKey::Version(None), 30)]);
+    let spread = package("pkg0");
+    assert_eq!(
+        spread.iter().map(|group| group.hosts).sum::<u64>(),
+        30,
+        "each host has one version: {spread:?}"
+    );
+    let changes = groups(cluster, &hog, &GroupBy::Change);
+    let change = |item: &str, value: &str| (GroupKey::Change(item.to_owned(), Some(value.to_owned())), 30);
+    let lists = (GroupKey::Change("@packages/dpkg".to_owned(), None), 30);
+    let found = keys(&changes);
+    for wanted in DEPLOYED.map(|name| change(&format!("package.{name}"), BAD)).into_iter().chain([lists]) {
+        assert!(found.contains(&wanted), "{wanted:?} in {found:#?}");
+    }
+    // Everybody got this at noon, and hosts had it before they fell ill: it changed, and is no cause.
+    assert!(found.contains(&change("package.pkg5", "8.8-1")), "{found:#?}");
+    let has =
+        |item: &str| found.iter().any(|(key, _)| matches!(key, GroupKey::Change(name, _) if name == item));
+    assert!(!has("package.pkg3") && !has("sysctl.vm.setting0"), "of well hosts, and after it: {found:#?}");
+    let first = onsets.values().min().expect("an onset");
+    assert!(changes.iter().all(|group| group.first_ns.abs_diff(*first) < 1_000_000), "{changes:?}");
+    assert!(changes.iter().all(|group| group.roots == [("disk-hog".to_owned(), group.times)]));
+}
+
+/// What stands in the documents of incidents. Three hosts with another root, of which one had it twice.
+fn by_field(cluster: &Cluster) {
+    let begin = DAY.start_ns() - HOUR;
+    for (host, kernel, minutes) in [
+        (0, Some("6.1.0-21-amd64"), 0),
+        (0, Some("6.1.0-21-amd64"), 30),
+        (1, None, 0),
+        (2, Some("6.1.0-18-amd64"), 0),
+    ] {
+        let one = Record {
+            kernel: kernel.map(str::to_owned),
+            culprit: FleetCulprit {
+                kind: Some("device".to_owned()),
+                name: Some("sda".to_owned()),
+                group: None,
+            },
+            ..record(&name(host), "hardware-error", begin + minutes * MINUTE, Some(5))
+        };
+        cluster.put_record(&one).expect("taken");
+    }
+    cluster.refresh().expect("refreshed");
+    let of = |root: Option<&str>, by: &GroupBy| -> Vec<(GroupKey, u64, u64)> {
+        let found = groups(cluster, &wanted(root), by);
+        found.into_iter().map(|group| (group.key, group.hosts, group.times)).collect()
+    };
+    let kernel = |release: &str| GroupKey::Kernel(release.to_owned());
+    assert_eq!(
+        of(Some("hardware-error"), &GroupBy::Kernel),
+        [(kernel("6.1.0-21-amd64"), 1, 2), (kernel("6.1.0-18-amd64"), 1, 1), (GroupKey::Unknown, 1, 1)]
+    );
+    let culprit = |kind: &str, name: &str| {
+        let [kind, name] = [kind, name].map(|text| Some(text.to_owned()));
+        GroupKey::Culprit(FleetCulprit { kind, name, group: None })
+    };
+    assert_eq!(
+        of(None, &GroupBy::Culprit),
+        [(culprit("process", "dd"), 30, 30), (culprit("device", "sda"), 3, 4)]
+    );
+    let nobody = of(Some("none"), &GroupBy::Change);
+    assert!(nobody.is_empty(), "{nobody:?}");
 }
 
 #[test]
@@ -272,13 +360,14 @@ fn opensearch_has_each_incident_once() {
     assert_eq!((total, list.len()), (40, 40));
     assert!(list.windows(2).all(|w| w[0].begin_ns >= w[1].begin_ns), "the latest first");
     assert_eq!(list.iter().filter(|r| r.end_ns.is_some()).count(), 10);
-    let roots = cluster.roots(&wanted(None)).expect("groups");
-    assert!(!roots.is_partial);
-    let told: Vec<(&str, u64, u64, u64, Option<f64>)> =
-        roots.groups.iter().map(|g| (g.root.as_str(), g.hosts, g.times, g.open, g.cost)).collect();
-    assert_eq!(told, [("disk-hog", 30, 30, 30, Some(375.0)), ("dirty-throttle", 10, 10, 0, Some(125.0))]);
-    assert_eq!(roots.groups[1].first_ns, begin);
-    assert_eq!(roots.groups[0].culprit.name.as_deref(), Some("dd"));
+    let roots = groups(&cluster, &wanted(None), &GroupBy::Root);
+    let dd = FleetCulprit { group: None, ..open[0].culprit.clone() };
+    let root = |name: &str| GroupKey::Root(name.to_owned(), dd.clone());
+    let told: Vec<_> = roots.iter().map(|g| (g.key.clone(), g.hosts, g.times, g.open, g.cost)).collect();
+    let wanted_roots =
+        [(root("disk-hog"), 30, 30, 30, Some(375.0)), (root("dirty-throttle"), 10, 10, 0, Some(125.0))];
+    assert_eq!(told, wanted_roots);
+    assert_eq!(roots[1].first_ns, begin);
     let only = Wanted { host: Some("host-003.example.org"), ..wanted(Some("dirty-throttle")) };
     assert_eq!(cluster.records(&only, 100).expect("a list").0, 1);
     let findings = Wanted { kind: RecordKind::Finding, ..wanted(None) };

@@ -35,7 +35,7 @@ pub use demo::{DemoArgs, DemoIncident};
 pub use experiment::ExperimentArgs;
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use fleet::{
-    FleetArgs, FleetCommand, FleetIncidentsArgs, FleetListArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
+    FleetArgs, FleetCommand, FleetListArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
 };
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
