@@ -38,7 +38,8 @@ const COUNTED_MAX: u32 = 40_000;
 const BEFORE_NS: i64 = 86_400_000_000_000;
 /// Maximum number of changes of documents that are read for hosts that fell ill at the same time.
 const CHANGES_MAX: usize = 50_000;
-/// Of so many hosts with a changed list of packages or settings the lists are compared.
+/// Of so many hosts with a changed list of packages or settings the lists are compared, and so many times on
+/// each.
 const LOOKS_MAX: usize = 4;
 /// So many packages and settings are looked for on all hosts.
 const ITEMS_MAX: usize = 32;
@@ -134,8 +135,8 @@ struct HostTotals {
     roots: BTreeMap<String, u64>,
 }
 
-/// For each document that changed, the hosts and when.
-type ChangedDocuments = BTreeMap<String, BTreeMap<String, i64>>;
+/// For each document that changed, the hosts and when it changed there, in that order.
+type ChangedDocuments = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
 
 impl Cluster {
     /// Groups incidents or findings.
@@ -209,7 +210,7 @@ impl Cluster {
         let mut items = self.changed_items(&documents)?;
         is_partial |= items.len() > ITEMS_MAX;
         items.truncate(ITEMS_MAX);
-        let hosts_of = |at: &BTreeMap<String, i64>| at.keys().cloned().collect::<BTreeSet<String>>();
+        let hosts_of = |at: &BTreeMap<String, Vec<i64>>| at.keys().cloned().collect::<BTreeSet<String>>();
         let mut hosts_by_key: BTreeMap<GroupKey, BTreeSet<String>> =
             documents.iter().map(|(name, at)| (GroupKey::Change(name.clone(), None), hosts_of(at))).collect();
         let hosts: Vec<(&String, &i64)> = onsets.iter().collect();
@@ -275,7 +276,7 @@ impl Cluster {
             let (name, host) = (text(bucket, "/key/name"), text(bucket, "/key/host"));
             let (Some(at_ns), Some(name), Some(host)) = (at_ns, name, host) else { return };
             if onsets.get(&host).is_some_and(|onset_ns| is_shortly_before(at_ns, *onset_ns)) {
-                documents.entry(name).or_default().insert(host, at_ns);
+                documents.entry(name).or_default().entry(host).or_default().push(at_ns);
             }
         })
     }
@@ -283,8 +284,11 @@ impl Cluster {
     /// Packages and settings that got another value, by the lists of a few hosts.
     fn changed_items(&self, documents: &ChangedDocuments) -> Result<Vec<(String, String)>, Error> {
         let lists = documents.iter().filter(|(name, _)| LISTS.iter().any(|list| name.starts_with(list)));
-        let looks: BTreeSet<(&String, i64)> =
-            lists.flat_map(|(_, at)| at.iter().take(LOOKS_MAX)).map(|(host, ns)| (host, *ns)).collect();
+        let looks = lists.flat_map(|(_, hosts)| hosts.iter().take(LOOKS_MAX)).flat_map(|(host, at)| {
+            // The last ones before the onset.
+            at.iter().rev().take(LOOKS_MAX).map(move |ns| (host, *ns))
+        });
+        let looks: BTreeSet<(&String, i64)> = looks.collect();
         let mut items = BTreeSet::new();
         for (host, at_ns) in looks {
             for changed in self.changes(Some(host.as_str()), &Query::all(), at_ns, at_ns.saturating_add(1))? {
