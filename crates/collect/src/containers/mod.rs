@@ -2,7 +2,8 @@
 //!
 //! Each cgroup that may be one is looked up when it is first seen, again for a while if its runtime has not written its state yet, and now
 //! and then after that, because containers are renamed. Only cgroups that exist are looked up, many at once, and what a runtime
-//! says of all its containers, dead ones too, is read once for all of them and then forgotten. Files may lie on a file system that does not answer: a thread of its own reads, and is left to itself if it hangs.
+//! says of all its containers, dead ones too, is read once for all of them and then forgotten. Files may lie on a file system that does
+//! not answer: a thread of its own reads, and is left to itself if it hangs.
 
 mod files;
 mod look;
