@@ -94,6 +94,16 @@ fn opensearch_has_the_incidents_of_a_recording_once() {
     let said = place.fleet(&["roots", "--since", "2020-01-01"]);
     assert!(said.code == 0 && said.out.contains("disk-hog"), "{}{}", said.out, said.err);
     assert_eq!(place.fleet(&["findings", "--since", "2020-01-01"]).code, 0);
+    let said = place.fleet(&["incidents", "--since", "2020-01-01", "--by", "kernel"]);
+    let has = |text: &str| said.out.contains(text);
+    assert!(said.code == 0 && has("KERNEL") && has("disk-hog"), "{}{}", said.out, said.err);
+    let said = place.fleet(&["roots", "--since", "2020-01-01", "--by", "change"]);
+    assert!(said.code == 0 && said.out.is_empty(), "{}", said.out);
+    assert!(
+        said.err.contains("nothing changed within a day before the first incident on 1 host"),
+        "{}",
+        said.err
+    );
     let said = place.fleet(&["why", "disk-hog", "--since", "2020-01-01"]);
     assert!(said.code == 2 && said.err.contains("it takes 3"), "{}{}", said.out, said.err);
     // The distribution for tests has no plugins.
