@@ -110,8 +110,8 @@ pub fn run(data: &[u8]) {
 fn containers(input: &[u8]) {
     let docker = container_state::docker(input);
     let bundle = container_state::bundle(input).unwrap_or_default();
-    let listed = container_state::storage(input, "x");
-    let bounds = [docker, bundle.state, listed].into_iter().flatten();
+    let listed = container_state::storage(input).into_values();
+    let bounds = [docker, bundle.state].into_iter().flatten().chain(listed);
     assert!(
         bounds
             .flat_map(|state| [state.container, state.image, state.pod])

@@ -64,6 +64,8 @@ mod send;
 mod send_clickhouse;
 #[path = "cli/send_logs.rs"]
 mod send_logs;
+#[path = "cli/send_tls.rs"]
+mod send_tls;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/serve_access.rs"]

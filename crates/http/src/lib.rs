@@ -71,13 +71,29 @@ pub fn client_with(
 /// # Errors
 /// If there are no certificates to trust.
 pub fn client_tls(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Error> {
+    client_tls_with(ca_file, None)
+}
+
+/// The same for servers that want to know who connects: the client's certificate (PEM, its chain behind it) and its key.
+///
+/// # Errors
+/// As [`client_tls`], and if certificate or key cannot be used, or everybody may read the key.
+pub fn client_tls_with(
+    ca_file: Option<&Path>,
+    identity: Option<(&Path, &Path)>,
+) -> Result<rustls::ClientConfig, Error> {
     let mut trusted = RootCertStore::empty();
     trusted.add_parsable_certificates(roots::trusted(ca_file)?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::Cannot(error.to_string()))?;
-    Ok(builder.with_root_certificates(trusted).with_no_client_auth())
+    let builder = builder.with_root_certificates(trusted);
+    let Some((certificate, key)) = identity else { return Ok(builder.with_no_client_auth()) };
+    let (chain, private) = (roots::certificates(certificate)?, server::private_key(key)?);
+    builder
+        .with_client_auth_cert(chain, private)
+        .map_err(|error| Error::broken(certificate, format!("with {}: {error}", key.display())))
 }
 
 fn client_cert(certificate: &Path, key: &Path) -> Result<ClientCert, Error> {

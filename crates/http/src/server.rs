@@ -43,7 +43,8 @@ pub fn server(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Resul
     Ok(Arc::new(config))
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+/// The key in a file that not everybody may read.
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_slice(&key_text(path)?)
         .map_err(|_| Error::broken(path, "no private key in it (wanted PEM)"))
 }

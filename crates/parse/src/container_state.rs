@@ -10,7 +10,10 @@
 //!
 //! Whoever starts a container chooses what stands in them. A file that is not as expected says nothing.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
@@ -149,12 +152,12 @@ pub fn bundle(bytes: &[u8]) -> Option<Bundle> {
     Some(Bundle { state, docker: folder.map(str::to_owned) })
 }
 
-/// The container of an id in `containers.json` of containers/storage:
+/// The containers of `containers.json` of containers/storage, by id:
 /// `[{"id":"4f0c…","names":["web"],"metadata":"{\"image-name\":\"docker.io/library/nginx:1.25\",…}",…},…]`.
 ///
-/// The others are read over, however many there are.
+/// A list that is cut off has none.
 #[must_use]
-pub fn storage(bytes: &[u8], id: &str) -> Option<State> {
+pub fn storage(bytes: &[u8]) -> BTreeMap<String, State> {
     #[derive(Deserialize)]
     struct Entry {
         id: String,
@@ -168,31 +171,29 @@ pub fn storage(bytes: &[u8], id: &str) -> Option<State> {
         #[serde(default, rename = "image-name")]
         image: Text,
     }
-    struct Find<'s>(&'s str);
-    impl<'de> Visitor<'de> for Find<'_> {
-        type Value = Option<State>;
+    // Entries are read one by one: the list of all would take several times the memory of the names.
+    struct All;
+    impl<'de> Visitor<'de> for All {
+        type Value = BTreeMap<String, State>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list of containers")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-            let mut found = None;
+            let mut all = BTreeMap::new();
             while let Some(entry) = entries.next_element::<Entry>()? {
-                if entry.id != self.0 {
-                    continue;
-                }
                 let metadata =
                     entry.metadata.as_deref().and_then(|text| serde_json::from_str::<Metadata>(text).ok());
                 let image = metadata.and_then(|metadata| metadata.image);
                 let name = entry.names.as_ref().and_then(|names| names.first());
-                found = State::new(name.map(String::as_str), image.as_deref(), None);
+                let state = State::new(name.map(String::as_str), image.as_deref(), None);
+                all.extend(state.map(|state| (entry.id, state)));
             }
-            Ok(found)
+            Ok(all)
         }
     }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    json.deserialize_seq(Find(id)).ok()?
+    serde_json::Deserializer::from_slice(bytes).deserialize_seq(All).unwrap_or_default()
 }
 
 /// The pod that a folder of the kubelet is of, if it has this UID: `shop_orders-7d9f_0d4f1a2b-…`. Names of Kubernetes have no
@@ -225,34 +226,62 @@ pub trait Files {
     fn names(&self, folder: &str) -> Vec<String>;
 }
 
-/// What is known of a container where runtimes usually keep their state.
-#[must_use]
-pub fn usual(files: &impl Files, id: &str) -> Option<State> {
-    let of_docker = || docker(&files.read(&format!("var/lib/docker/containers/{id}/config.v2.json"))?);
-    let of_task = |tasks: &&str| {
-        let namespaces = files.names(tasks);
-        let of = |namespace: &String| {
-            bundle(&files.read(&format!("{tasks}/{namespace}/{id}/config.json"))?)?.state
+/// The state of the runtimes in one pass over many containers: what says something of all of them is read once, because a node
+/// has folders of thousands of dead pods, and Podman one list of all containers, dead ones too.
+pub struct Pass<'f, F> {
+    files: &'f F,
+    names: RefCell<BTreeMap<String, Rc<[String]>>>,
+    lists: RefCell<BTreeMap<String, Rc<BTreeMap<String, State>>>>,
+}
+
+impl<'f, F: Files> Pass<'f, F> {
+    /// Reads nothing yet.
+    #[must_use]
+    pub fn new(files: &'f F) -> Self {
+        Pass { files, names: RefCell::default(), lists: RefCell::default() }
+    }
+
+    fn names(&self, folder: &str) -> Rc<[String]> {
+        let mut known = self.names.borrow_mut();
+        Rc::clone(known.entry(folder.to_owned()).or_insert_with(|| self.files.names(folder).into()))
+    }
+
+    fn list(&self, path: &str) -> Rc<BTreeMap<String, State>> {
+        let mut known = self.lists.borrow_mut();
+        let read = || Rc::new(self.files.read(path).map(|bytes| storage(&bytes)).unwrap_or_default());
+        Rc::clone(known.entry(path.to_owned()).or_insert_with(read))
+    }
+
+    /// What is known of a container where runtimes usually keep their state.
+    #[must_use]
+    pub fn usual(&self, id: &str) -> Option<State> {
+        let files = self.files;
+        let of_docker = || docker(&files.read(&format!("var/lib/docker/containers/{id}/config.v2.json"))?);
+        let of_task = |tasks: &&str| {
+            let namespaces = self.names(tasks);
+            let of = |namespace: &String| {
+                bundle(&files.read(&format!("{tasks}/{namespace}/{id}/config.json"))?)?.state
+            };
+            namespaces.iter().find_map(of)
         };
-        namespaces.iter().find_map(of)
-    };
-    of_docker()
-        .or_else(|| TASKS.iter().find_map(of_task))
-        .or_else(|| STORES.iter().find_map(|store| of_store(files, store, id)))
-}
+        of_docker()
+            .or_else(|| TASKS.iter().find_map(of_task))
+            .or_else(|| STORES.iter().find_map(|store| self.of_store(store, id)))
+    }
 
-/// The same of one folder of containers/storage. CRI-O has a bundle with annotations, Podman a list of names.
-#[must_use]
-pub fn of_store(files: &impl Files, store: &str, id: &str) -> Option<State> {
-    let of_bundle = || bundle(&files.read(&format!("{store}/{id}/userdata/config.json"))?)?.state;
-    let listed = |list: &&str| storage(&files.read(&format!("{store}/{list}"))?, id);
-    of_bundle().or_else(|| ["containers.json", "volatile-containers.json"].iter().find_map(listed))
-}
+    /// The same of one folder of containers/storage. CRI-O has a bundle with annotations, Podman a list of names.
+    #[must_use]
+    pub fn of_store(&self, store: &str, id: &str) -> Option<State> {
+        let of_bundle = || bundle(&self.files.read(&format!("{store}/{id}/userdata/config.json"))?)?.state;
+        let listed = |list: &&str| self.list(&format!("{store}/{list}")).get(id).cloned();
+        of_bundle().or_else(|| ["containers.json", "volatile-containers.json"].iter().find_map(listed))
+    }
 
-/// The pod of a UID that the kubelet has logs of, as `namespace/name`.
-#[must_use]
-pub fn of_pod(files: &impl Files, uid: &str) -> Option<String> {
-    files.names(POD_LOGS).iter().find_map(|name| pod_folder(name, uid))
+    /// The pod of a UID that the kubelet has logs of, as `namespace/name`.
+    #[must_use]
+    pub fn of_pod(&self, uid: &str) -> Option<String> {
+        self.names(POD_LOGS).iter().find_map(|name| pod_folder(name, uid))
+    }
 }
 
 #[cfg(test)]
@@ -317,11 +346,11 @@ mod tests {
               "created":"2026-11-27T19:00:00Z","flags":{{"Volatile":true}}}},
             {{"id":"cc","metadata":null}}]"#
         );
-        assert_eq!(storage(list.as_bytes(), ID), state("web", "docker.io/library/nginx:1.25", ""));
-        assert_eq!(storage(list.as_bytes(), "aa"), state("old", "", ""));
-        assert_eq!(storage(list.as_bytes(), "cc"), None);
-        assert_eq!(storage(list.as_bytes(), "dd"), None);
-        assert_eq!(storage(list.get(..300).unwrap().as_bytes(), ID), None, "a list that is cut off");
+        let all = storage(list.as_bytes());
+        assert_eq!(all.get(ID).cloned(), state("web", "docker.io/library/nginx:1.25", ""));
+        assert_eq!(all.get("aa").cloned(), state("old", "", ""));
+        assert_eq!(all.len(), 2, "one has no name: {all:?}");
+        assert_eq!(storage(list.get(..300).unwrap().as_bytes()), BTreeMap::new(), "a list that is cut off");
     }
 
     #[test]
@@ -356,9 +385,69 @@ mod tests {
         assert_eq!(docker(label), state("web", "", ""));
         let deep = "[".repeat(100_000);
         assert_eq!(
-            (docker(deep.as_bytes()), bundle(deep.as_bytes()), storage(deep.as_bytes(), ID)),
-            (None, None, None)
+            (docker(deep.as_bytes()), bundle(deep.as_bytes()), storage(deep.as_bytes())),
+            (None, None, BTreeMap::new())
         );
+    }
+
+    /// Files by path, and what was asked for.
+    #[derive(Default)]
+    struct Tree {
+        files: BTreeMap<String, String>,
+        asked: RefCell<Vec<String>>,
+    }
+
+    impl Files for Tree {
+        fn read(&self, path: &str) -> Option<Vec<u8>> {
+            self.asked.borrow_mut().push(path.to_owned());
+            Some(self.files.get(path)?.clone().into_bytes())
+        }
+
+        fn names(&self, folder: &str) -> Vec<String> {
+            self.asked.borrow_mut().push(folder.to_owned());
+            let below = self.files.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+            let names: std::collections::BTreeSet<&str> =
+                below.filter_map(|rest| rest.split('/').next()).collect();
+            names.into_iter().map(str::to_owned).collect()
+        }
+    }
+
+    #[test]
+    fn dead_containers_are_read_once_in_a_pass_and_names_anew_in_the_next() {
+        const DEAD: usize = 5_000;
+        const LIVE: usize = 100;
+        let store = STORES[0];
+        let (id, uid) =
+            (|i: usize| format!("{i:064x}"), |i: usize| format!("{i:08x}-0000-0000-0000-000000000000"));
+        let list = |name: &str| {
+            let one = |i: usize| format!(r#"{{"id":"{}","names":["{name}-{i}"]}}"#, id(i));
+            format!("[{}]", (0..DEAD + LIVE).map(one).collect::<Vec<_>>().join(","))
+        };
+        let mut tree = Tree::default();
+        for i in 0..DEAD + LIVE {
+            tree.files.insert(format!("{POD_LOGS}/shop_orders-{i}_{}/app/0.log", uid(i)), String::new());
+            if i < DEAD {
+                tree.files.insert(format!("{}/k8s.io/{}/config.json", TASKS[0], id(i)), "{}".to_owned());
+            }
+        }
+        for name in ["first", "renamed"] {
+            tree.files.insert(format!("{store}/containers.json"), list(name));
+            tree.asked.borrow_mut().clear();
+            let pass = Pass::new(&tree);
+            for i in DEAD..DEAD + LIVE {
+                assert_eq!(pass.usual(&id(i)), state(&format!("{name}-{i}"), "", ""));
+                assert_eq!(pass.of_pod(&uid(i)), Some(format!("shop/orders-{i}")));
+            }
+            let asked = tree.asked.borrow();
+            let of_all = asked.iter().filter(|path| !path.contains("0000"));
+            let mut of_all: Vec<&String> = of_all.collect();
+            let count = of_all.len();
+            of_all.sort();
+            of_all.dedup();
+            assert_eq!(of_all.len(), count, "each list and folder once: {of_all:?}");
+            // Docker's file, one for each namespace of containerd, CRI-O's bundle.
+            assert!(asked.len() - count <= LIVE * 3, "{} of {LIVE} containers", asked.len() - count);
+        }
     }
 
     proptest! {
@@ -368,7 +457,7 @@ mod tests {
         ) {
             _ = docker(text.as_bytes());
             _ = bundle(text.as_bytes());
-            _ = storage(text.as_bytes(), "x");
+            _ = storage(text.as_bytes());
             _ = pod_folder(&text, "x");
         }
     }

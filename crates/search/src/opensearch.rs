@@ -27,6 +27,7 @@ mod changes;
 mod deliver;
 mod fleet;
 pub mod fuzzing;
+mod groups;
 mod http;
 mod incidents;
 mod known;
@@ -53,7 +54,8 @@ use crate::error::Error;
 use names::Names;
 use nodes::Nodes;
 
-pub use fleet::{RECORDS_MAX, RootGroup, RootGroups, Wanted};
+pub use fleet::{RECORDS_MAX, Wanted};
+pub use groups::{FleetGroup, FleetGroups, GroupBy, GroupKey};
 pub use incidents::{
     FleetCulprit, KEEP_DAYS, PolicyState, Record, RecordKind, SCHEMA, TAGS_MAX, policy,
     template as incidents_template,

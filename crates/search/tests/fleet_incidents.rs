@@ -1,9 +1,8 @@
 //! Incidents of a fleet in a real OpenSearch: no document twice, what is on how many hosts, and what
 //! ill hosts share.
-//!
-//! 200 hosts differ in versions of packages, settings and files by chance. Thirty of them get a
-//! deployment, and fall ill some time later.
 
+#[path = "simulate/deployed.rs"]
+mod deployed;
 mod engine;
 #[path = "simulate/noise.rs"]
 mod noise;
@@ -11,100 +10,18 @@ mod noise;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use deployed::{BAD, DAY, DEPLOYED, HOSTS, HOUR, ILL, MINUTE, live, name};
 use engine::Engine;
+use mitra_search::Day;
 use mitra_search::answers::association::Group;
-use mitra_search::backend::{Batch, Sink};
-use mitra_search::document::{Facts, Value};
 use mitra_search::opensearch::{
-    Cluster, FleetCulprit, PolicyState, Record, RecordKind, Settings, Wanted, Writer,
+    Cluster, FleetCulprit, FleetGroup, GroupBy, GroupKey, PolicyState, Record, RecordKind, Settings, Wanted,
 };
-use mitra_search::{Day, Document, Kind};
 use noise::Noise;
 use serde_json::{Value as Json, json};
 
 /// How long an engine on a busy machine may need.
 const PATIENCE: Duration = Duration::from_secs(300);
-const MINUTE: i64 = 60_000_000_000;
-const HOUR: i64 = 60 * MINUTE;
-const HOSTS: usize = 200;
-const ILL: usize = 30;
-const PACKAGES: usize = 60;
-const SETTINGS: usize = 40;
-const FILES: usize = 12;
-/// 2026-11-21
-const DAY: Day = Day(20_778);
-const BAD: &str = "2.0-1~bad";
-const DEPLOYED: [&str; 3] = ["libfoo", "libfoo-common", "libfoo-tools"];
-
-fn name(host: usize) -> String {
-    format!("host-{host:03}.example.org")
-}
-
-/// The state of a host.
-#[derive(Clone)]
-struct Machine {
-    host: String,
-    packages: BTreeMap<String, String>,
-    settings: BTreeMap<String, f64>,
-    files: BTreeMap<String, String>,
-    kernel: &'static str,
-}
-
-impl Machine {
-    fn new(host: usize, noise: &mut Noise) -> Self {
-        // Most hosts have the same version; how rare another one is depends on the package.
-        let mut version = |number: usize| {
-            let rare = 2 + number as u64 % 37;
-            if noise.one_in(rare) { noise.below(3) } else { 0 }
-        };
-        let mut packages: BTreeMap<String, String> =
-            (0..PACKAGES).map(|i| (format!("pkg{i}"), format!("1.{}-1", version(i)))).collect();
-        packages.extend(DEPLOYED.map(|name| (name.to_owned(), "1.0-1".to_owned())));
-        let mut settings: BTreeMap<String, f64> =
-            (0..SETTINGS).map(|i| (format!("vm.setting{i}"), version(i) as f64)).collect();
-        // Of each host its own, as an address or a key.
-        settings.insert("net.own".to_owned(), host as f64);
-        let mut files: BTreeMap<String, String> =
-            (0..FILES).map(|i| (format!("/etc/file{i}"), format!("a = {}\n", version(i)))).collect();
-        files.insert("/etc/hostname".to_owned(), name(host));
-        let kernel = noise.pick(&["6.1.0-18-amd64", "6.1.0-18-amd64", "6.1.0-21-amd64"]);
-        Self { host: name(host), packages, settings, files, kernel }
-    }
-
-    fn deploy(&mut self, version: &str) {
-        for package in DEPLOYED {
-            self.packages.insert(package.to_owned(), version.to_owned());
-        }
-    }
-
-    fn documents(&self) -> Vec<Document> {
-        let word = |text: &str| vec![Value::Text(text.to_owned())];
-        let packages = self.packages.iter().map(|(p, v)| (format!("package.{p}"), word(v)));
-        let settings = self.settings.iter().map(|(s, v)| (format!("sysctl.{s}"), vec![Value::Number(*v)]));
-        let kernel = [("kernel.release".to_owned(), word(self.kernel))];
-        let of = |name: &str, kind: Kind, facts: Facts| Document {
-            content: Some(format!("{facts:?}")),
-            facts,
-            ..Document::new(&self.host, name, kind)
-        };
-        let mut all = vec![
-            of("@packages/dpkg", Kind::Package, packages.collect()),
-            of("@sysctl", Kind::Sysctl, settings.collect()),
-            of("@kernel", Kind::Kernel, kernel.into_iter().collect()),
-        ];
-        all.extend(self.files.iter().map(|(name, text)| Document {
-            content: Some(text.clone()),
-            ..Document::new(&self.host, name, Kind::File)
-        }));
-        all
-    }
-
-    fn look(&self, writer: &mut Writer, at_ns: i64) {
-        let documents = self.documents();
-        let batch = Batch { host: &self.host, at_ns, documents: &documents, gone: &[] };
-        writer.put(&batch).expect("taken");
-    }
-}
 
 fn record(host: &str, root: &str, begin_ns: i64, minutes: Option<i64>) -> Record {
     Record {
@@ -130,6 +47,12 @@ fn record(host: &str, root: &str, begin_ns: i64, minutes: Option<i64>) -> Record
     }
 }
 
+fn groups(cluster: &Cluster, wanted: &Wanted<'_>, by: &GroupBy) -> Vec<FleetGroup> {
+    let found = cluster.groups(wanted, by).unwrap_or_else(|e| panic!("{by:?}: {e}"));
+    assert!(!found.is_partial, "{by:?}");
+    found.groups
+}
+
 fn wanted(root: Option<&str>) -> Wanted<'_> {
     let (since_ns, until_ns) = (DAY.start_ns() - 24 * HOUR, DAY.end_ns());
     Wanted { kind: RecordKind::Incident, since_ns, until_ns, root, host: None }
@@ -141,53 +64,6 @@ fn why(cluster: &Cluster, root: &str) -> mitra_search::opensearch::Shared {
 
 fn items(group: &Group) -> Vec<(&str, &str)> {
     group.members.iter().map(|m| (m.item.as_str(), m.value.as_str())).collect()
-}
-
-/// Looks at all hosts on the day before and on the day, deploys to the ill ones and to some others,
-/// and looks again on the day after. Returns the onset of each ill host.
-fn live(writer: &mut Writer, noise: &mut Noise) -> BTreeMap<String, i64> {
-    let mut machines: Vec<Machine> = (0..HOSTS).map(|host| Machine::new(host, noise)).collect();
-    for day in [DAY.before(), DAY] {
-        for machine in &machines {
-            machine.look(writer, day.start_ns() + 2 * HOUR);
-        }
-    }
-    // Everybody gets this, at noon.
-    for machine in &mut machines {
-        machine.packages.insert("pkg5".to_owned(), "8.8-1".to_owned());
-        machine.look(writer, DAY.start_ns() + 12 * HOUR);
-    }
-    let mut ill: Vec<usize> = (0..HOSTS).collect();
-    for i in (1..HOSTS).rev() {
-        ill.swap(i, noise.below(i as u64 + 1) as usize);
-    }
-    let (ill, others) = ill.split_at(ILL);
-    let mut onsets = BTreeMap::new();
-    for host in ill {
-        let at = DAY.start_ns() + 13 * HOUR + noise.below(30) as i64 * MINUTE;
-        machines[*host].deploy(BAD);
-        machines[*host].look(writer, at);
-        onsets.insert(name(*host), at + (10 + noise.below(40) as i64) * MINUTE);
-    }
-    // Others get something else at the same time.
-    for host in others.iter().take(40) {
-        machines[*host].packages.insert("pkg3".to_owned(), "9.9-1".to_owned());
-        machines[*host].look(writer, DAY.start_ns() + 13 * HOUR);
-    }
-    // Some are mended the same evening, so that the last state of the day is the old version.
-    for host in ill.iter().take(5) {
-        machines[*host].deploy("1.0-1");
-        machines[*host].look(writer, DAY.start_ns() + 18 * HOUR);
-    }
-    // The remedy of the others: it is on ill hosts only, and no cause.
-    for host in ill.iter().skip(5) {
-        machines[*host].settings.insert("vm.setting0".to_owned(), 77.0);
-        machines[*host].look(writer, DAY.start_ns() + 20 * HOUR);
-    }
-    for machine in &machines {
-        machine.look(writer, DAY.after().start_ns() + 2 * HOUR);
-    }
-    onsets
 }
 
 #[test]
@@ -222,6 +98,9 @@ fn opensearch_tells_what_ill_hosts_share() {
     // The version that only well hosts have is not shared by ill ones, and no other group is named.
     assert_eq!(found.groups.len(), 1, "{:#?}", found.groups);
 
+    by_state(&cluster, &onsets);
+    by_field(&cluster);
+
     // Twenty fleets without a fault: incidents at any hosts at any time of the day.
     let mut named = Vec::new();
     for fleet in 0..20 {
@@ -242,6 +121,83 @@ fn opensearch_tells_what_ill_hosts_share() {
     // Nobody is told apart from two hosts, or without a state.
     let error = cluster.why("nothing", DAY.start_ns(), DAY.end_ns()).unwrap_err().to_string();
     assert!(error.contains("0 hosts"), "{error}");
+}
+
+/// What stands in the documents of state: the version that each ill host had then, and what changed on it
+/// before.
+fn by_state(cluster: &Cluster, onsets: &BTreeMap<String, i64>) {
+    let hog = wanted(Some("disk-hog"));
+    let keys = |found: &[FleetGroup]| -> Vec<(GroupKey, u64)> {
+        found.iter().map(|group| (group.key.clone(), group.hosts)).collect()
+    };
+    let version = |text: &str| GroupKey::Version(Some(text.to_owned()));
+    let package = |name: &str| groups(cluster, &hog, &GroupBy::Package(name.to_owned()));
+    // Five of them have the old version again since the evening.
+    assert_eq!(keys(&package("libfoo")), [(version(BAD), 30)]);
+    assert_eq!(keys(&package("nothing")), [(GroupKey::Version(None), 30)]);
+    let spread = package("pkg0");
+    assert_eq!(
+        spread.iter().map(|group| group.hosts).sum::<u64>(),
+        30,
+        "each host has one version: {spread:?}"
+    );
+    let changes = groups(cluster, &hog, &GroupBy::Change);
+    let change = |item: &str, value: &str| (GroupKey::Change(item.to_owned(), Some(value.to_owned())), 30);
+    let lists = (GroupKey::Change("@packages/dpkg".to_owned(), None), 30);
+    let found = keys(&changes);
+    for wanted in DEPLOYED.map(|name| change(&format!("package.{name}"), BAD)).into_iter().chain([lists]) {
+        assert!(found.contains(&wanted), "{wanted:?} in {found:#?}");
+    }
+    // Everybody got this at noon, and hosts had it before they fell ill: it changed, and is no cause.
+    assert!(found.contains(&change("package.pkg5", "8.8-1")), "{found:#?}");
+    let has =
+        |item: &str| found.iter().any(|(key, _)| matches!(key, GroupKey::Change(name, _) if name == item));
+    assert!(!has("package.pkg3") && !has("sysctl.vm.setting0"), "of well hosts, and after it: {found:#?}");
+    let first = onsets.values().min().expect("an onset");
+    assert!(changes.iter().all(|group| group.first_ns.abs_diff(*first) < 1_000_000), "{changes:?}");
+    assert!(changes.iter().all(|group| group.roots == [("disk-hog".to_owned(), group.times)]));
+}
+
+/// What stands in the documents of incidents. Three hosts with another root, of which one had it twice.
+fn by_field(cluster: &Cluster) {
+    let begin = DAY.start_ns() - HOUR;
+    for (host, kernel, minutes) in [
+        (0, Some("6.1.0-21-amd64"), 0),
+        (0, Some("6.1.0-21-amd64"), 30),
+        (1, None, 0),
+        (2, Some("6.1.0-18-amd64"), 0),
+    ] {
+        let one = Record {
+            kernel: kernel.map(str::to_owned),
+            culprit: FleetCulprit {
+                kind: Some("device".to_owned()),
+                name: Some("sda".to_owned()),
+                group: None,
+            },
+            ..record(&name(host), "hardware-error", begin + minutes * MINUTE, Some(5))
+        };
+        cluster.put_record(&one).expect("taken");
+    }
+    cluster.refresh().expect("refreshed");
+    let of = |root: Option<&str>, by: &GroupBy| -> Vec<(GroupKey, u64, u64)> {
+        let found = groups(cluster, &wanted(root), by);
+        found.into_iter().map(|group| (group.key, group.hosts, group.times)).collect()
+    };
+    let kernel = |release: &str| GroupKey::Kernel(release.to_owned());
+    assert_eq!(
+        of(Some("hardware-error"), &GroupBy::Kernel),
+        [(kernel("6.1.0-21-amd64"), 1, 2), (kernel("6.1.0-18-amd64"), 1, 1), (GroupKey::Unknown, 1, 1)]
+    );
+    let culprit = |kind: &str, name: &str| {
+        let [kind, name] = [kind, name].map(|text| Some(text.to_owned()));
+        GroupKey::Culprit(FleetCulprit { kind, name, group: None })
+    };
+    assert_eq!(
+        of(None, &GroupBy::Culprit),
+        [(culprit("process", "dd"), 30, 30), (culprit("device", "sda"), 3, 4)]
+    );
+    let nobody = of(Some("none"), &GroupBy::Change);
+    assert!(nobody.is_empty(), "{nobody:?}");
 }
 
 #[test]
@@ -278,13 +234,14 @@ fn opensearch_has_each_incident_once() {
     assert_eq!((total, list.len()), (40, 40));
     assert!(list.windows(2).all(|w| w[0].begin_ns >= w[1].begin_ns), "the latest first");
     assert_eq!(list.iter().filter(|r| r.end_ns.is_some()).count(), 10);
-    let roots = cluster.roots(&wanted(None)).expect("groups");
-    assert!(!roots.is_partial);
-    let told: Vec<(&str, u64, u64, u64, Option<f64>)> =
-        roots.groups.iter().map(|g| (g.root.as_str(), g.hosts, g.times, g.open, g.cost)).collect();
-    assert_eq!(told, [("disk-hog", 30, 30, 30, Some(375.0)), ("dirty-throttle", 10, 10, 0, Some(125.0))]);
-    assert_eq!(roots.groups[1].first_ns, begin);
-    assert_eq!(roots.groups[0].culprit.name.as_deref(), Some("dd"));
+    let roots = groups(&cluster, &wanted(None), &GroupBy::Root);
+    let dd = FleetCulprit { group: None, ..open[0].culprit.clone() };
+    let root = |name: &str| GroupKey::Root(name.to_owned(), dd.clone());
+    let told: Vec<_> = roots.iter().map(|g| (g.key.clone(), g.hosts, g.times, g.open, g.cost)).collect();
+    let wanted_roots =
+        [(root("disk-hog"), 30, 30, 30, Some(375.0)), (root("dirty-throttle"), 10, 10, 0, Some(125.0))];
+    assert_eq!(told, wanted_roots);
+    assert_eq!(roots[1].first_ns, begin);
     let only = Wanted { host: Some("host-003.example.org"), ..wanted(Some("dirty-throttle")) };
     assert_eq!(cluster.records(&only, 100).expect("a list").0, 1);
     let findings = Wanted { kind: RecordKind::Finding, ..wanted(None) };

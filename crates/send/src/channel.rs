@@ -1,24 +1,20 @@
 //! How samples reach a store: a request over HTTP, or a connection of TCP.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use mitra_http::ureq::http::{HeaderMap, Uri};
-use mitra_http::{Agent, secret};
+use mitra_http::{Agent, client_tls_with, client_with, secret};
 
 use crate::config::{Kind, Output};
 use crate::encode::{clickhouse, graphite, influx, opentsdb, otlp, remote_write, text};
+use crate::endpoint::{ANSWER_MAX, ANSWER_WITHIN, CONNECT_WITHIN, Endpoint};
 use crate::record::LogRecord;
 use crate::series::Series;
 
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Of an answer that is read.
-const ANSWER_MAX: u64 = 4_096;
 /// Of an answer that is quoted.
 const QUOTE_MAX: usize = 300;
 /// How many samples a store of remote write 2.0 has written.
@@ -49,12 +45,8 @@ pub struct Channel {
 }
 
 enum To {
-    Http {
-        agent: Agent,
-        authorization: Option<String>,
-    },
-    /// Host and port.
-    Tcp(String, u16),
+    Http { agent: Agent, authorization: Option<String> },
+    Tcp(Endpoint),
 }
 
 impl Channel {
@@ -65,13 +57,18 @@ impl Channel {
     pub fn open(output: &Output) -> Result<Channel, String> {
         let failed = |error: String| format!("output {}: {error}", output.name);
         let uri: Uri = output.url.parse().map_err(|error| failed(format!("no address: {error}")))?;
+        let ca_file = output.ca_file.as_deref();
+        let identity = output.identity.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
         let to = match (uri.scheme_str(), uri.host(), uri.port_u16()) {
-            (Some("tcp"), Some(host), Some(port)) => {
-                To::Tcp(host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)
+            (Some(scheme @ ("tcp" | "tls")), Some(host), Some(port)) => {
+                let tls = (scheme == "tls").then(|| client_tls_with(ca_file, identity)).transpose();
+                let tls = tls.map_err(|error| failed(error.to_string()))?;
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                To::Tcp(Endpoint::new(host, port, tls).map_err(failed)?)
             }
             (Some(scheme @ ("http" | "https")), ..) => {
-                let ca_file = output.ca_file.as_deref();
-                let agent = mitra_http::client(scheme == "https", ca_file, CONNECT_WITHIN, ANSWER_WITHIN);
+                let is_secure = scheme == "https";
+                let agent = client_with(is_secure, ca_file, identity, CONNECT_WITHIN, ANSWER_WITHIN);
                 let agent = agent.map_err(|error| failed(error.to_string()))?;
                 To::Http { agent, authorization: authorization(output).map_err(failed)? }
             }
@@ -91,9 +88,8 @@ impl Channel {
                 let count = batch.iter().map(|series| series.samples.len() as u64).sum();
                 self.post(agent, authorization.as_deref(), &body, count)
             }
-            To::Tcp(host, port) => {
-                let said = tcp(host, *port, &body)
-                    .map_err(|error| Failure::Later(format!("{host}:{port}: {error}"), None))?;
+            To::Tcp(endpoint) => {
+                let said = endpoint.send(&body).map_err(|error| Failure::Later(error, None))?;
                 // Only a telnet port of OpenTSDB answers: a line for each point that it does not like.
                 let lines = said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64;
                 let refused = (lines > 0).then(|| (lines, quote(&said)));
@@ -141,7 +137,7 @@ impl Channel {
     pub fn shown(output: &Output, batch: &[Series]) -> String {
         match output.kind {
             Kind::Influx => influx::body(batch),
-            Kind::Opentsdb if output.url.starts_with("tcp:") => opentsdb::lines(batch),
+            Kind::Opentsdb if !output.url.starts_with("http") => opentsdb::lines(batch),
             Kind::Opentsdb => opentsdb::json(batch) + "\n",
             Kind::Graphite => graphite::lines(batch),
             Kind::Prometheus | Kind::Otlp | Kind::OtlpLogs | Kind::Clickhouse | Kind::Parquet => {
@@ -242,44 +238,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Sends all, and waits until the other side has read it to its end and closes: TCP has no other acknowledgement. Returns what it
-/// said.
-fn tcp(host: &str, port: u16, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut last = std::io::Error::other("the name has no address");
-    for address in (host, port).to_socket_addrs()? {
-        let mut stream = match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
-            Ok(stream) => stream,
-            Err(error) => {
-                last = error;
-                continue;
-            }
-        };
-        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-        stream.write_all(bytes)?;
-        stream.shutdown(Shutdown::Write)?;
-        return answer(&mut stream);
-    }
-    Err(last)
-}
-
-/// What comes until the end of a connection, within a time for all of it.
-fn answer(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let end = Instant::now() + ANSWER_WITHIN;
-    let (mut said, mut piece) = (Vec::new(), [0; 512]);
-    while (said.len() as u64) < ANSWER_MAX {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut piece)? {
-            0 => break,
-            n => said.extend_from_slice(piece.get(..n).unwrap_or_default()),
-        }
-    }
-    Ok(said)
-}
-
 /// One line of what a store says.
 fn quote(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
@@ -289,7 +247,7 @@ fn quote(said: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
 
     use super::*;

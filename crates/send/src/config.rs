@@ -103,6 +103,8 @@ pub struct Output {
     pub token_file: Option<PathBuf>,
     /// Whose certificates are trusted, in place of the system's.
     pub ca_file: Option<PathBuf>,
+    /// The client's certificate and its key, for stores that want to know who sends.
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// All outputs.
@@ -148,6 +150,8 @@ struct Table {
     password_file: Option<PathBuf>,
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
+    cert_file: Option<Spanned<PathBuf>>,
+    key_file: Option<Spanned<PathBuf>>,
     #[serde(default)]
     insecure: bool,
 }
@@ -212,11 +216,16 @@ fn output(
     if let Some(user) = table.user.as_ref().filter(|user| user.get_ref().contains([':', '\r', '\n'])) {
         return wrong(user.span(), "a user's name has no colon and no line break");
     }
+    let identity_at = table.cert_file.as_ref().or(table.key_file.as_ref()).map(Spanned::span);
+    let identity = table.cert_file.zip(table.key_file);
+    if let Some(at) = identity_at.clone().filter(|_| identity.is_none()) {
+        return wrong(at, "wanted both cert-file and key-file, or none of them");
+    }
     let url = match (&table.url, &table.folder) {
         (None, Some(folder)) if !folder.get_ref().is_absolute() => {
             return wrong(folder.span(), "wanted the whole path of a folder");
         }
-        (None, Some(_)) if has_password || table.ca_file.is_some() => {
+        (None, Some(_)) if has_password || table.ca_file.is_some() || identity.is_some() => {
             return wrong(kind_at, "files have no password and no certificate");
         }
         (None, Some(_)) => String::new(),
@@ -228,6 +237,9 @@ fn output(
         _ if kind == Kind::Parquet => return wrong(kind_at, "wanted folder, and no url"),
         _ => return wrong(kind_at, "wanted url, the whole address"),
     };
+    if let Some(at) = identity_at.filter(|_| !is_encrypted(&url)) {
+        return wrong(at, "a certificate is shown by https:// and tls:// only");
+    }
     if let Some(pattern) = table.metrics.first().filter(|_| kind.is_of_incidents()) {
         return wrong(pattern.span(), format!("{} has incidents, and no metrics", kind.name()));
     }
@@ -262,6 +274,7 @@ fn output(
         password_file: table.password_file,
         token_file: table.token_file,
         ca_file: table.ca_file,
+        identity: identity.map(|(cert, key)| (cert.into_inner(), key.into_inner())),
     })
 }
 
@@ -335,19 +348,23 @@ fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(number.parse::<u64>().ok()?.checked_mul(unit_s)?))
 }
 
+fn is_encrypted(url: &str) -> bool {
+    url.starts_with("https:") || url.starts_with("tls:")
+}
+
 /// What a machine does is for everybody on the way to see, unless the address is encrypted; a password is not.
 fn check_url(kind: Kind, url: &str, has_password: bool, insecure: bool) -> Result<(), String> {
     let uri: Uri = url.parse().map_err(|error| format!("not an address: {error}"))?;
     let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
-    let is_tcp = scheme == "tcp";
+    let is_tcp = scheme == "tcp" || scheme == "tls";
     let wanted = match kind {
-        Kind::Graphite => "tcp://HOST:PORT",
-        Kind::Opentsdb => "http://, https:// or tcp://HOST:PORT",
+        Kind::Graphite => "tcp://HOST:PORT or tls://HOST:PORT",
+        Kind::Opentsdb => "http://, https://, tcp://HOST:PORT or tls://HOST:PORT",
         _ => "http:// or https://",
     };
     let is_right = match (kind, scheme) {
-        (Kind::Graphite, scheme) => scheme == "tcp",
-        (Kind::Opentsdb, "tcp") => true,
+        (Kind::Graphite, _) => is_tcp,
+        (Kind::Opentsdb, _) if is_tcp => true,
         (_, scheme) => scheme == "http" || scheme == "https",
     };
     if !is_right || host.is_empty() || is_tcp && (uri.port().is_none() || uri.path().len() > 1) {
@@ -357,7 +374,7 @@ fn check_url(kind: Kind, url: &str, has_password: bool, insecure: bool) -> Resul
         return Err("a password stands in a file of its own, not in the address".to_owned());
     }
     if is_tcp && has_password {
-        return Err("tcp:// has no password and no token".to_owned());
+        return Err(format!("{scheme}:// has no password and no token"));
     }
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let is_here = bare == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
@@ -401,6 +418,37 @@ mod tests {
                 "in clear",
             ),
             ("to = \"opentsdb\"\nurl = \"tcp://a:1\"\ntoken-file = \"/t\"", "\"tcp", "no password"),
+            (
+                "to = \"graphite\"\nurl = \"tls://a\"",
+                "\"tls",
+                "wanted an address with tcp://HOST:PORT or tls",
+            ),
+            (
+                "to = \"graphite\"\nurl = \"tls://a:1\"\ntoken-file = \"/t\"",
+                "\"tls",
+                "tls:// has no password",
+            ),
+            ("to = \"influx\"\nurl = \"tls://a:1\"", "\"tls", "wanted an address with http"),
+            (
+                "to = \"graphite\"\nurl = \"tls://a:1\"\ncert-file = \"/c\"",
+                "\"/c\"",
+                "both cert-file and key-file",
+            ),
+            (
+                "to = \"influx\"\nurl = \"https://a/\"\nkey-file = \"/k\"",
+                "\"/k\"",
+                "both cert-file and key-file",
+            ),
+            (
+                "to = \"graphite\"\nurl = \"tcp://a:1\"\ncert-file = \"/c\"\nkey-file = \"/k\"",
+                "\"/c\"",
+                "by https:// and tls:// only",
+            ),
+            (
+                "to = \"parquet\"\nfolder = \"/x\"\ncert-file = \"/c\"\nkey-file = \"/k\"",
+                "\"parquet\"",
+                "no certificate",
+            ),
             ("to = \"influx\"\nurl = \"https://a/\"\nuser = \"u\"", "\"influx\"", "user and password-file"),
             (
                 "to = \"influx\"\nurl = \"https://a/\"\nuser = \"u:v\"\npassword-file = \"/p\"",

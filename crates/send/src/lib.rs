@@ -14,6 +14,7 @@ mod backoff;
 mod channel;
 mod config;
 mod encode;
+mod endpoint;
 mod position;
 mod record;
 mod sent;

@@ -240,6 +240,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra fleet incidents --since 2h", "what happened on all hosts in the last two hours"),
             ("mitra fleet incidents --root oom-kill --json", "of one root cause, for a program"),
+            ("mitra fleet incidents --since 7d --by kernel", "on how many hosts of each kernel release"),
         ],
     ),
     (
@@ -247,6 +248,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra fleet findings", "what becomes an incident, and on how many hosts"),
             ("mitra fleet findings --host web-7", "of one host"),
+            ("mitra fleet findings --since 30d --by culprit", "who will be in trouble on how many hosts"),
         ],
     ),
     (
@@ -254,6 +256,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("mitra fleet roots --since 14:00", "the same root on many hosts since 14:00?"),
             ("mitra fleet roots --since 30d --until 7d", "before last week"),
+            (
+                "mitra fleet roots --root oom-kill --by package:openssl",
+                "which version of a package the hosts had then",
+            ),
+            (
+                "mitra fleet roots --root disk-hog --by change",
+                "what changed on how many of them in the day before",
+            ),
         ],
     ),
     (

@@ -1,6 +1,7 @@
 //! Incidents of all hosts, in a cluster: `mitra fleet`.
 
 use clap::{Args, Subcommand};
+use mitra_search::opensearch::GroupBy;
 
 use super::{IndexLocationArgs, examples};
 use crate::values::time::TimeExpr;
@@ -21,7 +22,8 @@ pub enum FleetCommand {
     /// Install the index template and the retention of incidents in the cluster
     Setup(FleetSetupArgs),
     /// List the incidents of all hosts, the latest first
-    Incidents(FleetIncidentsArgs),
+    #[command(after_help = examples::below("fleet incidents", ""))]
+    Incidents(FleetListArgs),
     /// Show which findings are on how many hosts
     #[command(after_help = examples::below("fleet findings", ""))]
     Findings(FleetListArgs),
@@ -57,22 +59,18 @@ pub struct FleetTimeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = examples::below("fleet incidents", ""))]
-pub struct FleetIncidentsArgs {
-    /// Only with this root cause
-    #[arg(long, value_name = "CONDITION")]
-    pub root: Option<String>,
-    #[command(flatten)]
-    pub list: FleetListArgs,
-}
-
-#[derive(Debug, Args)]
 pub struct FleetListArgs {
     #[command(flatten)]
     pub time: FleetTimeArgs,
+    /// Only with this root cause, or this finding
+    #[arg(long, value_name = "CONDITION")]
+    pub root: Option<String>,
     /// Only of this host
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
+    /// Group them by root, culprit, kernel, package:NAME (its version) or change (of the day before), and count hosts
+    #[arg(long, value_name = "WHAT", value_parser = group_by)]
+    pub by: Option<GroupBy>,
     /// List so many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
     pub limit: usize,
@@ -96,6 +94,19 @@ pub struct FleetWhyArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+fn group_by(text: &str) -> Result<GroupBy, String> {
+    Ok(match text {
+        "root" => GroupBy::Root,
+        "culprit" => GroupBy::Culprit,
+        "kernel" => GroupBy::Kernel,
+        "change" => GroupBy::Change,
+        _ => match text.strip_prefix("package:") {
+            Some(name) if !name.is_empty() && !name.contains(['*', ' ']) => GroupBy::Package(name.to_owned()),
+            _ => return Err("wanted root, culprit, kernel, package:NAME or change".to_owned()),
+        },
+    })
 }
 
 /// As many as a cluster returns at once.

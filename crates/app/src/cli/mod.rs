@@ -34,9 +34,7 @@ pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use demo::{DemoArgs, DemoIncident};
 pub use experiment::ExperimentArgs;
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
-pub use fleet::{
-    FleetArgs, FleetCommand, FleetIncidentsArgs, FleetListArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs,
-};
+pub use fleet::{FleetArgs, FleetCommand, FleetListArgs, FleetSetupArgs, FleetTimeArgs, FleetWhyArgs};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
     InspectResolverArgs,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use mitra_archive::{Reader, SegmentFile};
 
 use crate::cli::UploadArgs;
 use crate::commands::print;
-use crate::errors::{Interrupted, usage};
+use crate::errors::{Interrupted, Usage, in_words, usage};
 use crate::log::log;
 use crate::recording;
 use crate::remote::{Bucket, Listed, url_of_uploads};
@@ -30,7 +31,7 @@ pub fn run(args: &UploadArgs) -> Result<()> {
     if !to.starts_with("s3://") {
         return Err(usage(format!("{to}: want s3://BUCKET/PREFIX")));
     }
-    let (dir, reader) = recording::open(&args.archive.chosen())?;
+    let Some((dir, reader)) = opened(args)? else { return Ok(()) };
     let to = to.trim_end_matches('/');
     let mut upload = Upload { reader, to, there: None, stored: 0, skipped: 0 };
     // What is wrong in the configuration is said at once. A service may start before the first frame is written.
@@ -62,6 +63,26 @@ pub fn run(args: &UploadArgs) -> Result<()> {
         sleep(pause);
     }
     if args.once { Err(Interrupted.into()) } else { Ok(()) }
+}
+
+/// Opens the archive. A service waits for one that is not there yet; `None` if it is stopped meanwhile.
+fn opened(args: &UploadArgs) -> Result<Option<(PathBuf, Reader)>> {
+    let archive = args.archive.chosen();
+    let mut trouble = String::new();
+    while !STOP.load(Ordering::Relaxed) {
+        match recording::open(&archive) {
+            Err(error) if !args.once && !error.is::<Usage>() => {
+                let why = in_words(&error);
+                if why != trouble {
+                    log(&format!("{why}; waiting for it"));
+                    trouble = why;
+                }
+                sleep(RETRY_FIRST);
+            }
+            opened => return opened.map(Some),
+        }
+    }
+    Ok(None)
 }
 
 fn sleep(pause: Duration) {

@@ -19,6 +19,24 @@ fn what_would_be_installed_is_printed() {
 }
 
 #[test]
+fn what_is_grouped_by_is_checked_before_a_cluster_is_asked() {
+    for command in ["incidents", "findings", "roots"] {
+        for wrong in ["version", "package", "package:", "package:a*", ""] {
+            let said = run(&["fleet", command, "--by", wrong, "--store", "/none"]);
+            assert!(
+                said.code == 2 && said.err.contains("wanted root, culprit, kernel, package:NAME or change"),
+                "{wrong}: {}",
+                said.err
+            );
+        }
+        for by in ["root", "culprit", "kernel", "package:libstdc++6", "change"] {
+            let said = run(&["fleet", command, "--by", by, "--root", "disk-hog", "--store", "/none"]);
+            assert!(said.code == 2 && said.err.contains("--opensearch URL"), "{by}: {}", said.err);
+        }
+    }
+}
+
+#[test]
 fn without_a_cluster_it_says_how_to_name_one() {
     for command in [&["incidents"][..], &["roots"], &["findings"], &["why", "disk-hog"], &["setup"]] {
         let said = run(&[&["fleet"], command, &["--store", "/none"]].concat());

@@ -108,6 +108,16 @@ impl Running {
         line
     }
 
+    /// The next line of its standard error.
+    pub fn err_line(&mut self) -> String {
+        let stderr = self.child.stderr.as_mut().expect("standard error is a pipe");
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while stderr.read(&mut byte).expect("standard error can be read") == 1 && byte != *b"\n" {
+            line.extend(byte);
+        }
+        String::from_utf8(line).expect("standard error is UTF-8")
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -100,6 +100,31 @@ fn segments_are_stored_once_and_read_back() {
 }
 
 #[test]
+fn an_upload_waits_for_an_archive_that_is_not_there_yet() {
+    let user = User::new("[[remote]]\nurl = \"s3://recordings\"\nendpoint = \"http://127.0.0.1:1\"\n");
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("archive");
+    let arguments = ["upload", "--to", "s3://recordings/mitra", text(&archive)];
+    let with_key = |arguments: &[&str]| {
+        let mut command = user.command(arguments);
+        command.env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x");
+        command
+    };
+    let once = harness::finish(&mut with_key(&[&arguments[..], &["--once"]].concat()));
+    assert!(once.code == 2 && once.err.contains("no archive here"), "{}", once.err);
+    let mut upload = Running::start(&mut with_key(&arguments));
+    let said = upload.err_line();
+    assert!(said.contains("no archive here") && said.contains("waiting for it"), "{said}");
+    let mut machine = Machine::new(3, 1, 3);
+    let mut writer = Writer::open(&archive, &Machine::host(), Options::default()).unwrap();
+    machine.tick();
+    writer.append(machine.frame(), machine.strings()).unwrap();
+    writer.finish().unwrap();
+    let line = upload.line();
+    assert!(line.starts_with("storing the segments of "), "{line}");
+}
+
+#[test]
 fn an_upload_follows_the_recorder_and_outlives_the_store() {
     let Some(store) = Store::start(&[]) else { return };
     let user = &store.user;

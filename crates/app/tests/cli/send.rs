@@ -104,7 +104,7 @@ impl Place {
         std::fs::write(self.path("mitra.toml"), config).unwrap();
     }
 
-    fn recorded(self, seconds: i64) -> Place {
+    pub fn recorded(self, seconds: i64) -> Place {
         Recorder::start(&self.path("archive"), seconds).writer.finish().unwrap();
         self
     }

@@ -4,12 +4,13 @@
 //! files are read, to a bound, and opening one never waits for a writer.
 
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 
 use mitra_parse::container_state::Files;
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{Mode, OFlags, RawDir, ResolveFlags, openat, openat2};
 
-use crate::file::{Root, each_entry, regular};
+use crate::file::{Root, regular};
 use crate::mounts::machines_tree;
 
 /// A larger file is not read: the list of some thousand containers of Podman.
@@ -60,13 +61,15 @@ impl Files for Folder {
 
     fn names(&self, folder: &str) -> Vec<String> {
         let mut names = Vec::new();
-        if let Ok(dir) = self.open(folder, OFlags::RDONLY | OFlags::DIRECTORY) {
-            // A folder that goes meanwhile has had the names that it gave.
-            let _gone = each_entry(dir.as_fd(), |name| {
-                if names.len() < NAMES_MAX {
-                    names.extend(name.to_str().map(str::to_owned));
-                }
-            });
+        let Ok(dir) = self.open(folder, OFlags::RDONLY | OFlags::DIRECTORY) else { return names };
+        let mut space = [MaybeUninit::<u8>::uninit(); 8192];
+        let mut entries = RawDir::new(dir, &mut space);
+        // A folder that goes meanwhile has had the names that it gave.
+        while names.len() < NAMES_MAX
+            && let Some(Ok(entry)) = entries.next()
+        {
+            let name = entry.file_name().to_str().ok().filter(|name| !matches!(*name, "." | ".."));
+            names.extend(name.map(str::to_owned));
         }
         names
     }

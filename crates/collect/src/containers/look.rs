@@ -5,7 +5,7 @@
 //! moved state (k3s, another data folder) and runtimes in containers are found without their configuration.
 
 use mitra_model::cgroup_name::{Runtime, read};
-use mitra_parse::container_state::{Files as _, State, bundle, docker, of_pod, of_store, usual};
+use mitra_parse::container_state::{Files, Pass, State, bundle, docker};
 
 use super::files::Folder;
 use crate::file::{Buffer, Root};
@@ -28,18 +28,17 @@ pub struct Question {
     pub dir: String,
 }
 
-/// Finds the names of a cgroup.
-pub fn look(root: &Root, question: &Question) -> Option<State> {
+/// Finds the names of a cgroup. `machine` is the state of the machine's runtimes, in a pass over several cgroups.
+pub fn look<F: Files>(root: &Root, machine: Option<&Pass<'_, F>>, question: &Question) -> Option<State> {
     let found = read(&question.path);
     let container = found.containers.last();
     // LXC has the name in the path.
     if let Some(named) = container.filter(|container| container.runtime == Runtime::Lxc) {
         return Some(State { container: Some(named.id.clone().into_owned()), ..State::default() });
     }
-    let machine = Folder::of_machine(root).ok();
     // A user chooses the names of the cgroups below its own: only the watcher of a rootless container says what it is.
     let machine = machine.filter(|_| !is_of_user(&question.path));
-    let pod = || of_pod(machine.as_ref()?, &found.pod.as_ref()?.uid);
+    let pod = || machine?.of_pod(&found.pod.as_ref()?.uid);
     // The cgroup of a pod has no state of its own.
     if found.pod.as_ref().is_some_and(|pod| pod.path == question.path)
         && container.is_none_or(|c| c.path != question.path)
@@ -48,7 +47,7 @@ pub fn look(root: &Root, question: &Question) -> Option<State> {
     }
     let id =
         container.map_or_else(|| question.path.rsplit('/').next().unwrap_or_default(), |c| c.id.as_ref());
-    let usual = container.and_then(|container| usual(machine.as_ref()?, &container.id));
+    let usual = container.and_then(|container| machine?.usual(&container.id));
     let mut state = usual.or_else(|| by_watcher(root, &question.dir, id));
     if let Some(state) = state.as_mut().filter(|state| state.pod.is_none()) {
         state.pod = pod();
@@ -146,7 +145,8 @@ fn by_conmon(root: &Root, conmon: u32, id: &str) -> Option<State> {
     }
     let stored = || {
         let store = bundle?.strip_suffix("/userdata")?.strip_suffix(id)?;
-        of_store(&Folder::of_process(root, conmon, "root").ok()?, store.trim_end_matches('/'), id)
+        let folder = Folder::of_process(root, conmon, "root").ok()?;
+        Pass::new(&folder).of_store(store.trim_end_matches('/'), id)
     };
     let named = || {
         Some(State { container: Some(name.filter(|name| !name.is_empty())?.to_owned()), ..State::default() })
@@ -194,7 +194,9 @@ mod tests {
 
         fn look(&self, path: &str) -> [String; 3] {
             let question = Question { path: path.to_owned(), dir: format!("cg{path}") };
-            let state = look(&Root::open(self.0.path()).unwrap(), &question).unwrap_or_default();
+            let root = Root::open(self.0.path()).unwrap();
+            let machine = Folder::of_machine(&root).unwrap();
+            let state = look(&root, Some(&Pass::new(&machine)), &question).unwrap_or_default();
             [state.container, state.image, state.pod].map(Option::unwrap_or_default)
         }
     }

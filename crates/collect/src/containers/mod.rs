@@ -1,8 +1,9 @@
 //! Names of containers and pods, for the rows of their cgroups.
 //!
 //! Each cgroup that may be one is looked up when it is first seen, again for a while if its runtime has not written its state yet, and now
-//! and then after that, because containers are renamed. Only cgroups that exist are looked up, so the state of dead containers costs
-//! nothing. Files may lie on a file system that does not answer: a thread of its own reads, and is left to itself if it hangs.
+//! and then after that, because containers are renamed. Only cgroups that exist are looked up, many at once, and what a runtime
+//! says of all its containers, dead ones too, is read once for all of them and then forgotten. Files may lie on a file system that does
+//! not answer: a thread of its own reads, and is left to itself if it hangs.
 
 mod files;
 mod look;
@@ -12,12 +13,13 @@ use std::sync::{Arc, Weak};
 
 use mitra_model::cgroup_name::{Runtime, read};
 use mitra_model::{NA, Strings};
-use mitra_parse::container_state::State;
+use mitra_parse::container_state::{Pass, State};
 
 use crate::aside::Aside;
 use crate::cells::{col, set};
 use crate::file::Root;
 use crate::missing::{Missing, reason};
+use files::Folder;
 use look::{Question, look};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -132,6 +134,9 @@ pub struct Labelled<'a> {
     pub dir: &'a dyn Fn() -> Option<String>,
 }
 
+/// How a cgroup is looked up, in the state of the machine.
+type Look = fn(&Root, Option<&Pass<'_, Folder>>, &Question) -> Option<State>;
+
 /// Looks names up beside the recorder.
 pub struct Namer {
     thread: Option<Aside<Vec<Question>, Vec<Option<State>>>>,
@@ -144,7 +149,7 @@ pub struct Namer {
     /// Threads that were left and have not ended yet: each holds its count.
     left: Vec<Weak<AtomicUsize>>,
     pub columns: [usize; 3],
-    look: fn(&Root, &Question) -> Option<State>,
+    look: Look,
 }
 
 impl Namer {
@@ -219,8 +224,11 @@ impl Namer {
             let (done, look) = (Arc::clone(&self.done), self.look);
             let root = Root::open(&root.path(""));
             let work = move |questions: Vec<Question>| {
+                let root = root.as_ref().ok();
+                let machine = root.and_then(|root| Folder::of_machine(root).ok());
+                let machine = machine.as_ref().map(Pass::new);
                 let answer = |question: &Question| {
-                    let state = root.as_ref().ok().and_then(|root| look(root, question));
+                    let state = root.and_then(|root| look(root, machine.as_ref(), question));
                     done.fetch_add(1, Ordering::Relaxed);
                     state
                 };
@@ -258,6 +266,8 @@ impl Namer {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -290,16 +300,18 @@ mod tests {
         labels: Vec<(String, Box<Label>)>,
         missing: Missing,
         now_ns: i64,
+        root: PathBuf,
     }
 
     impl Bench {
-        fn new(paths: &[String], look: fn(&Root, &Question) -> Option<State>) -> Self {
+        fn new(paths: &[String], look: Look) -> Self {
             let labels = paths.iter().map(|path| (path.clone(), Label::of(path).unwrap())).collect();
-            Bench { namer: Namer { look, ..Namer::new() }, labels, missing: Missing::default(), now_ns: 0 }
+            let namer = Namer { look, ..Namer::new() };
+            Bench { namer, labels, missing: Missing::default(), now_ns: 0, root: PathBuf::from("/") }
         }
 
         fn turn(&mut self) {
-            let root = Root::open("/".as_ref()).unwrap();
+            let root = Root::open(&self.root).unwrap();
             let labels = &mut self.labels;
             self.namer.turn(&root, &mut self.missing, self.now_ns, |f| {
                 for (path, label) in labels.iter_mut() {
@@ -335,7 +347,7 @@ mod tests {
     #[test]
     fn many_are_named_at_once_and_renamed_later() {
         static NAME: AtomicUsize = AtomicUsize::new(1);
-        let mut bench = Bench::new(&paths(200), |_, question| {
+        let mut bench = Bench::new(&paths(200), |_, _, question| {
             state(&format!("{}-{}", &question.path[8..], NAME.load(Ordering::Relaxed)))
         });
         bench.settle();
@@ -359,7 +371,7 @@ mod tests {
     #[test]
     fn what_comes_late_is_found_and_what_never_comes_is_given_up() {
         static LOOKS: AtomicUsize = AtomicUsize::new(0);
-        let mut bench = Bench::new(&paths(1), |_, _| {
+        let mut bench = Bench::new(&paths(1), |_, _, _| {
             // The fourth look is seven seconds after the first.
             if LOOKS.fetch_add(1, Ordering::Relaxed) < 3 { None } else { state("late") }
         });
@@ -370,7 +382,7 @@ mod tests {
         assert_eq!((bench.named(), LOOKS.load(Ordering::Relaxed)), (1, 4));
 
         static VAIN: AtomicUsize = AtomicUsize::new(0);
-        let mut bench = Bench::new(&["/default/web".to_owned()], |_, _| {
+        let mut bench = Bench::new(&["/default/web".to_owned()], |_, _, _| {
             VAIN.fetch_add(1, Ordering::Relaxed);
             None
         });
@@ -384,7 +396,7 @@ mod tests {
     #[test]
     fn a_pod_is_named_by_its_container() {
         let pod = "/kubepods/pod0d4f1a2b-3c4d-5e6f-7a8b-9c0d1e2f3a4b".to_owned();
-        let mut bench = Bench::new(&[pod.clone(), format!("{pod}/{A}")], |_, question| {
+        let mut bench = Bench::new(&[pod.clone(), format!("{pod}/{A}")], |_, _, question| {
             let state =
                 State { container: Some("app".to_owned()), image: None, pod: Some("shop/orders".to_owned()) };
             question.path.ends_with(A).then_some(state)
@@ -397,7 +409,7 @@ mod tests {
     #[test]
     fn a_name_outlives_its_file() {
         static LOOKS: AtomicUsize = AtomicUsize::new(0);
-        let mut bench = Bench::new(&paths(1), |_, _| {
+        let mut bench = Bench::new(&paths(1), |_, _, _| {
             if LOOKS.fetch_add(1, Ordering::Relaxed) == 0 { state("web") } else { None }
         });
         bench.settle();
@@ -408,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_runtime_that_hangs_costs_its_own_names() {
-        let mut bench = Bench::new(&paths(3), |_, question| {
+        let mut bench = Bench::new(&paths(3), |_, _, question| {
             if question.path.ends_with("001") {
                 std::thread::sleep(Duration::from_secs(3_600));
             }
@@ -427,5 +439,80 @@ mod tests {
         assert!(bench.missing.list().iter().any(|(what, why)| what == MISSING && why.contains("001")));
         bench.settle();
         assert_eq!(bench.named(), 2);
+    }
+
+    #[test]
+    fn threads_that_hang_are_few_and_names_come_back_with_them() {
+        static HANGS: AtomicBool = AtomicBool::new(true);
+        let is_slow = |path: &str| path.ends_with(['0', '1', '2', '3']);
+        let mut bench = Bench::new(&paths(8), |_, _, question| {
+            while question.path.ends_with(['0', '1', '2', '3']) && HANGS.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            state("web")
+        });
+        for _ in 0..HANGING_MAX {
+            bench.turn();
+            assert!(is_slow(&bench.namer.asked[0].path), "{:?}", bench.namer.asked);
+            bench.now_ns += HANGS_NS + 1;
+            bench.turn();
+        }
+        bench.turn();
+        assert!(bench.namer.asked.is_empty(), "no thread more");
+        assert!(bench.missing.list().iter().any(|(_, why)| why.contains("none is looked up until")));
+        HANGS.store(false, Ordering::Relaxed);
+        let began = Instant::now();
+        while bench.named() < 4 {
+            assert!(began.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+            bench.turn();
+        }
+        bench.now_ns += AGAIN_NS;
+        bench.settle();
+        assert_eq!(bench.named(), 8);
+    }
+
+    /// The real look, in made-up state: a node with thousands of dead pods, whose lists are not read for each that lives.
+    #[test]
+    fn dead_pods_do_not_hide_live_ones_and_a_new_name_is_found() {
+        const DEAD: usize = 5_000;
+        const LIVE: usize = 70;
+        let dir = tempfile::tempdir().unwrap();
+        let uid = |i: usize| format!("{i:08x}-3c4d-5e6f-7a8b-9c0d1e2f3a4b");
+        for i in 0..DEAD + LIVE {
+            let name = format!("var/log/pods/shop_orders-{i}_{}", uid(i));
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let store = dir.path().join("var/lib/containers/storage/overlay-containers");
+        std::fs::create_dir_all(&store).unwrap();
+        let write = |name: &str| {
+            let one = |i: usize| format!(r#"{{"id":"{i:064x}","names":["{name}-{i}"]}}"#);
+            let list = format!("[{}]", (0..DEAD + LIVE).map(one).collect::<Vec<_>>().join(","));
+            std::fs::write(store.join("containers.json"), list).unwrap();
+        };
+        write("first");
+        let paths: Vec<String> = (DEAD..DEAD + LIVE)
+            .flat_map(|i| {
+                [format!("/kubepods/pod{}", uid(i)), format!("/machine.slice/libpod-{i:064x}.scope")]
+            })
+            .collect();
+        let mut bench = Bench::new(&paths, look::<Folder>);
+        bench.root = dir.path().to_owned();
+        let settle = |bench: &mut Bench| {
+            // Not all fit into one question.
+            (0..4).for_each(|_| bench.settle());
+            let last = bench.labels.iter().rev().take(2).map(|(_, label)| label.state.clone().unwrap());
+            last.collect::<Vec<State>>()
+        };
+        let i = DEAD + LIVE - 1;
+        let [container, pod]: [State; 2] = settle(&mut bench).try_into().unwrap();
+        assert_eq!(
+            (container.container, pod.pod),
+            (Some(format!("first-{i}")), Some(format!("shop/orders-{i}")))
+        );
+        assert_eq!(bench.named(), 2 * LIVE);
+        write("second");
+        bench.now_ns += AGAIN_NS;
+        assert_eq!(settle(&mut bench)[0].container, Some(format!("second-{i}")));
     }
 }

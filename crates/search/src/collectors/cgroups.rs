@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::fs::FileType;
 
-use mitra_parse::container_state::State;
+use mitra_parse::container_state::{Pass, State};
 
 use super::{Source, containers, word};
 use crate::document::{Document, Facts, Flag, Kind};
@@ -64,13 +64,14 @@ const SPLIT: &[(&str, &[&str])] = &[
 pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
     let mut limits = BTreeSet::new();
     let mut names = BTreeMap::new();
+    let runtimes = Pass::new(source);
     let mut hierarchies = 0;
     for unified in [ROOT.to_owned(), format!("{ROOT}/unified")] {
         if source.stat(&format!("{unified}/cgroup.controllers")).is_some() {
             hierarchies += 1;
             walk(source, &unified, |group| {
                 limits_of(source, &unified, group, UNIFIED, &mut limits);
-                names.entry(group.to_owned()).or_insert_with(|| containers::of_group(source, group));
+                names.entry(group.to_owned()).or_insert_with(|| containers::of_group(&runtimes, group));
             });
         }
     }
@@ -80,7 +81,7 @@ pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
             hierarchies += 1;
             walk(source, &hierarchy, |group| {
                 limits_of(source, &hierarchy, group, files, &mut limits);
-                names.entry(group.to_owned()).or_insert_with(|| containers::of_group(source, group));
+                names.entry(group.to_owned()).or_insert_with(|| containers::of_group(&runtimes, group));
             });
         }
     }

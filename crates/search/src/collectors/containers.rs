@@ -1,7 +1,7 @@
 //! Names of containers and pods, for their cgroups: from the state of the runtimes.
 
 use mitra_model::cgroup_name::{Names, name, read};
-use mitra_parse::container_state::{Files, State, of_pod, usual};
+use mitra_parse::container_state::{Files, Pass, State};
 
 use super::{Source, word};
 use crate::document::Facts;
@@ -20,14 +20,14 @@ impl Files for Source<'_> {
 }
 
 /// The names of a cgroup that is a container or a pod.
-pub fn of_group(source: &Source<'_>, group: &str) -> Option<State> {
+pub fn of_group(runtimes: &Pass<'_, Source<'_>>, group: &str) -> Option<State> {
     let found = read(group);
     let container = found.containers.last().filter(|container| container.path == group);
     let pod = found.pod.as_ref().filter(|pod| container.is_some() || pod.path == group);
-    let mut state = container.and_then(|container| usual(source, &container.id)).unwrap_or_default();
+    let mut state = container.and_then(|container| runtimes.usual(&container.id)).unwrap_or_default();
     // Of a container of which the runtime says nothing the pod alone is not told: its own cgroup has that name.
     if container.is_none() || state.container.is_some() {
-        state.pod = state.pod.or_else(|| of_pod(source, &pod?.uid));
+        state.pod = state.pod.or_else(|| runtimes.of_pod(&pod?.uid));
     }
     (state != State::default()).then_some(state)
 }

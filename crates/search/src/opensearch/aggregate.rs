@@ -111,7 +111,7 @@ fn moments(
 
 /// The stored name of a field. Dots are replaced in package names, because a dot would nest one
 /// package in another.
-fn written(field: &str) -> String {
+pub(super) fn written(field: &str) -> String {
     match field.strip_prefix("package.") {
         Some(package) => format!("package.{}", package.replace('.', "_")),
         None => field.to_owned(),

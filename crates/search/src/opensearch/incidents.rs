@@ -58,7 +58,7 @@ impl RecordKind {
 }
 
 /// Who caused it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FleetCulprit {
     /// `process`, `device`, `path`, …; `None` if nobody is known.
     pub kind: Option<String>,

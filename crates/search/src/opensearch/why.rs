@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::answers::association::{self, Began, Candidate, Group, HOSTS_MIN, Named, Table};
+use crate::answers::association::{self, Began, Candidate, Group, HOSTS_MIN, Table};
 use crate::day::Day;
 use crate::document::{Flag, Kind, sha256};
 use crate::error::Error;
@@ -61,7 +61,7 @@ const MOMENTS_MAX: usize = 8;
 /// So many properties are asked about when they began. More are not told apart anyway.
 const NAMED_MAX: usize = 64;
 /// So many ill hosts are asked for it.
-const SAMPLE_MAX: usize = 1_000;
+pub(super) const SAMPLE_MAX: usize = 1_000;
 /// How far back a change is looked for.
 const BACK_DAYS: i32 = 14;
 /// Digits of a digest that are compared and shown.
@@ -91,9 +91,9 @@ pub struct Shared {
 }
 
 /// Hosts that are looked at at the same moment.
-struct Slice {
-    ns: i64,
-    hosts: Vec<String>,
+pub(super) struct Slice {
+    pub ns: i64,
+    pub hosts: Vec<String>,
 }
 
 /// One side of the comparison at one moment.
@@ -114,8 +114,8 @@ impl Cluster {
         let onsets = self.onsets(&wanted)?;
         if (onsets.len() as u64) < HOSTS_MIN {
             return Err(Error::Cannot(format!(
-                "{root} was on {} hosts in this time: it takes {HOSTS_MIN} to tell what they share",
-                onsets.len()
+                "{root} was on {} in this time: it takes {HOSTS_MIN} to tell what they share",
+                if onsets.len() == 1 { "1 host".to_owned() } else { format!("{} hosts", onsets.len()) }
             )));
         }
         let slices = slices(&onsets);
@@ -146,7 +146,7 @@ impl Cluster {
         found.more = judged.named.len().saturating_sub(NAMED_MAX);
         let mut named = Vec::new();
         for one in judged.named.into_iter().take(NAMED_MAX) {
-            let began = self.began(&one, &onsets)?;
+            let began = self.began(&one.item, &one.value, &onsets)?;
             named.push((one, began));
         }
         found.groups = association::groups(named);
@@ -314,7 +314,12 @@ impl Cluster {
     }
 
     /// Since when ill hosts have a property.
-    fn began(&self, one: &Named, onsets: &BTreeMap<String, i64>) -> Result<BTreeMap<String, Began>, Error> {
+    pub(super) fn began(
+        &self,
+        item: &str,
+        value: &str,
+        onsets: &BTreeMap<String, i64>,
+    ) -> Result<BTreeMap<String, Began>, Error> {
         let sample: Vec<&String> = onsets.keys().take(SAMPLE_MAX).collect();
         let (Some(first), Some(last)) = (onsets.values().min(), onsets.values().max()) else {
             return Ok(BTreeMap::new());
@@ -322,7 +327,7 @@ impl Cluster {
         let first = Day(Day::of(*first).0.saturating_sub(BACK_DAYS));
         let days = request::days(self, first, Day::of(*last))?;
         let indices = days.into_iter().flat_map(|day| request::both(&self.names, day)).collect();
-        let filter = vec![json!({"terms": {"host": sample}}), has(&one.item, &one.value)];
+        let filter = vec![json!({"terms": {"host": sample}}), has(item, value)];
         let side = Side { target: SearchTarget { indices, filter }, is_ill: true, hosts: 0 };
         // Days are copied, but only the day of a change has the pass before it.
         let since = json!({"since": {"min": {"field": "mitra.since"}}});
@@ -359,7 +364,7 @@ impl Cluster {
 }
 
 /// Groups onsets by time: cuts at the longest gaps. The moment of a group is its last onset.
-fn slices(onsets: &BTreeMap<String, i64>) -> Vec<Slice> {
+pub(super) fn slices(onsets: &BTreeMap<String, i64>) -> Vec<Slice> {
     let mut by_time: Vec<(i64, &String)> = onsets.iter().map(|(host, ns)| (*ns, host)).collect();
     by_time.sort_unstable();
     let gap = |w: &[(i64, &String)]| match w {

@@ -75,11 +75,12 @@ fn text(root: &str, found: &Shared, style: &Style) -> String {
         found.ill,
         found.well
     );
-    if found.ill_known < found.ill as u64 {
-        text.push_str(&format!(
-            "Of {} ill hosts there are no documents of their state.\n",
-            found.ill as u64 - found.ill_known
-        ));
+    match (found.ill as u64).saturating_sub(found.ill_known) {
+        0 => {}
+        1 => text.push_str("Of 1 ill host there are no documents of its state.\n"),
+        unknown => {
+            text.push_str(&format!("Of {unknown} ill hosts there are no documents of their state.\n"));
+        }
     }
     text.push_str(&format!(
         "{} values of packages, settings and files were compared; {} of them could tell the hosts apart.\n\n",
@@ -110,8 +111,10 @@ fn text(root: &str, found: &Shared, style: &Style) -> String {
         "\nP: Fisher's exact test, one-sided, times {} tests (Bonferroni); below {LEVEL} is significant.\n",
         units::grouped(found.tests as f64)
     ));
-    if found.more > 0 {
-        text.push_str(&format!("{} less significant values are not shown.\n", found.more));
+    match found.more {
+        0 => {}
+        1 => text.push_str("1 less significant value is not shown.\n"),
+        more => text.push_str(&format!("{more} less significant values are not shown.\n")),
     }
     text
 }
