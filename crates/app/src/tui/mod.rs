@@ -132,10 +132,10 @@ pub fn run(source: Source<'_>, at: At, state: &Shared, style: &Style) -> Result<
                 continue;
             }
             match event::read().context("cannot read the keyboard")? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if keys::obey(&mut screen, &shown, key, style) {
-                        break;
-                    }
+                Event::Key(key)
+                    if key.kind != KeyEventKind::Release && keys::obey(&mut screen, &shown, key, style) =>
+                {
+                    break;
                 }
                 Event::Mouse(done) if has_mouse => mouse::obey(&mut screen, &shown, done),
                 _ => {}

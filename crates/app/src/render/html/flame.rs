@@ -80,10 +80,8 @@ mod tests {
             stacks: vec![stack(&[0, 1], 2.0), stack(&[0], 1.0), stack(&[2], 1e-9)],
             ..Profile::default()
         };
-        let mut names = profile.names.clone();
-        let root = tree(&profile, &mut names);
         assert_eq!(
-            node(&root, 0, 1e-5),
+            node(&StackTree::of(&profile), 0, 1e-5),
             json!([0, 3.000000001, [[3, 3.000000001, [[0, 3.0, [[1, 2.0, []]]]]]]])
         );
         let html = page(&Captured::default(), &profile, &Style::plain(80));
