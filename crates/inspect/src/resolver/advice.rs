@@ -75,6 +75,12 @@ fn options(host: &Host, report: &Report, advice: &mut Vec<String>) {
             settings.unused_servers
         ));
     }
+    for server in settings.servers.iter().filter(|server| super::lacks_zone(**server)) {
+        let address = server.ip();
+        advice.push(format!(
+            "{address} is a link-local address without an interface, and nobody gets an answer from it: write {address}%INTERFACE, with one that is there"
+        ));
+    }
     for word in &settings.unknown {
         advice.push(format!("glibc 2.36 does not know the option {word}: remove it"));
     }

@@ -41,6 +41,13 @@ pub struct Jvm {
     pub negative_ttl: Option<String>,
 }
 
+/// The cache of hosts that nscd has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nscd {
+    /// How long it keeps a failure.
+    pub negative_ttl_s: u32,
+}
+
 /// The configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
@@ -64,8 +71,8 @@ pub struct Host {
     pub has_resolved: bool,
     /// avahi-daemon listens.
     pub has_avahi: bool,
-    /// nscd listens.
-    pub has_nscd: bool,
+    /// nscd listens and caches hosts.
+    pub nscd: Option<Nscd>,
     /// `/etc/mdns.allow` is there.
     pub has_mdns_allow: bool,
     /// An IPv4 address other than 127.0.0.1; `None` if that could not be read.
@@ -109,7 +116,9 @@ impl Host {
         }
         host.has_resolved = files.has("run/systemd/resolve/io.systemd.Resolve", FileType::Socket);
         host.has_avahi = files.has("run/avahi-daemon/socket", FileType::Socket);
-        host.has_nscd = files.has("run/nscd/socket", FileType::Socket);
+        if files.has("run/nscd/socket", FileType::Socket) {
+            host.nscd = files.read("etc/nscd.conf")?.and_then(|file| nscd(&file));
+        }
         host.has_mdns_allow = files.has("etc/mdns.allow", FileType::RegularFile);
         host.has_ipv4 = files.read("proc/net/fib_trie")?.map(|file| has_ipv4(&file));
         let if_inet6 = files.read("proc/net/if_inet6")?;
@@ -250,6 +259,23 @@ fn jvms(files: &mut Files) -> Result<Vec<Jvm>, Error> {
     Ok(found)
 }
 
+/// glibc 2.36, `nscd/nscd_conf.c`: without a line for hosts it does not cache them.
+fn nscd(conf: &[u8]) -> Option<Nscd> {
+    let text = String::from_utf8_lossy(conf);
+    let (mut is_enabled, mut nscd) = (false, Nscd { negative_ttl_s: 20 });
+    for line in text.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("enable-cache"), Some("hosts"), Some(value)) => is_enabled = value == "yes",
+            (Some("negative-time-to-live"), Some("hosts"), Some(value)) => {
+                nscd.negative_ttl_s = value.parse().unwrap_or(nscd.negative_ttl_s);
+            }
+            _ => {}
+        }
+    }
+    is_enabled.then_some(nscd)
+}
+
 /// What may stand in the name of a library or of an interface.
 fn is_plain(name: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '.';
@@ -325,6 +351,16 @@ mod tests {
         assert_eq!((host.has_ipv4, host.has_ipv6, host.syn_retries), (None, None, None));
         assert_eq!(host.jvms[0].ttl, None);
         assert_eq!(host.jvms[0].negative_ttl.as_deref(), Some("10"));
+    }
+
+    #[test]
+    fn nscd_caches_hosts_if_it_is_told() {
+        let conf = b"# hosts\n\tenable-cache\t\thosts\t\tyes\n\tnegative-time-to-live hosts 7 # s\n";
+        assert_eq!(nscd(conf), Some(Nscd { negative_ttl_s: 7 }));
+        assert_eq!(nscd(b"enable-cache hosts yes\n"), Some(Nscd { negative_ttl_s: 20 }));
+        for off in ["", "enable-cache passwd yes\n", "#enable-cache hosts yes\n", "enable-cache hosts no\n"] {
+            assert_eq!(nscd(off.as_bytes()), None, "{off}");
+        }
     }
 
     #[test]
