@@ -125,17 +125,22 @@ impl Host {
         // Where neither file can be read, the kernel is taken to have IPv6, as most have.
         host.has_ipv6_stack = if_inet6.as_ref().map_or(host.has_ipv4.is_none(), |file| !file.is_empty());
         // Without IPv6 in the kernel there is no such file.
-        host.has_ipv6 = match if_inet6 {
-            Some(file) => Some(has_ipv6(&file)),
+        host.has_ipv6 = match &if_inet6 {
+            Some(file) => Some(has_ipv6(file)),
             None => host.has_ipv4.map(|_| false),
         };
         let retries = files.read("proc/sys/net/ipv4/tcp_syn_retries")?;
         host.syn_retries = first_word(retries.as_deref()).parse().ok();
         for name in zones(host.resolv_conf.as_deref()) {
-            let index = files.read(&format!("sys/class/net/{name}/ifindex"))?;
-            if let Ok(index) = first_word(index.as_deref()).parse() {
-                host.interfaces.push((name, index));
-            }
+            // sysfs shows the network of whoever mounted it.
+            let index = match if_inet6.as_deref().and_then(|file| interface_index(file, &name)) {
+                Some(index) => Some(index),
+                None => {
+                    let file = files.read(&format!("sys/class/net/{name}/ifindex"))?;
+                    first_word(file.as_deref()).parse().ok()
+                }
+            };
+            host.interfaces.extend(index.map(|index| (name, index)));
         }
         host.jvms = jvms(&mut files)?;
         host.cut = files.cut;
@@ -318,6 +323,13 @@ fn has_ipv6(if_inet6: &[u8]) -> bool {
     text.lines().any(|line| line.len() > 32 && !line.starts_with("00000000000000000000000000000001"))
 }
 
+/// The second column of `/proc/net/if_inet6` is an interface's index, the last one its name.
+fn interface_index(if_inet6: &[u8], name: &str) -> Option<u32> {
+    let text = String::from_utf8_lossy(if_inet6);
+    let line = text.lines().find(|line| line.split_ascii_whitespace().next_back() == Some(name))?;
+    u32::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -369,6 +381,8 @@ mod tests {
         assert!(!has_ipv4(loopback));
         assert!(has_ipv4(b"  |-- 10.0.0.5\n     /32 host LOCAL\n"));
         assert!(!has_ipv6(b"00000000000000000000000000000001 01 80 10 80       lo\n"));
-        assert!(has_ipv6(b"fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n"));
+        let eth0 = b"fe8000000000000000fc00fffe000001 1f 40 20 80     eth0\n";
+        assert!(has_ipv6(eth0));
+        assert_eq!((interface_index(eth0, "eth0"), interface_index(eth0, "eth1")), (Some(31), None));
     }
 }
