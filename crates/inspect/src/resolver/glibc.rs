@@ -5,7 +5,6 @@
 //! `resolv/res_send.c`. Without these fixes a SERVFAIL with `single-request` takes the whole timeout.
 
 use super::host::{Environment, Host};
-use super::hosts::{self, Family, Reader};
 use super::nsswitch::{self, Action};
 use super::resolv_conf::Settings;
 use super::trace::{
@@ -63,7 +62,7 @@ pub(super) fn lookup(
     let mut decider = None;
     for source in &list {
         let said = match source.name.as_str() {
-            "files" => files(host, name, families),
+            "files" => sources::files(host, name, families),
             "dns" => {
                 let (status, outcome) = resolver.dns(trace, name, families)?;
                 Said { status, ..Said::of(outcome) }
@@ -77,7 +76,7 @@ pub(super) fn lookup(
                 }
                 sources::multicast(host, mdns, name, has_zone)
             }
-            other => sources::other(host, other, name),
+            other => sources::other(host, other, name, families),
         };
         outcome = said.outcome;
         decider = decider.or(said.decider);
@@ -91,22 +90,6 @@ pub(super) fn lookup(
         (Outcome::Found { .. }, _) | (_, None) => outcome,
         (_, Some(by)) => Outcome::Unknown { by },
     })
-}
-
-fn files(host: &Host, name: &str, families: Families) -> Said {
-    let Some(file) = &host.hosts else {
-        return Said { status: Status::Unavail, ..Said::of(Outcome::NotFound) };
-    };
-    let multi = host.has_multi;
-    let count = |family| hosts::addresses(file, name, Reader::Glibc { family, multi });
-    Said::of(Outcome::of(match families {
-        Families::Any => count(None),
-        Families::V4 | Families::ByName => count(Some(Family::V4)),
-        Families::V6Mapped => match count(Some(Family::V6)) {
-            0 => count(Some(Family::V4)),
-            found => found,
-        },
-    }))
 }
 
 /// `h_errno` of a failed search.

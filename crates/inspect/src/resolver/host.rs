@@ -81,6 +81,8 @@ pub struct Host {
     pub has_ipv6: Option<bool>,
     /// The kernel has IPv6 at all: a Java VM asks for it then.
     pub has_ipv6_stack: bool,
+    /// Default routes by way of a router, of IPv4 and of IPv6; `None` if they could not be read.
+    pub routers: Option<[u32; 2]>,
     /// `net.ipv4.tcp_syn_retries`; `None` if it could not be read.
     pub syn_retries: Option<u32>,
     /// Java VMs.
@@ -129,6 +131,11 @@ impl Host {
             Some(file) => Some(has_ipv6(file)),
             None => host.has_ipv4.map(|_| false),
         };
+        if let Some(file) = files.read("proc/net/route")? {
+            let v6 = files.read("proc/net/ipv6_route")?;
+            host.routers =
+                Some([routers(&file, ROUTE), routers(v6.as_deref().unwrap_or_default(), IPV6_ROUTE)]);
+        }
         let retries = files.read("proc/sys/net/ipv4/tcp_syn_retries")?;
         host.syn_retries = first_word(retries.as_deref()).parse().ok();
         for name in zones(host.resolv_conf.as_deref()) {
@@ -330,6 +337,27 @@ fn interface_index(if_inet6: &[u8], name: &str) -> Option<u32> {
     u32::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok()
 }
 
+/// Columns of destination, mask and router.
+type RouteColumns = [usize; 3];
+/// Of `/proc/net/route`.
+const ROUTE: RouteColumns = [1, 7, 2];
+/// Of `/proc/net/ipv6_route`, where a mask is a number of bits.
+const IPV6_ROUTE: RouteColumns = [0, 1, 4];
+
+/// Default routes that lead to a router.
+fn routers(routes: &[u8], [destination, mask, router]: RouteColumns) -> u32 {
+    let text = String::from_utf8_lossy(routes);
+    let is_zero = |word: Option<&&str>| word.is_some_and(|word| word.bytes().all(|byte| byte == b'0'));
+    let mut count: u32 = 0;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
+        let is_default = is_zero(words.get(destination)) && is_zero(words.get(mask));
+        let has_router = words.get(router).is_some() && !is_zero(words.get(router));
+        count = count.saturating_add(u32::from(is_default && has_router));
+    }
+    count
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -363,6 +391,24 @@ mod tests {
         assert_eq!((host.has_ipv4, host.has_ipv6, host.syn_retries), (None, None, None));
         assert_eq!(host.jvms[0].ttl, None);
         assert_eq!(host.jvms[0].negative_ttl.as_deref(), Some("10"));
+    }
+
+    #[test]
+    fn default_routes() {
+        let route = b"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n\
+            d0\t00000000\t0201010A\t0003\t0\t0\t0\t00000000\t0\n\
+            d1\t00000000\t00000000\t0001\t0\t0\t0\t00000000\t0\n\
+            d0\t0001010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\n";
+        assert_eq!(
+            (routers(route, ROUTE), routers(b"", ROUTE), routers(b"a\n0 0 0\n", IPV6_ROUTE)),
+            (1, 0, 0)
+        );
+        let zeros = "0".repeat(32);
+        let lines = format!(
+            "{zeros} 00 {zeros} 00 fd000000000000000000000000000006 00000400 00000001 00000000 00000003 d0\n\
+             {zeros} 00 {zeros} 00 {zeros} ffffffff 00000001 00000000 00200200 lo\n"
+        );
+        assert_eq!(routers(lines.as_bytes(), IPV6_ROUTE), 1);
     }
 
     #[test]

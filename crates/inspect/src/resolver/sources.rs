@@ -1,8 +1,26 @@
-//! Sources of `nsswitch.conf` other than `files` and `dns`: modules that ask somebody else.
+//! Sources of `nsswitch.conf` other than `dns`: the file, and modules that ask somebody else.
 
 use super::glibc::Families;
 use super::host::Host;
+use super::hosts::{self, Family, Reader};
 use super::trace::{Decider, Outcome, Said, Status};
+
+/// `/etc/hosts`.
+pub(super) fn files(host: &Host, name: &str, families: Families) -> Said {
+    let Some(file) = &host.hosts else {
+        return Said { status: Status::Unavail, ..Said::of(Outcome::NotFound) };
+    };
+    let multi = host.has_multi;
+    let count = |family| hosts::addresses(file, name, Reader::Glibc { family, multi });
+    Said::of(Outcome::of(match families {
+        Families::Any => count(None),
+        Families::V4 | Families::ByName => count(Some(Family::V4)),
+        Families::V6Mapped => match count(Some(Family::V6)) {
+            0 => count(Some(Family::V4)),
+            found => found,
+        },
+    }))
+}
 
 /// A module that cannot be asked.
 fn unavailable(why: &str) -> Said {
@@ -15,12 +33,12 @@ fn assumed(decider: Decider, note: String) -> Said {
 }
 
 /// What a module says to a name, as far as that can be known without asking it.
-pub(super) fn other(host: &Host, source: &str, name: &str) -> Said {
+pub(super) fn other(host: &Host, source: &str, name: &str, families: Families) -> Said {
     if !host.modules.contains(source) {
         return unavailable("its library is not installed");
     }
     match source {
-        "myhostname" => myhostname(host, name),
+        "myhostname" => myhostname(host, name, families),
         // systemd 252, src/nss-resolve/nss-resolve.c: over a socket.
         "resolve" if host.has_resolved => {
             assumed(Decider::Resolved, "systemd-resolved is asked, and asks its own servers".into())
@@ -79,16 +97,22 @@ pub(super) fn multicast(host: &Host, module: &str, name: &str, has_local_zone: b
 }
 
 /// systemd 252, `src/nss-myhostname/nss-myhostname.c`: names of this host, without any query.
-fn myhostname(host: &Host, name: &str) -> Said {
-    let bare = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    if bare == host.hostname.to_ascii_lowercase() || is_localhost(&bare) {
-        return Said::of(Outcome::of(2));
-    }
-    if is_gateway(&bare) {
-        // As many as there are default routes.
-        return Said::of(Outcome::of(1));
-    }
-    Said::of(Outcome::NotFound)
+fn myhostname(host: &Host, name: &str, families: Families) -> Said {
+    let bare = name.strip_suffix('.').unwrap_or(name);
+    let lower = bare.to_ascii_lowercase();
+    // The host's own name counts in this case only, and has all addresses of the host: one of each family at least.
+    let [v4, v6] = if bare == host.hostname || is_localhost(&lower) {
+        [1, u32::from(host.has_ipv6_stack)]
+    } else if is_gateway(&lower) {
+        host.routers.unwrap_or([1, 0])
+    } else {
+        [0, 0]
+    };
+    Said::of(Outcome::of(match families {
+        Families::Any => v4.saturating_add(v6),
+        Families::V6Mapped if v6 > 0 => v6,
+        Families::V4 | Families::ByName | Families::V6Mapped => v4,
+    }))
 }
 
 /// The names of RFC 6761 that mean this host.

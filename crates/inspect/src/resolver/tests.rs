@@ -141,8 +141,14 @@ fn sources_come_first() {
     host.modules.insert("myhostname".into());
     let walk = follow(&host, "localhost", Caller::Getaddrinfo, &mut |_| panic!("nobody is asked"));
     assert_eq!(walk.outcome, Outcome::Found { addresses: 1 });
-    let walk = follow(&host, "BOX", Caller::Gethostbyname, &mut |_| panic!("nobody is asked"));
+    let walk = follow(&host, "box.", Caller::Gethostbyname, &mut |_| panic!("nobody is asked"));
     assert!(matches!(walk.steps.as_slice(), [_, Step::Source { source, .. }] if source == "myhostname"));
+    assert_eq!(follow(&host, "BOX", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 2);
+    for (routers, families) in [(Some([0, 0]), 0), (Some([0, 1]), 1), (Some([1, 1]), 2), (None, 1)] {
+        host.routers = routers;
+        let walk = follow(&host, "_Gateway", Caller::Getaddrinfo, &mut |_| code(NXDOMAIN));
+        assert_eq!(walk.outcome, Outcome::of(families), "{routers:?}");
+    }
     assert_eq!(follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 2);
     host.modules.insert("mdns4_minimal".into());
     host.has_avahi = true;

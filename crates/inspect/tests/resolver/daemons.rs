@@ -152,17 +152,29 @@ pub const MDNS: &[Case] = &[
     },
 ];
 
+const GLIBC: &[Caller] = &[Caller::Getaddrinfo, Caller::GetentAhosts, Caller::Gethostbyname];
+const MY_NAME: Case =
+    Case { what: "myhostname", nsswitch: "hosts: myhostname dns\n", query: "box.", callers: GLIBC, ..USUAL };
+const ROUTER: Case = Case { what: "the router", query: "_Gateway", ..MY_NAME };
+/// Names that nss-myhostname has, or seems to have.
+const MYHOSTNAME: &[Case] = &[
+    MY_NAME,
+    Case { what: "myhostname, in capitals", query: "BOX", ..MY_NAME },
+    Case { what: "a name below localhost", query: "a.LOCALHOST", ..MY_NAME },
+    Case { what: "no router", ..ROUTER },
+];
+
 #[test]
 #[ignore = "needs root: make test-kernel"]
-fn mdns_asks_for_the_zone_local() {
-    inside("daemons::mdns_asks_for_the_zone_local", |space| {
+fn modules_without_a_daemon() {
+    inside("daemons::modules_without_a_daemon", |space| {
         if !space.add_modules() {
             println!("{NO_MODULES}");
             return;
         }
         let programs = space.programs();
         let mut wrong = Vec::new();
-        for case in MDNS {
+        for case in MDNS.iter().chain(MYHOSTNAME) {
             configure(space, case);
             for caller in case.callers {
                 compare(space, &programs, case, *caller, &mut wrong);
@@ -213,9 +225,11 @@ fn systemd_resolved_decides() {
         assert!(ip(&["route", "add", "default", "via", "10.1.1.2"]));
         let programs = space.programs();
         let mut wrong = Vec::new();
-        configure(space, &RESOLVED);
-        for caller in RESOLVED.callers {
-            compare(space, &programs, &RESOLVED, *caller, &mut wrong);
+        for case in [ROUTER, RESOLVED] {
+            configure(space, &case);
+            for caller in case.callers {
+                compare(space, &programs, &case, *caller, &mut wrong);
+            }
         }
         let Some(_resolved) = start_resolved(space) else { return };
         knows_the_network(&programs);
