@@ -147,6 +147,8 @@ fn failing_server(host: &Host, report: &Report, advice: &mut Vec<String>) {
         return;
     };
     let mut other = host.clone();
+    // nscd reads the file only.
+    other.resolv_conf.get_or_insert_default().extend(b"\noptions timeout:1\n");
     let options = other.environment.res_options.take().unwrap_or_default();
     other.environment.res_options = Some(format!("{options} timeout:1"));
     let walk = follow(&other, &report.name, Caller::Getaddrinfo, &mut |query| {

@@ -400,7 +400,7 @@ fn notes(host: &Host, settings: &Settings) -> Vec<String> {
     }
     if let Some(nscd) = host.nscd {
         notes.push(format!(
-            "nscd caches hosts: it sends the queries of glibc, none for a name in its cache, without LOCALDOMAIN and RES_OPTIONS of the caller; it keeps a failure for {} s, also one for which no server could be asked",
+            "nscd caches hosts: it sends the queries of glibc, none for a name in its cache, and keeps a failure for {} s, also one for which no server answered; RES_OPTIONS of a caller does not count, and a caller with LOCALDOMAIN does not ask it",
             nscd.negative_ttl_s
         ));
     }

@@ -18,7 +18,8 @@ pub(super) fn lookup(
     name: &str,
     families: Families,
 ) -> Result<Outcome, Stop> {
-    if host.nscd.is_none() {
+    // A search list of the caller's own is none of nscd's.
+    if host.nscd.is_none() || host.environment.localdomain.is_some() {
         return glibc::lookup(trace, host, name, families, &host.environment);
     }
     // It has one entry with both families for all calls of getaddrinfo.

@@ -176,17 +176,23 @@ fn nscd_asks_for_glibc() {
     let mut host = host("nameserver 10.0.0.1\nsearch one\noptions timeout:2 attempts:1\n");
     host.nscd = Some(Nscd { negative_ttl_s: 20 });
     host.has_ipv6 = Some(false);
-    host.environment.localdomain = Some("here".into());
+    host.environment.res_options = Some("use-vc".into());
     let mut oracle = |query: &Query| match query.name.as_str() {
         "web.one" => message(Answer { records: 3, addresses: 3, recursive: true, ..Answer::default() }),
         _ => code(NXDOMAIN),
     };
-    // It asks for both types whatever its client wants, and has its own variables.
+    // It asks for both types whatever its client wants, and has variables of its own.
     let walk = follow(&host, "web", Caller::GetentAhosts, &mut oracle);
     assert_eq!(lines(&walk), "1 web.one A 0.000\n1 web.one Aaaa 0.000\n");
     assert_eq!(walk.outcome, Outcome::Found { addresses: 3 });
     let walk = follow(&host, "web", Caller::Gethostbyname, &mut oracle);
     assert_eq!(lines(&walk), "1 web.one A 0.000\n");
+    // A caller with a search list of its own does not ask it.
+    let mut searches = host.clone();
+    searches.environment = Environment { localdomain: Some("here".into()), ..Environment::default() };
+    let walk = follow(&searches, "web", Caller::GetentAhosts, &mut oracle);
+    assert_eq!(lines(&walk), "1 web.here A 0.000\n1 web A 0.001\n");
+    host.environment.res_options = None;
     // It has no other errors, and no answer after 5 s.
     let silent =
         |host: &Host| follow(host, "web.", Caller::Gethostbyname, &mut |_| Reply::assumed(Got::Silence));

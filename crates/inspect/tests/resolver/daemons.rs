@@ -5,7 +5,7 @@ use std::time::Duration;
 use mitra_inspect::resolver::trace::{Decider, Kind, Outcome, Query};
 use mitra_inspect::resolver::{self, Caller};
 
-use super::cases::{Case, USUAL};
+use super::cases::{Case, QUICK, USUAL};
 use super::server::{self, Does, Heard};
 use super::space::{Daemon, Programs, Space, inside, ip};
 use super::{check, compare, configure, host_of};
@@ -31,9 +31,16 @@ const NSCD_CASES: &[Case] = &[
     },
     Case { what: "nscd, in the hosts file", query: "db", ..USUAL },
     Case {
-        what: "nscd has no variables of its clients",
-        environment: &[("LOCALDOMAIN", "here"), ("RES_OPTIONS", "ndots:2")],
+        what: "nscd has other options than its clients",
+        resolv_conf: "nameserver 127.0.0.1\nsearch one\n",
+        environment: &[("RES_OPTIONS", "ndots:2")],
         callers: &[Caller::Getaddrinfo, Caller::Gethostbyname, Caller::GoWithCgo, Caller::Go],
+        ..USUAL
+    },
+    Case {
+        what: "nobody with LOCALDOMAIN asks nscd",
+        environment: &[("LOCALDOMAIN", "here"), ("RES_OPTIONS", "ndots:2")],
+        callers: QUICK,
         ..USUAL
     },
     Case {
@@ -79,7 +86,8 @@ fn nscd_asks_for_glibc() {
         space.write("nscd.conf", "enable-cache hosts no\n");
         let case = Case {
             what: "nscd without a cache of hosts",
-            environment: &[("LOCALDOMAIN", "here"), ("RES_OPTIONS", "ndots:2")],
+            resolv_conf: "nameserver 127.0.0.1\nsearch one\n",
+            environment: &[("RES_OPTIONS", "ndots:2")],
             ..USUAL
         };
         configure(space, &case);
