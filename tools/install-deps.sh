@@ -302,14 +302,18 @@ need_python_modules() {
 
 # Daemons and modules that answer for names. Installed, they would rewrite nsswitch.conf and resolv.conf of this machine.
 need_resolvers() {
-    local wanted=(nscd libnss-mdns libnss-myhostname libnss-resolve systemd-resolved) work package
+    local wanted=(nscd unscd libnss-mdns libnss-myhostname libnss-resolve systemd-resolved) work package
     [[ -d $resolvers ]] && return 0
     echo "install-deps: unpacking ${wanted[*]} in $resolvers" >&2
     mkdir -p "$(dirname "$resolvers")"
     work=$(mktemp -d "$resolvers.XXXXXX")
     if (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download "${wanted[@]}" >&2); then
         for package in "$work"/*.deb; do
-            dpkg-deb -x "$package" "$work/unpacked"
+            case ${package##*/} in
+            # It has a program of the same name.
+            unscd_*) dpkg-deb -x "$package" "$work/unpacked/unscd" ;;
+            *) dpkg-deb -x "$package" "$work/unpacked" ;;
+            esac
         done
         mv "$work/unpacked" "$resolvers"
     else

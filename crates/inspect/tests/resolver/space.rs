@@ -18,6 +18,8 @@ const INSIDE: &str = "MITRA_RESOLVER_INSIDE";
 /// Runs the body of a test in namespaces of its own. The test starts itself again for that.
 pub fn inside(test: &str, body: fn(&Space)) {
     if std::env::var_os(INSIDE).is_some() {
+        // libtest has begun a line.
+        println!();
         match Space::make() {
             Some(space) => body(&space),
             None => println!("skipped: /etc cannot be an overlay"),
