@@ -6,6 +6,7 @@
 set -euo pipefail
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}
+resolvers=${MITRA_RESOLVERS:-$cache/mitra-resolvers}
 venv=${MITRA_VENV:-$cache/mitra-venv}
 browser=${MITRA_BROWSER:-$cache/mitra-browser}
 packages=()
@@ -303,6 +304,28 @@ need_python_modules() {
         echo "install-deps: duckdb, mcp, schemathesis, moto, opentelemetry-proto and kubernetes cannot be installed; tests that use them are skipped" >&2
 }
 
+# Daemons and modules that answer for names. Installed, they would rewrite nsswitch.conf and resolv.conf of this machine.
+need_resolvers() {
+    local wanted=(nscd unscd libnss-mdns libnss-myhostname libnss-resolve systemd-resolved) work package
+    [[ -d $resolvers ]] && return 0
+    echo "install-deps: unpacking ${wanted[*]} in $resolvers" >&2
+    mkdir -p "$(dirname "$resolvers")"
+    work=$(mktemp -d "$resolvers.XXXXXX")
+    if (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download "${wanted[@]}" >&2); then
+        for package in "$work"/*.deb; do
+            case ${package##*/} in
+            # It has a program of the same name.
+            unscd_*) dpkg-deb -x "$package" "$work/unpacked/unscd" ;;
+            *) dpkg-deb -x "$package" "$work/unpacked" ;;
+            esac
+        done
+        mv "$work/unpacked" "$resolvers"
+    else
+        echo "install-deps: they cannot be fetched; tests that use them are skipped" >&2
+    fi
+    rm -rf "$work"
+}
+
 # What drives the browser, as tools/browser/package-lock.json pins it.
 need_browser_modules() {
     local from
@@ -418,6 +441,7 @@ install_packages
 for set in "$@"; do
     case $set in
     test) need_rust && need_python_modules ;;
+    kernel) need_rust && need_resolvers ;;
     browser) need_rust && need_browser_modules && need_page ;;
     matrix) need_rust && need_arm64 ;;
     fuzz) need_rust && need_fuzz ;;

@@ -75,6 +75,12 @@ fn options(host: &Host, report: &Report, advice: &mut Vec<String>) {
             settings.unused_servers
         ));
     }
+    for server in settings.servers.iter().filter(|server| super::lacks_zone(**server)) {
+        let address = server.ip();
+        advice.push(format!(
+            "{address} is a link-local address without an interface, and nobody gets an answer from it: write {address}%INTERFACE, with one that is there"
+        ));
+    }
     for word in &settings.unknown {
         advice.push(format!("glibc 2.36 does not know the option {word}: remove it"));
     }
@@ -141,6 +147,8 @@ fn failing_server(host: &Host, report: &Report, advice: &mut Vec<String>) {
         return;
     };
     let mut other = host.clone();
+    // nscd reads the file only.
+    other.resolv_conf.get_or_insert_default().extend(b"\noptions timeout:1\n");
     let options = other.environment.res_options.take().unwrap_or_default();
     other.environment.res_options = Some(format!("{options} timeout:1"));
     let walk = follow(&other, &report.name, Caller::Getaddrinfo, &mut |query| {

@@ -4,8 +4,7 @@
 //! `sysdeps/posix/getaddrinfo.c`, `resolv/nss_dns/dns-host.c`, `resolv/res_query.c` and
 //! `resolv/res_send.c`. Without these fixes a SERVFAIL with `single-request` takes the whole timeout.
 
-use super::host::Host;
-use super::hosts::{self, Family, Reader};
+use super::host::{Environment, Host};
 use super::nsswitch::{self, Action};
 use super::resolv_conf::Settings;
 use super::trace::{
@@ -24,15 +23,20 @@ const SYN_RETRIES: u32 = 6;
 pub(super) enum Families {
     /// Both.
     Any,
-    /// IPv4.
+    /// IPv4, by `getaddrinfo`.
     V4,
+    /// IPv4, by `gethostbyname`.
+    ByName,
     /// IPv6, and IPv4 if there is none (`AI_V4MAPPED`).
     V6Mapped,
 }
 
 /// The settings that glibc uses on a host.
 pub(super) fn settings(host: &Host) -> Settings {
-    let environment = &host.environment;
+    settings_with(host, &host.environment)
+}
+
+fn settings_with(host: &Host, environment: &Environment) -> Settings {
     super::resolv_conf::glibc(
         host.resolv_conf.as_deref(),
         environment.localdomain.as_deref(),
@@ -42,26 +46,37 @@ pub(super) fn settings(host: &Host) -> Settings {
     )
 }
 
-/// Asks one source after the other.
+/// Asks one source after the other, as a process with these variables.
 pub(super) fn lookup(
     trace: &mut Trace<'_>,
     host: &Host,
     name: &str,
     families: Families,
+    environment: &Environment,
 ) -> Result<Outcome, Stop> {
-    let settings = settings(host);
+    let settings = settings_with(host, environment);
     let Some(list) = nsswitch::glibc(host.nsswitch.as_deref()) else { return Ok(Outcome::Failed) };
-    let mut resolver = Resolver::new(&settings, host.syn_retries.unwrap_or(SYN_RETRIES));
+    let syn_retries = host.syn_retries.unwrap_or(SYN_RETRIES);
+    let mut resolver = Resolver::new(&settings, syn_retries);
     let mut outcome = Outcome::NotFound;
     let mut decider = None;
     for source in &list {
         let said = match source.name.as_str() {
-            "files" => files(host, name, families),
+            "files" => sources::files(host, name, families),
             "dns" => {
                 let (status, outcome) = resolver.dns(trace, name, families)?;
                 Said { status, ..Said::of(outcome) }
             }
-            other => sources::other(host, other, name),
+            mdns if sources::is_multicast(host, mdns) => {
+                let mut has_zone = false;
+                for _ in 0..sources::local_zone_lookups(host, mdns, name, families) {
+                    // Its state is its own.
+                    let mut resolver = Resolver::new(&settings, syn_retries);
+                    has_zone = resolver.query(trace, "local", &[Kind::Soa])?.is_ok();
+                }
+                sources::multicast(host, mdns, name, has_zone)
+            }
+            other => sources::other(host, other, name, families),
         };
         outcome = said.outcome;
         decider = decider.or(said.decider);
@@ -75,22 +90,6 @@ pub(super) fn lookup(
         (Outcome::Found { .. }, _) | (_, None) => outcome,
         (_, Some(by)) => Outcome::Unknown { by },
     })
-}
-
-fn files(host: &Host, name: &str, families: Families) -> Said {
-    let Some(file) = &host.hosts else {
-        return Said { status: Status::Unavail, ..Said::of(Outcome::NotFound) };
-    };
-    let multi = host.has_multi;
-    let count = |family| hosts::addresses(file, name, Reader::Glibc { family, multi });
-    Said::of(Outcome::of(match families {
-        Families::Any => count(None),
-        Families::V4 => count(Some(Family::V4)),
-        Families::V6Mapped => match count(Some(Family::V6)) {
-            0 => count(Some(Family::V4)),
-            found => found,
-        },
-    }))
 }
 
 /// `h_errno` of a failed search.
@@ -172,14 +171,18 @@ impl<'s> Resolver<'s> {
         let passes: &[&[Kind]] = match families {
             Families::Any if !self.settings.no_aaaa => &[&[Kind::A, Kind::Aaaa]],
             Families::V6Mapped if !self.settings.no_aaaa => &[&[Kind::Aaaa], &[Kind::A]],
+            // In place of AAAA it asks for A, and takes only NXDOMAIN from the answer.
+            Families::V6Mapped => &[&[Kind::A], &[Kind::A]],
             _ => &[&[Kind::A]],
         };
         let mut last = (Status::NotFound, Outcome::NotFound);
-        for kinds in passes {
+        for (pass, kinds) in passes.iter().enumerate() {
+            let is_for_aaaa = self.settings.no_aaaa && pass + 1 < passes.len();
             last = match self.search(trace, name, kinds)? {
                 Ok(answers) => {
                     let count = |answer: Option<Answer>| answer.map_or(0, |a| u32::from(a.addresses));
                     match count(answers.first) + count(answers.second) {
+                        _ if is_for_aaaa => (Status::NotFound, Outcome::NoData),
                         0 => (Status::NotFound, Outcome::NoData),
                         addresses => return Ok((Status::Success, Outcome::Found { addresses })),
                     }

@@ -120,10 +120,13 @@ fn source_wants_c(host: &Host, source: &str, name: &str) -> Option<String> {
     }
 }
 
-/// `netdns` of GODEBUG: `go`, `cgo`, perhaps with a number. The last one counts.
+/// `netdns` of GODEBUG: `go`, `cgo`, perhaps with a number before or behind a `+`. The last word counts,
+/// and other words mean nothing.
 fn netdns(environment: &Environment) -> Option<&str> {
     let value = setting(environment, "netdns")?;
-    value.split('+').rfind(|part| matches!(*part, "go" | "cgo"))
+    let (first, second) = value.split_once('+').unwrap_or((value, ""));
+    let is_mode = |part: &&str| !part.is_empty() && !part.starts_with(|c: char| c.is_ascii_digit());
+    [second, first].into_iter().find(is_mode).filter(|mode| matches!(*mode, "go" | "cgo"))
 }
 
 fn setting<'e>(environment: &'e Environment, name: &str) -> Option<&'e str> {
@@ -341,6 +344,17 @@ mod tests {
         assert!(c(&variables, "a").unwrap().contains("LOCALDOMAIN"));
         variables.environment.godebug = Some("netdns=go+2".into());
         assert_eq!(order(&variables, "a", true), Order::FilesDns);
+        for (value, mode) in [
+            ("netdns=2", None),
+            ("netdns=2+cgo", Some("cgo")),
+            ("netdns=go+cgo", Some("cgo")),
+            ("netdns=cgo+what", None),
+            ("netdns=cgo,netdns=go", Some("go")),
+            ("http2debug=1", None),
+        ] {
+            let environment = Environment { godebug: Some(value.into()), ..Environment::default() };
+            assert_eq!(netdns(&environment), mode, "{value}");
+        }
         let strict = host("hosts: files [NOTFOUND=continue] dns [NOTFOUND=return]\n", "");
         assert_eq!(order(&strict, "a", true), Order::FilesDns);
         let odd = host("hosts: dns [!UNAVAIL=return] files\n", "");

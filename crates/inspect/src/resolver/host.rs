@@ -41,6 +41,13 @@ pub struct Jvm {
     pub negative_ttl: Option<String>,
 }
 
+/// The cache of hosts that nscd has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nscd {
+    /// How long it keeps a failure.
+    pub negative_ttl_s: u32,
+}
+
 /// The configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
@@ -64,8 +71,8 @@ pub struct Host {
     pub has_resolved: bool,
     /// avahi-daemon listens.
     pub has_avahi: bool,
-    /// nscd listens.
-    pub has_nscd: bool,
+    /// nscd listens and caches hosts.
+    pub nscd: Option<Nscd>,
     /// `/etc/mdns.allow` is there.
     pub has_mdns_allow: bool,
     /// An IPv4 address other than 127.0.0.1; `None` if that could not be read.
@@ -74,6 +81,8 @@ pub struct Host {
     pub has_ipv6: Option<bool>,
     /// The kernel has IPv6 at all: a Java VM asks for it then.
     pub has_ipv6_stack: bool,
+    /// Default routes by way of a router, of IPv4 and of IPv6; `None` if they could not be read.
+    pub routers: Option<[u32; 2]>,
     /// `net.ipv4.tcp_syn_retries`; `None` if it could not be read.
     pub syn_retries: Option<u32>,
     /// Java VMs.
@@ -109,24 +118,36 @@ impl Host {
         }
         host.has_resolved = files.has("run/systemd/resolve/io.systemd.Resolve", FileType::Socket);
         host.has_avahi = files.has("run/avahi-daemon/socket", FileType::Socket);
-        host.has_nscd = files.has("run/nscd/socket", FileType::Socket);
+        if files.has("run/nscd/socket", FileType::Socket) {
+            host.nscd = files.read("etc/nscd.conf")?.and_then(|file| nscd(&file));
+        }
         host.has_mdns_allow = files.has("etc/mdns.allow", FileType::RegularFile);
         host.has_ipv4 = files.read("proc/net/fib_trie")?.map(|file| has_ipv4(&file));
         let if_inet6 = files.read("proc/net/if_inet6")?;
         // Where neither file can be read, the kernel is taken to have IPv6, as most have.
         host.has_ipv6_stack = if_inet6.as_ref().map_or(host.has_ipv4.is_none(), |file| !file.is_empty());
         // Without IPv6 in the kernel there is no such file.
-        host.has_ipv6 = match if_inet6 {
-            Some(file) => Some(has_ipv6(&file)),
+        host.has_ipv6 = match &if_inet6 {
+            Some(file) => Some(has_ipv6(file)),
             None => host.has_ipv4.map(|_| false),
         };
+        if let Some(file) = files.read("proc/net/route")? {
+            let v6 = files.read("proc/net/ipv6_route")?;
+            host.routers =
+                Some([routers(&file, ROUTE), routers(v6.as_deref().unwrap_or_default(), IPV6_ROUTE)]);
+        }
         let retries = files.read("proc/sys/net/ipv4/tcp_syn_retries")?;
         host.syn_retries = first_word(retries.as_deref()).parse().ok();
         for name in zones(host.resolv_conf.as_deref()) {
-            let index = files.read(&format!("sys/class/net/{name}/ifindex"))?;
-            if let Ok(index) = first_word(index.as_deref()).parse() {
-                host.interfaces.push((name, index));
-            }
+            // sysfs shows the network of whoever mounted it.
+            let index = match if_inet6.as_deref().and_then(|file| interface_index(file, &name)) {
+                Some(index) => Some(index),
+                None => {
+                    let file = files.read(&format!("sys/class/net/{name}/ifindex"))?;
+                    first_word(file.as_deref()).parse().ok()
+                }
+            };
+            host.interfaces.extend(index.map(|index| (name, index)));
         }
         host.jvms = jvms(&mut files)?;
         host.cut = files.cut;
@@ -250,6 +271,23 @@ fn jvms(files: &mut Files) -> Result<Vec<Jvm>, Error> {
     Ok(found)
 }
 
+/// glibc 2.36, `nscd/nscd_conf.c`: without a line for hosts it does not cache them.
+fn nscd(conf: &[u8]) -> Option<Nscd> {
+    let text = String::from_utf8_lossy(conf);
+    let (mut is_enabled, mut nscd) = (false, Nscd { negative_ttl_s: 20 });
+    for line in text.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("enable-cache"), Some("hosts"), Some(value)) => is_enabled = value == "yes",
+            (Some("negative-time-to-live"), Some("hosts"), Some(value)) => {
+                nscd.negative_ttl_s = value.parse().unwrap_or(nscd.negative_ttl_s);
+            }
+            _ => {}
+        }
+    }
+    is_enabled.then_some(nscd)
+}
+
 /// What may stand in the name of a library or of an interface.
 fn is_plain(name: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '.';
@@ -292,6 +330,34 @@ fn has_ipv6(if_inet6: &[u8]) -> bool {
     text.lines().any(|line| line.len() > 32 && !line.starts_with("00000000000000000000000000000001"))
 }
 
+/// The second column of `/proc/net/if_inet6` is an interface's index, the last one its name.
+fn interface_index(if_inet6: &[u8], name: &str) -> Option<u32> {
+    let text = String::from_utf8_lossy(if_inet6);
+    let line = text.lines().find(|line| line.split_ascii_whitespace().next_back() == Some(name))?;
+    u32::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok()
+}
+
+/// Columns of destination, mask and router.
+type RouteColumns = [usize; 3];
+/// Of `/proc/net/route`.
+const ROUTE: RouteColumns = [1, 7, 2];
+/// Of `/proc/net/ipv6_route`, where a mask is a number of bits.
+const IPV6_ROUTE: RouteColumns = [0, 1, 4];
+
+/// Default routes that lead to a router.
+fn routers(routes: &[u8], [destination, mask, router]: RouteColumns) -> u32 {
+    let text = String::from_utf8_lossy(routes);
+    let is_zero = |word: Option<&&str>| word.is_some_and(|word| word.bytes().all(|byte| byte == b'0'));
+    let mut count: u32 = 0;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
+        let is_default = is_zero(words.get(destination)) && is_zero(words.get(mask));
+        let has_router = words.get(router).is_some() && !is_zero(words.get(router));
+        count = count.saturating_add(u32::from(is_default && has_router));
+    }
+    count
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -328,11 +394,41 @@ mod tests {
     }
 
     #[test]
+    fn default_routes() {
+        let route = b"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n\
+            d0\t00000000\t0201010A\t0003\t0\t0\t0\t00000000\t0\n\
+            d1\t00000000\t00000000\t0001\t0\t0\t0\t00000000\t0\n\
+            d0\t0001010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\n";
+        assert_eq!(
+            (routers(route, ROUTE), routers(b"", ROUTE), routers(b"a\n0 0 0\n", IPV6_ROUTE)),
+            (1, 0, 0)
+        );
+        let zeros = "0".repeat(32);
+        let lines = format!(
+            "{zeros} 00 {zeros} 00 fd000000000000000000000000000006 00000400 00000001 00000000 00000003 d0\n\
+             {zeros} 00 {zeros} 00 {zeros} ffffffff 00000001 00000000 00200200 lo\n"
+        );
+        assert_eq!(routers(lines.as_bytes(), IPV6_ROUTE), 1);
+    }
+
+    #[test]
+    fn nscd_caches_hosts_if_it_is_told() {
+        let conf = b"# hosts\n\tenable-cache\t\thosts\t\tyes\n\tnegative-time-to-live hosts 7 # s\n";
+        assert_eq!(nscd(conf), Some(Nscd { negative_ttl_s: 7 }));
+        assert_eq!(nscd(b"enable-cache hosts yes\n"), Some(Nscd { negative_ttl_s: 20 }));
+        for off in ["", "enable-cache passwd yes\n", "#enable-cache hosts yes\n", "enable-cache hosts no\n"] {
+            assert_eq!(nscd(off.as_bytes()), None, "{off}");
+        }
+    }
+
+    #[test]
     fn addresses_of_interfaces() {
         let loopback = b"  |-- 127.0.0.0\n   /8 host LOCAL\n  |-- 127.0.0.1\n   /32 host LOCAL\n";
         assert!(!has_ipv4(loopback));
         assert!(has_ipv4(b"  |-- 10.0.0.5\n     /32 host LOCAL\n"));
         assert!(!has_ipv6(b"00000000000000000000000000000001 01 80 10 80       lo\n"));
-        assert!(has_ipv6(b"fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n"));
+        let eth0 = b"fe8000000000000000fc00fffe000001 1f 40 20 80     eth0\n";
+        assert!(has_ipv6(eth0));
+        assert_eq!((interface_index(eth0, "eth0"), interface_index(eth0, "eth1")), (Some(31), None));
     }
 }

@@ -20,6 +20,7 @@ fn type_of(kind: Kind) -> u16 {
     match kind {
         Kind::A => 1,
         Kind::Aaaa => 28,
+        Kind::Soa => 6,
     }
 }
 
@@ -80,6 +81,7 @@ pub(super) fn answer(bytes: &[u8], id: u16, query: &Query) -> Option<Answer> {
         let is_address = match query.kind {
             Kind::A => record.length == size_of::<Ipv4Addr>(),
             Kind::Aaaa => record.length == size_of::<std::net::Ipv6Addr>(),
+            Kind::Soa => false,
         };
         addresses += u16::from(is_address && record.kind == type_of(query.kind));
         at = record.end;

@@ -13,6 +13,7 @@ mod host;
 mod hosts;
 mod message;
 mod musl;
+mod nscd;
 pub mod nsswitch;
 pub mod resolv_conf;
 mod sources;
@@ -24,7 +25,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use host::{Environment, Host, Jvm};
+use glibc::Families;
+pub use host::{Environment, Host, Jvm, Nscd};
 use nsswitch::Source;
 use resolv_conf::Settings;
 use trace::{Answer, Basis, Got, Kind, Oracle, Outcome, Query, Reply, SECOND_US, Trace, Transport, Walk};
@@ -195,28 +197,28 @@ fn is_sendable(name: &str) -> bool {
 pub fn follow<'a>(host: &Host, name: &str, caller: Caller, oracle: &'a mut Oracle<'a>) -> Walk {
     let mut trace = Trace::new(oracle);
     let outcome = match caller {
-        Caller::Getaddrinfo => glibc::lookup(&mut trace, host, name, glibc::Families::Any),
-        Caller::GetentAhosts => glibc::lookup(&mut trace, host, name, configured_families(host)),
-        Caller::Gethostbyname => glibc::lookup(&mut trace, host, name, glibc::Families::V4),
+        Caller::Getaddrinfo => nscd::lookup(&mut trace, host, name, Families::Any),
+        Caller::GetentAhosts => nscd::lookup(&mut trace, host, name, configured_families(host)),
+        Caller::Gethostbyname => nscd::lookup(&mut trace, host, name, Families::ByName),
         Caller::Musl => musl::lookup(&mut trace, host, name),
         Caller::Go => go::lookup(&mut trace, host, name, &go::order(host, name, false)),
         Caller::GoWithCgo => match go::order(host, name, true) {
-            go::Order::C(_) => glibc::lookup(&mut trace, host, name, glibc::Families::Any),
+            go::Order::C(_) => nscd::lookup(&mut trace, host, name, Families::Any),
             order => go::lookup(&mut trace, host, name, &order),
         },
         // JDK 17, src/java.base/unix/native/libnet/Inet6AddressImpl.c and Inet4AddressImpl.c.
-        Caller::Jvm if host.has_ipv6_stack => glibc::lookup(&mut trace, host, name, glibc::Families::Any),
-        Caller::Jvm => glibc::lookup(&mut trace, host, name, glibc::Families::V4),
+        Caller::Jvm if host.has_ipv6_stack => nscd::lookup(&mut trace, host, name, Families::Any),
+        Caller::Jvm => nscd::lookup(&mut trace, host, name, Families::V4),
     };
     trace.finish(outcome)
 }
 
 /// `AI_ADDRCONFIG`: one family only if the host has an address of just that one.
-fn configured_families(host: &Host) -> glibc::Families {
+fn configured_families(host: &Host) -> Families {
     match (host.has_ipv4, host.has_ipv6) {
-        (Some(true), Some(false)) => glibc::Families::V4,
-        (Some(false), Some(true)) => glibc::Families::V6Mapped,
-        _ => glibc::Families::Any,
+        (Some(true), Some(false)) => Families::V4,
+        (Some(false), Some(true)) => Families::V6Mapped,
+        _ => Families::Any,
     }
 }
 
@@ -271,7 +273,12 @@ impl Replies<'_, '_> {
 /// Whether a server is reached only from the network of another root: at its loopback addresses somebody else
 /// may answer here.
 fn is_of_another(host: &Host, server: SocketAddr) -> bool {
-    host.is_elsewhere && server.ip().is_loopback()
+    host.is_elsewhere && server.ip().to_canonical().is_loopback()
+}
+
+/// A link-local address without its interface: connecting to it fails at once.
+fn lacks_zone(server: SocketAddr) -> bool {
+    matches!(server, SocketAddr::V6(v6) if v6.scope_id() == 0 && v6.ip().is_unicast_link_local())
 }
 
 /// Follows all callers. Without an asker no server knows the name.
@@ -391,11 +398,11 @@ fn notes(host: &Host, settings: &Settings) -> Vec<String> {
     if settings.unused_domains > 0 {
         notes.push(format!("{} more domains of the search list are not followed", settings.unused_domains));
     }
-    if host.has_nscd {
-        notes.push(
-            "nscd runs: glibc asks its cache first, and nscd sends these queries on a miss if it caches hosts"
-                .into(),
-        );
+    if let Some(nscd) = host.nscd {
+        notes.push(format!(
+            "nscd caches hosts: it sends the queries of glibc, none for a name in its cache, and keeps a failure for {} s, also one for which no server answered; RES_OPTIONS of a caller does not count, and a caller with LOCALDOMAIN does not ask it",
+            nscd.negative_ttl_s
+        ));
     }
     if host.environment.hostaliases.is_some() {
         notes.push(

@@ -105,8 +105,13 @@ fn send(trace: &mut Trace<'_>, settings: &Settings, name: &str) -> Result<[Optio
             for (kind, _) in got.iter().enumerate().filter(|(_, answer)| answer.is_none()) {
                 for server in 0..settings.servers.len() {
                     let Some(query) = query_of(kind, server) else { continue };
+                    // An answer of a link-local server has an interface in its address. One that the
+                    // configuration gives without does not match it.
+                    let is_heard = !super::lacks_zone(query.server);
                     let reply = trace.send(query)?;
-                    awaited.push((trace.now_us.saturating_add(reply.after_us), kind, server, reply.got));
+                    if is_heard {
+                        awaited.push((trace.now_us.saturating_add(reply.after_us), kind, server, reply.got));
+                    }
                 }
             }
             next_us = trace.now_us + interval_ms.max(1) * MS_US;

@@ -146,7 +146,7 @@ pub fn glibc(
             "search" => settings.set_search(blank_separated(until_newline)),
             "nameserver" => {
                 let address = rest.split([' ', '\t', '\n']).next().unwrap_or_default();
-                settings.add_server(server(address, interfaces));
+                settings.add_server(server(address, glibc_zone, interfaces));
             }
             "options" => glibc_options(&mut settings, rest),
             _ => {}
@@ -230,7 +230,7 @@ pub fn musl(file: Option<&[u8]>, interfaces: &Interfaces<'_>) -> Settings {
             }
         } else if let Some(rest) = after("nameserver") {
             let address = rest.split(is_space).find(|word| !word.is_empty()).unwrap_or_default();
-            settings.add_server(server(address, interfaces));
+            settings.add_server(server(address, musl_zone, interfaces));
         } else if let Some(rest) = after("domain").or_else(|| after("search")) {
             settings.set_search(rest.split(is_space).filter(|word| !word.is_empty()).map(str::to_owned));
         }
@@ -257,7 +257,7 @@ pub fn go(file: Option<&[u8]>, hostname: &str, interfaces: &Interfaces<'_>) -> S
                     let (address, _) = word.split_once('%').unwrap_or((word, ""));
                     address.parse::<IpAddr>().is_ok()
                 });
-                settings.add_server(strict.and_then(|word| server(word, interfaces)));
+                settings.add_server(strict.and_then(|word| server(word, go_zone, interfaces)));
             }
             "domain" => {
                 if let Some(domain) = words.next() {
@@ -352,15 +352,40 @@ fn atoi(text: &str) -> i32 {
     if negative { value.wrapping_neg() as i32 } else { value as i32 }
 }
 
-/// An address of a name server. Both C libraries take the short forms of `inet_aton`.
-fn server(text: &str, interfaces: &Interfaces<'_>) -> Option<SocketAddr> {
+/// An address of a name server. Both C libraries take the short forms of `inet_aton`. `index` gives the interface of
+/// a zone, or `None` if the resolver passes over such an address.
+fn server(text: &str, index: ZoneIndex, interfaces: &Interfaces<'_>) -> Option<SocketAddr> {
     if let Some(v4) = inet_aton(text) {
         return Some(SocketAddr::new(IpAddr::V4(v4), PORT));
     }
-    let (address, scope) = text.split_once('%').unwrap_or((text, ""));
+    let (address, zone) = text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)));
     let address: Ipv6Addr = address.parse().ok()?;
-    let scope_id = scope.parse().ok().or_else(|| interfaces(scope)).unwrap_or(0);
+    let is_link_local = address.is_unicast_link_local();
+    let scope_id = zone.map_or(Some(0), |zone| index(zone, is_link_local, interfaces))?;
+    // The kernel looks at the interface of no other address.
+    let scope_id = if is_link_local { scope_id } else { 0 };
     Some(SocketAddr::V6(SocketAddrV6::new(address, PORT, 0, scope_id)))
+}
+
+/// By the zone, and whether the address is link-local.
+type ZoneIndex = fn(&str, bool, &Interfaces<'_>) -> Option<u32>;
+
+/// `__inet6_scopeid_pton`: a zone that is none counts as no zone.
+fn glibc_zone(zone: &str, _: bool, interfaces: &Interfaces<'_>) -> Option<u32> {
+    interfaces(zone).or_else(|| zone.parse().ok()).or(Some(0))
+}
+
+/// `__lookup_ipliteral`: only a link-local address may have a name as its zone.
+fn musl_zone(zone: &str, is_link_local: bool, interfaces: &Interfaces<'_>) -> Option<u32> {
+    zone.parse().ok().or_else(|| interfaces(zone).filter(|_| is_link_local))
+}
+
+/// `ParseAddr` of `net/netip`: any zone but an empty one.
+fn go_zone(zone: &str, _: bool, interfaces: &Interfaces<'_>) -> Option<u32> {
+    if zone.is_empty() {
+        return None;
+    }
+    interfaces(zone).or_else(|| zone.parse().ok()).or(Some(0))
 }
 
 /// `127.1`, `0x7f000001`, `10.0.0.02`: the last part fills the bytes that remain.
@@ -426,6 +451,25 @@ mod tests {
         let settings = glibc(None, None, None, "web.example.org", &none);
         assert_eq!(settings.search, ["example.org"]);
         assert_eq!(settings.servers, ["127.0.0.1:53".parse().unwrap()]);
+    }
+
+    #[test]
+    fn zones() {
+        let eth0 = |name: &str| (name == "eth0").then_some(7_u32);
+        for (address, by_glibc, by_musl, by_go) in [
+            ("fe80::1%eth0", Some("[fe80::1%7]:53"), Some("[fe80::1%7]:53"), Some("[fe80::1%7]:53")),
+            ("fe80::1%3", Some("[fe80::1%3]:53"), Some("[fe80::1%3]:53"), Some("[fe80::1%3]:53")),
+            ("fe80::1%gone", Some("[fe80::1]:53"), None, Some("[fe80::1]:53")),
+            ("fe80::1%", Some("[fe80::1]:53"), None, None),
+            ("fd00::1%eth0", Some("[fd00::1]:53"), None, Some("[fd00::1]:53")),
+            ("fd00::1", Some("[fd00::1]:53"), Some("[fd00::1]:53"), Some("[fd00::1]:53")),
+            ("10.0.0.1%eth0", None, None, None),
+        ] {
+            let read = |index: ZoneIndex| server(address, index, &eth0).map(|server| server.to_string());
+            let owned = |text: Option<&str>| text.map(str::to_owned);
+            assert_eq!(read(glibc_zone), owned(by_glibc), "{address}");
+            assert_eq!((read(musl_zone), read(go_zone)), (owned(by_musl), owned(by_go)), "{address}");
+        }
     }
 
     #[test]

@@ -141,18 +141,91 @@ fn sources_come_first() {
     host.modules.insert("myhostname".into());
     let walk = follow(&host, "localhost", Caller::Getaddrinfo, &mut |_| panic!("nobody is asked"));
     assert_eq!(walk.outcome, Outcome::Found { addresses: 1 });
-    let walk = follow(&host, "BOX", Caller::Gethostbyname, &mut |_| panic!("nobody is asked"));
+    let walk = follow(&host, "box.", Caller::Gethostbyname, &mut |_| panic!("nobody is asked"));
     assert!(matches!(walk.steps.as_slice(), [_, Step::Source { source, .. }] if source == "myhostname"));
+    assert_eq!(follow(&host, "BOX", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 2);
+    for (routers, families) in [(Some([0, 0]), 0), (Some([0, 1]), 1), (Some([1, 1]), 2), (None, 1)] {
+        host.routers = routers;
+        let walk = follow(&host, "_Gateway", Caller::Getaddrinfo, &mut |_| code(NXDOMAIN));
+        assert_eq!(walk.outcome, Outcome::of(families), "{routers:?}");
+    }
     assert_eq!(follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| address()).sent().count(), 2);
     host.modules.insert("mdns4_minimal".into());
     host.has_avahi = true;
-    let walk = follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| panic!("nobody is asked"));
-    assert_eq!(walk.outcome, Outcome::Unknown { by: Decider::Avahi });
+    let walk = follow(&host, "x.local", Caller::Getaddrinfo, &mut |_| code(NXDOMAIN));
+    assert_eq!(
+        (lines(&walk).as_str(), walk.outcome),
+        ("1 local Soa 0.000\n", Outcome::Unknown { by: Decider::Avahi })
+    );
+    // A zone of the name servers goes before multicast.
+    let mut has_zone = |query: &Query| match query.kind {
+        Kind::Soa => message(Answer { records: 1, recursive: true, ..Answer::default() }),
+        _ => address(),
+    };
+    let walk = follow(&host, "x.local", Caller::Gethostbyname, &mut has_zone);
+    assert_eq!(lines(&walk), "1 local Soa 0.000\n1 x.local A 0.001\n");
     // It takes no other names.
     for name in ["x.local.example", "a.x.local", "local"] {
         let walk = follow(&host, name, Caller::Getaddrinfo, &mut |_| address());
         assert_eq!((walk.outcome, walk.sent().count()), (Outcome::Found { addresses: 2 }, 2), "{name}");
     }
+}
+
+#[test]
+fn nscd_asks_for_glibc() {
+    let mut host = host("nameserver 10.0.0.1\nsearch one\noptions timeout:2 attempts:1\n");
+    host.nscd = Some(Nscd { negative_ttl_s: 20 });
+    host.has_ipv6 = Some(false);
+    host.environment.res_options = Some("use-vc".into());
+    let mut oracle = |query: &Query| match query.name.as_str() {
+        "web.one" => message(Answer { records: 3, addresses: 3, recursive: true, ..Answer::default() }),
+        _ => code(NXDOMAIN),
+    };
+    // It asks for both types whatever its client wants, and has variables of its own.
+    let walk = follow(&host, "web", Caller::GetentAhosts, &mut oracle);
+    assert_eq!(lines(&walk), "1 web.one A 0.000\n1 web.one Aaaa 0.000\n");
+    assert_eq!(walk.outcome, Outcome::Found { addresses: 3 });
+    let walk = follow(&host, "web", Caller::Gethostbyname, &mut oracle);
+    assert_eq!(lines(&walk), "1 web.one A 0.000\n");
+    // A caller with a search list of its own does not ask it.
+    let mut searches = host.clone();
+    searches.environment = Environment { localdomain: Some("here".into()), ..Environment::default() };
+    let walk = follow(&searches, "web", Caller::GetentAhosts, &mut oracle);
+    assert_eq!(lines(&walk), "1 web.here A 0.000\n1 web A 0.001\n");
+    host.environment.res_options = None;
+    // It has no other errors, and no answer after 5 s.
+    let silent =
+        |host: &Host| follow(host, "web.", Caller::Gethostbyname, &mut |_| Reply::assumed(Got::Silence));
+    let walk = silent(&host);
+    assert_eq!((walk.took_us, walk.outcome), (Some(2 * SECOND_US), Outcome::NotFound));
+    host.resolv_conf = Some("nameserver 10.0.0.1\noptions timeout:4 attempts:2\n".into());
+    let walk = silent(&host);
+    assert_eq!(lines(&walk), "1 web A 0.000\n1 web A 4.000\n1 web A 5.000\n1 web A 9.000\n");
+    assert_eq!((walk.took_us, walk.outcome), (Some(13 * SECOND_US), Outcome::TryAgain));
+    // Nobody else asks it.
+    let walk = follow(&host, "web.x", Caller::Musl, &mut oracle);
+    assert!(!walk.steps.iter().any(|step| matches!(step, Step::Source { source, .. } if source == "nscd")));
+}
+
+#[test]
+fn only_ipv6() {
+    let mut host = host("nameserver 10.0.0.1\n");
+    host.has_ipv4 = Some(false);
+    let mut only_v4 = |query: &Query| if query.kind == Kind::A { address() } else { code(NOERROR) };
+    let walk = follow(&host, "a.example", Caller::GetentAhosts, &mut only_v4);
+    assert_eq!(lines(&walk), "1 a.example Aaaa 0.000\n1 a.example A 0.001\n");
+    assert_eq!(walk.outcome, Outcome::Found { addresses: 1 });
+    // With no-aaaa it asks for A in place of AAAA, and then once more.
+    host.resolv_conf = Some("nameserver 10.0.0.1\noptions no-aaaa\n".into());
+    let walk = follow(&host, "a.example", Caller::GetentAhosts, &mut only_v4);
+    assert_eq!(lines(&walk), "1 a.example A 0.000\n1 a.example A 0.001\n");
+    assert_eq!(walk.outcome, Outcome::Found { addresses: 1 });
+    // An answer has an interface in its address, which musl compares.
+    host.resolv_conf = Some("nameserver fe80::1\noptions timeout:1 attempts:1\n".into());
+    let walk = follow(&host, "a.example", Caller::Musl, &mut only_v4);
+    assert_eq!((walk.took_us, walk.outcome), (Some(SECOND_US), Outcome::TryAgain));
+    let advice = report(&host, "a.example", None).advice.join("\n");
+    assert!(advice.contains("write fe80::1%INTERFACE"), "{advice}");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub enum Kind {
     A,
     /// IPv6 addresses.
     Aaaa,
+    /// The start of a zone: nss-mdns asks for that of `local`.
+    Soa,
 }
 
 /// How a query travels.
@@ -329,6 +331,26 @@ impl<'a> Trace<'a> {
         let reply = (self.oracle)(&query);
         self.steps.push((at_us, Step::Query(Sent { at_us, query, reply })));
         Ok(reply)
+    }
+
+    /// Addresses of a type in the newest answer for the newest name.
+    pub fn newest_addresses(&self, kind: Kind) -> u32 {
+        let sent = self.steps.iter().rev().filter_map(|(_, step)| match step {
+            Step::Query(sent) => Some(sent),
+            Step::Source { .. } => None,
+        });
+        let mut name = None;
+        for sent in sent {
+            if *name.get_or_insert(&sent.query.name) != &sent.query.name {
+                break;
+            }
+            if let Got::Message(answer) = sent.reply.got
+                && sent.query.kind == kind
+            {
+                return u32::from(answer.addresses);
+            }
+        }
+        0
     }
 
     pub fn source(&mut self, source: &str, said: Said) {

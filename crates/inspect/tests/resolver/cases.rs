@@ -20,7 +20,7 @@ pub struct Case {
 }
 
 /// All but the Java VM, which takes a second to start.
-const QUICK: &[Caller] = &[
+pub const QUICK: &[Caller] = &[
     Caller::Getaddrinfo,
     Caller::GetentAhosts,
     Caller::Gethostbyname,
@@ -31,7 +31,7 @@ const QUICK: &[Caller] = &[
 /// One of each kind of code, for cases that take seconds.
 const KINDS: &[Caller] = &[Caller::Getaddrinfo, Caller::Gethostbyname, Caller::Musl, Caller::Go];
 
-const USUAL: Case = Case {
+pub const USUAL: Case = Case {
     what: "",
     resolv_conf: "nameserver 127.0.0.1\noptions timeout:1\n",
     nsswitch: "hosts: files dns\n",
@@ -140,6 +140,19 @@ pub const CASES: &[Case] = &[
         ..USUAL
     },
     Case {
+        what: "single-request-reopen below a search list, and AAAA is lost",
+        resolv_conf: "nameserver 127.0.0.1\nsearch one two\noptions ndots:2 timeout:1 single-request-reopen edns0 trust-ad\n",
+        script: |_, _, kind, _| if kind == Kind::A { Does::NoData } else { Does::Nothing },
+        callers: &[Caller::Getaddrinfo, Caller::Gethostbyname, Caller::Go],
+        ..USUAL
+    },
+    Case {
+        what: "all options below a search list",
+        resolv_conf: "nameserver 127.0.0.1\nsearch one two\noptions ndots:2 single-request-reopen edns0 trust-ad no-aaaa\n",
+        callers: &Caller::ALL,
+        ..USUAL
+    },
+    Case {
         what: "single-request and SERVFAIL",
         resolv_conf: "nameserver 127.0.0.1\nnameserver 127.0.0.2\noptions single-request timeout:1 attempts:1\n",
         script: |server, _, _, _| if server == 1 { Does::Code(2) } else { Does::Addresses(1) },
@@ -150,7 +163,7 @@ pub const CASES: &[Case] = &[
     Case {
         what: "rotate",
         resolv_conf: "nameserver 127.0.0.1\nnameserver 127.0.0.2\nnameserver 127.0.0.3\nsearch one two\noptions rotate ndots:3\n",
-        callers: &[Caller::Getaddrinfo, Caller::Gethostbyname, Caller::Musl],
+        callers: &[Caller::Getaddrinfo, Caller::Gethostbyname, Caller::Musl, Caller::Go],
         ..USUAL
     },
     Case {

@@ -1,14 +1,14 @@
-//! Name servers of the test, at 127.0.0.1, 127.0.0.2 and 127.0.0.3. They write down each query, and
-//! then answer, lie or say nothing.
+//! Name servers of the test, at 127.0.0.1, 127.0.0.2 and 127.0.0.3, and at others that a test adds. They write
+//! down each query, and then answer, lie or say nothing.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mitra_inspect::resolver::trace::{Answer, Basis, Got, Kind, Query, Reply, Transport};
 
-/// How many there are.
+/// How many there are from the start.
 pub const SERVERS: u8 = 3;
 
 /// What a server does with a query.
@@ -55,14 +55,20 @@ impl Heard {
 /// A predicted query, written the same way.
 pub fn line_of(query: &Query) -> String {
     let is_tcp = query.transport == Transport::Tcp;
-    line(server_of(query), &query.name, query.kind, is_tcp, query.edns, query.ad)
+    line(number_of(query.server), &query.name, query.kind, is_tcp, query.edns, query.ad)
 }
 
-fn server_of(query: &Query) -> u8 {
-    match query.server.ip() {
-        std::net::IpAddr::V4(v4) => v4.octets()[3],
-        std::net::IpAddr::V6(_) => 0,
+/// The last byte of an IPv4 address; of an IPv6 address, plus ten.
+fn number_of(server: SocketAddr) -> u8 {
+    match server.ip().to_canonical() {
+        IpAddr::V4(v4) => v4.octets()[3],
+        IpAddr::V6(v6) => v6.octets()[15] + 10,
     }
+}
+
+/// Nobody can connect to a link-local address without an interface.
+fn is_unreachable(server: SocketAddr) -> bool {
+    matches!(server, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
 }
 
 fn line(server: u8, name: &str, kind: Kind, tcp: bool, edns: Option<u16>, ad: bool) -> String {
@@ -77,8 +83,11 @@ pub type Script = fn(u8, &str, Kind, bool) -> Does;
 pub fn reply(script: Script, query: &Query) -> Reply {
     let is_tcp = query.transport == Transport::Tcp;
     let answer = |answer: Answer| Got::Message(Answer { recursive: true, ..answer });
+    if is_unreachable(query.server) {
+        return Reply::assumed(Got::Refused);
+    }
     let mut after = Duration::ZERO;
-    let got = match script(server_of(query), &query.name, query.kind, is_tcp) {
+    let got = match script(number_of(query.server), &query.name, query.kind, is_tcp) {
         Does::Addresses(count) => answer(Answer { records: count, addresses: count, ..Answer::default() }),
         Does::NoData => answer(Answer::default()),
         Does::NoName => answer(Answer::nxdomain()),
@@ -107,20 +116,25 @@ impl Servers {
         let script: Script = |_, _, _, _| Does::NoName;
         let servers = Arc::new(Servers { heard: Mutex::new(Vec::new()), script: Mutex::new(script) });
         for number in 1..=SERVERS {
-            let address = (Ipv4Addr::new(127, 0, 0, number), 53);
-            let socket = UdpSocket::bind(address).unwrap();
-            let listener = TcpListener::bind(address).unwrap();
-            let shared = servers.clone();
-            std::thread::spawn(move || shared.serve_datagrams(number, &socket));
-            let shared = servers.clone();
-            std::thread::spawn(move || {
-                for stream in listener.incoming() {
-                    let shared = shared.clone();
-                    std::thread::spawn(move || shared.serve_stream(number, stream.unwrap()));
-                }
-            });
+            servers.add((Ipv4Addr::new(127, 0, 0, number), 53).into());
         }
         servers
+    }
+
+    /// One more server.
+    pub fn add(self: &Arc<Self>, address: SocketAddr) {
+        let number = number_of(address);
+        let socket = UdpSocket::bind(address).unwrap();
+        let listener = TcpListener::bind(address).unwrap();
+        let shared = self.clone();
+        std::thread::spawn(move || shared.serve_datagrams(number, &socket));
+        let shared = self.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let shared = shared.clone();
+                std::thread::spawn(move || shared.serve_stream(number, stream.unwrap()));
+            }
+        });
     }
 
     pub fn set(&self, script: Script) {
@@ -169,7 +183,7 @@ impl Servers {
         }
     }
 
-    /// Writes a query down. `None` for what is none about an address.
+    /// Writes a query down. `None` for a type that no resolver asks for here.
     fn hear(&self, server: u8, query: &[u8], tcp: bool) -> Option<Does> {
         let mut name = String::new();
         let mut at = 12;
@@ -182,6 +196,7 @@ impl Servers {
         let kind = match query[at + 2] {
             1 => Kind::A,
             28 => Kind::Aaaa,
+            6 => Kind::Soa,
             _ => return None,
         };
         // The OPT record is the only additional one: root, type, size.
@@ -195,7 +210,7 @@ impl Servers {
 
 fn answer(query: &[u8], does: Does) -> Vec<u8> {
     let name_end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
-    let is_a = query[name_end + 1] == 1;
+    let kind = query[name_end + 1];
     let (rcode, records, flags) = match does {
         Does::Addresses(count) => (0, count, 0x81),
         Does::Late(_) => (0, 1, 0x81),
@@ -215,10 +230,15 @@ fn answer(query: &[u8], does: Does) -> Vec<u8> {
     message.extend([0, 0, 0, 0]);
     message.extend(&query[12..name_end + 4]);
     for i in 0..records {
-        message.extend([0xc0, 0x0c, 0, if is_a { 1 } else { 28 }, 0, 1, 0, 0, 0, 60]);
-        match is_a {
-            true => message.extend([0, 4, 10, 9, 0, i as u8]),
-            false => {
+        message.extend([0xc0, 0x0c, 0, kind, 0, 1, 0, 0, 0, 60]);
+        match kind {
+            1 => message.extend([0, 4, 10, 9, 0, i as u8]),
+            // Two names that are the root, and five numbers.
+            6 => {
+                message.extend([0, 22]);
+                message.extend([0; 22]);
+            }
+            _ => {
                 message.extend([0, 16, 0xfd]);
                 message.extend([0; 14]);
                 message.push(i as u8);

@@ -1,8 +1,10 @@
 //! A process with a network, mounts and a host name of its own, and the programs that look names up in
 //! it.
 
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,12 @@ const INSIDE: &str = "MITRA_RESOLVER_INSIDE";
 /// Runs the body of a test in namespaces of its own. The test starts itself again for that.
 pub fn inside(test: &str, body: fn(&Space)) {
     if std::env::var_os(INSIDE).is_some() {
-        body(&Space::make());
+        // libtest has begun a line.
+        println!();
+        match Space::make() {
+            Some(space) => body(&space),
+            None => println!("skipped: /etc cannot be an overlay"),
+        }
         return;
     }
     let output = Command::new("unshare")
@@ -46,22 +53,95 @@ pub struct Space {
 }
 
 impl Space {
-    fn make() -> Self {
+    /// With a `/run` without any socket of this machine, and an `/etc` that can be changed. `None` without overlayfs.
+    fn make() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
-        assert!(succeeds(Command::new("ip").args(["link", "set", "lo", "up"])));
+        assert!(ip(&["link", "set", "lo", "up"]));
         std::fs::write("/proc/sys/kernel/hostname", "box").unwrap();
-        for name in ["resolv.conf", "nsswitch.conf", "hosts"] {
-            let file = dir.path().join(name);
-            std::fs::write(&file, "").unwrap();
-            let target = std::fs::canonicalize(Path::new("/etc").join(name)).unwrap();
-            assert!(succeeds(Command::new("mount").arg("--bind").arg(&file).arg(target)), "{name}");
+        assert!(succeeds(Command::new("mount").args(["-t", "tmpfs", "tmpfs", "/run"])));
+        for dir in ["/run/etc", "/run/work"] {
+            std::fs::create_dir(dir).unwrap();
         }
-        Space { dir, servers: Servers::start() }
+        if !overlay("lowerdir=/etc,upperdir=/run/etc,workdir=/run/work", Path::new("/etc")) {
+            return None;
+        }
+        for name in ["resolv.conf", "nsswitch.conf", "hosts", "nscd.conf"] {
+            // It may be a link to a file that is not there any more.
+            _ = std::fs::remove_file(Path::new("/etc").join(name));
+        }
+        Some(Space { dir, servers: Servers::start() })
     }
 
-    /// Rewrites a file of `/etc` in place: it is mounted.
+    /// Writes a file of `/etc`.
     pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.dir.path().join(name), text).unwrap();
+        std::fs::write(Path::new("/etc").join(name), text).unwrap();
+    }
+
+    /// Makes the network interface `d0` with these addresses, and returns its index.
+    pub fn interface(&self, addresses: &[&str]) -> u32 {
+        assert!(ip(&["link", "add", "d0", "type", "veth", "peer", "name", "d1"]));
+        for name in ["d0", "d1"] {
+            assert!(ip(&["link", "set", name, "up"]));
+        }
+        for address in addresses {
+            let mut arguments = vec!["address", "add", *address, "dev", "d0"];
+            if address.contains(':') {
+                arguments.push("nodad");
+            }
+            assert!(ip(&arguments), "{address}");
+        }
+        let text = std::fs::read_to_string("/proc/net/dev_mcast").unwrap();
+        let line = text.lines().find(|line| line.split_ascii_whitespace().nth(1) == Some("d0")).unwrap();
+        line.split_ascii_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// One more name server.
+    pub fn add_server(&self, address: &str, scope_id: u32) {
+        let address: Ipv6Addr = address.parse().unwrap();
+        self.servers.add(SocketAddr::V6(SocketAddrV6::new(address, 53, 0, scope_id)));
+    }
+
+    /// Puts the modules of nss-mdns and of systemd beside those of glibc, without installing them. Returns whether
+    /// there are any.
+    pub fn add_modules(&self) -> bool {
+        let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+        let system = Path::new("/usr").join(&multiarch);
+        let dirs = [unpacked().join(&multiarch), unpacked().join("usr").join(&multiarch), system.clone()];
+        if !dirs.iter().all(|dir| dir.is_dir()) {
+            return false;
+        }
+        let dirs = dirs.map(|dir| dir.display().to_string());
+        overlay(&format!("lowerdir={}", dirs.join(":")), &system)
+    }
+
+    /// Starts a daemon that is installed or unpacked, and waits for its socket in a directory that belongs to `owner`.
+    /// `None` if there is no such program.
+    pub fn start(&self, program: &str, arguments: &[&str], socket: &str, owner: u32) -> Option<Daemon> {
+        let paths = [PathBuf::from("/").join(program), unpacked().join(program)];
+        let Some(path) = paths.iter().find(|path| path.is_file()) else {
+            println!("skipped: there is no {program}");
+            return None;
+        };
+        let socket = Path::new(socket);
+        let dir = socket.parent().unwrap();
+        // One that ended leaves its socket behind.
+        _ = std::fs::remove_dir_all(dir);
+        std::fs::create_dir_all(dir).unwrap();
+        std::os::unix::fs::chown(dir, Some(owner), Some(owner)).unwrap();
+        let mut command = Command::new(path);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        for variable in VARIABLES {
+            command.env_remove(variable);
+        }
+        let daemon = Daemon(command.spawn().unwrap());
+        for _ in 0..500 {
+            if UnixStream::connect(socket).is_ok() {
+                return Some(daemon);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        println!("skipped: {program} does not start here");
+        None
     }
 
     /// The programs that this machine has.
@@ -105,9 +185,38 @@ impl Space {
     }
 }
 
+/// A daemon inside. It ends with the test.
+pub struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Where `tools/install-deps.sh` unpacks what would change the lookups of this machine if it were installed.
+fn unpacked() -> PathBuf {
+    let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let cache = path("XDG_CACHE_HOME").or_else(|| path("HOME").map(|home| home.join(".cache")));
+    path("MITRA_RESOLVERS").unwrap_or_else(|| cache.unwrap_or_default().join("mitra-resolvers"))
+}
+
+fn overlay(options: &str, target: &Path) -> bool {
+    succeeds(Command::new("mount").args(["-t", "overlay", "overlay", "-o", options]).arg(target))
+}
+
+/// Runs `ip`.
+pub fn ip(arguments: &[&str]) -> bool {
+    succeeds(Command::new("ip").args(arguments))
+}
+
 fn succeeds(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).output().is_ok_and(|output| output.status.success())
 }
+
+/// Variables that change lookups.
+const VARIABLES: [&str; 4] = ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES", "GODEBUG"];
 
 /// What can look names up.
 pub struct Programs {
@@ -136,6 +245,19 @@ pub fn godebug(caller: Caller) -> Option<&'static str> {
 }
 
 impl Programs {
+    /// Which way a Go program takes, as it says itself: `cgo`, or sources like `files,dns`. `None` without Go.
+    pub fn go_order(&self, name: &str, environment: &[(&str, &str)], netdns: &str) -> Option<String> {
+        let mut command = Command::new(self.go.as_ref()?);
+        for variable in VARIABLES {
+            command.env_remove(variable);
+        }
+        command.arg(name).envs(environment.iter().copied()).env("GODEBUG", format!("netdns={netdns}"));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        let order = text.lines().find_map(|line| line.split_once(&format!("hostLookupOrder({name}) = ")));
+        Some(order.unwrap_or_else(|| panic!("{output:?}")).1.to_owned())
+    }
+
     /// Looks a name up as a caller does. `None` if the program is missing.
     pub fn look(&self, caller: Caller, name: &str, environment: &[(&str, &str)]) -> Option<Looked> {
         let mut command = match caller {
@@ -162,7 +284,7 @@ impl Programs {
             }
         };
         command.arg(name).stdin(Stdio::null());
-        for variable in ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES", "GODEBUG"] {
+        for variable in VARIABLES {
             command.env_remove(variable);
         }
         command.envs(environment.iter().copied()).envs(godebug(caller).map(|value| ("GODEBUG", value)));

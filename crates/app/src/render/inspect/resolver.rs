@@ -167,6 +167,7 @@ fn type_of(kind: Kind) -> &'static str {
     match kind {
         Kind::A => "A",
         Kind::Aaaa => "AAAA",
+        Kind::Soa => "SOA",
     }
 }
 
