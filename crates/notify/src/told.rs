@@ -97,8 +97,8 @@ impl Told {
         self.forget(until);
         let mut said = Vec::new();
         let mut seen = vec![false; self.incidents.len()];
-        for now in current {
-            let known = self.incidents.iter().position(|known| is_same(known, &now, until));
+        let known = self.known(&current, until);
+        for (now, known) in current.into_iter().zip(known) {
             match known {
                 Some(i) => {
                     if let Some(mark) = seen.get_mut(i) {
@@ -110,7 +110,7 @@ impl Told {
                 None => {
                     let mut message = (now.message)();
                     message.event = if now.end.is_some() { Event::Ended } else { Event::Begun };
-                    message.id = incident_id(&message.host, &rfc3339(now.onset));
+                    message.id = self.new_id(&message.host, &rfc3339(now.onset));
                     said.push(message.clone());
                     self.incidents.push(Known { onset: now.onset, end: now.end, told: until, message });
                     seen.push(true);
@@ -141,6 +141,33 @@ impl Told {
         }));
         self.forget(until);
         said
+    }
+
+    /// Which of those that were told each of these is: one with its verdict, else one that is no other of them, for which another
+    /// verdict was found.
+    fn known(&self, current: &[Now<'_>], until: i64) -> Vec<Option<usize>> {
+        let told = |now: &Now<'_>, is_it: &dyn Fn(usize, &Known) -> bool| {
+            let mut told = self.incidents.iter().enumerate();
+            told.find(|(i, known)| is_same(known, now, until) && is_it(*i, known)).map(|(i, _)| i)
+        };
+        let mut all: Vec<_> =
+            current.iter().map(|now| told(now, &|_, known| !known.is_told_otherwise(now))).collect();
+        for (i, now) in current.iter().enumerate() {
+            if all.get(i).is_some_and(Option::is_none) {
+                let revised = told(now, &|i, _| !all.contains(&Some(i)));
+                all[i] = revised;
+            }
+        }
+        all
+    }
+
+    /// The id of an incident that was not told: two that begin with the same sample are told apart.
+    fn new_id(&self, host: &str, onset: &str) -> String {
+        let id = incident_id(host, onset);
+        match self.incidents.iter().filter(|known| known.message.id.starts_with(&id)).count() {
+            0 => id,
+            others => format!("{id}-{}", others + 1),
+        }
     }
 
     fn is_news_of_device(&mut self, at: i64, message: &Message) -> bool {
@@ -193,11 +220,15 @@ impl Told {
 }
 
 impl Known {
+    /// Whether another verdict was told.
+    fn is_told_otherwise(&self, now: &Now<'_>) -> bool {
+        (self.message.condition.as_str(), &self.message.culprit) != (now.verdict.0, &now.verdict.1)
+    }
+
     /// What is new of an incident that is known.
     fn look(&mut self, now: Now<'_>, until: i64) -> Option<Message> {
         self.onset = self.onset.min(now.onset);
-        let has_changed =
-            (self.message.condition.as_str(), &self.message.culprit) != (now.verdict.0, &now.verdict.1);
+        let has_changed = self.is_told_otherwise(&now);
         let is_over = self.end.is_none() && now.end.is_some();
         let goes_on_again = self.end.is_some() && now.end.is_none();
         self.end = now.end;
@@ -278,6 +309,18 @@ mod tests {
         let short = [(150, Some(152), "oom-kill")];
         assert_eq!(step(&mut told, &short, 155), [(Event::Ended, "web1-150".to_owned())]);
         assert_eq!(step(&mut told, &short, 160), []);
+    }
+
+    #[test]
+    fn two_at_once_are_two_of_which_each_has_its_id() {
+        let mut told = Told::default();
+        let begun = |id: &str| (Event::Begun, id.to_owned());
+        let both = [(100, None, "cpu-hog"), (100, None, "disk-hog")];
+        assert_eq!(step(&mut told, &both, 110), [begun("web1-100"), begun("web1-100-2")]);
+        assert_eq!(step(&mut told, &both, 150), [], "none is a new verdict of the other");
+        let revised = [(100, None, "cpu-hog"), (101, None, "dirty-throttle")];
+        assert_eq!(step(&mut told, &revised, 200), [(Event::Revised, "web1-100-2".to_owned())]);
+        assert_eq!(step(&mut told, &revised[1..], 210), [(Event::Ended, "web1-100".to_owned())]);
     }
 
     #[test]
