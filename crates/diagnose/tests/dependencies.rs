@@ -54,6 +54,26 @@ fn an_address_that_nobody_answers_is_the_root_through_two_services() {
 }
 
 #[test]
+fn who_keeps_all_connections_that_a_gateway_allows_is_named() {
+    let report = |kept: f64| {
+        let mut m = Machine::idle();
+        tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));
+        for pid in 50..54 {
+            dependency(&mut m, (pid, "python3"), DB, during(Asked::each(20.0, 0.001), Asked::nothing(0.0)));
+            attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.67, (0.5, 0.0));
+        }
+        dependency(&mut m, (60, "recon"), DB, during(Asked::nothing(0.0), Asked::nothing(0.0)));
+        m.task(60, "recon", HEALTHY).row("dependency.established", &format!("60>{DB}"), 0.0, kept);
+        m.explain()
+    };
+    let found = report(512.0);
+    assert_eq!(root(&found), ("dependency-unreachable", Some("recon"), Some(60)));
+    let statement = &one(&found).root_cause.statement;
+    assert!(statement.contains("recon (60) keeps 512 of the 512 that are open (0 before)"), "{statement}");
+    assert_eq!(root(&report(3.0)), ("dependency-unreachable", None, None));
+}
+
+#[test]
 fn an_address_of_another_namespace_of_this_machine_that_is_gone_is_unreachable_too() {
     let mut m = Machine::idle();
     tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));

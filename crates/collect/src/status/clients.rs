@@ -6,9 +6,12 @@ use std::os::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags, openat};
 
 use crate::file::{Buffer, Root, each_entry, inode_in_link};
+use crate::net::owner::Search;
 
 /// As many descriptors of a process are looked at.
 const DESCRIPTORS_MAX: usize = 1024;
+/// All processes are searched for the others, in steps of ten milliseconds.
+const STEPS_MAX: usize = 10;
 /// As many connections of a server are known.
 const KNOWN_MAX: usize = 256;
 
@@ -20,13 +23,13 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// The processes at some addresses, out of those that may be it.
+    /// The processes at some addresses, first out of those that are likely: who asked once, and holds a lock since, is none of them.
     pub fn find(
         &mut self,
         root: &Root,
         server: u32,
         wanted: &[SocketAddr],
-        pids: &[u32],
+        likely: &[u32],
     ) -> Vec<(SocketAddr, u32)> {
         if std::mem::replace(&mut self.server, server) != server {
             self.known.clear();
@@ -36,12 +39,14 @@ impl Clients {
         let new: Vec<SocketAddr> = wanted.iter().filter(new).copied().take(KNOWN_MAX).collect();
         if !new.is_empty() {
             let inodes = inodes(root, server, &new);
-            let owners: Vec<Option<u32>> = inodes
-                .iter()
-                .map(|inode| {
-                    pids.iter().copied().find(|pid| inode.is_some_and(|inode| owns(root, *pid, inode)))
-                })
-                .collect();
+            let likely = |inode: u32| likely.iter().copied().find(|pid| owns(root, *pid, inode));
+            let mut owners: Vec<Option<u32>> = inodes.iter().map(|inode| (*inode).and_then(likely)).collect();
+            let left = inodes.iter().zip(&owners).filter(|(_, owner)| owner.is_none());
+            let others = search(left.filter_map(|(inode, _)| *inode).collect());
+            for (owner, inode) in owners.iter_mut().zip(&inodes) {
+                let found = others.iter().find(|(socket, _)| Some(*socket) == *inode);
+                *owner = owner.or(found.map(|(_, pid)| *pid));
+            }
             self.known.extend(new.into_iter().zip(owners));
         }
         self.known.iter().filter_map(|(client, pid)| Some((*client, (*pid)?))).collect()
@@ -82,6 +87,15 @@ fn socket(line: &[u8]) -> Option<(SocketAddr, u32)> {
     Some((SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?), inode))
 }
 
+/// Which processes have some sockets.
+fn search(sockets: Vec<u32>) -> Vec<(u32, u32)> {
+    let Some(mut search) = (!sockets.is_empty()).then(|| Search::begin(sockets)).flatten() else {
+        return Vec::new();
+    };
+    let _has_ended = (0..STEPS_MAX).any(|_| search.step());
+    search.found().iter().map(|owner| (owner.inode, owner.pid)).collect()
+}
+
 fn owns(root: &Root, pid: u32, socket: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(dir) = openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty()) else { return false };
@@ -106,7 +120,11 @@ mod tests {
         let us = std::process::id();
         let mut clients = Clients::default();
         assert_eq!(clients.find(&root, us, &[client.1], &[1, us]), [(client.1, us)]);
-        assert_eq!(Clients::default().find(&root, us, &[client.1], &[]), [], "nobody may be it");
+        assert_eq!(
+            Clients::default().find(&root, us, &[client.1], &[]),
+            [(client.1, us)],
+            "all are searched"
+        );
         let other = "127.0.0.1:1".parse().unwrap();
         assert_eq!(clients.find(&root, us, &[other], &[us]), []);
     }

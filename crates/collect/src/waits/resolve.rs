@@ -2,16 +2,19 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
 use mitra_parse::locks::{Waiting, waiting};
+use mitra_parse::task::task_stat;
 
 use super::call::Call;
 use super::ends::{End, Kind};
 use super::holders::{Holder, Holders, Open, Side, Waiter, fdinfo, open};
 use super::mutex::{MUTEX_BYTES, owner};
 use super::sockets::{NetSockets, Peer};
-use crate::file::{Buffer, Root, each_entry, inode_in_link};
+use crate::file::{Buffer, LINK_BYTES, Root, each_entry, inode_in_link, link};
 use crate::net::ask::Asker;
+use crate::net::owner::Walk;
 
 /// A thread that waits for any of more than this waits for nobody in particular.
 const ENDS_MAX: usize = 8;
@@ -19,6 +22,8 @@ const ENDS_MAX: usize = 8;
 const POLLED_MAX: usize = 1024;
 /// Descriptors of a process that are asked for a lock.
 const LOCKING_FDS_MAX: usize = 4096;
+/// All descriptors of the machine are looked through for such a lock: a microsecond for each.
+const HEIRS_CPU_MAX: Duration = Duration::from_millis(50);
 /// Children of one process.
 const CHILDREN_MAX: usize = 256;
 /// `POLLIN`, `POLLPRI` and `POLLRDHUP`; `POLLOUT`.
@@ -64,6 +69,7 @@ pub struct Scene<'l> {
     are_holders_new: bool,
     nets: HashMap<u32, NetSockets>,
     locks: Option<Vec<Waiting>>,
+    heirs: HashMap<String, End>,
 }
 
 impl<'l> Scene<'l> {
@@ -73,7 +79,16 @@ impl<'l> Scene<'l> {
         asker: &'l mut Asker,
         holders: &'l mut Holders,
     ) -> Self {
-        Scene { root, buffer, asker, holders, are_holders_new: false, nets: HashMap::new(), locks: None }
+        Scene {
+            root,
+            buffer,
+            asker,
+            holders,
+            are_holders_new: false,
+            nets: HashMap::new(),
+            locks: None,
+            heirs: HashMap::new(),
+        }
     }
 
     fn holders(&mut self) -> &Holders {
@@ -354,8 +369,20 @@ impl<'l> Scene<'l> {
         let [(holder, file)] = &own[..] else { return End::Unknown };
         match u32::try_from(*holder) {
             Ok(holder) if has_lock(self.root, holder, file) => End::Process(holder),
-            _ => End::Unknown,
+            _ => self.heir(pid, fd, file),
         }
+    }
+
+    /// The process that holds a lock which another one took: `flock 9` in a script has ended, and the script has the open file. The
+    /// children of the script have it as well; the lock is held by whom they descend from. A lock of an open file (OFDLCK) names
+    /// nobody.
+    fn heir(&mut self, waiter: u32, fd: i32, file: &str) -> End {
+        if let Some(known) = self.heirs.get(file) {
+            return *known;
+        }
+        let heir = heirs(self.root, waiter, fd, file).map_or(End::Unknown, End::Process);
+        self.heirs.insert(file.to_owned(), heir);
+        heir
     }
 }
 
@@ -365,6 +392,34 @@ fn of_holder(kind: Kind, holder: Holder) -> Wait {
         Holder::Itself => (Kind::Futex, End::Unknown),
         Holder::Unknown => (kind, End::Unknown),
     }
+}
+
+/// Of the processes that hold a lock through a descriptor of theirs, the one from which all others descend.
+fn heirs(root: &Root, waiter: u32, fd: i32, file: &str) -> Option<u32> {
+    let (mut own, mut space, mut buffer) = ([0; LINK_BYTES], [0; LINK_BYTES], Buffer::default());
+    let path = link(root.fd(), format!("proc/{waiter}/fd/{fd}"), &mut own)?;
+    let mut all: Vec<u32> = Vec::new();
+    Walk::begin()?.go_on(HEIRS_CPU_MAX, |_, pid, fds| {
+        let mut has_it = false;
+        let _listed = each_entry(fds.as_fd(), |name| {
+            if !has_it && link(fds, name, &mut space) == Some(path) {
+                let fd = name.to_str().ok().and_then(|name| name.parse().ok());
+                let info = fd.and_then(|fd| fdinfo(root, pid, fd, &mut buffer));
+                has_it = info.is_some_and(|info| info.has_lock(file));
+            }
+        });
+        if has_it {
+            all.push(pid);
+        }
+        true
+    });
+    let is_first = |pid: &&u32| {
+        let stat = root.read(&format!("proc/{pid}/stat"), &mut buffer).ok();
+        let parent = stat.and_then(task_stat).map(|stat| stat.ppid);
+        parent.is_some_and(|parent| !all.iter().any(|other| i64::from(*other) == parent))
+    };
+    let first: Vec<u32> = all.iter().filter(is_first).copied().collect();
+    if let [one] = first[..] { Some(one) } else { None }
 }
 
 /// Whether a process has a file open through which the lock is held. The kernel keeps naming the process that took a lock

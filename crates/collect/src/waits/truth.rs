@@ -4,10 +4,13 @@ mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
 
 use super::ends::{End, Kind};
 use super::look::{Edge, Look, Looker};
@@ -301,6 +304,37 @@ fn descriptors_that_are_closed_or_are_ten_thousand() {
     let began = Instant::now();
     looker.look(&graph.pids);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn a_lock_that_a_script_holds_whose_flock_has_ended_is_the_scripts() {
+    let Some(mut looker) = looker() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("a lock");
+    // Its child has the open file as well.
+    let script = format!("exec 9>>'{}'; flock 9; echo held; sleep 60; :", file.display());
+    let mut holder =
+        Command::new("sh").arg("-c").arg(script).stdout(Stdio::piped()).spawn().expect("a shell");
+    let mut held = String::new();
+    BufReader::new(holder.stdout.as_mut().expect("a pipe")).read_line(&mut held).expect("a line");
+    let mut waiter = Command::new("flock").arg(&file).arg("true").spawn().expect("flock");
+    let wanted = (Kind::FileLock, End::Process(holder.id()));
+    let began = Instant::now();
+    let seen = loop {
+        let seen: Vec<_> =
+            looker.look(&[waiter.id()]).edges.iter().map(|edge| (edge.kind, edge.end)).collect();
+        if seen == [wanted] || began.elapsed() > SETTLED_WITHIN {
+            break seen;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let group = Pid::from_child(&holder);
+    rustix::process::kill_process_group(group, Signal::KILL).expect("killed");
+    for child in [&mut holder, &mut waiter] {
+        child.wait().expect("its end");
+    }
+    assert_eq!(seen, [wanted]);
 }
 
 #[test]

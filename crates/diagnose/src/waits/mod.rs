@@ -244,14 +244,29 @@ fn sum<'w>(waits: impl Iterator<Item = &'w Wait<'w>>) -> f64 {
     waits.map(|wait| wait.threads).fold(0.0, |a, b| a + b)
 }
 
-/// Follows the processes of a service to the one that they wait for in the end. `None` where they were not looked at, or wait
-/// for nobody.
-fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Walk<'a>> {
+/// The processes of a service whose threads were looked at.
+fn looked_at(view: &View<'_>, servers: &Servers<'_, '_>) -> Vec<u32> {
     let mut pids: Vec<u32> = servers.processes.iter().map(|p| p.pid).chain(servers.pid).collect();
     let looked_at: BTreeSet<u32> = view.set.each(WAITS).filter_map(|(row, _)| Some(split(row)?.0)).collect();
     pids.retain(|pid| looked_at.contains(pid));
     pids.sort_unstable();
     pids.dedup();
+    pids
+}
+
+/// Whether no thread of a service could take a request, because all of them wait for others.
+#[must_use]
+pub fn has_no_thread_free(view: &View<'_>, servers: &Servers<'_, '_>, span: Span) -> bool {
+    let waits = waits_of(view.set, &looked_at(view, servers), span);
+    let total = sum(waits.iter());
+    let held = sum(waits.iter().filter(|wait| BETWEEN.contains(&wait.kind) && wait.kind != ANSWER));
+    total >= THREADS_MIN && held >= (1.0 - ELSEWHERE) * total
+}
+
+/// Follows the processes of a service to the one that they wait for in the end. `None` where they were not looked at, or wait
+/// for nobody.
+fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Walk<'a>> {
+    let pids = looked_at(view, servers);
     // As many threads have something to do as there are requests.
     let open = view.set.get("service.open", row).and_then(|open| open.mean(span));
     walk(view, Node::Processes(pids), span, open)

@@ -18,6 +18,7 @@ use mitra_model::limits::{LimitText, text_of};
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, Places, QUEUED, QUEUED_S, Servers};
+use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "connection-limit",
@@ -38,7 +39,7 @@ pub const CONDITION: Condition = Condition {
         "listener.queue",
         "listener.backlog",
     ],
-    needs_of: &[services::NEEDS, services::POOLS],
+    needs_of: &[services::NEEDS, services::POOLS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[LINES, "limit.pid", "service.requests", "service.comm", "service.pid"],
         find: are_at_a_limit,
@@ -175,6 +176,10 @@ fn accepts_no_more<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
     let high = view.high("listener.queue", row, QUEUED, QUEUED_S)?;
     let span = high.run.span();
     let places = Places::full(view, row, span).ok().filter(|places| places.are_of_events)?;
+    // What waits for a lock or writes into a pipe that nobody reads has places free.
+    if waits::has_no_thread_free(view, &places.servers, span) {
+        return None;
+    }
     let mut finding = view.finding(&high.run);
     places.servers.blame(&mut finding, row);
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));

@@ -5,6 +5,9 @@
 //! meanwhile. No counter of the machine shows it, and the processes sleep. Or the connection is refused at once: the
 //! machine is there, and the program that served is not.
 //!
+//! Where many connections to it are kept open meanwhile, whoever answers is there, and the number of connections is at a limit on the
+//! way: source ports of a gateway (SNAT), connections for each client (connlimit, a limit of the server). Who keeps most of them is named.
+//!
 //! The address is the culprit and the processes that call it are victims. An address that some program has always
 //! failed to reach is no news. Where a service of this machine that is there does not take the connection, see
 //! `service-silent` and `listen-overflow`.
@@ -26,6 +29,7 @@ pub const CONDITION: Condition = Condition {
         "dependency.connect_time",
         "dependency.connect_failed",
         "dependency.connects",
+        "dependency.established",
         "dependency.requests",
         "dependency.pid",
         "dependency.comm",
@@ -78,6 +82,13 @@ const CROWD: f64 = 2.5;
 const NEW_S: f64 = 5.0;
 /// A tenth: of the attempts that came to something, and of the time before the first one in vain.
 const ALWAYS: f64 = 0.1;
+
+/// Of fewer connections the same number is chance.
+const MANY: f64 = 16.0;
+/// Connections at a limit come and go within this part.
+const SAME: f64 = 0.05;
+/// Who keeps more of them than all others together.
+const MOST: f64 = 0.5;
 
 /// The attempts to connect to one address, of all processes.
 struct Attempts {
@@ -148,6 +159,42 @@ struct Vain<'a> {
     pending: f64,
     is_refused: bool,
     was_reached: bool,
+    kept: Option<Kept<'a>>,
+}
+
+/// Connections to an address that are kept open while no new one comes about.
+struct Kept<'a> {
+    /// As many, and before.
+    count: f64,
+    before: f64,
+    /// Who has most of them, and how many.
+    row: &'a str,
+    own: f64,
+}
+
+impl<'a> Kept<'a> {
+    /// `new connections to 10.0.0.7:8443 are not answered, though python3 (812) keeps 512 of the 512 that are open (0 before)`.
+    fn words(&self, view: &View<'_>, address: &Address<'_>) -> String {
+        format!(
+            "new connections to {}{} are not answered, though {} keeps {} of the {} that are open ({} before)",
+            address.text,
+            address.net.place(),
+            services::callers(view, [self.row]),
+            words::count(self.own),
+            words::count(self.count),
+            words::count(self.before)
+        )
+    }
+
+    fn of(set: &'a SeriesSet, rows: &[&'a str], span: Span, before: f64) -> Option<Kept<'a>> {
+        let of = |row: &&'a str| set.get("dependency.established", row);
+        let all = Signal::sum(rows.iter().filter_map(of), span)?;
+        let (least, count) = (all.min()?, all.max()?);
+        let last = |row: &&'a str| Some((*row, of(row)?.last(span)?));
+        let (row, own) = rows.iter().filter_map(last).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let is_limit = count >= MANY && count - least <= SAME * count && count >= GROWTH * before;
+        (is_limit && own >= MOST * count).then_some(Kept { count, before, row, own })
+    }
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -214,6 +261,9 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
             return Err(format!("connecting to {} failed before as well", address.text));
         }
     }
+    let established = |row: &&str| base_set.get("dependency.established", row)?.mean(base_span);
+    let kept_before = base_rows.iter().filter_map(established).sum();
+    let kept = if is_refused { None } else { Kept::of(view.set, &rows, span, kept_before) };
     let tried = failed + pending;
     let is_hurt = if was_reached {
         tried >= LEAST || waited_s >= NEED_S
@@ -228,7 +278,7 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
         let tried = words::count(tried.ceil());
         return Err(format!("only {tried} attempts to connect to {} failed", address.text));
     }
-    Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, was_reached }))
+    Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, was_reached, kept }))
 }
 
 /// The listening socket of this machine that an address reaches, where connections wait in its queue: it is there, and full.
@@ -267,9 +317,12 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
             words::count(vain.failed)
         )
     } else {
+        let what = match &vain.kept {
+            Some(kept) => kept.words(view, &address),
+            None => format!("nothing answers at {}{place}", address.text),
+        };
         format!(
-            "nothing answers at {}{place}: {callers} waited {} for connections, up to {} attempts at a time{}",
-            address.text,
+            "{what}: {callers} waited {} for connections, up to {} attempts at a time{}",
             words::seconds(vain.waited_s),
             words::count(vain.pending.round()),
             if vain.failed >= 1.0 {
@@ -291,6 +344,13 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
                 host(address.text)
             ));
         }
+    }
+    if let Some(kept) = &vain.kept {
+        let pid = kept.row.split_once('>').and_then(|(who, _)| who.parse().ok());
+        if let Some(process) = pid.and_then(|pid| view.process(pid)) {
+            finding.blame_pid(process.comm, process.pid);
+        }
+        finding.prove(view, &["dependency.established"], kept.row, span);
     }
     let most =
         |row: &&&str| view.set.get("dependency.connect_time", row).and_then(|s| s.total(span)).unwrap_or(0.0);
@@ -336,7 +396,20 @@ fn is_always(attempts: &Attempts, vain: &Signal) -> bool {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
-    vec![
+    let limit = finding.culprit.pid.map(|pid| Remedy {
+        action: format!(
+            "let process {pid} keep fewer connections to {address}, or raise the limit that they have reached on the way: source ports of \
+             the gateway, connections for each client"
+        ),
+        command: format!(
+            "ss -tnp dst {} | grep -c pid={pid},; on the gateway: nft list ruleset; conntrack -L -d {1} | wc -l",
+            destination(address),
+            host(address)
+        ),
+        verify: format!("ss -tn state syn-sent dst {}: empty", destination(address)),
+        risk: "what the process does with them ends".to_owned(),
+    });
+    let restore = [
         Remedy {
             action: format!("restore the service at {address}, or the path to it: its machine, a firewall, a route"),
             command: format!("ping -c 3 {0}; ip route get {0}; nft list ruleset | grep -F {0}", host(address)),
@@ -350,7 +423,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             verify: "requests that need it fail fast, and all others are answered as before".to_owned(),
             risk: "what needs it fails instead of waiting".to_owned(),
         },
-    ]
+    ];
+    limit.into_iter().chain(restore).collect()
 }
 
 fn next(finding: &Finding) -> Vec<Next> {

@@ -298,10 +298,9 @@ fn guessed<'s, 'a>(
     let is_idle = |s: &Session<'_>| s.last_held.is_some_and(|text| text.starts_with("idle in transaction"));
     let (statement, confidence, holder) = match blockers[..] {
         [one] => {
-            let does = one.last_held.unwrap_or_default();
-            let id = one.id();
+            let (id, does) = (one.id(), server.does(view, one, span));
             (
-                format!("session {id} of {name}, {does}, holds what up to {many} others wait for"),
+                format!("session {id} of {name}, which {does}, holds what up to {many} others wait for"),
                 if is_idle(one) { 0.9 } else { 0.75 },
                 Some(one),
             )
