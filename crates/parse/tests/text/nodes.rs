@@ -86,6 +86,45 @@ fn what_disks_say_of_themselves() {
     assert!(import("x", none).files[0].unread > 0);
 }
 
+/// All sections of a report are passed over, up to the counts in the last of them.
+#[test]
+fn disks_whose_report_is_long() {
+    let notes = |name: &str| {
+        let mut read = whole(output(format!("smartctl/{name}")));
+        assert!(read.files[0].formats[0].starts_with("smartctl"), "{name}: {:?}", read.files[0].formats);
+        read.files.remove(0).notes
+    };
+    assert_eq!(
+        notes("x-sata.txt"),
+        ["smartctl: of WDC WD40EFRX-68N32N0, in its life: 12 sectors were replaced by spare ones, \
+             4 sectors cannot be read and wait to be replaced"]
+    );
+    assert_eq!(
+        notes("A-sata.txt"),
+        ["smartctl: of sdc, in its life: 79 sectors cannot be read and wait to be replaced"]
+    );
+    assert_eq!(
+        notes("a-sas.txt"),
+        ["smartctl: of ST600MM0006, in its life: 24 sectors were replaced by spare ones, \
+             4 errors could not be corrected"]
+    );
+    assert_eq!(
+        notes("sas.json"),
+        [
+            "smartctl: of sdd, in its life: 7 sectors were replaced by spare ones, 2 errors could not be corrected"
+        ]
+    );
+    // Some disks keep another count in the upper half.
+    let packed = String::from_utf8(bytes(output("smartctl/sda.json")))
+        .unwrap()
+        .replace("{\"value\": 7, \"string\": \"7\"}", "{\"value\": 131072007, \"string\": \"7 (2000 0)\"}");
+    assert!(import("x", packed).files[0].notes.iter().any(|note| note.contains(": 7 sectors were replaced")));
+    // What follows a prompt is somebody else's.
+    let after = "root@web17:~# cat /proc/meminfo\nMemTotal:       16384 kB\nMemFree:         8192 kB\n";
+    let read = import("x", [&bytes(output("smartctl/A-sata.txt"))[..], after.as_bytes()].concat());
+    assert!(read.set.get("mem.total", "").is_some(), "{:?}", read.files[0]);
+}
+
 #[test]
 fn containers_of_crictl() {
     let read = whole(output("crictl/stats.txt"));
