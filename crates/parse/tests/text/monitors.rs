@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::support::{
     check, check_row, damaged, events, import, import_file, is_empty, near, one, output, outputs_of,
-    seconds_in, series, survive, text_of, tries, whole,
+    seconds_in, series, string_of, survive, text_of, tries, whole,
 };
 
 /// 2026-11-27 23:10:00 UTC.
@@ -114,6 +114,22 @@ fn transactions_of_innodb() {
     assert_eq!(text_of(&set, "session.activity", "7"), Some("idle in transaction"));
     assert_eq!(one(&set, "session.state_time", "7"), (95.0, 29));
     assert_eq!(series(&set, "session.state_time", "7").axis.t[0], (T0 + 1) * SECOND);
+    // Locks and read views of a transaction are no statement, and a statement may begin with a comment.
+    let of = |below: &str| {
+        let thread = "MySQL thread id 7, OS thread handle 139760, query id 10 localhost shop\n";
+        let content =
+            string_of(output("innodb/mysql.txt")).replacen(thread, &format!("{thread}{below}\n"), 1);
+        text_of(&import("x", content).set, "session.activity", "7").map(str::to_owned)
+    };
+    for below in [
+        "Trx read view will not see trx with id >= 4213, sees < 4211",
+        "TABLE LOCK table `shop`.`stock` trx id 4211 lock mode IX",
+    ] {
+        assert_eq!(of(below).as_deref(), Some("idle in transaction"), "{below}");
+    }
+    assert_eq!(of("/* cart:17 */ (SELECT 1) UNION SELECT 2").as_deref(), Some("SELECT"));
+    let prepared = string_of(output("innodb/mysql.txt")).replace("ACTIVE 95 sec", "ACTIVE (PREPARED) 95 sec");
+    assert_eq!(one(&import("x", prepared).set, "session.state_time", "7").0, 95.0);
 }
 
 #[test]

@@ -147,6 +147,8 @@ fn aligned(line: &[u8]) -> Option<Row<'_>> {
     let value = match (missing, unit) {
         (true, _) => None,
         (false, Some(_)) => Some(decimal(value)?),
+        // Old versions have the unit of clocks behind the name.
+        (false, None) if matches!(name(event), b"task-clock" | b"cpu-clock") => Some(decimal(value)?),
         (false, None) => Some(grouped(value)?),
     };
     let noise = |rest: Option<&[u8]>| rest.is_none_or(|word| word.starts_with(b"("));
@@ -448,6 +450,10 @@ mod tests {
         assert_eq!(
             of("  0.500564083   92   context-switches  # x"),
             Some((Some(0.500_564_083), "context-switches".into(), Some(92.0)))
+        );
+        assert_eq!(
+            of("       1234.567890      task-clock (msec)         #    0.678 CPUs utilized"),
+            Some((None, "task-clock".into(), Some(1234.567_89)))
         );
         assert_eq!(
             of("CPU0    33      context-switches"),
