@@ -53,6 +53,11 @@ fn clocks_of_turbostat() {
     for wanted in ["2036 MHz", "1200 to 2873", "2900 MHz", "99 °C", "2 system management"] {
         assert!(notes.contains(wanted), "{wanted}: {notes}");
     }
+    // With `--show` some columns are left out, and with `--Summary` the CPUs.
+    let read = import("x", "Busy%\tBzy_MHz\tIRQ\tPkgTmp\n0.11\t800\t844\t39\n98.67\t4530\t18091\t69\n");
+    assert_eq!(read.files[0].formats, ["turbostat"]);
+    let note = &read.files[0].notes[0];
+    assert!(note.contains("2665 MHz") && note.contains("69 °C") && !note.contains("TSC"), "{note}");
     let read = whole(output("turbostat/times.txt"));
     check(&read.set, "sys.intr", "", &[500.0]);
     assert_eq!(series(&read.set, "sys.intr", "").axis.t, [T0 * SECOND + 5 * SECOND + SECOND / 2]);
@@ -207,6 +212,7 @@ fn near_misses() {
         "Timestamp,Name,\n1795821000,x,\n",
         "{\"Timestamp\": \"1795821000\", \"Usage of it\": \"1\"}\n",
         "Busy% of the day\n12\n",
+        "turbostat --show Busy%,Bzy_MHz\nBusy% Bzy_MHz of the package\nhello\n",
         "smartctl is not installed\n",
         "CONTAINER           IMAGE               CREATED             STATE\n4ee8a1f0c2d3a       web                 2 hours ago         Running\n",
         "Name:               node-3\nSomething:          else\n",
