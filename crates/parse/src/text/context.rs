@@ -167,6 +167,8 @@ fn stamp(line: &[u8], import: &mut Import) -> bool {
         r.strip_prefix(b"***").unwrap_or(r).trim_ascii()
     });
     let whole = rest.unwrap_or(line);
+    // OSWatcher runs each tool anew behind its mark.
+    import.context.underway &= rest.is_none();
     if let Some(t) = clock::whole_line(whole, import.context.date) {
         import.context.stamp = Some(t);
         if let When::At(t) = t {

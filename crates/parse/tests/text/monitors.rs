@@ -74,6 +74,12 @@ fn containers_and_pods() {
     let read = whole(output("docker/stats-stream.txt"));
     check(&read.set, "cgroup.cpu_usage", "web", &[0.1, 0.9]);
     assert_eq!(seconds_in(Era::Sequence, series(&read.set, "cgroup.cpu_usage", "web")).len(), 2);
+    // A container that does not run has no numbers, and others come behind it.
+    let stopped = "5e1c4a7b9d20   old   --   -- / --   --   --   --   --\n";
+    let content = string_of(output("docker/stats.txt")).replacen("\n", &format!("\n{stopped}"), 1);
+    let read = import("x", content);
+    assert_eq!(read.files[0].unread, 0, "{:?}", read.files[0]);
+    assert_eq!(one(&read.set, "cgroup.pids_current", "web").0, 12.0);
     let read = whole(output("docker/podman-stats.txt"));
     check_row(
         &read.set,
@@ -103,6 +109,14 @@ fn sessions_of_postgres() {
     let set = whole(output("postgres/activity-old.txt")).set;
     assert_eq!(text_of(&set, "session.activity", "10002"), Some("DELETE waiting"));
     assert_eq!(text_of(&set, "session.activity", "10001"), Some("idle"));
+    let read = whole(output("postgres/activity-x.txt"));
+    assert_eq!(read.files[0].formats, ["pg_stat_activity"]);
+    let set = read.set;
+    assert_eq!(text_of(&set, "session.activity", "4243"), Some("UPDATE waiting"));
+    assert_eq!(text_of(&set, "session.activity", "4242"), Some("idle in transaction"));
+    assert_eq!(text_of(&set, "session.client", "4243"), Some("10.0.0.7"));
+    assert_eq!(text_of(&set, "session.client", "4242"), None);
+    assert_eq!(one(&set, "session.pid", "4242"), (4242.0, 13));
 }
 
 #[test]

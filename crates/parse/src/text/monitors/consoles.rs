@@ -118,6 +118,10 @@ fn docker(lines: &mut Lines<'_>, import: &mut Import) {
             return Took::No;
         }
         let cell = |at: Option<usize>| at.and_then(|at| list.get(at)).copied().unwrap_or_default();
+        // A container that does not run has no numbers.
+        if cell(header.memory).starts_with(b"--") {
+            return Took::Yes;
+        }
         let memory = two(cell(header.memory));
         let Some(row) = list.get(header.name).filter(|_| memory[0].is_some()) else { return Took::No };
         let [read, written] = two(cell(header.block));
