@@ -125,8 +125,12 @@ fn separated(line: &[u8]) -> Option<Row<'_>> {
 /// A row for people. The digits of a count are in groups, between which stands what the locale has.
 fn aligned(line: &[u8]) -> Option<Row<'_>> {
     let before = line.split(|b| *b == b'#').next().unwrap_or(line);
-    let mut list =
-        words(before).filter(|word| !word.starts_with(b"CPU") && !word.starts_with(b"S0")).peekable();
+    // `CPU0`, `S0-D0-C0`; old versions have an event `CPU-migrations`.
+    let is_cpu = |word: &[u8]| {
+        let number = word.strip_prefix(b"CPU").or_else(|| word.strip_prefix(b"S"));
+        number.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
+    };
+    let mut list = words(before).filter(|word| !is_cpu(word)).peekable();
     let first = list.next()?;
     let is_count = |word: &[u8]| word.starts_with(b"<not") || word.first().is_some_and(u8::is_ascii_digit);
     let (time, mut value) = if list.peek().is_some_and(|next| is_count(next)) {
@@ -454,6 +458,10 @@ mod tests {
         assert_eq!(
             of("       1234.567890      task-clock (msec)         #    0.678 CPUs utilized"),
             Some((None, "task-clock".into(), Some(1234.567_89)))
+        );
+        assert_eq!(
+            of("    1 CPU-migrations   #    0.002 K/sec"),
+            Some((None, "CPU-migrations".into(), Some(1.0)))
         );
         assert_eq!(
             of("CPU0    33      context-switches"),
