@@ -161,27 +161,27 @@ fn behind_mark(line: &[u8]) -> Option<&[u8]> {
 /// A time on a line of its own, or after a mark: `zzz ***Sat Sep 10 10:53:32 CEST 2016`, `Sat 21 Nov 2026 …` of
 /// `date`, `2016-09-10 10:53:32`, `TS 1474363244`, `@1474363244`.
 fn stamp(line: &[u8], import: &mut Import) -> bool {
-    let line = line.trim_ascii();
-    let rest = line.strip_prefix(b"zzz").map(|r| {
-        let r = r.trim_ascii();
-        r.strip_prefix(b"***").unwrap_or(r).trim_ascii()
-    });
-    let whole = rest.unwrap_or(line);
+    let Some(t) = time_of(line, import.context.date) else { return false };
     // OSWatcher runs each tool anew behind its mark.
-    import.context.underway &= rest.is_none();
-    if let Some(t) = clock::whole_line(whole, import.context.date) {
-        import.context.stamp = Some(t);
-        if let When::At(t) = t {
-            import.context.date.get_or_insert(t.div_euclid(DAY));
-        }
-        return true;
+    import.context.underway &= behind_zzz(line).is_none();
+    import.context.stamp = Some(t);
+    if let When::At(t) = t {
+        import.context.date.get_or_insert(t.div_euclid(DAY));
     }
-    for mark in [&b"TS "[..], b"@", b"ts="] {
-        let seconds = whole.strip_prefix(mark).and_then(number).filter(|s| (1e9..4e9).contains(s));
-        if let Some(seconds) = seconds {
-            import.context.stamp = Some(When::At((seconds * SECOND as f64) as i64));
-            return true;
-        }
-    }
-    false
+    true
+}
+
+fn behind_zzz(line: &[u8]) -> Option<&[u8]> {
+    let rest = line.trim_ascii().strip_prefix(b"zzz")?.trim_ascii();
+    Some(rest.strip_prefix(b"***").unwrap_or(rest).trim_ascii())
+}
+
+/// The time that such a line says.
+pub fn time_of(line: &[u8], date: Option<i64>) -> Option<When> {
+    let whole = behind_zzz(line).unwrap_or(line.trim_ascii());
+    let of_mark = |mark: &&[u8]| {
+        let seconds = whole.strip_prefix(*mark).and_then(number).filter(|s| (1e9..4e9).contains(s))?;
+        Some(When::At((seconds * SECOND as f64) as i64))
+    };
+    clock::whole_line(whole, date).or_else(|| [&b"TS "[..], b"@", b"ts="].iter().find_map(of_mark))
 }

@@ -326,6 +326,17 @@ fn exporters_of_prometheus() {
     assert!(set.total("tcp.OutSegs", "").is_some() && set.get("sock.tcp_inuse", "").is_some());
     let read = whole(output("exporter/openmetrics.txt"));
     assert!(one(&read.set, "sys.ctxt", "").0 > 0.0);
+    // Answers that were taken in a loop, each behind its time.
+    let answer = |seconds: u32| {
+        format!(
+            "Fri Nov 27 23:10:{seconds:02} UTC 2026\n# TYPE node_context_switches_total counter\nnode_context_switches_total {}\n# TYPE node_load1 gauge\nnode_load1 0.{seconds}\n",
+            1000 + 50 * seconds
+        )
+    };
+    let read = import("x", answer(10) + &answer(20));
+    assert_eq!(read.files[0].unread, 0, "{:?}", read.files[0]);
+    check(&read.set, "sys.ctxt", "", &[50.0]);
+    check(&read.set, "sys.load1", "", &[0.1, 0.2]);
     let groups = "# TYPE container_cpu_usage_seconds_total counter\n\
         container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 12.5 1795821001000\n\
         container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 13.5 1795821011000\n\
