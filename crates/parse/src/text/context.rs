@@ -176,8 +176,13 @@ fn behind_zzz(line: &[u8]) -> Option<&[u8]> {
     Some(rest.strip_prefix(b"***").unwrap_or(rest).trim_ascii())
 }
 
+/// Whether a line is such a one with a date: a row may have but a time of day and a number.
+pub fn is_dated(line: &[u8]) -> bool {
+    matches!(time_of(line, None), Some(When::At(_)))
+}
+
 /// The time that such a line says.
-pub fn time_of(line: &[u8], date: Option<i64>) -> Option<When> {
+fn time_of(line: &[u8], date: Option<i64>) -> Option<When> {
     let whole = behind_zzz(line).unwrap_or(line.trim_ascii());
     let of_mark = |mark: &&[u8]| {
         let seconds = whole.strip_prefix(*mark).and_then(number).filter(|s| (1e9..4e9).contains(s))?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::Import;
+use super::{Import, context};
 
 /// A line longer than this is cut; the rest of it is passed over.
 pub const LINE_MAX: usize = 64 * 1024;
@@ -137,6 +137,8 @@ impl<'a> Lines<'a> {
             let took = take(self, number, import);
             match took {
                 Took::No => return,
+                // A time between two outputs is of the next one.
+                Took::Unread if self.at(context::is_dated) => return,
                 Took::Unread => import.unread(number, self.line()),
                 Took::Yes | Took::Last => {}
             }

@@ -121,10 +121,6 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             return Took::Yes;
         }
         let Some(found) = sample(line) else {
-            // Answers that follow each other have the time of the next one between them.
-            if context::time_of(line, import.context.date).is_some() {
-                return Took::No;
-            }
             return Took::unread_if(
                 lines.soon(2, |line| line.starts_with(b"# TYPE") || sample(line).is_some()),
             );

@@ -142,7 +142,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         // A prompt, or a line with a time: something else has begun. The log of self-tests has numbers behind the mark.
         let is_prompt =
             begins(line, &[b"$ ", b"# "]) && line.get(2).is_none_or(|b| !b" 0123456789".contains(b));
-        if is_prompt || words(line).next().and_then(clock::time_of_day).is_some() {
+        let is_timed = words(line).next().and_then(clock::time_of_day).is_some();
+        if is_prompt || is_timed || context::is_dated(line) {
             return Took::No;
         }
         let Some(colon) = memchr::memchr(b':', line) else {
