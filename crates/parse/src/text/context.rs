@@ -12,7 +12,7 @@ use mitra_model::time::SECOND;
 use super::clock;
 use super::import::{DAY, Import, When};
 use super::list::list;
-use super::number::{number, text, words};
+use super::number::{Words, number, text, words};
 
 /// What a file has said so far.
 #[derive(Debug, Clone, Default)]
@@ -92,8 +92,8 @@ fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
 /// Programs whose last whole number is an interval, or whose last two are interval and count.
 const SAMPLERS: &[&[u8]] = list!("iostat vmstat mpstat pidstat sar cachestat nfsiostat cifsiostat");
 
-/// `$ vmstat 1`, `# iostat -xz 1`, `root@host:~# free -m`, `[me@host ~]$ top -b`.
-fn prompt(line: &[u8], import: &mut Import) -> bool {
+/// The program of `$ vmstat 1`, `# iostat -xz 1`, `root@host:~# free -m`, `[me@host ~]$ top -b`, and the words behind it.
+fn program(line: &[u8]) -> Option<(&[u8], Words<'_>)> {
     const NAMES: &[&[u8]] = list!(
         "iostat vmstat mpstat pidstat sar sadf cachestat free top ps df mount lsblk ip ifconfig tc
          conntrack ethtool netstat nstat ss sysctl cat grep slabtop numastat uptime strace perf
@@ -102,21 +102,23 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
          jstat jcmd smartctl turbostat nfsstat iftop crictl kubectl below psql
          multipath lvs dmsetup dmidecode nvme pmrep jfr numactl mdadm xfs_info"
     );
-    let Some(after) = behind_mark(line.trim_ascii()) else { return false };
-    let mut list = words(after);
+    let mut list = words(behind_mark(line.trim_ascii())?);
     let mut program = list.next();
     let is_root = program == Some(b"sudo");
     if is_root {
         program = list.next();
     }
-    let Some(program) = program else { return false };
+    let program = program?;
     let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
     let name =
         [&b"-bpfcc"[..], b".bt", b".py"].iter().find_map(|end| name.strip_suffix(*end)).unwrap_or(name);
     // What is run from the folder or as root is a command, whatever its name.
-    if !NAMES.contains(&name) && !program.starts_with(b"./") && !is_root {
-        return false;
-    }
+    (NAMES.contains(&name) || program.starts_with(b"./") || is_root).then_some((name, list))
+}
+
+/// A line with a command.
+fn prompt(line: &[u8], import: &mut Import) -> bool {
+    let Some((name, list)) = program(line) else { return false };
     let command: Vec<String> = std::iter::once(name).chain(list).map(text).collect();
     import.context.interval_s = None;
     import.context.underway = false;
@@ -176,9 +178,9 @@ fn behind_zzz(line: &[u8]) -> Option<&[u8]> {
     Some(rest.strip_prefix(b"***").unwrap_or(rest).trim_ascii())
 }
 
-/// Whether a line is such a one with a date: a row may have but a time of day and a number.
-pub fn is_dated(line: &[u8]) -> bool {
-    matches!(time_of(line, None), Some(When::At(_)))
+/// Whether a line stands between outputs: a command, or a time with a date. A row may have a time of day.
+pub fn is_between(line: &[u8]) -> bool {
+    matches!(time_of(line, None), Some(When::At(_))) || program(line).is_some()
 }
 
 /// The time that such a line says.

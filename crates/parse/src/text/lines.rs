@@ -137,8 +137,8 @@ impl<'a> Lines<'a> {
             let took = take(self, number, import);
             match took {
                 Took::No => return,
-                // A time between two outputs is of the next one.
-                Took::Unread if self.at(context::is_dated) => return,
+                // A time, or a command, between two outputs is of the next one.
+                Took::Unread if self.at(context::is_between) => return,
                 Took::Unread => import.unread(number, self.line()),
                 Took::Yes | Took::Last => {}
             }

@@ -143,7 +143,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         let is_prompt =
             begins(line, &[b"$ ", b"# "]) && line.get(2).is_none_or(|b| !b" 0123456789".contains(b));
         let is_timed = words(line).next().and_then(clock::time_of_day).is_some();
-        if is_prompt || is_timed || context::is_dated(line) {
+        if is_prompt || is_timed || context::is_between(line) {
             return Took::No;
         }
         let Some(colon) = memchr::memchr(b':', line) else {
