@@ -15,6 +15,8 @@ const CHUNK: usize = 256 * 1024;
 /// The buffer grows to this, which holds the longest line.
 const BUFFER_MAX: usize = 8 << 20;
 const _: () = assert!(BUFFER_MAX >= 2 * JSON_LINE_MAX && BUFFER_MAX >= AHEAD_MAX * LINE_MAX);
+/// What `/proc/meminfo` begins with.
+pub const MEMINFO: &[u8] = b"MemTotal:";
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -132,8 +134,13 @@ impl<'a> Lines<'a> {
         import: &mut Import,
         mut take: impl FnMut(&mut Lines<'a>, u32, &mut Import) -> Took,
     ) {
+        let first = self.number;
         while self.peek().is_some() {
             let number = self.number;
+            // The lines of `/proc/meminfo` look like those of many others, and it is saved behind many.
+            if number > first && self.at(|line| line.starts_with(MEMINFO)) {
+                return;
+            }
             let took = take(self, number, import);
             match took {
                 Took::No => return,

@@ -2,7 +2,7 @@
 
 pub(in crate::text) use super::context::{self, Context};
 pub(in crate::text) use super::import::{Column, DAY, Form, GroupId, Import, When};
-pub(in crate::text) use super::lines::{AHEAD_MAX, Lines, Took};
+pub(in crate::text) use super::lines::{AHEAD_MAX, Lines, MEMINFO, Took};
 pub(in crate::text) use super::list::{Pairs, find as find_pair, list, pairs};
 pub(in crate::text) use super::number::{
     begins, behind, first, has, hexadecimal, integer, leading, number, text, with_suffix, words,

@@ -240,6 +240,25 @@ fn files_one_after_the_other() {
     assert_eq!(one(&read.set, "sock.tcp_inuse", "").0, 44.0);
 }
 
+/// Its lines look like fields of a process, averages of sar and rows of many, and nothing stands between.
+#[test]
+fn memory_behind_other_outputs() {
+    for name in [
+        "pidstat/u-1.txt",
+        "sar/sar-A-C.txt",
+        "smartctl/a-nvme.txt",
+        "numactl/H.txt",
+        "smaps/smaps_rollup.txt",
+        "status/status.txt",
+        "snapshots/lsblk-o.txt",
+    ] {
+        let after = b"MemTotal:       16384000 kB\nMemFree:         590045 kB\n";
+        let read = import("x", [&bytes(output(name))[..], after].concat());
+        assert_eq!(read.files[0].unread, 0, "{name}");
+        assert_eq!(one(&read.set, "mem.total", "").0, 16_384_000.0 * 1024.0, "{name}");
+    }
+}
+
 /// Kills in one group are not those of the machine, which `/proc/vmstat` counts under the same name.
 #[test]
 fn events_of_groups() {

@@ -409,6 +409,9 @@ fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
         let at = lines.number();
         let Some(line) = lines.peek().filter(|line| !line.trim_ascii().is_empty()) else { break };
         let list: Vec<&[u8]> = words(line).collect();
+        if line.starts_with(MEMINFO) {
+            break;
+        }
         if list.len() > columns.width + 2 || (list.len() < 2 && !line.starts_with(b" ")) {
             break;
         }
