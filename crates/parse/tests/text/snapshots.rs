@@ -255,7 +255,11 @@ fn memory_behind_other_outputs() {
         let after = b"MemTotal:       16384000 kB\nMemFree:         590045 kB\n";
         let read = import("x", [&bytes(output(name))[..], after].concat());
         let file = &read.files[0];
-        assert_eq!((file.unread, file.formats.last().map(String::as_str)), (0, Some("/proc/meminfo")), "{name}");
+        assert_eq!(
+            (file.unread, file.formats.last().map(String::as_str)),
+            (0, Some("/proc/meminfo")),
+            "{name}"
+        );
     }
 }
 
