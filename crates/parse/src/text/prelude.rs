@@ -7,6 +7,6 @@ pub(in crate::text) use super::list::{Pairs, find as find_pair, list, pairs};
 pub(in crate::text) use super::number::{
     begins, behind, first, has, hexadecimal, integer, leading, number, text, with_suffix, words,
 };
-pub(in crate::text) use super::{Format, clock};
+pub(in crate::text) use super::{Format, begins_other, clock};
 pub(in crate::text) use crate::find::find;
 pub(in crate::text) use mitra_model::time::SECOND;

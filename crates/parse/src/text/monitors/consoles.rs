@@ -219,8 +219,9 @@ fn numactl(lines: &mut Lines<'_>, import: &mut Import) {
         } else if line.starts_with(b"node distances:") {
             distances = true;
         } else if !is_nodes_title(line) {
-            let is_distance =
-                distances && words(line).next().is_some_and(|w| w == b"node" || w.ends_with(b":"));
+            let is_row =
+                |w: &[u8]| w == b"node" || w.strip_suffix(b":").is_some_and(|node| integer(node).is_some());
+            let is_distance = distances && words(line).next().is_some_and(is_row);
             return if is_distance { Took::Yes } else { Took::No };
         }
         Took::Yes

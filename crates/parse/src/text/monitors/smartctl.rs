@@ -114,12 +114,16 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let (mut taken, mut named) = (0, false);
     // Where the number of an attribute stands, while its table is read: `-x` and `-f brief` have fewer columns.
     let (mut raw_at, mut uncorrected) = (None, 0.0);
-    lines.each(import, |lines, at, _| {
-        let line = lines.line();
+    lines.each(import, |lines, at, import| {
         taken += 1;
         if taken == 1 {
             return Took::Yes;
         }
+        // Its lines are a key and a value, as those of many.
+        if begins_other(lines, &import.context, &[TEXT.name]) {
+            return Took::No;
+        }
+        let line = lines.line();
         if line.starts_with(b"smartctl ") || taken > LINES_MAX {
             return Took::No;
         }
