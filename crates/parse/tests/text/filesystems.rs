@@ -67,8 +67,8 @@ fn disks_with_empty_cells() {
                 ├─sda1                1  0 part\n\
                 │ └─luks-x            0  1 crypt\n";
     let free = "              total        used        free      shared  buff/cache   available\n\
-                Mem:            7           1           0           0           2           2\n\
-                Swap:           1           0           1\n";
+                Mem:           7.7G        4.8G        576M        9.0M        2.3G        2.6G\n\
+                Swap:          2.0G          0B        2.0G\n";
     let read = import("x", format!("{text}{free}"));
     assert_eq!(
         (read.files[0].unread, &read.files[0].formats[..]),
