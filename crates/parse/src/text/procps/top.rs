@@ -124,7 +124,8 @@ fn pairs(line: &[u8]) -> Vec<Pair<'_>> {
         if matches!(after.first(), Some(b'/' | b'[')) || out.len() == PAIRS_MAX {
             return Vec::new();
         }
-        let glued = after.first().copied().filter(|b| matches!(b, b'k' | b'm' | b'g' | b't'));
+        let glued =
+            after.first().map(u8::to_ascii_lowercase).filter(|b| matches!(b, b'k' | b'm' | b'g' | b't'));
         let suffix = glued.filter(|_| after.get(1).is_none_or(|b| matches!(b, b' ' | b',')));
         let start = after.iter().position(|b| b.is_ascii_alphabetic() || *b >= 0x80).unwrap_or(after.len());
         let start = if suffix.is_some() {

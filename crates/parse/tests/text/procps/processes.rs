@@ -44,6 +44,13 @@ fn top_of_busybox() {
     assert_eq!(level(&out.set, "sys.load5", ""), 0.47);
     assert!(near(level(&out.set, "sys.cpu_iowait", ""), 0.01));
     assert!(out.set.get("mem.used", "").is_none());
+    // And toybox, of Android.
+    let out = import(
+        "file",
+        "Tasks: 400 total,   1 running\n  Mem:  3800000K total, 3600000K used, 200000K free, 10000K buffers\n",
+    );
+    assert_eq!(level(&out.set, "mem.free", ""), 200_000.0 * 1024.0);
+    let out = import("file", text);
     assert_eq!((&out.files[0].formats[..], out.files[0].unread), (&["top".to_owned()][..], 2));
 }
 
