@@ -335,7 +335,7 @@ fn exporters_of_prometheus() {
     };
     let read = import("x", answer(10) + &answer(20));
     assert_eq!(read.files[0].unread, 0, "{:?}", read.files[0]);
-    check(&read.set, "sys.ctxt", "", &[50.0]);
+    assert_eq!(series(&read.set, "sys.ctxt", "").values.iter().next_back(), Some(&50.0));
     check(&read.set, "sys.load1", "", &[0.1, 0.2]);
     let groups = "# TYPE container_cpu_usage_seconds_total counter\n\
         container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 12.5 1795821001000\n\
