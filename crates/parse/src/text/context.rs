@@ -100,7 +100,8 @@ fn program(line: &[u8]) -> Option<(&[u8], Words<'_>)> {
          biolatency bitesize biosnoop runqlat dmesg journalctl atop uname date head tail watch mkfs.xfs
          wrk fio sysbench ab hey vegeta bpftrace offcputime execsnoop opensnoop tcpretrans smem pmap
          jstat jcmd smartctl turbostat nfsstat iftop crictl kubectl below psql
-         multipath lvs dmsetup dmidecode nvme pmrep jfr numactl mdadm xfs_info"
+         multipath lvs dmsetup dmidecode nvme pmrep jfr numactl mdadm xfs_info
+         nfsiostat cifsiostat tapestat iotop dstat dool collectl docker podman blkparse curl mysql"
     );
     let mut list = words(behind_mark(line.trim_ascii())?);
     let mut program = list.next();
