@@ -207,15 +207,16 @@ pub(super) fn hexadecimal_or(value: &[u8]) -> Option<f64> {
 }
 
 fn is_json(lines: &mut Lines<'_>) -> bool {
-    let is_own = |line: &[u8]| has(line, b"\"smartctl\"");
+    // Sorted by key it begins with others.
+    let is_own = |line: &[u8]| has(line, b"\"smartctl\"") || has(line, b"\"json_format_version\"");
     lines.at(|line| line.starts_with(b"{"))
-        && (lines.at(is_own) || (lines.at(|line| line.trim_ascii() == b"{") && lines.soon(8, is_own)))
+        && (lines.at(is_own) || (lines.at(|line| line.trim_ascii() == b"{") && lines.soon(24, is_own)))
 }
 
 fn json(lines: &mut Lines<'_>, import: &mut Import) {
     let mut disk = Disk::default();
     let (mut attribute, mut named): (Option<(String, f64)>, bool) = (None, false);
-    let mut uncorrected = 0.0;
+    let (mut uncorrected, mut shown) = (0.0, None);
     each_value(lines, import, |path, value, line, _| {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match (path.as_slice(), value) {
@@ -239,13 +240,12 @@ fn json(lines: &mut Lines<'_>, import: &mut Import) {
                 }
             }
             // The value may have other counts in its upper half, which the text takes apart.
-            (["ata_smart_attributes", "table", "", "raw", "string"], Value::Text(shown)) => {
-                if let (Some((_, known)), Some(raw)) = (&mut attribute, first(shown.as_bytes())) {
-                    *known = raw;
-                }
+            (["ata_smart_attributes", "table", "", "raw", "string"], Value::Text(text)) => {
+                shown = first(text.as_bytes());
             }
             (["ata_smart_attributes", "table", ""], Value::End) => {
-                let (id, raw) = attribute.take().unwrap_or_default();
+                let (id, value) = attribute.take().unwrap_or_default();
+                let raw = shown.take().unwrap_or(value);
                 if let Some((_, what)) = ATTRIBUTES.iter().find(|(known, _)| *known == id.as_bytes()) {
                     disk.fact(raw, what);
                 }
