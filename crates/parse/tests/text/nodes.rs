@@ -106,7 +106,7 @@ fn disks_whose_report_is_long() {
     );
     assert_eq!(
         notes("A-sata.txt"),
-        ["smartctl: of sdc, in its life: 79 sectors cannot be read and wait to be replaced"]
+        ["smartctl: of sdc, in its life: 61 sectors cannot be read and wait to be replaced"]
     );
     assert_eq!(
         notes("a-sas.txt"),
