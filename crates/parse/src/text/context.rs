@@ -12,7 +12,7 @@ use mitra_model::time::SECOND;
 use super::clock;
 use super::import::{DAY, Import, When};
 use super::list::list;
-use super::number::{number, text, words};
+use super::number::{Words, number, text, words};
 
 /// What a file has said so far.
 #[derive(Debug, Clone, Default)]
@@ -92,31 +92,34 @@ fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
 /// Programs whose last whole number is an interval, or whose last two are interval and count.
 const SAMPLERS: &[&[u8]] = list!("iostat vmstat mpstat pidstat sar cachestat nfsiostat cifsiostat");
 
-/// `$ vmstat 1`, `# iostat -xz 1`, `root@host:~# free -m`, `[me@host ~]$ top -b`.
-fn prompt(line: &[u8], import: &mut Import) -> bool {
+/// The program of `$ vmstat 1`, `# iostat -xz 1`, `root@host:~# free -m`, `[me@host ~]$ top -b`, and the words behind it.
+fn program(line: &[u8]) -> Option<(&[u8], Words<'_>)> {
     const NAMES: &[&[u8]] = list!(
         "iostat vmstat mpstat pidstat sar sadf cachestat free top ps df mount lsblk ip ifconfig tc
          conntrack ethtool netstat nstat ss sysctl cat grep slabtop numastat uptime strace perf
          biolatency bitesize biosnoop runqlat dmesg journalctl atop uname date head tail watch mkfs.xfs
          wrk fio sysbench ab hey vegeta bpftrace offcputime execsnoop opensnoop tcpretrans smem pmap
          jstat jcmd smartctl turbostat nfsstat iftop crictl kubectl below psql
-         multipath lvs dmsetup dmidecode nvme pmrep jfr numactl mdadm xfs_info"
+         multipath lvs dmsetup dmidecode nvme pmrep jfr numactl mdadm xfs_info
+         nfsiostat cifsiostat tapestat iotop dstat dool collectl docker podman blkparse curl mysql"
     );
-    let Some(after) = behind_mark(line.trim_ascii()) else { return false };
-    let mut list = words(after);
+    let mut list = words(behind_mark(line.trim_ascii())?);
     let mut program = list.next();
     let is_root = program == Some(b"sudo");
     if is_root {
         program = list.next();
     }
-    let Some(program) = program else { return false };
+    let program = program?;
     let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
     let name =
         [&b"-bpfcc"[..], b".bt", b".py"].iter().find_map(|end| name.strip_suffix(*end)).unwrap_or(name);
     // What is run from the folder or as root is a command, whatever its name.
-    if !NAMES.contains(&name) && !program.starts_with(b"./") && !is_root {
-        return false;
-    }
+    (NAMES.contains(&name) || program.starts_with(b"./") || is_root).then_some((name, list))
+}
+
+/// A line with a command.
+fn prompt(line: &[u8], import: &mut Import) -> bool {
+    let Some((name, list)) = program(line) else { return false };
     let command: Vec<String> = std::iter::once(name).chain(list).map(text).collect();
     import.context.interval_s = None;
     import.context.underway = false;
@@ -161,25 +164,32 @@ fn behind_mark(line: &[u8]) -> Option<&[u8]> {
 /// A time on a line of its own, or after a mark: `zzz ***Sat Sep 10 10:53:32 CEST 2016`, `Sat 21 Nov 2026 …` of
 /// `date`, `2016-09-10 10:53:32`, `TS 1474363244`, `@1474363244`.
 fn stamp(line: &[u8], import: &mut Import) -> bool {
-    let line = line.trim_ascii();
-    let rest = line.strip_prefix(b"zzz").map(|r| {
-        let r = r.trim_ascii();
-        r.strip_prefix(b"***").unwrap_or(r).trim_ascii()
-    });
-    let whole = rest.unwrap_or(line);
-    if let Some(t) = clock::whole_line(whole, import.context.date) {
-        import.context.stamp = Some(t);
-        if let When::At(t) = t {
-            import.context.date.get_or_insert(t.div_euclid(DAY));
-        }
-        return true;
+    let Some(t) = time_of(line, import.context.date) else { return false };
+    // OSWatcher runs each tool anew behind its mark.
+    import.context.underway &= behind_zzz(line).is_none();
+    import.context.stamp = Some(t);
+    if let When::At(t) = t {
+        import.context.date.get_or_insert(t.div_euclid(DAY));
     }
-    for mark in [&b"TS "[..], b"@", b"ts="] {
-        let seconds = whole.strip_prefix(mark).and_then(number).filter(|s| (1e9..4e9).contains(s));
-        if let Some(seconds) = seconds {
-            import.context.stamp = Some(When::At((seconds * SECOND as f64) as i64));
-            return true;
-        }
-    }
-    false
+    true
+}
+
+fn behind_zzz(line: &[u8]) -> Option<&[u8]> {
+    let rest = line.trim_ascii().strip_prefix(b"zzz")?.trim_ascii();
+    Some(rest.strip_prefix(b"***").unwrap_or(rest).trim_ascii())
+}
+
+/// Whether a line stands between outputs: a command, or a time with a date. A row may have a time of day.
+pub fn is_between(line: &[u8]) -> bool {
+    matches!(time_of(line, None), Some(When::At(_))) || program(line).is_some()
+}
+
+/// The time that such a line says.
+fn time_of(line: &[u8], date: Option<i64>) -> Option<When> {
+    let whole = behind_zzz(line).unwrap_or(line.trim_ascii());
+    let of_mark = |mark: &&[u8]| {
+        let seconds = whole.strip_prefix(*mark).and_then(number).filter(|s| (1e9..4e9).contains(s))?;
+        Some(When::At((seconds * SECOND as f64) as i64))
+    };
+    clock::whole_line(whole, date).or_else(|| [&b"TS "[..], b"@", b"ts="].iter().find_map(of_mark))
 }

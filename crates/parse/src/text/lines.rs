@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::Import;
+use super::{Import, context};
 
 /// A line longer than this is cut; the rest of it is passed over.
 pub const LINE_MAX: usize = 64 * 1024;
@@ -15,6 +15,8 @@ const CHUNK: usize = 256 * 1024;
 /// The buffer grows to this, which holds the longest line.
 const BUFFER_MAX: usize = 8 << 20;
 const _: () = assert!(BUFFER_MAX >= 2 * JSON_LINE_MAX && BUFFER_MAX >= AHEAD_MAX * LINE_MAX);
+/// What `/proc/meminfo` begins with.
+pub const MEMINFO: &[u8] = b"MemTotal:";
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -132,11 +134,18 @@ impl<'a> Lines<'a> {
         import: &mut Import,
         mut take: impl FnMut(&mut Lines<'a>, u32, &mut Import) -> Took,
     ) {
+        let first = self.number;
         while self.peek().is_some() {
             let number = self.number;
+            // The lines of `/proc/meminfo` look like those of many others, and it is saved behind many.
+            if number > first && self.at(|line| line.starts_with(MEMINFO)) {
+                return;
+            }
             let took = take(self, number, import);
             match took {
                 Took::No => return,
+                // A time, or a command, between two outputs is of the next one.
+                Took::Unread if self.at(context::is_between) => return,
                 Took::Unread => import.unread(number, self.line()),
                 Took::Yes | Took::Last => {}
             }

@@ -114,6 +114,17 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "logs", what: "Logs of the kernel and of programs.", formats: logs::FORMATS },
 ];
 
+/// Whether the output of another tool begins at the cursor, for readers whose own lines look like anything. Logs do too,
+/// and are none.
+fn begins_other(lines: &mut Lines<'_>, context: &Context, own: &[&str]) -> bool {
+    lines.at(|line| !line.trim_ascii().is_empty())
+        && FAMILIES
+            .iter()
+            .filter(|family| family.name != "logs")
+            .flat_map(|family| family.formats)
+            .any(|format| !own.contains(&format.name) && (format.starts)(lines, context))
+}
+
 /// Reads a file. What it says goes into `import`; an error is one of reading, never of content.
 pub fn read(input: &mut dyn Read, name: &str, import: &mut Import) -> io::Result<()> {
     let formats: Vec<&[Format]> = FAMILIES.iter().map(|family| family.formats).collect();

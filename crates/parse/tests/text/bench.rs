@@ -362,6 +362,11 @@ fn a_disk_of_an_array_that_failed_is_told() {
     assert_eq!((what.as_str(), device.as_str(), set.events.len()), ("device-lost", "sdb1", 1));
     assert!(text.contains("faulty"), "{text}");
     assert_eq!(set.events[0].place.unwrap().line, 26);
+    // What another array says is not this one's.
+    let two = [&bytes(output("mdadm/well.txt"))[..], &bytes(output("mdadm/degraded.txt"))[..]].concat();
+    let (_, file) = parts(import("x", two));
+    assert_eq!((file.unread, file.notes.len()), (0, 3));
+    assert!(file.notes[1].starts_with("/dev/md127 is active, degraded"), "{:?}", file.notes);
     let (set, file) = parts(whole(output("mdadm/well.txt")));
     assert!(set.events.is_empty() && file.notes.len() == 1, "{:?}", file.notes);
 }

@@ -59,6 +59,28 @@ fn filesystems() {
     assert_eq!(text_of(&read.set, "fs.device", "/var/a b"), Some("/dev/mapper/a-very-long-name"));
 }
 
+/// A cell may be empty, so that a word belongs to the title below whose end it ends, however wide the tree is drawn.
+#[test]
+fn disks_with_empty_cells() {
+    let text = "NAME          TRAN ROTA RM TYPE\n\
+                sda           sata    1  0 disk\n\
+                ├─sda1                1  0 part\n\
+                │ └─luks-x            0  1 crypt\n";
+    let free = "              total        used        free      shared  buff/cache   available\n\
+                Mem:           7.7G        4.8G        576M        9.0M        2.3G        2.6G\n\
+                Swap:          2.0G          0B        2.0G\n";
+    let read = import("x", format!("{text}{free}"));
+    assert_eq!(
+        (read.files[0].unread, &read.files[0].formats[..]),
+        (0, &["lsblk".to_owned(), "free".to_owned()][..])
+    );
+    let mut disks: Vec<&str> = read.set.each("disk.rotational").map(|(row, _)| row).collect();
+    disks.sort_unstable();
+    assert_eq!(disks, ["luks-x", "sda", "sda1"]);
+    assert_eq!(one(&read.set, "disk.rotational", "sda1").0, 1.0);
+    assert_eq!(one(&read.set, "disk.rotational", "luks-x").0, 0.0);
+}
+
 #[test]
 fn mounts_and_disks() {
     let read = import("x", bytes(output("snapshots/mount.txt")));

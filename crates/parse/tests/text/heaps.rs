@@ -55,6 +55,14 @@ fn smaps_of_several_processes() {
     assert!(set.get("mapping.rss", "78:016c7000-e488f000 [heap]").is_some());
     let (set, _) = parts(whole(output("smaps/smaps_rollup.txt")));
     check_row(&set, "55dd412d0000-7fff1be71000 [rollup]", &[("mapping.rss", 1944.0 * 1024.0, 2)]);
+    // Taken in a loop, each behind its time.
+    let one = string_of(output("smaps/smaps_rollup.txt"));
+    let two = one.replace("1944 kB", "2944 kB");
+    let (set, file) =
+        parts(import("x", format!("Fri Nov 27 23:10:00 UTC 2026\n{one}Fri Nov 27 23:11:00 UTC 2026\n{two}")));
+    let rss = series(&set, "mapping.rss", "55dd412d0000-7fff1be71000 [rollup]");
+    assert_eq!(rss.values, [1944.0 * 1024.0, 2944.0 * 1024.0]);
+    assert_eq!((rss.axis.t[1] - rss.axis.t[0], file.unread), (60 * SECOND, 0));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use mitra_model::Era;
 use proptest::prelude::*;
 
 use crate::support::{
-    RECORDED, bytes, case, check, damaged, date, hms, import, lines, output, rows, seconds_in, seconds_of,
-    series, survive, tries, whole,
+    RECORDED, bytes, case, check, damaged, date, hms, import, is_clean, lines, output, rows, seconds_in,
+    seconds_of, series, survive, tries, whole,
 };
 
 #[test]
@@ -76,6 +76,24 @@ fn times_and_numbers_of_locales() {
     let imported = whole(output("iostat/iso.txt"));
     assert_eq!(seconds_of(RECORDED, series(&imported.set, "disk.writes", "vda")), [hms(13, 35, 15)]);
     check(&imported.set, "disk.writes", "vda", &[100.0]);
+}
+
+/// OSWatcher runs `iostat` anew behind each of its marks: the first report below each is of the time since boot.
+#[test]
+fn each_run_of_oswatcher_has_a_report_since_boot() {
+    let report = |user: u32, reads: u32| {
+        format!(
+            "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n          {user}.00    0.00    0.00    0.00    0.00   50.00\n\n\
+             Device:            tps    kB_read/s    kB_wrtn/s    kB_read    kB_wrtn\nsda               {reads}.00        40.00        50.00         40         50\n\n"
+        )
+    };
+    let run = |minute: u32, user: u32| {
+        format!("zzz ***Tue Mar 5 10:0{minute}:00 UTC 2019\n{}{}", report(5, 2), report(user, 30))
+    };
+    let read = import("osw_iostat.dat", format!("{}{}", run(0, 15), run(1, 25)));
+    is_clean(&read);
+    check(&read.set, "sys.cpu_user", "", &[0.15, 0.25]);
+    check(&read.set, "disk.transfers", "sda", &[30.0, 30.0]);
 }
 
 const LOCALES: [(&str, i64, i64); 14] = [

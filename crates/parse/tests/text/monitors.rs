@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::support::{
     check, check_row, damaged, events, import, import_file, is_empty, near, one, output, outputs_of,
-    seconds_in, series, survive, text_of, tries, whole,
+    seconds_in, series, string_of, survive, text_of, tries, whole,
 };
 
 /// 2026-11-27 23:10:00 UTC.
@@ -74,6 +74,12 @@ fn containers_and_pods() {
     let read = whole(output("docker/stats-stream.txt"));
     check(&read.set, "cgroup.cpu_usage", "web", &[0.1, 0.9]);
     assert_eq!(seconds_in(Era::Sequence, series(&read.set, "cgroup.cpu_usage", "web")).len(), 2);
+    // A container that does not run has no numbers, and others come behind it.
+    let stopped = "5e1c4a7b9d20   old   --   -- / --   --   --   --   --\n";
+    let content = string_of(output("docker/stats.txt")).replacen("\n", &format!("\n{stopped}"), 1);
+    let read = import("x", content);
+    assert_eq!(read.files[0].unread, 0, "{:?}", read.files[0]);
+    assert_eq!(one(&read.set, "cgroup.pids_current", "web").0, 12.0);
     let read = whole(output("docker/podman-stats.txt"));
     check_row(
         &read.set,
@@ -103,6 +109,14 @@ fn sessions_of_postgres() {
     let set = whole(output("postgres/activity-old.txt")).set;
     assert_eq!(text_of(&set, "session.activity", "10002"), Some("DELETE waiting"));
     assert_eq!(text_of(&set, "session.activity", "10001"), Some("idle"));
+    let read = whole(output("postgres/activity-x.txt"));
+    assert_eq!(read.files[0].formats, ["pg_stat_activity"]);
+    let set = read.set;
+    assert_eq!(text_of(&set, "session.activity", "4243"), Some("UPDATE waiting"));
+    assert_eq!(text_of(&set, "session.activity", "4242"), Some("idle in transaction"));
+    assert_eq!(text_of(&set, "session.client", "4243"), Some("10.0.0.7"));
+    assert_eq!(text_of(&set, "session.client", "4242"), None);
+    assert_eq!(one(&set, "session.pid", "4242"), (4242.0, 13));
 }
 
 #[test]
@@ -114,6 +128,22 @@ fn transactions_of_innodb() {
     assert_eq!(text_of(&set, "session.activity", "7"), Some("idle in transaction"));
     assert_eq!(one(&set, "session.state_time", "7"), (95.0, 29));
     assert_eq!(series(&set, "session.state_time", "7").axis.t[0], (T0 + 1) * SECOND);
+    // Locks and read views of a transaction are no statement, and a statement may begin with a comment.
+    let of = |below: &str| {
+        let thread = "MySQL thread id 7, OS thread handle 139760, query id 10 localhost shop\n";
+        let content =
+            string_of(output("innodb/mysql.txt")).replacen(thread, &format!("{thread}{below}\n"), 1);
+        text_of(&import("x", content).set, "session.activity", "7").map(str::to_owned)
+    };
+    for below in [
+        "Trx read view will not see trx with id >= 4213, sees < 4211",
+        "TABLE LOCK table `shop`.`stock` trx id 4211 lock mode IX",
+    ] {
+        assert_eq!(of(below).as_deref(), Some("idle in transaction"), "{below}");
+    }
+    assert_eq!(of("/* cart:17 */ (SELECT 1) UNION SELECT 2").as_deref(), Some("SELECT"));
+    let prepared = string_of(output("innodb/mysql.txt")).replace("ACTIVE 95 sec", "ACTIVE (PREPARED) 95 sec");
+    assert_eq!(one(&import("x", prepared).set, "session.state_time", "7").0, 95.0);
 }
 
 #[test]
@@ -296,6 +326,17 @@ fn exporters_of_prometheus() {
     assert!(set.total("tcp.OutSegs", "").is_some() && set.get("sock.tcp_inuse", "").is_some());
     let read = whole(output("exporter/openmetrics.txt"));
     assert!(one(&read.set, "sys.ctxt", "").0 > 0.0);
+    // Answers that were taken in a loop, each behind its time.
+    let answer = |seconds: u32| {
+        format!(
+            "Fri Nov 27 23:10:{seconds:02} UTC 2026\n# TYPE node_context_switches_total counter\nnode_context_switches_total {}\n# TYPE node_load1 gauge\nnode_load1 0.{seconds}\n",
+            1000 + 50 * seconds
+        )
+    };
+    let read = import("x", answer(10) + &answer(20));
+    assert_eq!(read.files[0].unread, 0, "{:?}", read.files[0]);
+    assert_eq!(series(&read.set, "sys.ctxt", "").values.iter().next_back(), Some(&50.0));
+    check(&read.set, "sys.load1", "", &[0.1, 0.2]);
     let groups = "# TYPE container_cpu_usage_seconds_total counter\n\
         container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 12.5 1795821001000\n\
         container_cpu_usage_seconds_total{cpu=\"total\",id=\"/kubepods/pod1\",pod=\"web\"} 13.5 1795821011000\n\

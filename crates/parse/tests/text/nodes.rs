@@ -53,6 +53,11 @@ fn clocks_of_turbostat() {
     for wanted in ["2036 MHz", "1200 to 2873", "2900 MHz", "99 °C", "2 system management"] {
         assert!(notes.contains(wanted), "{wanted}: {notes}");
     }
+    // With `--show` some columns are left out, and with `--Summary` the CPUs.
+    let read = import("x", "Busy%\tBzy_MHz\tIRQ\tPkgTmp\n0.11\t800\t844\t39\n98.67\t4530\t18091\t69\n");
+    assert_eq!(read.files[0].formats, ["turbostat"]);
+    let note = &read.files[0].notes[0];
+    assert!(note.contains("2665 MHz") && note.contains("69 °C") && !note.contains("TSC"), "{note}");
     let read = whole(output("turbostat/times.txt"));
     check(&read.set, "sys.intr", "", &[500.0]);
     assert_eq!(series(&read.set, "sys.intr", "").axis.t, [T0 * SECOND + 5 * SECOND + SECOND / 2]);
@@ -84,6 +89,58 @@ fn what_disks_say_of_themselves() {
     // A device that could not be opened says nothing.
     let none = "smartctl 7.3 2022-02-28 r5338 [x86_64-linux-6.1.0] (local build)\n\nSmartctl open device: /dev/sdz failed: No such device\n";
     assert!(import("x", none).files[0].unread > 0);
+}
+
+/// All sections of a report are passed over, up to the counts in the last of them.
+#[test]
+fn disks_whose_report_is_long() {
+    let notes = |name: &str| {
+        let mut read = whole(output(format!("smartctl/{name}")));
+        assert!(read.files[0].formats[0].starts_with("smartctl"), "{name}: {:?}", read.files[0].formats);
+        read.files.remove(0).notes
+    };
+    assert_eq!(
+        notes("x-sata.txt"),
+        ["smartctl: of WDC WD40EFRX-68N32N0, in its life: 12 sectors were replaced by spare ones, \
+             4 sectors cannot be read and wait to be replaced"]
+    );
+    assert_eq!(
+        notes("A-sata.txt"),
+        ["smartctl: of sdc, in its life: 61 sectors cannot be read and wait to be replaced"]
+    );
+    assert_eq!(
+        notes("a-sas.txt"),
+        ["smartctl: of ST600MM0006, in its life: 24 sectors were replaced by spare ones, \
+             4 errors could not be corrected"]
+    );
+    assert_eq!(
+        notes("sas.json"),
+        [
+            "smartctl: of sdd, in its life: 7 sectors were replaced by spare ones, 2 errors could not be corrected"
+        ]
+    );
+    // Some disks keep another count in the upper half.
+    let packed = String::from_utf8(bytes(output("smartctl/sda.json")))
+        .unwrap()
+        .replace("{\"value\": 7, \"string\": \"7\"}", "{\"value\": 131072007, \"string\": \"7 (2000 0)\"}");
+    // Whatever comes first.
+    let sorted = packed.replace(
+        "\"value\": 131072007, \"string\": \"7 (2000 0)\"",
+        "\"string\": \"7 (2000 0)\", \"value\": 131072007",
+    );
+    assert!(packed != sorted);
+    for text in [packed, sorted] {
+        assert!(
+            import("x", text).files[0].notes.iter().any(|note| note.contains(": 7 sectors were replaced"))
+        );
+    }
+    // What follows is somebody else's, behind a prompt or not.
+    let links = "2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP mode DEFAULT group default qlen 1000\n    link/ether 52:54:00:00:00:01 brd ff:ff:ff:ff:ff:ff\n    RX:  bytes packets errors dropped  missed   mcast\n        1000      10      0       7       0       0\n    TX:  bytes packets errors dropped carrier collsns\n        2000      20      0       0       0       0\n";
+    let read = import("x", [&bytes(output("smartctl/A-sata.txt"))[..], links.as_bytes()].concat());
+    assert_eq!(read.files[0].formats, ["smartctl", "ip -s link"]);
+    let after = "root@web17:~# cat /proc/meminfo\nMemTotal:       16384 kB\nMemFree:         8192 kB\n";
+    let read = import("x", [&bytes(output("smartctl/A-sata.txt"))[..], after.as_bytes()].concat());
+    assert!(read.set.get("mem.total", "").is_some(), "{:?}", read.files[0]);
 }
 
 #[test]
@@ -168,6 +225,7 @@ fn near_misses() {
         "Timestamp,Name,\n1795821000,x,\n",
         "{\"Timestamp\": \"1795821000\", \"Usage of it\": \"1\"}\n",
         "Busy% of the day\n12\n",
+        "turbostat --show Busy%,Bzy_MHz\nBusy% Bzy_MHz of the package\nhello\n",
         "smartctl is not installed\n",
         "CONTAINER           IMAGE               CREATED             STATE\n4ee8a1f0c2d3a       web                 2 hours ago         Running\n",
         "Name:               node-3\nSomething:          else\n",

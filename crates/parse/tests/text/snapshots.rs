@@ -240,6 +240,43 @@ fn files_one_after_the_other() {
     assert_eq!(one(&read.set, "sock.tcp_inuse", "").0, 44.0);
 }
 
+/// Its lines look like fields of a process, averages of sar and rows of many, and nothing stands between.
+#[test]
+fn memory_behind_other_outputs() {
+    for name in [
+        "pidstat/u-1.txt",
+        "sar/sar-A-C.txt",
+        "smartctl/a-nvme.txt",
+        "numactl/H.txt",
+        "smaps/smaps_rollup.txt",
+        "status/status.txt",
+        "snapshots/lsblk-o.txt",
+    ] {
+        let after = b"MemTotal:       16384000 kB\nMemFree:         590045 kB\n";
+        let read = import("x", [&bytes(output(name))[..], after].concat());
+        let file = &read.files[0];
+        assert_eq!(
+            (file.unread, file.formats.last().map(String::as_str)),
+            (0, Some("/proc/meminfo")),
+            "{name}"
+        );
+    }
+}
+
+/// Kills in one group are not those of the machine, which `/proc/vmstat` counts under the same name.
+#[test]
+fn events_of_groups() {
+    let events = "low 0\nhigh 3\nmax 7\noom 1\noom_kill 5\noom_group_kill 0\n";
+    for name in ["x", "sys/fs/cgroup/system.slice/web.service/memory.events.local"] {
+        let read = import(name, format!("{events}\nMemFree: 8 kB\n"));
+        assert!(read.set.total("vm.oom_kill", "").is_none(), "{name}");
+        assert_eq!((read.files[0].unread, one(&read.set, "mem.free", "").0), (6, 8192.0), "{name}");
+    }
+    let read = import("sys/fs/cgroup/system.slice/web.service/memory.events", events);
+    assert!(read.set.total("cgroup.oom_kill", "/system.slice/web.service").is_some());
+    assert_eq!(one(&import("vmstat", "drop_slab 0\noom_kill 5\n").set, "vm.oom_kill", "").0, 5.0);
+}
+
 #[test]
 fn nodes() {
     let read = import(

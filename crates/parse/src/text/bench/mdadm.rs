@@ -78,6 +78,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             Some((b"Chunk Size", value)) => chunk = Some(text(value)),
             Some(_) => {}
             None if line.trim_ascii().is_empty() || is_disk(line) => {}
+            // The next array.
+            None if device(line).is_some() => return Took::No,
             None => return Took::unread_if(lines.soon(DAMAGE_MAX, |line| pair(line).is_some())),
         }
         Took::Yes

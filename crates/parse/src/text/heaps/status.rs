@@ -62,7 +62,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut kept: Vec<(&'static str, Form, f64, u32)> = Vec::new();
     for read in 0..LINES_MAX {
         let n = lines.number();
-        let Some((key, value)) = lines.peek().and_then(pair) else { break };
+        let own = lines.peek().filter(|line| !line.starts_with(MEMINFO));
+        let Some((key, value)) = own.and_then(pair) else { break };
         let number = words(value).next().and_then(integer);
         match key {
             // The next process.

@@ -50,11 +50,11 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     ordered && (padded || words)
 }
 
-/// Count and text. A text has a letter and does not begin with a digit.
+/// Count and text. What does not occur has no count; a text has a letter and does not begin with a digit.
 fn count(line: &[u8]) -> Option<(u64, &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(|b| !b.is_ascii_digit())?;
-    let value = integer(line.get(..end)?)?;
+    let value = integer(line.get(..end)?).filter(|value| *value > 0)?;
     let rest = line.get(end..)?;
     let rest = rest.strip_prefix(b" ").or_else(|| rest.strip_prefix(b"\t"))?;
     let good = rest.first().is_some_and(|b| !b.is_ascii_digit() && !b.is_ascii_whitespace())

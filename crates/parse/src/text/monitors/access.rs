@@ -103,26 +103,58 @@ fn request(line: &[u8]) -> Option<Request<'_>> {
     is_one.then_some(Request { service, end: t.saturating_add((ms * 1e6) as i64), seconds: ms / 1e3 })
 }
 
-/// Behind the request: status and bytes, texts, and the time with its name or as the last number with three decimals.
+/// Behind the request: status and bytes, texts, and how long it took.
 fn nginx(t: i64, rest: &[u8]) -> Option<Request<'_>> {
     let quoted = rest.trim_ascii_start().get(1..)?;
     let mut list = words(quoted.get(memchr::memchr(b'"', quoted)? + 1..)?);
     integer(list.next()?).filter(|status| (100..600).contains(status))?;
     integer(list.next().filter(|bytes| *bytes != b"-").unwrap_or(b"0"))?;
     let tail = list.rest();
-    let named = [&b"rt="[..], b"request_time=", b"request_time:"].iter().find_map(|name| {
-        let value = behind(tail, name)?.trim_ascii_start();
-        first(value.strip_prefix(b"\"").unwrap_or(value))
-    });
-    let seconds = named.or_else(|| {
-        let unquoted =
-            |w: &[u8]| w.strip_prefix(b"\"").and_then(|w| w.strip_suffix(b"\"")).map(<[u8]>::to_vec);
-        let last = words(tail).last()?;
-        let last = unquoted(last).unwrap_or_else(|| last.to_vec());
-        let dot = memchr::memchr(b'.', &last)?;
-        (last.len() == dot + 4).then(|| number(&last))?
-    })?;
+    let seconds = named(tail).or_else(|| of_ingress(tail)).or_else(|| last(tail))?;
     (0.0..1e6).contains(&seconds).then_some(Request { service: b"", end: t, seconds })
+}
+
+/// `rt=0.026`. `urt=` is another time.
+fn named(tail: &[u8]) -> Option<f64> {
+    [&b"rt="[..], b"request_time=", b"request_time:"].iter().find_map(|name| {
+        memchr::memmem::find_iter(tail, *name).find_map(|at| {
+            let before = at.checked_sub(1).and_then(|at| tail.get(at));
+            if before.is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
+                return None;
+            }
+            let value = tail.get(at + name.len()..)?.trim_ascii_start();
+            first(value.strip_prefix(b"\"").unwrap_or(value))
+        })
+    })
+}
+
+/// `345 0.026 [shop-web-80]`: bytes of the request, its time and the service, as the ingress controller of Kubernetes logs them.
+fn of_ingress(tail: &[u8]) -> Option<f64> {
+    memchr::memmem::find_iter(tail, b" [").find_map(|at| {
+        let mut before = tail.get(..at)?.rsplit(|b| *b == b' ');
+        let seconds = before.next().and_then(thousandths)?;
+        integer(before.next()?).map(|_| seconds)
+    })
+}
+
+/// The longest of the times at the end: a server behind this one takes no longer; `-` if none was asked.
+fn last(tail: &[u8]) -> Option<f64> {
+    let mut longest: Option<f64> = None;
+    for word in tail.rsplit(|b| *b == b' ').filter(|word| !word.is_empty()) {
+        let word = word.strip_prefix(b"\"").and_then(|w| w.strip_suffix(b"\"")).unwrap_or(word);
+        match thousandths(word) {
+            Some(seconds) => longest = Some(longest.map_or(seconds, |longest| longest.max(seconds))),
+            None if word == b"-" => {}
+            None => break,
+        }
+    }
+    longest
+}
+
+/// `0.026`: seconds with three decimals.
+fn thousandths(word: &[u8]) -> Option<f64> {
+    let dot = word.len().checked_sub(4)?;
+    number(word).filter(|seconds| word.get(dot) == Some(&b'.') && (0.0..1e6).contains(seconds))
 }
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
@@ -215,6 +247,24 @@ fn put(start: i64, service: &[u8], mut bucket: Bucket, import: &mut Import) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_the_request_is_told_from_others() {
+        let of = |tail: &str| {
+            let line = format!(r#"10.0.0.7 - - [27/Nov/2026:23:10:01 +0000] "GET / HTTP/1.1" 200 12 {tail}"#);
+            request(line.as_bytes()).map(|found| found.seconds)
+        };
+        assert_eq!(of(r#""-" "curl/8" urt="0.020" rt=0.026"#), Some(0.026));
+        assert_eq!(of(r#""-" "curl/8" upstream_port=8080 request_time=0.026"#), Some(0.026));
+        assert_eq!(of(r#""-" "curl/8" 0.026 0.020"#), Some(0.026));
+        assert_eq!(of(r#""-" "curl/8" "0.026" "-""#), Some(0.026));
+        assert_eq!(of(r#""-" "curl/8" 0.026 1795821001.123"#), None);
+        let ingress = r#""-" "Mozilla/5.0 [en]" 345 0.026 [shop-web-80] [] 10.1.2.3:8080 512 0.020 200 5c1e"#;
+        assert_eq!(of(ingress), Some(0.026));
+        for none in [r#""-" "curl/8""#, r#""-" "-""#, r#""-" "a 8.100 [x]""#, r#""-" "curl/8" 1.50"#] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn requests_of_logs_have_time_method_and_target() {

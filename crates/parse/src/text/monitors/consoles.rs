@@ -118,6 +118,10 @@ fn docker(lines: &mut Lines<'_>, import: &mut Import) {
             return Took::No;
         }
         let cell = |at: Option<usize>| at.and_then(|at| list.get(at)).copied().unwrap_or_default();
+        // A container that does not run has no numbers.
+        if cell(header.memory).starts_with(b"--") {
+            return Took::Yes;
+        }
         let memory = two(cell(header.memory));
         let Some(row) = list.get(header.name).filter(|_| memory[0].is_some()) else { return Took::No };
         let [read, written] = two(cell(header.block));
@@ -215,8 +219,9 @@ fn numactl(lines: &mut Lines<'_>, import: &mut Import) {
         } else if line.starts_with(b"node distances:") {
             distances = true;
         } else if !is_nodes_title(line) {
-            let is_distance =
-                distances && words(line).next().is_some_and(|w| w == b"node" || w.ends_with(b":"));
+            let is_row =
+                |w: &[u8]| w == b"node" || w.strip_suffix(b":").is_some_and(|node| integer(node).is_some());
+            let is_distance = distances && words(line).next().is_some_and(is_row);
             return if is_distance { Took::Yes } else { Took::No };
         }
         Took::Yes

@@ -244,6 +244,10 @@ fn timed(lines: &mut Lines<'_>, import: &mut Import, wide: &Wide, time_at: usize
     let mut sink = Sink::default();
     lines.each(import, |lines, at, import| {
         let line = lines.line();
+        // Another recording, whose columns are others.
+        if pmrep_header(line).is_some() {
+            return Took::No;
+        }
         let list = cells(line);
         let behind = list.len().saturating_sub(time_at + 1);
         let when = list.get(time_at).and_then(|cell| time(cell));

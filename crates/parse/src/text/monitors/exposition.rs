@@ -35,7 +35,8 @@ fn sample(line: &[u8]) -> Option<Sample<'_>> {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':');
     let end = line.iter().position(|b| !is_name(b))?;
     let (name, rest) = line.split_at_checked(end)?;
-    if !name.first()?.is_ascii_alphabetic() {
+    // `Mem: 16384` is a line of `free`.
+    if !name.first()?.is_ascii_alphabetic() || name.ends_with(b":") {
         return None;
     }
     let (labels, rest) = match rest.strip_prefix(b"{") {

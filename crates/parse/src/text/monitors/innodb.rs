@@ -35,6 +35,21 @@ struct Transaction {
     waits: bool,
     thread: Option<(u64, u32)>,
     command: Option<String>,
+    /// The line before was of the thread.
+    is_next: bool,
+}
+
+/// What may follow the line of a thread that runs no statement.
+const NO_STATEMENT: &[&[u8]] = list!("Trx |TABLE LOCK |RECORD LOCKS |---", b'|');
+
+/// The first word of a statement, behind what is commented out and opening brackets.
+fn command(line: &[u8]) -> Option<String> {
+    let line = line.trim_ascii_start();
+    let comment = line.strip_prefix(b"/*").and_then(|rest| behind(rest, b"*/"));
+    let statement = comment.unwrap_or(line);
+    let from = statement.iter().position(|b| !matches!(b, b' ' | b'('))?;
+    let word = words(statement.get(from..)?).next()?;
+    (word.len() > 2 && word.iter().all(u8::is_ascii_alphabetic)).then(|| text(word).to_uppercase())
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
@@ -59,7 +74,10 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             ended = true;
         } else if let Some(rest) = line.strip_prefix(b"---TRANSACTION ") {
             put(open.take(), when, import);
-            let seconds = behind(rest, b", ACTIVE ").and_then(first);
+            // `ACTIVE (PREPARED) 3 sec`.
+            let active = behind(rest, b", ACTIVE ")
+                .map(|rest| if rest.starts_with(b"(") { behind(rest, b") ").unwrap_or(rest) } else { rest });
+            let seconds = active.and_then(first);
             open = Some(Transaction { seconds, ..Transaction::default() });
         } else if line.starts_with(b"--------") || line.starts_with(b"FILE I/O") {
             // The end of the section; a wait is told inside of it, between lines of other lengths.
@@ -81,16 +99,16 @@ impl Transaction {
             line.strip_prefix(b"MySQL thread id ").or_else(|| line.strip_prefix(b"MariaDB thread id "));
         if let Some(id) = thread.and_then(|rest| words(rest).next()) {
             self.thread = integer(id.strip_suffix(b",").unwrap_or(id)).map(|id| (id, at));
-        } else if self.thread.is_some() && self.command.is_none() {
-            // The statement follows, if one runs.
-            let command = words(line).next().filter(|w| w.len() > 2 && w.iter().all(u8::is_ascii_alphabetic));
-            self.command = command.map(|w| text(w).to_uppercase());
+            self.is_next = true;
+        } else if std::mem::take(&mut self.is_next) && !begins(line, NO_STATEMENT) {
+            self.command = command(line);
         }
     }
 }
 
 fn put(transaction: Option<Transaction>, when: When, import: &mut Import) {
-    let Some(Transaction { seconds: Some(seconds), waits, thread: Some((id, at)), command }) = transaction
+    let Some(Transaction { seconds: Some(seconds), waits, thread: Some((id, at)), command, .. }) =
+        transaction
     else {
         return;
     };

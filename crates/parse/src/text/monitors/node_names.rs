@@ -73,7 +73,7 @@ const CGROUPS: &[Names] = &[
         "cpu_usage_seconds_total cgroup.cpu_usage  cpu_user_seconds_total cgroup.cpu_user
          cpu_system_seconds_total cgroup.cpu_system  cpu_cfs_periods_total cgroup.nr_periods
          cpu_cfs_throttled_periods_total cgroup.nr_throttled  cpu_cfs_throttled_seconds_total cgroup.throttled_time
-         memory_failcnt cgroup.memory_failcnt"
+         memory_failcnt cgroup.memory_failcnt  oom_events_total cgroup.oom_kill"
     )),
     names(Form::Level, 1.0, pairs!(
         "memory_usage_bytes cgroup.memory_current  memory_rss cgroup.anon  memory_cache cgroup.file

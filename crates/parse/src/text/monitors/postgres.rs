@@ -6,6 +6,11 @@
 //!  4242 | shop    | idle in transaction | Client          | ClientRead | UPDATE stock SET n = n - 1
 //! (1 row)
 //! ```
+//! ```text
+//! -[ RECORD 1 ]---+---------------------------
+//! pid             | 4242
+//! state           | idle in transaction
+//! ```
 
 use crate::text::prelude::*;
 
@@ -13,9 +18,32 @@ use crate::text::prelude::*;
 pub const FORMAT: Format = Format::new(
     "pg_stat_activity",
     "what each session of PostgreSQL does and waits for, as psql prints it",
-    |lines, _| lines.peek().and_then(header).is_some() && lines.soon(1, is_rule),
+    |lines, _| {
+        (lines.peek().and_then(header).is_some() && lines.soon(1, is_rule))
+            || (lines.at(is_record) && has_key(lines, &[b"pid"]) && has_key(lines, STATES))
+    },
     read,
 );
+
+/// Columns that tell a session's state; old versions have only the last.
+const STATES: &[&[u8]] = list!("state wait_event_type waiting");
+/// Columns of one record of `\x`.
+const RECORD_LINES: usize = 28;
+
+/// `-[ RECORD 1 ]----+----`, which stands above each session with `\x`.
+fn is_record(line: &[u8]) -> bool {
+    line.starts_with(b"-[ RECORD ")
+}
+
+/// `pid | 4242`.
+fn pair(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (key, value) = line.split_at_checked(memchr::memchr(b'|', line)?)?;
+    Some((key.trim_ascii(), value.get(1..)?.trim_ascii()))
+}
+
+fn has_key(lines: &mut Lines<'_>, keys: &[&[u8]]) -> bool {
+    lines.soon(RECORD_LINES, |line| pair(line).is_some_and(|(key, _)| keys.contains(&key)))
+}
 
 /// Columns of one table.
 const COLUMNS_MAX: usize = 64;
@@ -27,7 +55,7 @@ fn header(line: &[u8]) -> Option<Vec<&[u8]>> {
     }
     let list: Vec<&[u8]> = cells(line).collect();
     let has = |name: &[u8]| list.contains(&name);
-    (has(b"pid") && (has(b"state") || has(b"wait_event_type") || has(b"waiting"))).then_some(list)
+    (has(b"pid") && STATES.iter().copied().any(has)).then_some(list)
 }
 
 /// `------+---------+----`.
@@ -40,6 +68,9 @@ pub(super) fn cells(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
+    if lines.at(is_record) {
+        return records(lines, import);
+    }
     let Some(columns) = lines.peek().and_then(header) else { return };
     let columns: Vec<Vec<u8>> = columns.into_iter().map(<[u8]>::to_vec).collect();
     let when = import.now();
@@ -67,6 +98,39 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         session(&pid.to_string(), cell, when, at, import);
         Took::Yes
     });
+}
+
+/// A record while it is read: its line, names and values.
+type Record = (u32, Vec<(Vec<u8>, Vec<u8>)>);
+
+fn records(lines: &mut Lines<'_>, import: &mut Import) {
+    let when = import.now();
+    let mut open: Option<Record> = None;
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
+        if is_record(line) {
+            put(open.replace((at, Vec::new())), when, import);
+            return Took::Yes;
+        }
+        let (Some((_, pairs)), Some((key, value))) = (&mut open, pair(line)) else { return Took::No };
+        // A query of several lines goes on without its name.
+        if !key.is_empty() && pairs.len() < COLUMNS_MAX {
+            pairs.push((key.to_vec(), value.to_vec()));
+        }
+        Took::Yes
+    });
+    put(open, when, import);
+}
+
+fn put(record: Option<Record>, when: When, import: &mut Import) {
+    let Some((at, pairs)) = record else { return };
+    let cell = |name: &[u8]| {
+        let found = pairs.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_slice()).filter(|value| !value.is_empty())
+    };
+    if let Some(pid) = cell(b"pid").and_then(integer) {
+        session(&pid.to_string(), cell, when, at, import);
+    }
 }
 
 fn session<'a>(

@@ -29,12 +29,17 @@ const LINES_MAX: u32 = 5_000;
 
 /// Attributes of SATA disks that a healthy one has none of, and what they count.
 const ATTRIBUTES: &[(&[u8], &str)] = &[
-    (b"5", "sectors were replaced by spare ones"),
-    (b"187", "errors could not be corrected"),
+    (b"5", GROWN),
+    (b"187", UNCORRECTED),
     (b"197", "sectors cannot be read and wait to be replaced"),
     (b"198", "sectors could not be read when the disk tested itself"),
     (b"199", "transfers over the cable were damaged"),
 ];
+/// What disks of SAS say instead of attributes.
+const GROWN: &str = "sectors were replaced by spare ones";
+const UNCORRECTED: &str = "errors could not be corrected";
+/// Where the number stands in a row of attributes unless a header says so.
+const RAW_AT: usize = 9;
 /// The same of NVMe, as text and as the keys of JSON.
 const NVME: &[(&str, &str, &str)] = &[
     ("Critical Warning", "critical_warning", "critical warnings (the bits of one number)"),
@@ -44,8 +49,10 @@ const NVME: &[(&str, &str, &str)] = &[
 
 /// What lines without a colon begin with.
 const OWN: &[&[u8]] = list!(
-    "===|Copyright|SMART|Vendor|ID#|Drive|No |Num|Self-test|Selective|If |Supported|St |Id |Error|General|Short|Extended|Conveyance|\
-     Warning|Read|Some|SCT|Please|Auto| |0|1|2|3|4|5|6|7|8|9|\t",
+    "===|Copyright|SMART|Vendor|ID#|ID |Drive|No |Num|Self-test|Selective|If |Supported|St |Id |Error|General|Short|Extended|Conveyance|\
+     Warning|Read|Some|SCT|Please|Auto|Offline data|Total |Commands|Powered_Up_Time|SS=|Device |Page |Pending|SATA |Index|Address|\
+     Background|Protocol|relative|number of|Grown|Power on|Manufactured|LU is|defect list|Local|FARM|Seagate|Namespace|#|.| |\
+     0|1|2|3|4|5|6|7|8|9|\t",
     b'|'
 );
 
@@ -105,29 +112,52 @@ impl Disk {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut disk = Disk::asked("smartctl", import);
     let (mut taken, mut named) = (0, false);
-    lines.each(import, |lines, at, _| {
-        let line = lines.line();
+    // Where the number of an attribute stands, while its table is read: `-x` and `-f brief` have fewer columns.
+    let (mut raw_at, mut uncorrected) = (None, 0.0);
+    lines.each(import, |lines, at, import| {
         taken += 1;
         if taken == 1 {
             return Took::Yes;
         }
+        // Its lines are a key and a value, as those of many.
+        if begins_other(lines, &import.context, &[TEXT.name]) {
+            return Took::No;
+        }
+        let line = lines.line();
         if line.starts_with(b"smartctl ") || taken > LINES_MAX {
             return Took::No;
         }
-        let attribute = words(line).next().and_then(|id| ATTRIBUTES.iter().find(|(known, _)| *known == id));
-        if let Some((_, what)) = attribute.filter(|_| words(line).count() >= 10) {
-            disk.fact(words(line).nth(9).and_then(first).unwrap_or(0.0), what);
+        if line.starts_with(b"ID# ATTRIBUTE_NAME") {
+            raw_at = Some(words(line).position(|column| column == b"RAW_VALUE").unwrap_or(RAW_AT));
+            named = true;
             return Took::Yes;
         }
-        let Some(colon) = memchr::memchr(b':', line) else {
-            let is_own = line.trim_ascii().is_empty() || begins(line, OWN);
-            return if is_own { Took::Yes } else { Took::No };
-        };
-        // A prompt, or a line with a time: something else has begun.
-        if begins(line, &[b"$ ", b"# "]) || words(line).next().and_then(clock::time_of_day).is_some() {
+        if line.trim_ascii().is_empty() {
+            raw_at = None;
+            return Took::Yes;
+        }
+        if let Some(raw) = raw_at.and_then(|column| words(line).nth(column)) {
+            let id = words(line).next();
+            if let Some((_, what)) = ATTRIBUTES.iter().find(|(known, _)| Some(*known) == id) {
+                disk.fact(first(raw).unwrap_or(0.0), what);
+            }
+            return Took::Yes;
+        }
+        // A prompt, or a line with a time: something else has begun. The log of self-tests has numbers behind the mark.
+        let is_prompt =
+            begins(line, &[b"$ ", b"# "]) && line.get(2).is_none_or(|b| !b" 0123456789".contains(b));
+        let is_timed = words(line).next().and_then(clock::time_of_day).is_some();
+        if is_prompt || is_timed || context::is_between(line) {
             return Took::No;
         }
+        let Some(colon) = memchr::memchr(b':', line) else {
+            return if begins(line, OWN) { Took::Yes } else { Took::No };
+        };
         let (key, value) = line.split_at_checked(colon).unwrap_or((line, &[]));
+        // `root@web17:~# `.
+        if key.contains(&b'@') {
+            return Took::No;
+        }
         let value = value.get(1..).unwrap_or_default().trim_ascii();
         match key {
             b"Device Model" | b"Model Number" | b"Product" => {
@@ -140,16 +170,27 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 disk.failed |= !matches!(value, b"PASSED" | b"OK");
                 named = true;
             }
+            b"Elements in grown defect list" => {
+                disk.fact(first(value).unwrap_or(0.0), GROWN);
+                named = true;
+            }
+            // Corrected in two ways and by trying again, corrected in all, tries, gigabytes, and not corrected.
+            b"read" | b"write" | b"verify" if words(value).count() == 7 => {
+                uncorrected += words(value).last().and_then(number).unwrap_or(0.0);
+                named = true;
+            }
             _ => {
                 let known = NVME.iter().find(|(name, ..)| name.as_bytes() == key);
                 if let Some((_, _, what)) = known {
                     let number = hexadecimal_or(value);
                     disk.fact(number.unwrap_or(0.0), what);
+                    named = true;
                 }
             }
         }
         Took::Yes
     });
+    disk.fact(uncorrected, UNCORRECTED);
     // That it could not be opened is no report.
     if named {
         disk.put("smartctl", import);
@@ -166,14 +207,16 @@ pub(super) fn hexadecimal_or(value: &[u8]) -> Option<f64> {
 }
 
 fn is_json(lines: &mut Lines<'_>) -> bool {
-    let is_own = |line: &[u8]| has(line, b"\"smartctl\"");
+    // Sorted by key it begins with others.
+    let is_own = |line: &[u8]| has(line, b"\"smartctl\"") || has(line, b"\"json_format_version\"");
     lines.at(|line| line.starts_with(b"{"))
-        && (lines.at(is_own) || (lines.at(|line| line.trim_ascii() == b"{") && lines.soon(8, is_own)))
+        && (lines.at(is_own) || (lines.at(|line| line.trim_ascii() == b"{") && lines.soon(24, is_own)))
 }
 
 fn json(lines: &mut Lines<'_>, import: &mut Import) {
     let mut disk = Disk::default();
-    let (mut attribute, mut named): (Option<String>, bool) = (None, false);
+    let (mut attribute, mut named): (Option<(String, f64)>, bool) = (None, false);
+    let (mut uncorrected, mut shown) = (0.0, None);
     each_value(lines, import, |path, value, line, _| {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match (path.as_slice(), value) {
@@ -188,22 +231,43 @@ fn json(lines: &mut Lines<'_>, import: &mut Import) {
                 named = true;
             }
             (["ata_smart_attributes", "table", "", "id"], Value::Number(id)) => {
-                attribute = Some(format!("{id}"))
+                attribute = Some((format!("{id}"), 0.0));
+                named = true;
             }
             (["ata_smart_attributes", "table", "", "raw", "value"], Value::Number(raw)) => {
-                let id = attribute.take().unwrap_or_default();
+                if let Some((_, known)) = &mut attribute {
+                    *known = raw;
+                }
+            }
+            // The value may have other counts in its upper half, which the text takes apart.
+            (["ata_smart_attributes", "table", "", "raw", "string"], Value::Text(text)) => {
+                shown = first(text.as_bytes());
+            }
+            (["ata_smart_attributes", "table", ""], Value::End) => {
+                let (id, value) = attribute.take().unwrap_or_default();
+                let raw = shown.take().unwrap_or(value);
                 if let Some((_, what)) = ATTRIBUTES.iter().find(|(known, _)| *known == id.as_bytes()) {
                     disk.fact(raw, what);
                 }
             }
+            (["scsi_grown_defect_list"], Value::Number(sectors)) => {
+                disk.fact(sectors, GROWN);
+                named = true;
+            }
+            (["scsi_error_counter_log", _, "total_uncorrected_errors"], Value::Number(errors)) => {
+                uncorrected += if errors.is_finite() { errors } else { 0.0 };
+                named = true;
+            }
             (["nvme_smart_health_information_log", key], Value::Number(number)) => {
                 if let Some((_, _, what)) = NVME.iter().find(|(_, known, _)| known == key) {
                     disk.fact(number, what);
+                    named = true;
                 }
             }
             _ => {}
         }
     });
+    disk.fact(uncorrected, UNCORRECTED);
     // That it could not be opened is no report.
     if named {
         disk.put("smartctl", import);

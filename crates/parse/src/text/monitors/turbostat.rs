@@ -18,19 +18,27 @@ use crate::text::snapshots::sink::Sink;
 pub const FORMAT: Format = Format::new(
     "turbostat",
     "at what clock CPUs ran while they were busy, as a note; with times interrupts",
-    |lines, _| lines.peek().and_then(header).is_some(),
+    |lines, _| lines.peek().and_then(header).is_some() && lines.soon(2, is_row),
     read,
 );
 
 /// Columns of one table.
 const COLUMNS_MAX: usize = 256;
 
-/// The names of the columns; old versions say `%Busy`.
+/// The names of the columns, of which `--show` chooses some; old versions say `%Busy`.
 fn header(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     find!(line, b"Bzy_MHz")?;
     let list: Vec<Vec<u8>> = words(line).take(COLUMNS_MAX).map(<[u8]>::to_vec).collect();
     let has = |name: &[u8]| list.iter().any(|column| column == name);
-    ((has(b"Busy%") || has(b"%Busy")) && has(b"TSC_MHz")).then_some(list)
+    (has(b"Bzy_MHz") && (has(b"Busy%") || has(b"%Busy"))).then_some(list)
+}
+
+fn is_row(line: &[u8]) -> bool {
+    words(line).next().is_some() && words(line).all(is_cell)
+}
+
+fn is_cell(word: &[u8]) -> bool {
+    word == b"-" || number(word).is_some()
 }
 
 /// The least, the most and the mean of a number.
@@ -73,9 +81,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             return Took::Yes;
         }
         let list: Vec<&[u8]> = words(line).take(COLUMNS_MAX).collect();
-        let fits = !list.is_empty()
-            && list.len() <= columns.len()
-            && list.iter().all(|word| *word == b"-" || number(word).is_some());
+        let fits = !list.is_empty() && list.len() <= columns.len() && list.iter().all(|word| is_cell(word));
         if !fits {
             return Took::unread_if(lines.soon(1, |next| header(next).is_some()));
         }

@@ -59,13 +59,34 @@ struct Screen {
     at: When,
     elapsed: Option<f64>,
     since_boot: bool,
+    /// Seconds for which all processes ran.
+    ran_s: Option<f64>,
     readings: Vec<Reading>,
     table: Option<Table>,
 }
 
+/// Twice what the CPUs can do in the interval, whose length is rounded to seconds.
+const TOO_MUCH: f64 = 2.0;
+
+/// `PRC | sys    0.44s | user   1.00s | …`.
+fn ran_s(line: &[u8]) -> Option<f64> {
+    let mut list = words(line.strip_prefix(b"PRC |")?).filter(|word| *word != b"|");
+    let mut seconds = |key: &[u8]| {
+        list.next().filter(|word| *word == key)?;
+        duration(list.next()?)
+    };
+    Some(seconds(b"sys")? + seconds(b"user")?)
+}
+
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
-    let mut screen =
-        Screen { at: import.now(), elapsed: None, since_boot: false, readings: Vec::new(), table: None };
+    let mut screen = Screen {
+        at: import.now(),
+        elapsed: None,
+        since_boot: false,
+        ran_s: None,
+        readings: Vec::new(),
+        table: None,
+    };
     lines.each(import, |lines, number, import| {
         let line = lines.line();
         if let Some((host, t, elapsed)) = first_line(line) {
@@ -76,9 +97,11 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             screen.at = When::At(t);
             screen.elapsed = Some(elapsed).filter(|s| *s > 0.0);
             screen.since_boot = false;
+            screen.ran_s = None;
             screen.table = None;
         } else if atop_cells::label(line).is_some() {
             let mut cpus = None;
+            screen.ran_s = ran_s(line).or(screen.ran_s);
             if screen.readings.len() < READINGS_MAX {
                 atop_cells::read(line, number, &mut screen.readings, &mut cpus);
             }
@@ -120,6 +143,9 @@ fn is_ours(line: &[u8]) -> bool {
 /// Writes what was held.
 fn flush(screen: &mut Screen, import: &mut Import) {
     let mut left_out = false;
+    // `pcp atop` does not say that its first screen is of the time since boot.
+    let room = screen.elapsed.map(|elapsed| elapsed * f64::from(import.host.cpus)).filter(|room| *room > 0.0);
+    screen.since_boot |= screen.ran_s.zip(room).is_some_and(|(ran, room)| ran > TOO_MUCH * room);
     for reading in std::mem::take(&mut screen.readings) {
         let value = match (reading.kind, screen.since_boot, screen.elapsed) {
             (Kind::Level, _, _) => reading.value,

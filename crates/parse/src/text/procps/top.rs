@@ -18,6 +18,14 @@
 //! Mem:  16333384k total, 16000000k used,   333384k free,   200000k buffers
 //! Swap:  2097148k total,        0k used,  2097148k free,  9000000k cached
 //! ```
+//!
+//! and of busybox, whose shares of tasks are of all CPUs and not read:
+//!
+//! ```text
+//! Mem: 1234560K used, 567800K free, 0K shrd, 1200K buff, 34500K cached
+//! CPU:   5% usr   2% sys   0% nic  92% idle   1% io   0% irq   0% sirq
+//! Load average: 0.26 0.47 0.52 1/725 12311
+//! ```
 
 use crate::text::prelude::*;
 
@@ -40,6 +48,8 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 fn is_head(line: &[u8]) -> bool {
     let first = line.first().copied().unwrap_or_default();
     first_line(line).is_some()
+        || busybox_memory(line).is_some()
+        || busybox_loads(line).is_some()
         || tasks_line(line).is_some()
         || ((matches!(first, b'%' | b'C' | b'c') || find!(line, b"%Cpu").is_some())
             && cpu_parts(line).next().is_some())
@@ -69,6 +79,33 @@ fn tasks_line(line: &[u8]) -> Option<(bool, f64, f64)> {
     Some((threads, numbers.next()?, numbers.next()?))
 }
 
+/// `Mem: 1234560K used, 567800K free, 0K shrd, 1200K buff, 34500K cached`.
+fn busybox_memory(line: &[u8]) -> Option<[(&'static str, f64); 5]> {
+    let mut list = words(line.strip_prefix(b"Mem: ")?);
+    let mut size = |label: &[u8]| {
+        let kib = number(list.next()?.strip_suffix(b"K")?)?;
+        let word = list.next()?;
+        (word.strip_suffix(b",").unwrap_or(word) == label).then_some(kib * 1024.0)
+    };
+    let (used, free) = (size(b"used")?, size(b"free")?);
+    Some([
+        ("mem.total", used + free),
+        ("mem.free", free),
+        ("mem.shmem", size(b"shrd")?),
+        ("mem.buffers", size(b"buff")?),
+        ("mem.cached", size(b"cached")?),
+    ])
+}
+
+/// `Load average: 0.26 0.47 0.52 1/725 12311`.
+fn busybox_loads(line: &[u8]) -> Option<[f64; 3]> {
+    let mut list = words(line.strip_prefix(b"Load average: ")?);
+    let mut next = || list.next().and_then(number);
+    let loads = [next()?, next()?, next()?];
+    list.next().filter(|tasks| tasks.contains(&b'/'))?;
+    Some(loads)
+}
+
 /// A number and the word behind it: `0.3%us`, ` 100.0 sy`, `24105.6 total`, `333384k free`.
 struct Pair<'a> {
     value: f64,
@@ -87,7 +124,8 @@ fn pairs(line: &[u8]) -> Vec<Pair<'_>> {
         if matches!(after.first(), Some(b'/' | b'[')) || out.len() == PAIRS_MAX {
             return Vec::new();
         }
-        let glued = after.first().copied().filter(|b| matches!(b, b'k' | b'm' | b'g' | b't'));
+        let glued =
+            after.first().map(u8::to_ascii_lowercase).filter(|b| matches!(b, b'k' | b'm' | b'g' | b't'));
         let suffix = glued.filter(|_| after.get(1).is_none_or(|b| matches!(b, b' ' | b',')));
         let start = after.iter().position(|b| b.is_ascii_alphabetic() || *b >= 0x80).unwrap_or(after.len());
         let start = if suffix.is_some() {
@@ -256,6 +294,12 @@ fn head(
             let later = day + clock;
             screen.at = When::At(if later + 3600 * SECOND < t { later + DAY } else { later });
         }
+        put_loads(import, screen.at, number, values);
+    } else if let Some(values) = busybox_memory(line) {
+        for (metric, value) in values {
+            import.value(metric, "", Form::Level, screen.at, number, value);
+        }
+    } else if let Some(values) = busybox_loads(line) {
         put_loads(import, screen.at, number, values);
     } else if let Some((threads, all, running)) = tasks_line(line) {
         screen.total = Some((all, number));

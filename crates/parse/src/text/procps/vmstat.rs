@@ -24,6 +24,8 @@ const ORDER: [&[u8]; 18] = [
 ];
 /// The most columns of a table, the time not counted.
 const COLUMNS_MAX: usize = 20;
+/// Columns of AIX and the BSDs, which have others in their places.
+const FOREIGN: &[&[u8]] = list!("avm fre");
 /// Headers are repeated after a screen of rows. One that comes sooner belongs to a new run.
 const SCREEN_MIN: u32 = 10;
 
@@ -45,7 +47,10 @@ fn header_lines(lines: &mut Lines<'_>) -> Option<usize> {
         return Some(2);
     }
     let count = words(names).count();
-    if !(16..=COLUMNS_MAX).contains(&count) || !is_header(names) {
+    if words(names).any(|name| FOREIGN.contains(&name))
+        || !(16..=COLUMNS_MAX).contains(&count)
+        || !is_header(names)
+    {
         return None;
     }
     let row = lines.ahead(2)?;
@@ -59,6 +64,7 @@ fn is_english(line: &[u8]) -> bool {
         && w.clone().count() >= 13
         && w.any(|w| w == b"si")
         && w.any(|w| w == b"cs")
+        && !words(line).any(|name| FOREIGN.contains(&name))
 }
 
 struct Table {

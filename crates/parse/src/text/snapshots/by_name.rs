@@ -36,6 +36,8 @@ pub const FORMAT: Format = Format::new(
 
 /// Lines of one file; `/proc/net/tcp` of a busy machine has most.
 const LINES_MAX: usize = 500_000;
+/// Its lines are as those of `memory.events`, which counts them with those of the groups in it.
+const LOCAL_EVENTS: &str = "memory.events.local";
 /// Bytes of one file.
 const BYTES_MAX: usize = 64 << 20;
 
@@ -51,7 +53,8 @@ pub(super) enum What {
     Swaps,
     Cpus,
     Tcp,
-    /// It looks like something else and has no metrics: `/proc/schedstat`, `/proc/net/stat/arp_cache`.
+    /// It looks like something else and has no metrics: `/proc/schedstat`, `/proc/net/stat/arp_cache`, and the events of a
+    /// group that is not told, or without those of the groups in it, whose kills are none of the whole machine.
     Foreign,
 }
 
@@ -78,7 +81,7 @@ pub(super) fn what(lines: &mut Lines<'_>, context: &Context) -> Option<What> {
         return Some(found);
     }
     // Asked for every line.
-    if !matches!(first, b'0'..=b'9' | b'C' | b'e' | b'v' | b's' | b'p' | b'F') {
+    if !matches!(first, b'0'..=b'9' | b'C' | b'e' | b'v' | b's' | b'p' | b'F' | b'l') {
         return None;
     }
     let line = line.trim_ascii();
@@ -94,6 +97,9 @@ pub(super) fn what(lines: &mut Lines<'_>, context: &Context) -> Option<What> {
         b"Filename" if list.clone().eq([&b"Type"[..], b"Size", b"Used", b"Priority"]) => Some(What::Swaps),
         b"sl" if sockets::is_heading(line) => Some(What::Tcp),
         b"processor" => (list.next() == Some(b":") && lines.soon(1, is_cpu_line)).then_some(What::Cpus),
+        b"low" if list.next().and_then(integer).is_some() && list.next().is_none() => {
+            lines.soon(4, |l| l.starts_with(b"oom_kill ")).then_some(What::Foreign)
+        }
         b"version" if list.next().and_then(integer).is_some() && list.next().is_none() => {
             lines.soon(1, |l| l.starts_with(b"timestamp ")).then_some(What::Foreign)
         }
@@ -135,7 +141,8 @@ fn is_lock(line: &[u8]) -> bool {
 /// Whether a path ends with a name that is told by it.
 fn has_leaf(path: &str) -> bool {
     let leaf = path.rsplit('/').next().unwrap_or_default();
-    leaf.len() < path.len() && (process::is_leaf(leaf) || FILES.iter().any(|file| file.name == leaf))
+    let is_of_group = leaf == LOCAL_EVENTS || FILES.iter().any(|file| file.name == leaf);
+    leaf.len() < path.len() && (process::is_leaf(leaf) || is_of_group)
 }
 
 /// What a file of that path is. The first line must fit it, so that a file that only has such a name is not taken.
@@ -143,6 +150,11 @@ fn by_path(path: &str, line: &[u8]) -> Option<What> {
     let (folder, leaf) = path.trim_end_matches('/').rsplit_once('/')?;
     if let Some(found) = process::file(folder, leaf, line) {
         return Some(found);
+    }
+    if leaf == LOCAL_EVENTS {
+        let mut list = words(line);
+        let is_one = list.nth(1).and_then(integer).is_some() && list.next().is_none();
+        return is_one.then_some(What::Foreign);
     }
     if !FILES.iter().any(|file| file.name == leaf) {
         return None;
@@ -264,7 +276,8 @@ fn belongs(what: &What, line: &[u8], is_first: bool) -> bool {
         What::Cpus => line.contains(&b':'),
         What::Tcp => is_first || first.ends_with(b":"),
         What::Foreign => {
-            is_first || begins(first, &[b"cpu", b"domain", b"timestamp"]) || hexadecimal(first).is_some()
+            const OWN: &[&[u8]] = list!("cpu domain timestamp high max oom");
+            is_first || begins(first, OWN) || hexadecimal(first).is_some()
         }
     }
 }

@@ -317,27 +317,47 @@ fn mount(lines: &mut Lines<'_>, import: &mut Import) {
     }
 }
 
-/// The places where the columns of `lsblk` begin and end, as far as they are wanted.
+/// The places of the columns of `lsblk`, as far as they are wanted.
 struct Columns {
-    rota: Option<usize>,
+    /// Which word, and where it ends: numbers stand below the end of their title, and cells may be empty.
+    rota: Option<(usize, usize)>,
     sched: Option<usize>,
     width: usize,
+}
+
+/// The words of a line, and where each ends in characters: what the tree is drawn with has several bytes.
+fn ends(line: &[u8]) -> Vec<(usize, &[u8])> {
+    let (mut out, mut at) = (Vec::new(), 0);
+    for word in line.split(|b| *b == b' ') {
+        let end = at + word.iter().filter(|b| **b & 0xc0 != 0x80).count();
+        if !word.is_empty() {
+            out.push((end, word));
+        }
+        at = end + 1;
+    }
+    out
+}
+
+/// The tree is drawn before names of partitions.
+fn behind_tree(word: &[u8]) -> Option<&[u8]> {
+    word.get(word.iter().position(u8::is_ascii_alphanumeric)?..)
 }
 
 fn columns(line: &[u8]) -> Option<Columns> {
     if words(line).next() != Some(b"NAME") {
         return None;
     }
-    let names: Vec<&[u8]> = words(line).collect();
-    let at = |name: &[u8]| names.iter().position(|n| *n == name);
+    let names = ends(line);
+    let at = |name: &[u8]| names.iter().position(|(_, n)| *n == name);
     // `swapon --show` has such names, too.
     if at(b"PRIO").is_some() {
         return None;
     }
-    let is_one = names.first() == Some(&&b"NAME"[..])
+    let is_one = at(b"NAME") == Some(0)
         && [&b"MAJ:MIN"[..], b"SIZE", b"ROTA", b"SCHED", b"TYPE"].iter().filter(|n| at(n).is_some()).count()
             >= 2;
-    is_one.then(|| Columns { rota: at(b"ROTA"), sched: at(b"SCHED"), width: names.len() })
+    let rota = at(b"ROTA").and_then(|i| Some((i, names.get(i)?.0)));
+    is_one.then(|| Columns { rota, sched: at(b"SCHED"), width: names.len() })
 }
 
 fn lsblk_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
@@ -407,17 +427,22 @@ fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
     lines.advance();
     loop {
         let at = lines.number();
+        if begins_other(lines, &import.context, &[LSBLK.name]) {
+            break;
+        }
         let Some(line) = lines.peek().filter(|line| !line.trim_ascii().is_empty()) else { break };
-        let list: Vec<&[u8]> = words(line).collect();
+        let list = ends(line);
         if list.len() > columns.width + 2 || (list.len() < 2 && !line.starts_with(b" ")) {
             break;
         }
-        let name = list.first().map(|n| n.trim_ascii_start()).unwrap_or_default();
-        // The tree is drawn before names of partitions.
-        let name =
-            name.iter().position(u8::is_ascii_alphanumeric).and_then(|i| name.get(i..)).unwrap_or_default();
-        let cell = |at: Option<usize>| at.and_then(|i| list.get(i)).copied();
-        put_disk(name, cell(columns.rota), cell(columns.sched), when, at, &mut sink, import);
+        let name = list.iter().find_map(|(_, word)| behind_tree(word)).unwrap_or_default();
+        let cell = |at: usize| list.get(at).map(|(_, word)| *word);
+        let rotates = columns.rota.and_then(|(at, end)| {
+            let below = list.iter().find(|(e, _)| *e == end).map(|(_, word)| *word);
+            below.or_else(|| cell(at).filter(|_| list.len() == columns.width))
+        });
+        let scheduler = columns.sched.and_then(cell);
+        put_disk(name, rotates, scheduler, when, at, &mut sink, import);
         lines.advance();
     }
 }

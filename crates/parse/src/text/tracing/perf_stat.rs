@@ -125,14 +125,25 @@ fn separated(line: &[u8]) -> Option<Row<'_>> {
 /// A row for people. The digits of a count are in groups, between which stands what the locale has.
 fn aligned(line: &[u8]) -> Option<Row<'_>> {
     let before = line.split(|b| *b == b'#').next().unwrap_or(line);
-    let mut list =
-        words(before).filter(|word| !word.starts_with(b"CPU") && !word.starts_with(b"S0")).peekable();
-    let first = list.next()?;
+    // `CPU0`; old versions have an event `CPU-migrations`.
+    let is_numbered = |word: &[u8], of: &[u8]| {
+        word.strip_prefix(of).and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
+    };
+    // `S0`, `S0-D0-C0`, `N0`: how many CPUs the socket, core or node has stands before the count.
+    let is_group = |word: &[u8]| is_numbered(word, b"S") || is_numbered(word, b"N");
+    let has_cpus = words(before).any(is_group);
+    let mut list = words(before).filter(|word| !is_numbered(word, b"CPU") && !is_group(word)).peekable();
     let is_count = |word: &[u8]| word.starts_with(b"<not") || word.first().is_some_and(u8::is_ascii_digit);
-    let (time, mut value) = if list.peek().is_some_and(|next| is_count(next)) {
-        (Some(number(first)?), list.next()?)
-    } else {
-        (None, first)
+    let mut numbers = vec![list.next()?];
+    while numbers.len() < 2 + usize::from(has_cpus)
+        && let Some(word) = list.next_if(|next| is_count(next))
+    {
+        numbers.push(word);
+    }
+    let (time, mut value) = match (numbers.as_slice(), has_cpus) {
+        ([value], false) | ([_, value], true) => (None, *value),
+        ([time, value], false) | ([time, _, value], true) => (Some(number(time)?), *value),
+        _ => return None,
     };
     let missing = value == b"<not";
     if missing {
@@ -147,6 +158,8 @@ fn aligned(line: &[u8]) -> Option<Row<'_>> {
     let value = match (missing, unit) {
         (true, _) => None,
         (false, Some(_)) => Some(decimal(value)?),
+        // Old versions have the unit of clocks behind the name.
+        (false, None) if matches!(name(event), b"task-clock" | b"cpu-clock") => Some(decimal(value)?),
         (false, None) => Some(grouped(value)?),
     };
     let noise = |rest: Option<&[u8]>| rest.is_none_or(|word| word.starts_with(b"("));
@@ -448,6 +461,19 @@ mod tests {
         assert_eq!(
             of("  0.500564083   92   context-switches  # x"),
             Some((Some(0.500_564_083), "context-switches".into(), Some(92.0)))
+        );
+        assert_eq!(
+            of("       1234.567890      task-clock (msec)         #    0.678 CPUs utilized"),
+            Some((None, "task-clock".into(), Some(1234.567_89)))
+        );
+        assert_eq!(of("S0        4          1,234      cs"), Some((None, "cs".into(), Some(1234.0))));
+        assert_eq!(
+            of("  1.0001 S0-D0-C0    2    1,234      cs"),
+            Some((Some(1.0001), "cs".into(), Some(1234.0)))
+        );
+        assert_eq!(
+            of("    1 CPU-migrations   #    0.002 K/sec"),
+            Some((None, "CPU-migrations".into(), Some(1.0)))
         );
         assert_eq!(
             of("CPU0    33      context-switches"),

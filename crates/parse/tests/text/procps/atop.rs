@@ -48,6 +48,24 @@ NET | eth0    12% | pcki  90000 | pcko   8000 | si  80 Mbps | so  800 Kbps |
     assert_eq!(t.div_euclid(SECOND).rem_euclid(86_400), 12 * 3600 + 41 * 60 + 31);
 }
 
+/// `pcp atop` has no line that says so: all processes together ran for longer than the CPUs can.
+#[test]
+fn a_first_screen_of_the_time_since_boot_is_known_without_a_word() {
+    let text = "ATOP - lb1   2026/11/21  12:41:31   ------   20s elapsed
+PRC | sys    8h21m | user  24h31m | #proc    392 | #zombie    0 | no  procacct |
+CPL | numcpu     8 | avg1    0.23 | avg5    0.24 | csw 838830e4 | intr 17700e6 |
+MEM | tot    15.3G | free  286.3M | cache 721.6M | buff   48.0M | slab  624.3M |
+    PID SYSCPU USRCPU BDELAY  VGROW  RGROW  RDDSK  WRDSK  CPU CMD
+    878  2.00s 18.80s  0.00s 268.7M   3.4M     0B     0B   0% sedispatch
+";
+    let out = import("file", text);
+    assert!(out.set.get("sys.ctxt", "").is_none() && out.set.get("task.user_time", "878@0").is_none());
+    assert_eq!(level(&out.set, "sys.load1", ""), 0.23);
+    assert!(out.files[0].notes[0].contains("since boot"), "{:?}", out.files[0].notes);
+    let short = text.replace("8h21m", "9.00s").replace("24h31m", "42.0s");
+    assert!(import("file", short).set.get("task.user_time", "878@0").is_some());
+}
+
 #[test]
 fn atop_lines_for_programs() {
     let out = whole(output("procps/atop-P.txt"));

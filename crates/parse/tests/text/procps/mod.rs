@@ -33,6 +33,7 @@ fn what_only_looks_alike_is_not_read() {
     for text in [
         "r b swpd free\n1 2 3 4\n",
         "procs -----memory----- --swap-- -io- -system- -cpu-\nsome words that are not a header of it at all\n",
+        "kthr    memory              page              faults              cpu\n----- ----------- ------------------------ ------------ -----------------------\n r  b   avm   fre   re  pi  po  fr   sr  cy  in   sy  cs us sy id wa    pc    ec\n 1  0 800000 12000   0   0   0   0    0   0  50  900 400  3  2 95  0  0.06   6.1\n",
         "up for days, load average: high, very, much\n",
         "top - of the list\nTasks: some\n",
         "CPU: 3 PID: 1234 Comm: kworker/0:1 Not tainted 5.15.0-91-generic #101\n",

@@ -25,6 +25,35 @@ fn top_of_every_locale() {
     }
 }
 
+/// What containers of Alpine have: its memory says first what is used.
+#[test]
+fn top_of_busybox() {
+    let text = "Mem: 1234560K used, 567800K free, 900K shrd, 1200K buff, 34500K cached\n\
+                CPU:   5% usr   2% sys   0% nic  92% idle   1% io   0% irq   0% sirq\n\
+                Load average: 0.26 0.47 0.52 1/725 12311\n\x20 PID  PPID USER     STAT   VSZ %VSZ CPU %CPU COMMAND\n\x20 42     1 root     S     9999  12%   0   5% foo\n";
+    let out = import("file", text);
+    for (metric, kib) in [
+        ("mem.total", 1_802_360.0),
+        ("mem.free", 567_800.0),
+        ("mem.shmem", 900.0),
+        ("mem.buffers", 1200.0),
+        ("mem.cached", 34_500.0),
+    ] {
+        assert_eq!(level(&out.set, metric, ""), kib * 1024.0, "{metric}");
+    }
+    assert_eq!(level(&out.set, "sys.load5", ""), 0.47);
+    assert!(near(level(&out.set, "sys.cpu_iowait", ""), 0.01));
+    assert!(out.set.get("mem.used", "").is_none());
+    // And toybox, of Android.
+    let out = import(
+        "file",
+        "Tasks: 400 total,   1 running\n  Mem:  3800000K total, 3600000K used, 200000K free, 10000K buffers\n",
+    );
+    assert_eq!(level(&out.set, "mem.free", ""), 200_000.0 * 1024.0);
+    let out = import("file", text);
+    assert_eq!((&out.files[0].formats[..], out.files[0].unread), (&["top".to_owned()][..], 2));
+}
+
 #[test]
 fn top_says_what_each_process_used() {
     let used = |locale: &str, pid: &str| {
