@@ -36,9 +36,29 @@ pub fn level(values: &[f64]) -> Option<Level> {
     Some(Level { median: middle, sigma: 1.4826 * median(&mut values)? })
 }
 
+/// How closely two series of the same samples move together (Pearson): 1 if one is a multiple of the other. `None` where one does not
+/// move.
+#[must_use]
+pub fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let sum =
+        |of: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(a, b)| of(a - mean_a, b - mean_b)).sum::<f64>();
+    let all = (sum(&|a, _| a * a) * sum(&|_, b| b * b)).sqrt();
+    (all > 0.0).then(|| sum(&|a, b| a * b) / all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_moves_together_is_correlated() {
+        let of = |b: [f64; 4]| correlation(&[1.0, 4.0, 2.0, 3.0], &b);
+        assert!(of([10.0, 40.0, 20.0, 30.0]).is_some_and(|r| r > 0.999));
+        assert!(of([3.0, 1.0, 2.0, 4.0]).is_some_and(|r| r < 0.0));
+        assert_eq!(of([5.0; 4]), None);
+    }
 
     #[test]
     fn one_outlier_does_not_move_the_level() {

@@ -148,6 +148,12 @@ fn a_service_under_a_quota_is_slow_by_the_quota() {
     let cost = incident.client_wait_seconds.unwrap();
     assert!((850.0..1000.0).contains(&cost), "{cost}");
     assert_eq!(incident.root_cause.share, Some(0.93));
+    // What comes and goes in a group below it uses most of what there is.
+    m.task(60, "thumbs", 0).cgroup(60, "/app/jobs").row("exited.cpu_time", "60:gzip", 0.0, 0.9);
+    let report = m.explain();
+    assert_eq!(root(&report), ("cpu-quota-throttled", Some("thumbs"), Some(60)));
+    let remark = "gzip, started again and again by thumbs (60), uses 64 % of the CPU time of the group";
+    assert!(one(&report).root_cause.remarks.iter().any(|one| one == remark));
 }
 
 /// A machine whose CPUs are taken by a program that came, and by nothing else.

@@ -72,6 +72,29 @@ fn a_process_that_is_stopped_is_let_go_on() {
 }
 
 #[test]
+fn one_of_several_workers_that_is_frozen_is_thawed() {
+    let held = |kind: &str| {
+        let mut m = silent(4.0);
+        m.task(51, "appd", 0);
+        wait(&mut m, "50>accept", None, 1.0);
+        wait(&mut m, &format!("51>{kind}"), None, 1.0);
+        m.values("service.pid", APP, 0, vec![50.0; HEALTHY]).values(
+            "service.pid",
+            APP,
+            HEALTHY,
+            vec![51.0; INCIDENT],
+        );
+        m.explain()
+    };
+    let report = held("frozen");
+    assert_eq!(root(&report), ("service-silent", Some("appd"), Some(51)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.ends_with("of its 2 processes appd (51) is frozen by its cgroup"), "{statement}");
+    assert!(one(&report).remedies[0].command.contains("cgroup.freeze"));
+    assert!(!one(&held("timer")).root_cause.statement.contains("of its 2 processes"));
+}
+
+#[test]
 fn of_a_service_that_is_slow_too() {
     let mut m = Machine::idle();
     service(&mut m, APP, (50, "appd"), during(Asked::each(200.0, 0.002), Asked::each(15.0, 1.6)));

@@ -44,6 +44,8 @@ kinds! {
     Timer = "timer",
     /// It is stopped by a signal or a debugger.
     Stopped = "stopped",
+    /// The freezer of a cgroup holds it.
+    Frozen = "frozen",
     /// A connection to accept.
     Accept = "accept",
     /// A request of a client of its own.

@@ -135,8 +135,12 @@ fn tasks(root: &Root, pid: u32) -> Vec<u32> {
 fn thread(scene: &mut Scene<'_>, process: &mut Process, tid: u32, edges: &mut Vec<Edge>) {
     let pid = process.pid;
     let Some(state) = state(scene.root, scene.buffer, pid, tid) else { return };
+    if tid == pid {
+        process.is_frozen = state == b'S' && is_in_freezer(wchan(scene, pid, tid));
+    }
     let waits = match state {
         b'Z' | b'X' => return,
+        b'S' if process.is_frozen => vec![(Kind::Frozen, End::Unknown)],
         b'R' => vec![(Kind::Cpu, End::Unknown)],
         b'T' | b't' => vec![(Kind::Stopped, End::Unknown)],
         b'D' => vec![uninterruptible(scene, pid, tid)],
@@ -163,11 +167,37 @@ fn call(scene: &mut Scene<'_>, pid: u32, tid: u32) -> Option<(String, Call)> {
     Some((line, call))
 }
 
+/// Functions in which tasks sleep in a way that may be interrupted, and nobody in any other: who is in one and is shown as D was frozen
+/// there, by a freezer of version 1 (`TASK_FREEZABLE`, Linux 6.1 and later).
+const FREEZABLE: &[&[u8]] = &[
+    b"do_nanosleep",
+    b"hrtimer_nanosleep",
+    b"futex_wait_queue",
+    b"futex_do_wait",
+    b"ep_poll",
+    b"do_epoll_wait",
+    b"poll_schedule_timeout",
+    b"do_sigtimedwait",
+    b"unix_stream_data_wait",
+];
+
+/// Whether the function is the one in which a freezer keeps tasks: of version 1, and of version 2, where it is part of that which looks
+/// for signals. Who is stopped by a signal has another state.
+fn is_in_freezer(function: &[u8]) -> bool {
+    matches!(function, b"__refrigerator" | b"refrigerator" | b"do_freezer_trap" | b"get_signal")
+}
+
+/// The function of the kernel that a thread sleeps in.
+fn wchan<'s>(scene: &'s mut Scene<'_>, pid: u32, tid: u32) -> &'s [u8] {
+    scene.root.read(&format!("proc/{pid}/task/{tid}/wchan"), scene.buffer).unwrap_or_default()
+}
+
 /// What a thread in uninterruptible sleep waits for, by the function of the kernel.
 fn uninterruptible(scene: &mut Scene<'_>, pid: u32, tid: u32) -> (Kind, End) {
-    let name = scene.root.read(&format!("proc/{pid}/task/{tid}/wchan"), scene.buffer).unwrap_or_default();
+    let name = wchan(scene, pid, tid);
     let kind = match name {
         b"request_wait_answer" => Kind::Fuse,
+        _ if is_in_freezer(name) || FREEZABLE.contains(&name) => Kind::Frozen,
         // `fs/notify/fanotify/fanotify.c`
         b"fanotify_handle_event" | b"fanotify_get_response" => return (Kind::Fanotify, scene.scanner()),
         _ => match wait_kind(&String::from_utf8_lossy(name)) {

@@ -38,12 +38,14 @@ const NOBODY: Wait = (Kind::Other, End::Unknown);
 pub struct Process {
     pub pid: u32,
     pub threads: Vec<u32>,
+    /// Whether a freezer of version 2 holds its first thread.
+    pub is_frozen: bool,
     memory: Option<OwnedFd>,
 }
 
 impl Process {
     pub fn new(pid: u32, threads: Vec<u32>) -> Self {
-        Process { pid, threads, memory: None }
+        Process { pid, threads, is_frozen: false, memory: None }
     }
 
     fn waiter(&self) -> Waiter {

@@ -6,6 +6,7 @@ use mitra_model::{SeriesSet, Span};
 use crate::condition::Finding;
 use crate::services::{self, ASLEEP, Address, Servers, mean};
 use crate::signal::Signal;
+use crate::stats::correlation;
 use crate::view::View;
 use crate::words;
 
@@ -15,6 +16,10 @@ const WAITS: f64 = 0.2;
 const NOT_FOR_ANSWERS: f64 = 10.0;
 /// Times as many calls as before: what it asks besides goes on as it was.
 const MORE: f64 = 1.5;
+/// Of so many pairs of samples the correlation is so high by chance once in 400 times (the t test of Pearson's r: t = 5.06 with 6
+/// degrees of freedom).
+const PAIRS: usize = 8;
+const TOGETHER: f64 = 0.9;
 /// A client waits for nearly all of the time.
 const ALL_THE_TIME: f64 = 0.8;
 /// An answer took half of the time or longer.
@@ -118,6 +123,28 @@ pub fn is_stuck(view: &View<'_>, row: &str, span: Span) -> bool {
     let waits = mean(view.set, "service.wait_time", row, span);
     let answers = mean(view.set, "service.requests", row, span) * span.seconds();
     !is_judged && waits >= ALL_THE_TIME && waits >= HALF * answers.max(1.0)
+}
+
+/// Whether the clients of two services wait longer than usual in the same seconds, and as much longer: of which one asks the other. All
+/// of its threads may wait for the one that does.
+#[must_use]
+pub fn wait_together(view: &View<'_>, outer: &str, inner: &str, span: Span) -> bool {
+    let beyond = |row: &str| {
+        let service = view.service(row)?;
+        let v = service.traffic.beyond_all(&service.usual?);
+        let all = Signal { t: service.traffic.t.clone(), dt: service.traffic.dt.clone(), v };
+        Some(all.within(span))
+    };
+    let Some((outer, inner)) = beyond(outer).zip(beyond(inner)) else { return false };
+    let both: Vec<(f64, f64)> = outer
+        .t
+        .iter()
+        .zip(&outer.v)
+        .filter_map(|(t, v)| Some((*v, inner.v[inner.t.binary_search(t).ok()?])))
+        .collect();
+    let (outer, inner): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
+    let waits = inner.iter().sum::<f64>() / inner.len().max(1) as f64;
+    inner.len() >= PAIRS && waits >= WAITS && correlation(&outer, &inner).is_some_and(|r| r >= TOGETHER)
 }
 
 /// Programs that called one of some services for the first time when it began, in words.

@@ -24,7 +24,7 @@ pub use callers::{
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use datagrams::{DATAGRAMS, Datagrams};
-pub use leads::{LIKELY, is_stuck, lead_on};
+pub use leads::{LIKELY, is_stuck, lead_on, wait_together};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
 pub use service::Service;

@@ -280,25 +280,73 @@ pub fn follow<'a>(
     row: &str,
     span: Span,
 ) -> bool {
-    let Some(walk) = of_service(view, servers, row, span) else { return false };
+    let Some(walk) = of_service(view, servers, row, span) else {
+        return say_held(view, finding, servers, span);
+    };
     finding.remarks.push(walk.words());
     if let Some(first) = walk.row() {
         finding.prove(view, &[WAITS], first, span);
     }
-    let Some((pid, comm)) = walk.culprit() else { return false };
+    let Some((pid, comm)) = walk.culprit() else { return say_held(view, finding, servers, span) };
     finding.waits_for = Some(walk.words());
     finding.waits_for_lock = walk.passes_a_lock();
+    blame(view, finding, pid, comm);
+    true
+}
+
+fn blame(view: &View<'_>, finding: &mut Finding, pid: u32, comm: Option<&str>) {
     let process = view.process(pid);
     finding.culprit.process = comm.or(process.map(|p| p.comm)).map(str::to_owned);
     finding.culprit.pid = Some(pid);
     finding.culprit.cgroup = process.and_then(|p| p.cgroup).filter(|group| *group != "/").map(str::to_owned);
+}
+
+/// What holds a process still from outside.
+const HELD: &[&str] = &["stopped", "frozen"];
+
+/// Says that a process of a service is held still while others of it would answer, and names it: true. The kernel goes on giving it its
+/// part of the connections (`SO_REUSEPORT`, or what it had accepted before).
+fn say_held(view: &View<'_>, finding: &mut Finding, servers: &Servers<'_, '_>, span: Span) -> bool {
+    let own = looked_at(view, servers);
+    let held = own.iter().find_map(|pid| {
+        let waits = waits_of(view.set, &[*pid], span);
+        let total = sum(waits.iter());
+        let still = waits.iter().find(|wait| HELD.contains(&wait.kind))?;
+        (total >= THREADS_MIN && still.threads >= (1.0 - ELSEWHERE) * total).then_some((*pid, still.kind))
+    });
+    let Some((pid, kind)) = held else { return false };
+    let comm = view.process(pid).map(|process| process.comm).or(servers.comm.as_deref());
+    let name = comm.map_or_else(|| format!("process {pid}"), |comm| format!("{comm} ({pid})"));
+    finding.waits_for = Some(match own.len() {
+        1 => format!("{name} {}", words::does(kind)),
+        count => format!("of its {count} processes {name} {}", words::does(kind)),
+    });
+    finding.remarks.extend(finding.waits_for.clone());
+    let comm = comm.map(str::to_owned);
+    blame(view, finding, pid, comm.as_deref());
     true
 }
 
-/// Whether the process that a service waits for in the end is stopped by a signal or a debugger.
+/// What lets the process go on that a service waits for in the end, where that is held still from outside.
 #[must_use]
-pub fn ends_stopped(finding: &Finding) -> bool {
-    finding.waits_for.as_deref().is_some_and(|waits| waits.ends_with(words::IS_STOPPED))
+pub fn go_on(finding: &Finding) -> Option<Remedy> {
+    let waits = finding.waits_for.as_deref()?;
+    let who = finding.culprit.process.as_deref().unwrap_or("the process");
+    let pid = finding.pid();
+    if waits.ends_with(words::IS_STOPPED) {
+        return Some(let_go_on(who, &pid));
+    }
+    waits.ends_with(words::IS_FROZEN).then(|| Remedy {
+        action: format!(
+            "thaw the cgroup of {who}, once it is known who froze it (docker pause, a snapshot, a suspend)"
+        ),
+        command: format!(
+            "cat /proc/{pid}/cgroup; echo 0 > /sys/fs/cgroup/GROUP/cgroup.freeze; version 1: echo THAWED > \
+             /sys/fs/cgroup/freezer/GROUP/freezer.state"
+        ),
+        verify: "cgroup.events has frozen 0, and requests are answered again".to_owned(),
+        risk: "whoever froze it may be in the middle of a snapshot".to_owned(),
+    })
 }
 
 /// What to do about it.

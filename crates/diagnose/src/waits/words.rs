@@ -41,6 +41,9 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
 /// A process in state T.
 pub(super) const IS_STOPPED: &str = "is stopped by a signal or a debugger";
 
+/// A process whose cgroup is frozen.
+pub(super) const IS_FROZEN: &str = "is frozen by its cgroup";
+
 /// What who waits for nobody does.
 pub fn does(kind: &str) -> &'static str {
     match kind {
@@ -50,6 +53,7 @@ pub fn does(kind: &str) -> &'static str {
         "fuse" => "waits for a FUSE daemon",
         "kernel" => "waits inside the kernel",
         "stopped" => IS_STOPPED,
+        "frozen" => IS_FROZEN,
         "accept" | "client" => "waits to be asked for something",
         "futex" => "waits for threads of its own",
         _ => "waits for something else",

@@ -3,6 +3,7 @@
 //! The kernel counts their standing still as run-queue delay, so it looks like a busy machine; but CPUs idle. The
 //! group's own counters of throttled periods and time tell.
 
+use crate::deaths;
 use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
@@ -19,6 +20,7 @@ pub const CONDITION: Condition = Condition {
         "cgroup.psi_cpu_full",
         "task.run_delay",
         "task.cpu_time",
+        "exited.cpu_time",
     ],
     triggers: &[each_above(&["cgroup.throttled_time"], 0.05)],
     observe,
@@ -103,7 +105,19 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(top) = most.or(waits.first()) {
         finding.blame_pid(top.comm, top.pid());
     }
-    if let Some((top, waits)) = most.zip(waits.first()).filter(|(top, waits)| top.comm != waits.comm) {
+    let used = uses.iter().map(|top| top.total).sum::<f64>();
+    let short = ended(view, name, span);
+    let short = short.filter(|short| short.used_s >= MOST * (used + short.used_s));
+    if let Some(short) = &short {
+        finding.blame_pid(short.parent.comm, short.parent.pid);
+        finding.remarks.push(format!(
+            "{}, started again and again by {} ({}), uses {} of the CPU time of the group",
+            short.comm,
+            short.parent.comm,
+            short.parent.pid,
+            words::percent(short.used_s / (used + short.used_s))
+        ));
+    } else if let Some((top, waits)) = most.zip(waits.first()).filter(|(top, waits)| top.comm != waits.comm) {
         finding.remarks.push(format!(
             "{} uses {} of the CPU time of the group, and {} waits",
             top.comm,
@@ -134,6 +148,23 @@ fn observe(view: &View<'_>) -> Observation {
     finding.loss_s = Some((high.during - high.before.unwrap_or(0.0)).max(0.0) * high.run.seconds());
     finding.confidence = 0.7 + 0.3 * periods.unwrap_or(0.0).min(1.0);
     finding.active()
+}
+
+/// Programs of one name that come and go inside of a group.
+struct Short<'v, 'a> {
+    comm: &'a str,
+    parent: &'v Process<'a>,
+    used_s: f64,
+}
+
+/// Those that used most CPU time, of which no sample sees the larger part.
+fn ended<'v, 'a>(view: &'v View<'a>, group: &str, span: Span) -> Option<Short<'v, 'a>> {
+    let of = |(row, series): (&'a str, &Series)| {
+        let (pid, comm) = deaths::family(row)?;
+        let parent = view.process(pid).filter(|parent| process::is_inside(parent.cgroup, group))?;
+        Some(Short { comm, parent, used_s: series.total(span)? })
+    };
+    view.each("exited.cpu_time").filter_map(of).max_by(|a, b| a.used_s.total_cmp(&b.used_s))
 }
 
 /// What is to be seen of a quota without the counters of its group: a task that waits although a CPU is idle.

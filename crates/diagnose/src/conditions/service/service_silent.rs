@@ -234,7 +234,10 @@ fn are_silent(set: &SeriesSet, window: Span) -> Vec<Signal> {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (pid, who) = (finding.pid(), finding.culprit.process.as_deref().unwrap_or("the service"));
-    if finding.statement.contains(STOPPED) || waits::ends_stopped(finding) {
+    if let Some(remedy) = waits::go_on(finding) {
+        return vec![remedy];
+    }
+    if finding.statement.contains(STOPPED) {
         return vec![waits::let_go_on(who, &pid)];
     }
     if let Some(remedies) = sessions::standby_remedies(finding) {

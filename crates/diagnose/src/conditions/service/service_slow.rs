@@ -193,7 +193,8 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     let is_slow = |row: &str| {
         all.iter().any(|other| other.row == row && (other.slow.late != Late::Half || !always_did(row)))
     };
-    let is_meant = |row: &&&str| is_slow(row) || services::is_stuck(view, row, span);
+    let is_as_late = |inner: &str| services::wait_together(view, row, inner, span);
+    let is_meant = |row: &&&str| is_slow(row) || services::is_stuck(view, row, span) || is_as_late(row);
     let inner = front.walk.services.iter().rev().find(is_meant).copied().unwrap_or(row);
     let inner_servers = Servers::of(view, inner);
     finding.culprit.address = Some(Address::of(inner).text.to_owned());
@@ -205,7 +206,11 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
         let name = services::name(&inner_servers, inner);
         finding.waits_for = Some(format!("it waits for {name}, and why that one is slow was not found"));
         finding.remarks.push(format!("it waits for {name}"));
-        if !is_slow(inner) {
+        if is_as_late(inner) {
+            finding
+                .remarks
+                .push(format!("the clients of {name} wait in the same seconds, and as much longer"));
+        } else if !is_slow(inner) {
             finding.remarks.push(format!("{name} is asked too seldom to tell how long it usually takes"));
             finding.confidence = services::LIKELY;
         }
@@ -342,9 +347,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     // Its process may wait for the one that is named.
     let address = finding.culprit.address.as_deref();
     let who = address.map_or_else(|| "the service".to_owned(), |address| format!("the service at {address}"));
-    if waits::ends_stopped(finding) {
-        let process = finding.culprit.process.as_deref().unwrap_or("the process");
-        return vec![waits::let_go_on(process, &finding.pid())];
+    if let Some(remedy) = waits::go_on(finding) {
+        return vec![remedy];
     }
     if let Some(remedies) = sessions::standby_remedies(finding) {
         return remedies;
