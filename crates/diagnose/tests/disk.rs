@@ -506,3 +506,27 @@ fn a_frozen_file_system_hangs_its_writers_whatever_else_is_slow() {
     stuck(&mut m, 71, "shop", FROZEN);
     assert_eq!(all_roots(&m.explain()), ["hung-task"]);
 }
+
+#[test]
+fn caches_that_a_script_drops_each_second_are_the_root() {
+    let mut m = Machine::idle();
+    m.sys("vm.drop_pagecache", 0.0, 1.0).sys("vm.drop_slab", 0.0, 1.0).task(77, "tidy", HEALTHY);
+    for second in HEALTHY..HEALTHY + INCIDENT {
+        let text = "tidy (77): drop_caches: 3".to_owned();
+        m.event(second, EventKind::KernelLog { priority: 6, text });
+    }
+    let report = m.explain();
+    assert_eq!(root(&report), ("caches-dropped", Some("tidy"), Some(77)));
+    assert!(
+        report.incidents[0].root_cause.statement.starts_with("tidy (77) dropped the caches of the kernel ")
+    );
+    // Once harms nobody for long.
+    let mut once = Machine::idle();
+    once.values(
+        "vm.drop_pagecache",
+        "",
+        0,
+        (0..HEALTHY + INCIDENT).map(|i| f64::from(u8::from(i == HEALTHY))).collect(),
+    );
+    assert!(once.explain().incidents.is_empty());
+}

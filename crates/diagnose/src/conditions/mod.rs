@@ -76,6 +76,7 @@ mod network {
 }
 mod page_cache {
     pub(super) mod active_file_eviction;
+    pub(super) mod caches_dropped;
     pub(super) mod major_faults;
     pub(super) mod page_cache_eviction;
     pub(super) mod page_cache_thrash;
@@ -127,6 +128,7 @@ pub fn all() -> &'static [Condition] {
     static ALL: &[Condition] = &[
         page_cache::streaming_read_flood::CONDITION,
         page_cache::page_cache_thrash::CONDITION,
+        page_cache::caches_dropped::CONDITION,
         memory::swap_thrash::CONDITION,
         memory::oom_kill::CONDITION,
         memory::cgroup_memory_limit::CONDITION,

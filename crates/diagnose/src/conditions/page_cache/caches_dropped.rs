@@ -1,0 +1,107 @@
+//! Somebody writes to `vm.drop_caches`, and files that were in memory are read from the device again.
+//!
+//! A script that tidies up, an old piece of advice in a cron job, a benchmark. The kernel frees these pages by itself whenever memory
+//! is needed. What is dropped was not evicted: no reclaim runs, no refault is counted, and memory is plenty. Reads, major faults
+//! and look-ups of names grow for as long as it takes to fill the caches again. The kernel counts each time in `/proc/vmstat`, and
+//! says in its log who it was, unless that was silenced (4).
+
+use std::collections::BTreeMap;
+
+use crate::prelude::*;
+
+pub const CONDITION: Condition = Condition {
+    id: "caches-dropped",
+    title: "the caches of the kernel are dropped by hand",
+    area: "page cache",
+    needs: &[PAGES, SLAB, "mem.cached", "disk.read_bytes"],
+    triggers: &[above(&[PAGES, SLAB], EACH_SECOND).lasting(3.0)],
+    observe,
+    causes: &[
+        explains("major-faults", "pages of programs and of mapped files are gone"),
+        explains("disk-hog", "files are read again that were in memory").here(),
+        explains("disk-saturated", "files are read again that were in memory").here(),
+        explains("query-regression", "each request reads from the device what was in memory"),
+        explains("service-slow", "requests read from the device what was in memory"),
+        effect("tasks-in-d-state", "files are read again that were in memory"),
+        effect("iowait-high", "files are read again that were in memory"),
+        effect("pressure-io", "files are read again that were in memory"),
+    ],
+    remedies: &[Advice {
+        action: "stop {process:whoever does it} from dropping caches: the kernel frees them by itself when memory is needed",
+        command: "grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd /usr/local; dmesg | grep drop_caches",
+        verify: "grep drop_ /proc/vmstat: the numbers stay",
+        risk: "",
+    }],
+    source: include_str!("caches_dropped.rs"),
+    ..Condition::ROOT
+};
+
+const PAGES: &str = "vm.drop_pagecache";
+const SLAB: &str = "vm.drop_slab";
+/// In each second, or nearly so.
+const EACH_SECOND: f64 = 0.5;
+/// What was dropped is read again within this time, or was not in use.
+const COLD_NS: i64 = 10 * SECOND;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(dropped) = view.system_sum(&[PAGES, SLAB]) else {
+        return Observation::needs_as("how often caches were dropped: grep drop_ /proc/vmstat", &[PAGES]);
+    };
+    let times: Vec<i64> =
+        dropped.t.iter().zip(&dropped.v).filter(|(_, v)| **v > 0.0).map(|(t, _)| *t).collect();
+    let is_cold = |t: &i64| {
+        let last = times.partition_point(|dropped| dropped <= t).checked_sub(1).and_then(|i| times.get(i));
+        last.is_some_and(|last| t.saturating_sub(*last) < COLD_NS)
+    };
+    let cold = Signal { v: dropped.t.iter().map(|t| step(is_cold(t))).collect(), ..dropped.clone() };
+    let Some(run) = cold.run(1.0, 1.0) else { return Observation::inactive("nobody dropped the caches") };
+    let span = run.span();
+    let count = [PAGES, SLAB].iter().filter_map(|metric| view.system(metric)).map(|s| s.within(span).total());
+    let count = count.fold(0.0, f64::max).round();
+    let mut finding = view.finding(&run);
+    let who = who(view, span);
+    if let Some((comm, pid)) = who {
+        match view.process(pid).filter(|process| process.comm == comm) {
+            Some(process) => finding.blame(process),
+            None => finding.blame_pid(comm, pid),
+        }
+    }
+    finding.statement = format!(
+        "{} dropped the caches of the kernel{}: what was in memory is read from the device again",
+        who.map_or_else(|| "somebody".to_owned(), |(comm, pid)| format!("{comm} ({pid})")),
+        if count > 1.0 { format!(" {} times", words::count(count)) } else { String::new() }
+    );
+    finding.prove_nonzero(view, &[PAGES, SLAB, "mem.cached"], "", span);
+    finding.confidence = if count > 1.0 { 0.9 } else { 0.7 };
+    finding.active()
+}
+
+/// Who did it most often, by the word of the kernel: `sh (4711): drop_caches: 3` (`fs/drop_caches.c`).
+fn who<'v>(view: &'v View<'_>, span: Span) -> Option<(&'v str, u32)> {
+    let mut all: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for event in view.set.events.iter().filter(|event| span.contains(event.real)) {
+        let EventKind::KernelLog { text, .. } = &event.kind else { continue };
+        let Some((comm, pid)) = dropped_by(text) else { continue };
+        let known = all.entry(comm).or_default();
+        *known = (known.0 + 1, pid);
+    }
+    all.into_iter().max_by_key(|(_, (times, _))| *times).map(|(comm, (_, pid))| (comm, pid))
+}
+
+fn dropped_by(text: &str) -> Option<(&str, u32)> {
+    let (who, _) = text.rsplit_once("): drop_caches: ")?;
+    let (comm, pid) = who.rsplit_once(" (")?;
+    Some((comm, pid.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_says_who_it_was() {
+        assert_eq!(dropped_by("sh (13018): drop_caches: 3"), Some(("sh", 13018)));
+        assert_eq!(dropped_by("a (1) (77): drop_caches: 1"), Some(("a (1)", 77)));
+        assert_eq!(dropped_by("drop_caches"), None);
+    }
+}
