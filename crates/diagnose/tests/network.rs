@@ -463,3 +463,24 @@ fn what_one_namespace_drops_is_not_lost_in_another() {
     assert_eq!(roots("eth0"), ["qdisc-drops"], "what the namespaces send goes through the machine's own");
     assert_eq!(roots("eth0@blue"), ["qdisc-drops", "retransmit-storm"]);
 }
+
+#[test]
+fn packets_of_which_each_takes_far_longer_are_the_root_and_who_loaded_the_rules_is_named() {
+    let machine = |busy: f64, packets: f64, blocks: f64| {
+        let mut m = Machine::idle();
+        m.sys("sys.cpu_softirq", 0.02, busy).row("softnet.processed", "0", 2_500.0, packets);
+        m.row("softirq.block", "0", 3.0, blocks).row("exited.count", "60:nft", 0.0, 0.0);
+        m.values("exited.count", "60:nft", HEALTHY - 1, vec![1.0]).task(60, "banlist", 0);
+        m
+    };
+    let report = machine(0.45, 2_000.0, 3.0).explain();
+    assert_eq!(root(&report), ("packet-cost", Some("banlist"), Some(60)));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(
+        statement.starts_with("each packet takes 225 µs in soft interrupts instead of 8.0 µs"),
+        "{statement}"
+    );
+    // More packets; and soft interrupts that are those of a device.
+    is_silent(&machine(0.45, 50_000.0, 3.0));
+    is_silent(&machine(0.45, 2_000.0, 20_000.0));
+}

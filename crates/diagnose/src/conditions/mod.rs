@@ -65,6 +65,7 @@ mod network {
     pub(super) mod conntrack_full;
     pub(super) mod listen_overflow;
     pub(super) mod nic_drops;
+    pub(super) mod packet_cost;
     pub(super) mod port_exhaustion;
     pub(super) mod qdisc_drops;
     pub(super) mod resolver_slow;
@@ -164,6 +165,7 @@ pub fn all() -> &'static [Condition] {
         network::tcp_memory_pressure::CONDITION,
         network::qdisc_drops::CONDITION,
         network::nic_drops::CONDITION,
+        network::packet_cost::CONDITION,
         network::conntrack_full::CONDITION,
         network::listen_overflow::CONDITION,
         network::socket_buffer_overflow::CONDITION,

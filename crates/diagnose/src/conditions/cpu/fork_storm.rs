@@ -68,6 +68,11 @@ const FORKS_PER_CPU_S: f64 = 125.0;
 /// A process that lives for a tenth of a second does something; the storm's do not.
 const SHORT_S: f64 = 0.1;
 
+/// Subshells that start others come and go faster than they find room in the table of parents. Whoever started nearly all of those that
+/// did, a quarter of all or more, started the others as well: they came from the same storm.
+const KNOWN: f64 = 0.25;
+const MOST_OF_KNOWN: f64 = 0.8;
+
 /// A thread shares its memory and its files with the others: to make and to end one costs 28 µs (`pthread_create`, Linux
 /// 6.18), a twentieth of the 550 µs of `vfork`, `exec` and the end of the smallest program.
 const THREADS: f64 = 20.0;
@@ -152,7 +157,10 @@ fn observe(view: &View<'_>) -> Observation {
     let parents = parents(view, span);
     // What is left of all is of parents and names that found no room.
     let nameless = 1.0 - parents.iter().map(|p| p.share).sum::<f64>();
-    let Some(top) = parents.first().filter(|top| top.share > nameless) else {
+    let known = 1.0 - nameless;
+    let is_known =
+        |top: &&Parent| top.share > nameless || known >= KNOWN && top.share >= MOST_OF_KNOWN * known;
+    let Some(top) = parents.first().filter(is_known) else {
         let why = if parents.is_empty() {
             "which program starts them is unknown without the exit probe"
         } else {
