@@ -1,9 +1,12 @@
 //! Filesystems that filled up: with bytes, or with files.
 
-use mitra_model::time::SECOND;
-use mitra_model::{SeriesSet, Span};
+use std::collections::BTreeMap;
 
-use crate::process::{self, Top};
+use mitra_model::time::SECOND;
+use mitra_model::{Series, SeriesSet, Span};
+
+use crate::deaths;
+use crate::process::{self, Process, Top};
 use crate::signal::{Run, Signal};
 use crate::view::View;
 
@@ -150,6 +153,48 @@ pub fn filler<'a>(view: &View<'a>, full: &Full<'_>, share: f64) -> Option<Top<'a
         p.total(view.set, metric, span) - p.total(view.set, "task.cancelled_write_bytes", span)
     });
     tops.into_iter().next().filter(|top| top.total >= share * left)
+}
+
+/// A filesystem that lost room within the last half minute, and who wrote what took it.
+pub struct Shrank<'v, 'a> {
+    /// Where it is mounted.
+    pub mount: &'a str,
+    /// What it lost.
+    pub bytes: f64,
+    /// The program that wrote half of that or more, itself or by children that came and went.
+    pub writer: Option<&'v Process<'a>>,
+}
+
+/// So long before a limit of free space is reached, what reached it is written.
+const SHORTLY_NS: i64 = 30 * SECOND;
+
+/// The filesystem that lost most room before a moment.
+pub fn shrank<'v, 'a>(view: &'v View<'a>, until: i64) -> Option<Shrank<'v, 'a>> {
+    let span = Span { since: until.saturating_sub(SHORTLY_NS), until: until.saturating_add(SECOND) };
+    let [_, left] = Room::Bytes.metrics();
+    let lost = |(mount, series): (&'a str, &Series)| Some((mount, series.max(span)? - series.last(span)?));
+    let (mount, bytes) = view.each(left).filter_map(lost).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (bytes > 0.0).then(|| Shrank { mount, bytes, writer: writer(view, span, 0.5 * bytes) })
+}
+
+fn writer<'v, 'a>(view: &'v View<'a>, span: Span, least: f64) -> Option<&'v Process<'a>> {
+    let wrote = |p: &Process<'_>| p.total(view.set, "task.write_bytes", span);
+    let most = |all: &BTreeMap<u32, f64>| {
+        let (pid, most) = all.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        view.process(*pid).filter(|process| *most >= least && !process.kthread)
+    };
+    let mut all: BTreeMap<u32, f64> = view.processes().iter().map(|p| (p.pid, wrote(p))).collect();
+    if let Some(one) = most(&all) {
+        return Some(one);
+    }
+    for (process, parent) in view.processes().iter().filter_map(|p| Some((p, p.ppid?))) {
+        *all.entry(parent).or_default() += wrote(process);
+    }
+    for (row, series) in view.each("exited.write_bytes") {
+        let Some((parent, _)) = deaths::family(row) else { continue };
+        *all.entry(parent).or_default() += series.total(span).unwrap_or(0.0);
+    }
+    most(&all)
 }
 
 /// The device that is mounted there, by the name that its own numbers have.

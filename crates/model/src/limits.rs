@@ -15,6 +15,8 @@ pub struct LimitText {
     pub is_said_once: bool,
     /// Whether the program does not read from its clients meanwhile: it has no request of them.
     pub is_unread: bool,
+    /// Whether it is one of free space on a filesystem.
+    pub is_of_space: bool,
     /// Whether the program turns clients away with an answer, so that no counter of connections tells.
     pub is_answered: bool,
     /// What is limited, in words.
@@ -66,6 +68,12 @@ pub fn text_of(comm: &str, kind: &str) -> Option<&'static LimitText> {
 }
 
 impl LimitText {
+    /// The first program that says it.
+    #[must_use]
+    pub fn program(&self) -> &'static str {
+        self.programs.first().copied().unwrap_or_default()
+    }
+
     fn parse(line: &'static str) -> Option<Self> {
         if line.starts_with('#') {
             return None;
@@ -89,6 +97,7 @@ impl LimitText {
             is_of_connections: has("connections"),
             is_said_once: has("once"),
             is_unread: has("unread"),
+            is_of_space: has("space"),
             is_answered: has("answered"),
             words,
             setting,

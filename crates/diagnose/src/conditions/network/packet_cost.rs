@@ -97,7 +97,7 @@ fn observe(view: &View<'_>) -> Observation {
         );
     }
     let before = view.baseline.and_then(|baseline| cost(view.base_set, baseline)).map(|(cost, _)| cost);
-    let Some(usual) = before.as_ref().and_then(|cost| mean(cost)) else {
+    let Some(usual) = before.as_ref().and_then(mean) else {
         return Observation::inactive("what a packet took before is not known");
     };
     let Some((cost, time)) = cost(view.set, view.window) else {

@@ -15,6 +15,7 @@
 
 use mitra_model::limits::{LimitText, text_of};
 
+use crate::filesystems;
 use crate::network;
 use crate::prelude::*;
 use crate::services::{self, Address, Places, QUEUED, QUEUED_S, Servers};
@@ -38,6 +39,9 @@ pub const CONDITION: Condition = Condition {
         "dependency.established",
         "listener.queue",
         "listener.backlog",
+        "fs.avail_bytes",
+        "task.write_bytes",
+        "exited.write_bytes",
     ],
     needs_of: &[services::NEEDS, services::POOLS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
@@ -157,6 +161,27 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
         text.words,
         words::count(usual.rate)
     );
+    if text.is_of_space
+        && let Some(shrank) = filesystems::shrank(view, run.onset)
+    {
+        let by = shrank.writer.map(|p| format!(", of which {} ({}) wrote most", p.comm, p.pid));
+        finding.remarks.insert(
+            0,
+            format!(
+                "{} lost {} of free space shortly before{}",
+                shrank.mount,
+                words::bytes(shrank.bytes),
+                by.unwrap_or_default()
+            ),
+        );
+        finding.culprit.path = Some(shrank.mount.to_owned());
+        finding.prove(view, &["fs.avail_bytes"], shrank.mount, Span { since: i64::MIN, until: run.end });
+        // The limit keeps what is left for the service: whoever took the rest is the cause.
+        if let Some(writer) = shrank.writer {
+            finding.blame(writer);
+            finding.infer_culprit();
+        }
+    }
     Some(finding)
 }
 
@@ -326,7 +351,14 @@ fn are_at_a_limit(set: &SeriesSet, window: Span) -> Vec<Signal> {
 fn named(finding: &Finding) -> (&str, Option<&'static LimitText>) {
     let comm = finding.culprit.process.as_deref().unwrap_or("the service");
     let is_named = |text: &&LimitText| finding.statement.contains(&format!(" has reached {},", text.kind));
-    (comm, mitra_model::limits::texts_of(comm).find(is_named))
+    match mitra_model::limits::texts_of(comm).find(is_named) {
+        Some(text) => (comm, Some(text)),
+        // The culprit is whoever took the space.
+        None => match mitra_model::limits::texts().iter().filter(|text| text.is_of_space).find(is_named) {
+            Some(text) => (text.program(), Some(text)),
+            None => (comm, None),
+        },
+    }
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
