@@ -208,8 +208,15 @@ fn a_service_whose_log_names_a_limit_again_and_again_has_reached_it() {
 
 #[test]
 fn a_broker_that_says_once_that_its_disk_is_full_and_answers_nothing_has_reached_that_limit() {
-    let alarm = |silent_from: usize| {
+    let alarm = |silent_from: usize, wrote: f64| {
         let mut m = Machine::idle();
+        m.values(
+            "fs.avail_bytes",
+            "/mq",
+            0,
+            (0..HEALTHY + INCIDENT).map(|i| if is_on(i) { 150e6 } else { 390e6 }).collect(),
+        );
+        m.task(90, "copy", 0).values("exited.write_bytes", "90:cp", HEALTHY - 1, vec![wrote]);
         let is_silent = move |i: usize| is_on(i) && i >= HEALTHY + silent_from;
         let of = move |i: usize| if is_silent(i) { Asked::nothing(0.0) } else { Asked::each(30.0, 0.002) };
         service(&mut m, DB, (70, "beam.smp"), of);
@@ -223,7 +230,7 @@ fn a_broker_that_says_once_that_its_disk_is_full_and_answers_nothing_has_reached
         m.values("limit.pid", row, HEALTHY, vec![70.0; INCIDENT]).row("service.established", DB, 5.0, 5.0);
         m.explain()
     };
-    let report = alarm(0);
+    let report = alarm(0, 0.0);
     assert_eq!(root(&report), ("connection-limit", Some("beam.smp"), Some(70)));
     let statement = &one(&report).root_cause.statement;
     assert!(
@@ -231,8 +238,14 @@ fn a_broker_that_says_once_that_its_disk_is_full_and_answers_nothing_has_reached
         "{statement}"
     );
     assert!(one(&report).remedies[0].command.contains("rabbitmq-diagnostics alarms"));
+    // Whoever took the space is the cause, by children that came and went.
+    let taken = alarm(0, 240e6);
+    assert_eq!(root(&taken), ("connection-limit", Some("copy"), Some(90)));
+    let remark = "/mq lost 240 MB of free space shortly before, of which copy (90) wrote most";
+    assert!(one(&taken).root_cause.remarks.iter().any(|one| one == remark), "{:?}", one(&taken).root_cause);
+    assert!(one(&taken).remedies[0].command.contains("rabbitmq-diagnostics alarms"));
     // It went on answering, and nobody asked later.
-    assert!(alarm(10).incidents.is_empty());
+    assert!(alarm(10, 0.0).incidents.is_empty());
 }
 
 #[test]
