@@ -314,8 +314,9 @@ fn a_lock_that_a_script_holds_whose_flock_has_ended_is_the_scripts() {
     let file = directory.path().join("a lock");
     // Its child has the open file as well.
     let script = format!("exec 9>>'{}'; flock 9; echo held; sleep 60; :", file.display());
-    let mut holder =
-        Command::new("sh").arg("-c").arg(script).stdout(Stdio::piped()).spawn().expect("a shell");
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script).stdout(Stdio::piped()).process_group(0);
+    let mut holder = shell.spawn().expect("a shell");
     let mut held = String::new();
     BufReader::new(holder.stdout.as_mut().expect("a pipe")).read_line(&mut held).expect("a line");
     let mut waiter = Command::new("flock").arg(&file).arg("true").spawn().expect("flock");

@@ -464,7 +464,7 @@ mod tests {
         );
         assert_eq!(
             of("       1234.567890      task-clock (msec)         #    0.678 CPUs utilized"),
-            Some((None, "task-clock".into(), Some(1234.567_89)))
+            Some((None, "task-clock".into(), Some(1_234.567_89)))
         );
         assert_eq!(of("S0        4          1,234      cs"), Some((None, "cs".into(), Some(1234.0))));
         assert_eq!(
