@@ -72,6 +72,7 @@ const IMPORTANT: &[&str] = &[
     "PM: suspend",
     "PM: hibernation",
     "audit: backlog limit exceeded",
+    ": drop_caches: ",
     "callbacks suppressed",
     mitra_model::report::LOAD_MARK,
 ];
@@ -169,6 +170,7 @@ mod tests {
         let is_kept = |line: &[u8]| is_worth_keeping(&record(line).unwrap());
         assert!(is_kept(b"6,1234,424069000,-;orderd[77]: segfault at 10 ip 0\n SUBSYSTEM=x\n"));
         assert!(is_kept(b"4,5,1,-;anything\n"));
+        assert!(is_kept(b"6,5,1,-;sh (13018): drop_caches: 3\n"));
         assert!(is_kept(b"14,5,1,-;mitra load: offers 5/s for 1 s to a:80 from @1.000\n"));
         assert!(!is_kept(b"30,5,1,c,caller=T1;systemd[1]: Started; done\n"));
     }

@@ -310,6 +310,12 @@ fn a_name_server_that_got_slow_is_named_by_its_address() {
         assert_eq!(culprit(&report).process, None, "who waits is a victim");
         assert!(report.incidents[0].root_cause.remarks.join(" ").contains("orderd (50)"));
     }
+    // It is a program of this machine.
+    let mut m = serving();
+    resolver(&mut m, 9.0, 6.0, 0.0);
+    m.row("listener.pid", "10.9.0.1:53@dns", 70.0, 70.0);
+    text(&mut m, "listener.comm", "10.9.0.1:53@dns", "named");
+    assert_eq!(culprit(&m.explain()).process.as_deref(), Some("named"));
 }
 
 #[test]

@@ -15,12 +15,14 @@
 
 use crate::network;
 use crate::prelude::*;
+use crate::services::{self, Address};
 
 pub const CONDITION: Condition = Condition {
     id: "resolver-slow",
     title: "DNS is slow or does not answer",
     area: "network",
     needs: NEEDS,
+    needs_of: &[services::NEEDS],
     triggers: &[signals(
         &[
             "resolver.wait_time",
@@ -324,6 +326,10 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
         row,
         span,
     );
+    if let Some(name) = answers_here(view, Address { text: address, net }) {
+        finding.remarks.push(format!("{name} answers there on this machine"));
+        finding.culprit.process = Some(name.to_owned());
+    }
     let usual = worst.before.as_ref().map_or(0.0, |b| b.wait);
     finding.loss_s = Some((worst.waited_s - usual * worst.high.run.high_s).max(0.0));
     let who = view.set.text("resolver.comm", row).and_then(|t| t.at(worst.high.run.end).or_else(|| t.last()));
@@ -334,6 +340,20 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
     }
     finding.confidence = if worst.before.is_some() { 0.95 } else { 0.8 };
     finding
+}
+
+/// The program of this machine that is the name server at an address: who listens there for connections answers datagrams as well.
+/// One that asks other name servers itself may only wait for those.
+fn answers_here<'a>(view: &View<'a>, address: Address<'_>) -> Option<&'a str> {
+    let set: &'a SeriesSet = view.set;
+    let service = services::local_service(set, &address)?;
+    // The thread that listens may have a name of its own.
+    let pid = set.get("listener.pid", service).and_then(|pid| pid.last(Span::ALL)).map(|pid| pid as u32);
+    let comm_of = |metric: &str| set.text(metric, service).and_then(|text| text.last());
+    let leader = pid.and_then(|pid| view.process(pid)).map(|process| process.comm);
+    let comm = leader.or_else(|| comm_of("service.comm")).or_else(|| comm_of("listener.comm"))?;
+    let asks = set.each_text("resolver.comm").any(|(_, text)| text.last() == Some(comm));
+    (!asks).then_some(comm)
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

@@ -19,6 +19,7 @@ use std::borrow::Cow;
 
 use crate::prelude::*;
 use crate::services::{self, Address, local_service, rows_by_address};
+use crate::stats;
 
 pub const CONDITION: Condition = Condition {
     id: "dependency-unreachable",
@@ -87,6 +88,7 @@ const ALWAYS: f64 = 0.1;
 const MANY: f64 = 16.0;
 /// Connections at a limit come and go within this part.
 const SAME: f64 = 0.05;
+const NEARLY_ALL: f64 = 0.8;
 /// Who keeps more of them than all others together.
 const MOST: f64 = 0.5;
 
@@ -189,10 +191,12 @@ impl<'a> Kept<'a> {
     fn of(set: &'a SeriesSet, rows: &[&'a str], span: Span, before: f64) -> Option<Kept<'a>> {
         let of = |row: &&'a str| set.get("dependency.established", row);
         let all = Signal::sum(rows.iter().filter_map(of), span)?;
-        let (least, count) = (all.min()?, all.max()?);
+        let count = stats::median(&mut all.v.clone())?;
+        let same = all.v.iter().filter(|v| (*v - count).abs() <= SAME * count).count() as f64;
         let last = |row: &&'a str| Some((*row, of(row)?.last(span)?));
         let (row, own) = rows.iter().filter_map(last).max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let is_limit = count >= MANY && count - least <= SAME * count && count >= GROWTH * before;
+        // In the sample in which a process gets a row of its own it may have two.
+        let is_limit = count >= MANY && same >= NEARLY_ALL * all.v.len() as f64 && count >= GROWTH * before;
         (is_limit && own >= MOST * count).then_some(Kept { count, before, row, own })
     }
 }

@@ -111,3 +111,24 @@ fn what_was_not_looked_at_took_what_it_took_before() {
     );
     assert_eq!([1, 2, 4, 5].map(|i| carried[i]), [2.0, 2.0, 3.0, 3.0]);
 }
+
+#[test]
+fn long_polls_of_clients_who_came_together_end_together() {
+    // Twelve of them are open all the time, and a second in which several end has one answer in ten late.
+    let polled = |waiting: f64, p99: fn(usize) -> f64| {
+        let all = Traffic {
+            t: (1..=32).map(|i| i * SECOND).collect(),
+            dt: vec![1.0; 32],
+            requests: vec![50.0; 32],
+            waiting: (0..32).map(|i| if i < 16 { waiting } else { waiting + 40.0 }).collect(),
+            p50: vec![0.000_4; 32],
+            p90: (0..32).map(|i| if i < 16 { 0.000_5 } else { 8.0 }).collect(),
+            p99: (0..32).map(|i| if i < 16 { p99(i) } else { 8.0 }).collect(),
+            ..Traffic::default()
+        };
+        all.slow(&all.until(16 * SECOND).usual().expect("sixteen good seconds")).is_ok()
+    };
+    assert!(polled(0.1, |_| 0.001), "nobody waited for so long before");
+    assert!(!polled(12.0, |_| 0.001), "how long those take that wait is not known");
+    assert!(!polled(0.1, |i| if i % 4 == 0 { 8.0 } else { 0.001 }), "some always took so long");
+}

@@ -7,6 +7,8 @@ use crate::{stats, words};
 const SIGMAS: f64 = 6.0;
 /// So much later each of them makes the page late by a tenth of a second, which is felt.
 const PAGE_S: f64 = TAIL_S / OF_A_PAGE;
+/// In a fifth of the samples.
+const OFTEN: f64 = 0.8;
 /// Of less than ten minutes a tenth is one trouble.
 const LONG_S: f64 = 600.0;
 
@@ -69,10 +71,14 @@ impl Traffic {
         // Of requests that pile up meanwhile nobody knows yet how long they take: of a recording that has just begun, whatever
         // always takes longer than that.
         let piling = self.piling_up() / (self.piling_up() + answered / seconds);
-        let unless = |share: f64, late: f64| if piling >= share { f64::INFINITY } else { late };
+        // Nor of those that are open at its end and that its answers do not account for: long polls of clients who came together end
+        // together.
+        let unknown = piling.max(self.held());
+        let unless = |share: f64, late: f64| if unknown >= share { f64::INFINITY } else { late };
         let [late_p90, late_p99] = [unless(0.1, late_p90), unless(0.01, late_p99)];
-        // What took long for one in a hundred does so for one in ten where more of that is asked.
-        let late_p90 = late_p90.max(BUCKET * p99);
+        // What took long for one in a hundred, often enough, does so for one in ten where more of that is asked.
+        let often_p99 = share(&self.p99, OFTEN).unwrap_or(p99).max(p99);
+        let late_p90 = late_p90.max(BUCKET * often_p99);
         let waiting = waited / seconds;
         let spread = stats::level(&self.waiting).map_or(waiting, |l| l.median + SIGMAS * l.sigma);
         Some(Usual {
@@ -88,6 +94,14 @@ impl Traffic {
             page_p50,
             spread,
         })
+    }
+
+    /// What part of all requests those are that are open in the last sample, beyond what those take that are answered in it.
+    fn held(&self) -> f64 {
+        let (Some(waiting), Some(rate)) = (self.waiting.last(), self.requests.last()) else { return 0.0 };
+        let each_s = self.p90.last().copied().filter(|p90| p90.is_finite()).unwrap_or(0.0);
+        let held = (waiting - rate * each_s).max(0.0);
+        if held > 0.0 { held / (held + rate) } else { 0.0 }
     }
 
     /// By how much more clients wait from one second to the next.
