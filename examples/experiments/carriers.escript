@@ -1,24 +1,26 @@
 %%! -noinput
-%% carriers.escript COUNT ROUNDS: keeps COUNT binaries of 64 to 4096 bytes and replaces each of them ROUNDS times by one of
-%% another size, in random order; then drops all but each tenth. Prints binaries a second and the resident memory.
+%% carriers.escript PROCESSES SECONDS: processes that each build a list of 100,000 pairs, as a request does that decodes a large answer, and
+%% drop it with their heap. A heap of some megabytes is larger than what a carrier of many blocks takes by default. Prints heaps a second,
+%% and the resident memory at the end.
 -mode(compile).
 
-main([Count0, Rounds0]) ->
-    Count = list_to_integer(Count0),
-    Rounds = list_to_integer(Rounds0),
-    rand:seed(exsss, {1, 2, 3}),
-    Table = ets:new(binaries, [set]),
+main([Processes0, Seconds0]) ->
+    Until = erlang:monotonic_time(millisecond) + 1000 * list_to_integer(Seconds0),
+    Self = self(),
+    Work = fun() -> Self ! {done, work(Until, 0)} end,
     Began = erlang:monotonic_time(microsecond),
-    [put_one(Table, N) || N <- lists:seq(1, Count)],
-    [put_one(Table, rand:uniform(Count)) || _ <- lists:seq(1, Count * Rounds)],
+    [spawn_link(Work) || _ <- lists:seq(1, list_to_integer(Processes0))],
+    Heaps = lists:sum([receive {done, N} -> N end || _ <- lists:seq(1, list_to_integer(Processes0))]),
     Took = erlang:monotonic_time(microsecond) - Began,
-    [ets:delete(Table, N) || N <- lists:seq(1, Count), N rem 10 =/= 0],
-    erlang:garbage_collect(),
-    timer:sleep(500),
     {ok, Statm} = file:read_file("/proc/self/statm"),
     [_, Resident | _] = binary:split(Statm, <<" ">>, [global]),
-    io:format("{\"binaries_per_s\": ~.1f, \"resident_bytes\": ~w}~n",
-              [Count * (Rounds + 1) * 1.0e6 / Took, binary_to_integer(Resident) * 4096]).
+    io:format("{\"heaps_per_s\": ~.1f, \"resident_bytes\": ~w}~n",
+              [Heaps * 1.0e6 / Took, binary_to_integer(Resident) * 4096]).
 
-put_one(Table, N) ->
-    ets:insert(Table, {N, binary:copy(<<0>>, 64 + rand:uniform(4032))}).
+work(Until, Heaps) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true ->
+            {Pid, Ref} = spawn_monitor(fun() -> 100000 = length([{N, N} || N <- lists:seq(1, 100000)]) end),
+            receive {'DOWN', Ref, process, Pid, normal} -> work(Until, Heaps + 1) end;
+        false -> Heaps
+    end.

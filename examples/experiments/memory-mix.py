@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """memory-mix.py DIR SECONDS: in the cgroup that DIR/group names (swap.py), touches random pages of 160 MiB of memory and
-reads random pages of a file of 160 MiB, and prints how many rounds of both it went through in a second."""
+reads random pages of a file of 160 MiB, and prints how many rounds of both it went through in a second. The file is written
+inside of the cgroup too: the one whose task brings a page into memory is charged for it."""
 
 import json
 import mmap
@@ -18,19 +19,19 @@ PAGES = 64
 def main():
     folder, seconds = sys.argv[1], float(sys.argv[2])
     path = f"{folder}/file"
-    with open(path, "wb") as file:
-        for _ in range(BYTES >> 20):
-            file.write(os.urandom(1 << 20))
-        os.fsync(file.fileno())
     with open(f"{folder}/group") as file:
         group = file.read()
     with open(f"{group}/cgroup.procs", "w") as procs:
         procs.write("0")
+    with open(path, "wb") as file:
+        for _ in range(BYTES >> 20):
+            file.write(os.urandom(1 << 20))
+        os.fsync(file.fileno())
     work(path, seconds)
 
 
 def work(path, seconds):
-    memory = mmap.mmap(-1, BYTES)
+    memory = mmap.mmap(-1, BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for at in range(0, BYTES, PAGE):
         memory[at] = 1
     file = os.open(path, os.O_RDONLY)

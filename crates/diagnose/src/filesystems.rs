@@ -168,13 +168,21 @@ pub struct Shrank<'v, 'a> {
 /// So long before a limit of free space is reached, what reached it is written.
 const SHORTLY_NS: i64 = 30 * SECOND;
 
-/// The filesystem that lost most room before a moment.
+/// A hundredth of it: logs and files that grow take less in that time.
+const SHRANK: f64 = 0.01;
+
+/// The only filesystem that lost a part of its room before a moment: of several nobody knows which one is meant.
 pub fn shrank<'v, 'a>(view: &'v View<'a>, until: i64) -> Option<Shrank<'v, 'a>> {
     let span = Span { since: until.saturating_sub(SHORTLY_NS), until: until.saturating_add(SECOND) };
-    let [_, left] = Room::Bytes.metrics();
-    let lost = |(mount, series): (&'a str, &Series)| Some((mount, series.max(span)? - series.last(span)?));
-    let (mount, bytes) = view.each(left).filter_map(lost).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (bytes > 0.0).then(|| Shrank { mount, bytes, writer: writer(view, span, 0.5 * bytes) })
+    let [total, left] = Room::Bytes.metrics();
+    let lost = |(mount, series): (&'a str, &Series)| {
+        let bytes = series.max(span)? - series.last(span)?;
+        let total = view.set.get(total, mount)?.last(Span::ALL)?;
+        (total > 0.0 && bytes >= SHRANK * total).then_some((mount, bytes))
+    };
+    let all: Vec<(&str, f64)> = view.each(left).filter_map(lost).collect();
+    let [(mount, bytes)] = all[..] else { return None };
+    Some(Shrank { mount, bytes, writer: writer(view, span, 0.5 * bytes) })
 }
 
 fn writer<'v, 'a>(view: &'v View<'a>, span: Span, least: f64) -> Option<&'v Process<'a>> {

@@ -216,6 +216,7 @@ fn a_broker_that_says_once_that_its_disk_is_full_and_answers_nothing_has_reached
             0,
             (0..HEALTHY + INCIDENT).map(|i| if is_on(i) { 150e6 } else { 390e6 }).collect(),
         );
+        m.row("fs.total_bytes", "/mq", 1e9, 1e9);
         m.task(90, "copy", 0).values("exited.write_bytes", "90:cp", HEALTHY - 1, vec![wrote]);
         let is_silent = move |i: usize| is_on(i) && i >= HEALTHY + silent_from;
         let of = move |i: usize| if is_silent(i) { Asked::nothing(0.0) } else { Asked::each(30.0, 0.002) };

@@ -135,12 +135,13 @@ fn tasks(root: &Root, pid: u32) -> Vec<u32> {
 fn thread(scene: &mut Scene<'_>, process: &mut Process, tid: u32, edges: &mut Vec<Edge>) {
     let pid = process.pid;
     let Some(state) = state(scene.root, scene.buffer, pid, tid) else { return };
-    if tid == pid {
-        process.is_frozen = state == b'S' && is_in_freezer(wchan(scene, pid, tid));
+    // One tells of all: the first that sleeps so.
+    if state == b'S' && process.is_frozen.is_none() {
+        process.is_frozen = Some(is_in_freezer(wchan(scene, pid, tid)));
     }
     let waits = match state {
         b'Z' | b'X' => return,
-        b'S' if process.is_frozen => vec![(Kind::Frozen, End::Unknown)],
+        b'S' if process.is_frozen == Some(true) => vec![(Kind::Frozen, End::Unknown)],
         b'R' => vec![(Kind::Cpu, End::Unknown)],
         b'T' | b't' => vec![(Kind::Stopped, End::Unknown)],
         b'D' => vec![uninterruptible(scene, pid, tid)],

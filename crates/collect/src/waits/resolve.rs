@@ -12,6 +12,7 @@ use super::ends::{End, Kind};
 use super::holders::{Holder, Holders, Open, Side, Waiter, fdinfo, open};
 use super::mutex::{MUTEX_BYTES, owner};
 use super::sockets::{NetSockets, Peer};
+use crate::clock::thread_cpu_ns;
 use crate::file::{Buffer, LINK_BYTES, Root, each_entry, inode_in_link, link};
 use crate::net::ask::Asker;
 use crate::net::owner::Walk;
@@ -22,7 +23,8 @@ const ENDS_MAX: usize = 8;
 const POLLED_MAX: usize = 1024;
 /// Descriptors of a process that are asked for a lock.
 const LOCKING_FDS_MAX: usize = 4096;
-/// All descriptors of the machine are looked through for such a lock: a microsecond for each.
+/// All descriptors of the machine are looked through for such a lock, a microsecond for each: for so much CPU time in one look, however
+/// many locks there are.
 const HEIRS_CPU_MAX: Duration = Duration::from_millis(50);
 /// Children of one process.
 const CHILDREN_MAX: usize = 256;
@@ -38,14 +40,14 @@ const NOBODY: Wait = (Kind::Other, End::Unknown);
 pub struct Process {
     pub pid: u32,
     pub threads: Vec<u32>,
-    /// Whether a freezer of version 2 holds its first thread.
-    pub is_frozen: bool,
+    /// Whether a freezer of version 2 holds it, once a thread of it that sleeps was looked at.
+    pub is_frozen: Option<bool>,
     memory: Option<OwnedFd>,
 }
 
 impl Process {
     pub fn new(pid: u32, threads: Vec<u32>) -> Self {
-        Process { pid, threads, is_frozen: false, memory: None }
+        Process { pid, threads, is_frozen: None, memory: None }
     }
 
     fn waiter(&self) -> Waiter {
@@ -72,6 +74,8 @@ pub struct Scene<'l> {
     nets: HashMap<u32, NetSockets>,
     locks: Option<Vec<Waiting>>,
     heirs: HashMap<String, End>,
+    /// What is left for those that are not known.
+    heirs_cpu: Duration,
 }
 
 impl<'l> Scene<'l> {
@@ -90,6 +94,7 @@ impl<'l> Scene<'l> {
             nets: HashMap::new(),
             locks: None,
             heirs: HashMap::new(),
+            heirs_cpu: HEIRS_CPU_MAX,
         }
     }
 
@@ -382,7 +387,11 @@ impl<'l> Scene<'l> {
         if let Some(known) = self.heirs.get(file) {
             return *known;
         }
-        let heir = heirs(self.root, waiter, fd, file).map_or(End::Unknown, End::Process);
+        let began = thread_cpu_ns();
+        let heir = heirs(self.root, (waiter, fd), file, self.heirs_cpu);
+        let took = Duration::from_nanos((thread_cpu_ns() - began).unsigned_abs());
+        self.heirs_cpu = self.heirs_cpu.saturating_sub(took);
+        let heir = heir.map_or(End::Unknown, End::Process);
         self.heirs.insert(file.to_owned(), heir);
         heir
     }
@@ -397,14 +406,21 @@ fn of_holder(kind: Kind, holder: Holder) -> Wait {
 }
 
 /// Of the processes that hold a lock through a descriptor of theirs, the one from which all others descend.
-fn heirs(root: &Root, waiter: u32, fd: i32, file: &str) -> Option<u32> {
+///
+/// Nobody is named where not all could be asked in `cpu_max`.
+fn heirs(root: &Root, (waiter, fd): (u32, i32), file: &str, cpu_max: Duration) -> Option<u32> {
+    if cpu_max.is_zero() {
+        return None;
+    }
     let (mut own, mut space, mut buffer) = ([0; LINK_BYTES], [0; LINK_BYTES], Buffer::default());
     let path = link(root.fd(), format!("proc/{waiter}/fd/{fd}"), &mut own)?;
     let mut all: Vec<u32> = Vec::new();
-    Walk::begin()?.go_on(HEIRS_CPU_MAX, |_, pid, fds| {
-        let mut has_it = false;
+    let mut walk = Walk::begin()?;
+    walk.go_on(cpu_max, |_, pid, fds| {
+        let (mut has_it, mut seen) = (false, 0);
         let _listed = each_entry(fds.as_fd(), |name| {
-            if !has_it && link(fds, name, &mut space) == Some(path) {
+            seen += 1;
+            if !has_it && seen <= LOCKING_FDS_MAX && link(fds, name, &mut space) == Some(path) {
                 let fd = name.to_str().ok().and_then(|name| name.parse().ok());
                 let info = fd.and_then(|fd| fdinfo(root, pid, fd, &mut buffer));
                 has_it = info.is_some_and(|info| info.has_lock(file));
@@ -415,6 +431,9 @@ fn heirs(root: &Root, waiter: u32, fd: i32, file: &str) -> Option<u32> {
         }
         true
     });
+    if !walk.is_complete() {
+        return None;
+    }
     let is_first = |pid: &&u32| {
         let stat = root.read(&format!("proc/{pid}/stat"), &mut buffer).ok();
         let parent = stat.and_then(task_stat).map(|stat| stat.ppid);

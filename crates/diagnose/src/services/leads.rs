@@ -125,8 +125,8 @@ pub fn is_stuck(view: &View<'_>, row: &str, span: Span) -> bool {
     !is_judged && waits >= ALL_THE_TIME && waits >= HALF * answers.max(1.0)
 }
 
-/// Whether the clients of two services wait longer than usual in the same seconds, and as much longer: of which one asks the other. All
-/// of its threads may wait for the one that does.
+/// Whether the clients of two services, of which one asks the other, wait longer than usual in the same seconds: all threads of the one
+/// may wait for that which asks. Compared is how their waiting changes from one sample to the next: both may only have grown.
 #[must_use]
 pub fn wait_together(view: &View<'_>, outer: &str, inner: &str, span: Span) -> bool {
     let beyond = |row: &str| {
@@ -144,7 +144,9 @@ pub fn wait_together(view: &View<'_>, outer: &str, inner: &str, span: Span) -> b
         .collect();
     let (outer, inner): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
     let waits = inner.iter().sum::<f64>() / inner.len().max(1) as f64;
-    inner.len() >= PAIRS && waits >= WAITS && correlation(&outer, &inner).is_some_and(|r| r >= TOGETHER)
+    let changes = |values: &[f64]| values.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<f64>>();
+    let is_together = || correlation(&changes(&outer), &changes(&inner)).is_some_and(|r| r >= TOGETHER);
+    inner.len() > PAIRS && waits >= WAITS && is_together()
 }
 
 /// Programs that called one of some services for the first time when it began, in words.

@@ -287,7 +287,7 @@ pub fn follow<'a>(
     if let Some(first) = walk.row() {
         finding.prove(view, &[WAITS], first, span);
     }
-    let Some((pid, comm)) = walk.culprit() else { return say_held(view, finding, servers, span) };
+    let Some((pid, comm)) = walk.culprit() else { return false };
     finding.waits_for = Some(walk.words());
     finding.waits_for_lock = walk.passes_a_lock();
     blame(view, finding, pid, comm);

@@ -72,6 +72,8 @@ const SHORT_S: f64 = 0.1;
 /// did, a quarter of all or more, started the others as well: they came from the same storm.
 const KNOWN: f64 = 0.25;
 const MOST_OF_KNOWN: f64 = 0.8;
+/// Times as many as before.
+const MORE: f64 = 3.0;
 
 /// A thread shares its memory and its files with the others: to make and to end one costs 28 µs (`pthread_create`, Linux
 /// 6.18), a twentieth of the 550 µs of `vfork`, `exec` and the end of the smallest program.
@@ -236,7 +238,19 @@ struct Parent {
     pids: usize,
     child: String,
     share: f64,
+    /// What it started and ended, in a second.
+    ended_s: f64,
     lifetime_s: f64,
+}
+
+/// Processes a second that were started by one of this name and ended before.
+fn ended_before(view: &View<'_>, parent: &str) -> f64 {
+    let Some(baseline) = view.baseline else { return 0.0 };
+    let is_its = |row: &str| {
+        view.base_set.text("exited.parent_comm", row).and_then(|text| text.last()) == Some(parent)
+    };
+    let all = view.base_set.each("exited.count").filter(|(row, _)| is_its(row));
+    all.filter_map(|(_, series)| series.mean(baseline)).fold(0.0, |a, b| a + b)
 }
 
 fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
@@ -274,6 +288,7 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
                 pids: sum.by_pid.len(),
                 child: child.unwrap_or_default(),
                 share: sum.count / all,
+                ended_s: sum.count / span.seconds().max(1.0),
                 lifetime_s: sum.lifetime_s / sum.count.max(1.0),
             }
         })

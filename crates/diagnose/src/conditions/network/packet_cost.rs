@@ -5,7 +5,8 @@
 //! interrupts: no process shows it, as many packets come as ever, and each answer is late by what its packets take. Compared are the
 //! time of all soft interrupts and the packets that passed the backlog or a driver's poll (`/proc/net/softnet_stat`).
 //!
-//! Soft interrupts of block devices and tasklets (encryption) are no packets: where there are as many of these, nothing is said.
+//! Soft interrupts of block devices, tasklets (encryption), timers, the scheduler and RCU are no packets: where there are as many of
+//! these, nothing is said. Segments of one connection that came together count as one packet (GRO).
 
 use crate::deaths;
 use crate::prelude::*;
@@ -15,9 +16,10 @@ pub const CONDITION: Condition = Condition {
     id: "packet-cost",
     title: "each packet takes the kernel several times as long as before",
     area: "network",
-    needs: &[TIME, PACKETS, BLOCK, TASKLET, "sys.cpu_idle", "exited.count"],
+    needs: &["sys.cpu_idle", "exited.count"],
+    needs_of: &[METRICS],
     triggers: &[Trigger::Signals(Signals {
-        metrics: &[TIME, PACKETS, BLOCK, TASKLET],
+        metrics: METRICS,
         find: are_dear,
         need_s: NEED_S,
         can_be_steady: false,
@@ -43,15 +45,37 @@ pub const CONDITION: Condition = Condition {
 
 const TIME: &str = "sys.cpu_softirq";
 const PACKETS: &str = "softnet.processed";
-const BLOCK: &str = "softirq.block";
-const TASKLET: &str = "softirq.tasklet";
+/// Soft interrupts that are for something else.
+const OTHERS: &[&str] = &[
+    "softirq.block",
+    "softirq.irq_poll",
+    "softirq.tasklet",
+    "softirq.hi",
+    "softirq.timer",
+    "softirq.hrtimer",
+    "softirq.sched",
+    "softirq.rcu",
+];
+const METRICS: &[&str] = &[
+    TIME,
+    PACKETS,
+    "softirq.block",
+    "softirq.irq_poll",
+    "softirq.tasklet",
+    "softirq.hi",
+    "softirq.timer",
+    "softirq.hrtimer",
+    "softirq.sched",
+    "softirq.rcu",
+];
 /// A fifth of a CPU is felt, where there are few.
 const BUSY: f64 = 0.2;
 /// Larger packets, another protocol and a state that is new take up to twice as long; five times is something else.
 const DEARER: f64 = 5.0;
-/// A packet takes some microseconds from the driver to the socket, also with a hundred rules.
-const LEAST_S: f64 = 20e-6;
-/// Of fewer in a second, timers and RCU are the most of soft interrupts.
+/// A packet takes some microseconds from the driver to the socket, also with a hundred rules; one of 64 KiB that was put together of
+/// segments some thirty.
+const LEAST_S: f64 = 50e-6;
+/// Of fewer in a second a mean says little.
 const MANY: f64 = 100.0;
 const NEED_S: f64 = 3.0;
 /// Whoever loads rules was started shortly before, and takes some seconds.
@@ -76,8 +100,8 @@ const LOADERS: &[&str] = &[
 fn cost(set: &SeriesSet, span: Span) -> Option<(Signal, Signal)> {
     let sum = |metric: &str| Signal::sum(set.each(metric).map(|(_, series)| series), span);
     let (time, packets) = (Signal::sum(set.system(TIME), span)?, sum(PACKETS)?);
-    let zero = || packets.clone().map(|_| 0.0);
-    let others = sum(BLOCK).unwrap_or_else(zero).zip(&sum(TASKLET).unwrap_or_else(zero), |a, b| a + b);
+    let others = OTHERS.iter().filter_map(|metric| sum(metric)).reduce(|a, b| a.zip(&b, |a, b| a + b));
+    let others = others.unwrap_or_else(|| packets.clone().map(|_| 0.0));
     let packets = packets.zip(&others, |packets, others| if others < packets { packets } else { 0.0 });
     let cost = time.zip(&packets, |time, packets| if packets >= MANY { time / packets } else { f64::NAN });
     Some((cost, time))
@@ -115,13 +139,11 @@ fn observe(view: &View<'_>) -> Observation {
         words::percent(time.within(span).mean().unwrap_or(0.0))
     );
     if let Some((comm, parent)) = loader(view, run.onset) {
-        let by = view
-            .process(parent)
-            .map_or_else(|| format!("process {parent}"), |p| format!("{} ({parent})", p.comm));
         finding.remarks.push(format!(
-            "{comm}, which changes what is done with packets, ran when it began; {by} started it"
+            "{comm}, which changes what is done with packets, ran when it began; {} ({}) started it",
+            parent.comm, parent.pid
         ));
-        finding.blame_pid(view.process(parent).map_or(comm, |process| process.comm), parent);
+        finding.blame_pid(parent.comm, parent.pid);
         finding.infer_culprit();
     }
     finding.prove(view, &[TIME, "sys.cpu_idle"], "", span);
@@ -136,11 +158,19 @@ fn mean(cost: &Signal) -> Option<f64> {
 }
 
 /// A program that loads rules and ended when it began, and who started it.
-fn loader<'a>(view: &View<'a>, onset: i64) -> Option<(&'a str, u32)> {
+fn loader<'v, 'a>(view: &'v View<'a>, onset: i64) -> Option<(&'a str, &'v Process<'a>)> {
     let near = Span { since: onset.saturating_sub(BEFORE_NS), until: onset.saturating_add(3 * SECOND) };
+    // Who changes rules all the time, as a proxy for containers does, changed them before as well.
+    let is_usual = |parent: &Process<'_>, comm: &str| {
+        let ended = |row: &str| view.base_set.get("exited.count", row)?.total(view.baseline?);
+        view.base_set.each("exited.count").any(|(row, _)| {
+            deaths::family(row) == Some((parent.pid, comm)) && ended(row).is_some_and(|ended| ended > 0.0)
+        })
+    };
     let of = |(row, series): (&'a str, &Series)| {
         let (parent, comm) = deaths::family(row)?;
         let ended = series.total(near).filter(|ended| *ended > 0.0)?;
+        let parent = view.process(parent).filter(|parent| !is_usual(parent, comm))?;
         LOADERS.contains(&comm).then_some((ended, comm, parent))
     };
     let all = view.each("exited.count").filter_map(of);

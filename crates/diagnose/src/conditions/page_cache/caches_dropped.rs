@@ -5,7 +5,7 @@
 //! and look-ups of names grow for as long as it takes to fill the caches again. The kernel counts each time in `/proc/vmstat`, and
 //! says in its log who it was, unless that was silenced (4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::prelude::*;
 
@@ -13,7 +13,7 @@ pub const CONDITION: Condition = Condition {
     id: "caches-dropped",
     title: "the caches of the kernel are dropped by hand",
     area: "page cache",
-    needs: &[PAGES, SLAB, "mem.cached", "disk.read_bytes"],
+    needs: &[PAGES, SLAB, READS, "mem.cached"],
     triggers: &[above(&[PAGES, SLAB], EACH_SECOND).lasting(3.0)],
     observe,
     causes: &[
@@ -38,6 +38,11 @@ pub const CONDITION: Condition = Condition {
 
 const PAGES: &str = "vm.drop_pagecache";
 const SLAB: &str = "vm.drop_slab";
+const READS: &str = "disk.read_bytes";
+/// Times as often as before.
+const MORE: f64 = 3.0;
+/// Two hundred and fifty pages a second: at a tenth of a millisecond each, what a fast SSD takes, a fortieth of a task's time.
+const AGAIN: f64 = 1_048_576.0;
 /// In each second, or nearly so.
 const EACH_SECOND: f64 = 0.5;
 /// What was dropped is read again within this time, or was not in use.
@@ -56,36 +61,56 @@ fn observe(view: &View<'_>) -> Observation {
     let cold = Signal { v: dropped.t.iter().map(|t| step(is_cold(t))).collect(), ..dropped.clone() };
     let Some(run) = cold.run(1.0, 1.0) else { return Observation::inactive("nobody dropped the caches") };
     let span = run.span();
+    let mean = |set: &SeriesSet, metrics: &[&str], span: Span| {
+        let all = metrics.iter().flat_map(|metric| set.each(metric)).map(|(_, series)| series);
+        Signal::sum(all, span).and_then(|signal| signal.mean()).unwrap_or(0.0)
+    };
+    let before =
+        |metrics: &[&str]| view.baseline.map_or(0.0, |baseline| mean(view.base_set, metrics, baseline));
+    if mean(view.set, &[PAGES, SLAB], span) < MORE * before(&[PAGES, SLAB]) {
+        return Observation::inactive("the caches were dropped as often before");
+    }
+    let (read, read_before) = (mean(view.set, &[READS], span), before(&[READS]));
+    if read - read_before < AGAIN {
+        return Observation::inactive("the caches were dropped, and hardly anything was read again");
+    }
     let count = [PAGES, SLAB].iter().filter_map(|metric| view.system(metric)).map(|s| s.within(span).total());
     let count = count.fold(0.0, f64::max).round();
     let mut finding = view.finding(&run);
     let who = who(view, span);
     if let Some((comm, pid)) = who {
-        match view.process(pid).filter(|process| process.comm == comm) {
-            Some(process) => finding.blame(process),
-            None => finding.blame_pid(comm, pid),
-        }
+        finding.culprit.process = Some(comm.to_owned());
+        finding.culprit.pid = pid;
     }
     finding.statement = format!(
-        "{} dropped the caches of the kernel{}: what was in memory is read from the device again",
-        who.map_or_else(|| "somebody".to_owned(), |(comm, pid)| format!("{comm} ({pid})")),
-        if count > 1.0 { format!(" {} times", words::count(count)) } else { String::new() }
+        "{} dropped the caches of the kernel{}, and {}/s were read from devices ({}/s before)",
+        match who {
+            Some((comm, Some(pid))) => format!("{comm} ({pid})"),
+            Some((comm, None)) => comm.to_owned(),
+            None => "somebody".to_owned(),
+        },
+        if count > 1.0 { format!(" {} times", words::count(count)) } else { String::new() },
+        words::bytes(read),
+        words::bytes(read_before)
     );
     finding.prove_nonzero(view, &[PAGES, SLAB, "mem.cached"], "", span);
     finding.confidence = if count > 1.0 { 0.9 } else { 0.7 };
     finding.active()
 }
 
-/// Who did it most often, by the word of the kernel: `sh (4711): drop_caches: 3` (`fs/drop_caches.c`).
-fn who<'v>(view: &'v View<'_>, span: Span) -> Option<(&'v str, u32)> {
-    let mut all: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+/// Who did it most often, by the word of the kernel: `sh (4711): drop_caches: 3` (`fs/drop_caches.c`); without an id where each time
+/// it was another process of that name.
+fn who<'v>(view: &'v View<'_>, span: Span) -> Option<(&'v str, Option<u32>)> {
+    let mut all: BTreeMap<&str, (u32, BTreeSet<u32>)> = BTreeMap::new();
     for event in view.set.events.iter().filter(|event| span.contains(event.real)) {
         let EventKind::KernelLog { text, .. } = &event.kind else { continue };
         let Some((comm, pid)) = dropped_by(text) else { continue };
-        let known = all.entry(comm).or_default();
-        *known = (known.0 + 1, pid);
+        let (times, pids) = all.entry(comm).or_default();
+        *times += 1;
+        pids.insert(pid);
     }
-    all.into_iter().max_by_key(|(_, (times, _))| *times).map(|(comm, (_, pid))| (comm, pid))
+    let (comm, (_, pids)) = all.into_iter().max_by_key(|(_, (times, _))| *times)?;
+    Some((comm, pids.first().copied().filter(|_| pids.len() == 1)))
 }
 
 fn dropped_by(text: &str) -> Option<(&str, u32)> {

@@ -40,6 +40,7 @@ pub const CONDITION: Condition = Condition {
         "listener.queue",
         "listener.backlog",
         "fs.avail_bytes",
+        "fs.total_bytes",
         "task.write_bytes",
         "exited.write_bytes",
     ],

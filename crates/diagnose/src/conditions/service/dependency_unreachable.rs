@@ -194,10 +194,23 @@ impl<'a> Kept<'a> {
         let count = stats::median(&mut all.v.clone())?;
         let same = all.v.iter().filter(|v| (*v - count).abs() <= SAME * count).count() as f64;
         let last = |row: &&'a str| Some((*row, of(row)?.last(span)?));
-        let (row, own) = rows.iter().filter_map(last).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (own_row, own) = rows.iter().filter_map(last).max_by(|a, b| a.1.total_cmp(&b.1))?;
         // In the sample in which a process gets a row of its own it may have two.
         let is_limit = count >= MANY && same >= NEARLY_ALL * all.v.len() as f64 && count >= GROWTH * before;
-        (is_limit && own >= MOST * count).then_some(Kept { count, before, row, own })
+        // Who waits for new ones itself, and nobody else, may have opened them because nothing answers.
+        let is_failing = |row: &&&str| {
+            let pid = |row: &str| row.split_once('>').and_then(|(who, _)| who.parse::<u32>().ok());
+            let of = |metric: &str| set.get(metric, row).and_then(|series| series.total(span)).unwrap_or(0.0);
+            pid(row).is_some_and(|other| pid(own_row) != Some(other))
+                && of("dependency.connect_time") + of("dependency.connect_failed") > 0.0
+        };
+        let is_other_kept_out = rows.iter().any(|row| is_failing(&&row));
+        (is_limit && is_other_kept_out && own >= MOST * count).then_some(Kept {
+            count,
+            before,
+            row: own_row,
+            own,
+        })
     }
 }
 
@@ -353,6 +366,7 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
         let pid = kept.row.split_once('>').and_then(|(who, _)| who.parse().ok());
         if let Some(process) = pid.and_then(|pid| view.process(pid)) {
             finding.blame_pid(process.comm, process.pid);
+            finding.infer_culprit();
         }
         finding.prove(view, &["dependency.established"], kept.row, span);
     }
@@ -362,6 +376,7 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
         finding.prove_nonzero(view, METRICS, row, span);
     }
     finding.confidence = match (vain.was_reached, vain.is_refused) {
+        _ if vain.kept.is_some() => services::LIKELY,
         (true, _) => 0.95,
         (false, false) => 0.85,
         (false, true) => 0.6,
