@@ -149,7 +149,7 @@ impl Server {
             events: broadcast::Sender::new(stream::LATE_MAX),
             guard: Guard::new(options.token, port, options.tls.is_some()),
             pool: Pool::new(),
-            columns: Arc::new(Cache::new(COLUMNS_BYTES_MAX)),
+            columns: Arc::new(Columns::new(COLUMNS_BYTES_MAX)),
             reports: Arc::new(Cache::new(REPORTS_BYTES_MAX)),
             recent: Mutex::default(),
             commands: options.commands,
