@@ -12,6 +12,7 @@ pub mod event;
 pub mod experiment;
 pub mod frame;
 pub mod growth;
+pub mod incident_id;
 pub mod kstack;
 pub mod latency;
 pub mod limits;

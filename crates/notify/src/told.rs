@@ -1,5 +1,6 @@
 //! Which incidents were told, so that each is told once, also by a process that was started anew.
 
+use mitra_model::incident_id::free_id;
 use mitra_model::wall_clock::{REMEMBERED_NS, WallClock, is_remembered};
 use serde::{Deserialize, Serialize};
 
@@ -143,15 +144,19 @@ impl Told {
         said
     }
 
-    /// Which of those that were told each of these is: one with its verdict, else one that is no other of them, for which another
-    /// verdict was found.
+    /// Which of those that were told each of these is: one with its verdict, else one for which another verdict was found. None is two of
+    /// them, and of several it is the one whose onset is nearest.
     fn known(&self, current: &[Now<'_>], until: i64) -> Vec<Option<usize>> {
         let told = |now: &Now<'_>, is_it: &dyn Fn(usize, &Known) -> bool| {
-            let mut told = self.incidents.iter().enumerate();
-            told.find(|(i, known)| is_same(known, now, until) && is_it(*i, known)).map(|(i, _)| i)
+            let told = self.incidents.iter().enumerate();
+            let same = told.filter(|(i, known)| is_same(known, now, until) && is_it(*i, known));
+            same.min_by_key(|(_, known)| known.onset.abs_diff(now.onset)).map(|(i, _)| i)
         };
-        let mut all: Vec<_> =
-            current.iter().map(|now| told(now, &|_, known| !known.is_told_otherwise(now))).collect();
+        let mut all: Vec<Option<usize>> = Vec::with_capacity(current.len());
+        for now in current {
+            let same = told(now, &|i, known| !known.is_told_otherwise(now) && !all.contains(&Some(i)));
+            all.push(same);
+        }
         for (i, now) in current.iter().enumerate() {
             if all.get(i).is_some_and(Option::is_none) {
                 let revised = told(now, &|i, _| !all.contains(&Some(i)));
@@ -163,11 +168,8 @@ impl Told {
 
     /// The id of an incident that was not told: two that begin with the same sample are told apart.
     fn new_id(&self, host: &str, onset: &str) -> String {
-        let id = incident_id(host, onset);
-        match self.incidents.iter().filter(|known| known.message.id.starts_with(&id)).count() {
-            0 => id,
-            others => format!("{id}-{}", others + 1),
-        }
+        let is_taken = |id: &str| self.incidents.iter().any(|known| known.message.id == id);
+        free_id(&incident_id(host, onset), is_taken)
     }
 
     fn is_news_of_device(&mut self, at: i64, message: &Message) -> bool {
@@ -321,6 +323,31 @@ mod tests {
         let revised = [(100, None, "cpu-hog"), (101, None, "dirty-throttle")];
         assert_eq!(step(&mut told, &revised, 200), [(Event::Revised, "web1-100-2".to_owned())]);
         assert_eq!(step(&mut told, &revised[1..], 210), [(Event::Ended, "web1-100".to_owned())]);
+    }
+
+    #[test]
+    fn two_of_one_verdict_that_overlap_are_two() {
+        let mut told = Told::default();
+        let event = |event: Event, id: &str| (event, id.to_owned());
+        assert_eq!(step(&mut told, &[(100, None, "disk-hog")], 110), [event(Event::Begun, "web1-100")]);
+        let both = [(100, None, "disk-hog"), (120, None, "disk-hog")];
+        assert_eq!(step(&mut told, &both, 130), [event(Event::Begun, "web1-120")]);
+        let one = [(100, Some(150), "disk-hog"), (120, None, "disk-hog")];
+        assert_eq!(step(&mut told, &one, 160), [event(Event::Ended, "web1-100")]);
+        assert_eq!(step(&mut told, &one, 165), []);
+        assert_eq!(step(&mut told, &one[1..], 170), [], "the first one is out of sight");
+    }
+
+    #[test]
+    fn an_id_is_not_given_twice_when_the_first_was_forgotten() {
+        let mut told = Told::default();
+        let all = [(100, None, "cpu-hog"), (100, None, "disk-hog")];
+        step(&mut told, &all, 110);
+        step(&mut told, &all[1..], 120);
+        let later = 120 + REMEMBERED_NS / SECOND;
+        step(&mut told, &all[1..], later);
+        let new = step(&mut told, &[(100, None, "oom-kill"), all[1]], later + 10);
+        assert_eq!(new, [(Event::Begun, "web1-100".to_owned())]);
     }
 
     #[test]

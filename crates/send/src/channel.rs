@@ -1,5 +1,6 @@
 //! How samples reach a store: a request over HTTP, or a connection of TCP.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -154,7 +155,11 @@ impl Channel {
         body: &[u8],
         count: u64,
     ) -> Result<Taken, Failure> {
-        let mut request = agent.post(&self.output.url);
+        let url = match self.output.kind {
+            Kind::Clickhouse => clickhouse::address(&self.output.url),
+            _ => Cow::Borrowed(self.output.url.as_str()),
+        };
+        let mut request = agent.post(&*url);
         for (name, value) in headers(&self.output) {
             request = request.header(*name, *value);
         }
@@ -333,6 +338,15 @@ mod tests {
         let samples = [series("mitra_a", None, &[(1, 1.0)])];
         assert!(matches!(channel.send(&samples), Err(Failure::Never(why)) if why.contains("otlp-logs")));
         assert!(matches!(channel.send_records(&records), Err(Failure::Later(..))), "nobody listens");
+    }
+
+    #[test]
+    fn clickhouse_leaves_out_columns_that_its_table_lacks() {
+        let (url, thread) = answering("HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n");
+        let channel = channel(&format!("to = \"clickhouse\"\nurl = \"{url}\""));
+        assert!(channel.send_records(&[record("a")]).is_ok());
+        let head = thread.join().unwrap();
+        assert!(head.starts_with("post /w?input_format_skip_unknown_fields=1 http/1.1"), "{head}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mitra_model::incident_id::free_id;
 use mitra_model::wall_clock::{REMEMBERED_NS, WallClock, is_remembered};
 use serde::{Deserialize, Serialize};
 
@@ -111,12 +112,10 @@ impl Sent {
         let place = self.incidents.iter().position(is_same);
         let place = place.or_else(|| self.incidents.iter().position(has_changed));
         let Some(known) = place.and_then(|place| self.incidents.get_mut(place)) else {
-            // Two of one report that begin with the same sample are told apart.
+            // Two of one report that begin with the same sample are told apart. One that is in no report any more is replaced.
             let is_beside =
-                |known: &&SentIncident| known.id.starts_with(&now.id) && causes.contains(&known.cause);
-            let others = self.incidents.iter().filter(is_beside).count();
-            let id = if others == 0 { now.id } else { format!("{}-{}", now.id, others + 1) };
-            let now = SentIncident { id, ..now };
+                |id: &str| self.incidents.iter().any(|known| known.id == id && causes.contains(&known.cause));
+            let now = SentIncident { id: free_id(&now.id, is_beside), ..now };
             self.incidents.push(now.clone());
             return Some(now);
         };
@@ -230,6 +229,21 @@ mod tests {
         assert_eq!(id("swap-thrash", &causes), None);
         // Another explanation of the first one replaces it.
         assert_eq!(id("disk-slow", &["disk-slow".to_owned()]).as_deref(), Some("web1-T"));
+    }
+
+    #[test]
+    fn one_that_is_new_has_the_id_of_none_that_is_beside_it() {
+        let mut sent = Sent::default();
+        let mut id = |cause: &str, causes: &[&str]| {
+            let causes: Vec<String> = causes.iter().map(|cause| (*cause).to_owned()).collect();
+            let now = SentIncident { id: "web1-T".to_owned(), ..incident(cause, 100, 160, false) };
+            sent.incident(now, &causes).map(|incident| incident.id)
+        };
+        assert_eq!(id("disk-hog", &["disk-hog", "swap-thrash"]).as_deref(), Some("web1-T"));
+        assert_eq!(id("swap-thrash", &["disk-hog", "swap-thrash"]).as_deref(), Some("web1-T-2"));
+        // The first one is gone.
+        assert_eq!(id("oom", &["swap-thrash", "oom"]).as_deref(), Some("web1-T"));
+        assert_eq!(id("cpu-hog", &["swap-thrash", "oom", "cpu-hog"]).as_deref(), Some("web1-T-3"));
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn recording(args: &ExplainArgs, archive: &ArchiveArgs, style: &Style) -> Result
     let (mut series, mut captured) = (SeriesSet::default(), Vec::new());
     if output.draws() {
         series = diagnosis::drawn(&recording.reader, &report)?;
-        captured = diagnosis::captured(&recording.reader, &html::captured::spans(&report));
+        captured = diagnosis::captured(recording.reader.dir(), &html::captured::spans(&report));
     }
     let drawn = html::Drawn { sets: &[&series], captured: &captured };
     match chosen {

@@ -4,6 +4,7 @@ mod history;
 mod scheduled_jobs;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -102,41 +103,101 @@ pub fn drawn(reader: &Reader, report: &Report) -> Result<SeriesSet> {
     Ok(reader.read(&Query { moving_only: true, rows: Some(rows), ..Query::new(span, metrics) })?)
 }
 
-/// Stacks that the page of a report draws: of each span the first capture of each kind that has some. A capture that cannot be
-/// read is passed over.
-pub fn captured(reader: &Reader, spans: &[Span]) -> Vec<FoldedCapture> {
+/// Stacks that the page of a report draws: of each span the first capture of each kind that has some, with the number of the span. A
+/// capture that cannot be read is passed over.
+pub fn captured(dir: &Path, spans: &[Span]) -> Vec<(usize, FoldedCapture)> {
     /// Of a page.
     const CAPTURES_MAX: usize = 12;
-    /// Captures that are looked at.
+    /// Captures that are looked at, of all spans.
     const HEADS_MAX: usize = 200;
     /// Captures that began earlier before a span are not looked at.
     const LENGTH_MAX_NS: i64 = 600 * SECOND;
-    let is_near = |file: &CaptureFile| {
-        let t = file.since_real;
-        spans.iter().any(|span| span.since.saturating_sub(LENGTH_MAX_NS) <= t && t < span.until)
+    let heads_max = (HEADS_MAX / spans.len().max(1)).max(1);
+    let has_stacks_after = |file: &CaptureFile, since: i64| {
+        read_capture_head(&file.path).is_ok_and(|head| head.profile.is_some() && head.until_real() > since)
     };
-    let mut files = captures(reader.dir()).unwrap_or_default();
-    files.retain(is_near);
-    let end = |file: &CaptureFile| {
-        let head = read_capture_head(&file.path).ok()?;
-        head.profile.is_some().then(|| head.until_real())
-    };
-    let mut with_stacks: Vec<(CaptureFile, i64)> =
-        files.into_iter().take(HEADS_MAX).filter_map(|file| end(&file).map(|until| (file, until))).collect();
-    let mut drawn: Vec<FoldedCapture> = Vec::new();
-    for span in spans {
+    let mut files = captures(dir).unwrap_or_default();
+    let mut drawn: Vec<(usize, FoldedCapture)> = Vec::new();
+    for (number, span) in spans.iter().enumerate() {
         let mut kinds: BTreeSet<String> = BTreeSet::new();
+        let mut heads = 0;
+        let begins = span.since.saturating_sub(LENGTH_MAX_NS)..span.until;
         // Each is drawn once.
-        with_stacks.retain(|(file, until)| {
-            let is_in = file.since_real < span.until && *until > span.since;
-            if !is_in || kinds.contains(&file.kind) || drawn.len() == CAPTURES_MAX {
+        files.retain(|file| {
+            let is_wanted = begins.contains(&file.since_real) && !kinds.contains(&file.kind);
+            if !is_wanted || heads == heads_max || drawn.len() == CAPTURES_MAX {
+                return true;
+            }
+            heads += 1;
+            if !has_stacks_after(file, span.since) {
                 return true;
             }
             let Some(folded) = read_capture(&file.path).ok().and_then(FoldedCapture::of) else { return true };
             kinds.insert(file.kind.clone());
-            drawn.push(folded);
+            drawn.push((number, folded));
             false
         });
     }
     drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_archive::store_capture;
+    use mitra_model::Captured;
+    use mitra_model::capture::{Profile, SCHEMA, Stack};
+
+    use super::*;
+
+    fn store(dir: &Path, kind: &str, second: i64, has_stacks: bool) {
+        let stack = Stack { comm: "web".into(), frames: vec![0], weight: 1.0, ..Stack::default() };
+        let profile = Profile {
+            weight: "time off CPU".into(),
+            unit: "s".into(),
+            names: vec!["main".into()],
+            stacks: vec![stack],
+            ..Profile::default()
+        };
+        let captured = Captured {
+            schema: SCHEMA.into(),
+            kind: kind.into(),
+            since_real: second * SECOND,
+            seconds: 2.0,
+            profile: has_stacks.then_some(profile),
+            ..Captured::default()
+        };
+        store_capture(dir, &captured).unwrap();
+    }
+
+    /// The numbers of spans, and when the captures began that were chosen for them.
+    fn chosen(dir: &Path, spans: &[(i64, i64)]) -> Vec<(usize, i64)> {
+        let span = |(since, until): &(i64, i64)| Span { since: since * SECOND, until: until * SECOND };
+        let spans: Vec<Span> = spans.iter().map(span).collect();
+        captured(dir, &spans).iter().map(|(number, one)| (*number, one.head.since_real / SECOND)).collect()
+    }
+
+    #[test]
+    fn a_capture_is_of_the_span_that_it_is_chosen_for() {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path(), "offcpu", 100, true);
+        store(dir.path(), "offcpu", 110, true);
+        assert_eq!(chosen(dir.path(), &[(90, 120), (105, 130)]), [(0, 100), (1, 110)]);
+        assert_eq!(chosen(dir.path(), &[(90, 120)]), [(0, 100)]);
+        assert_eq!(chosen(dir.path(), &[(101, 105)]), [(0, 100)], "it had not ended");
+        assert_eq!(chosen(dir.path(), &[(80, 100), (102, 110)]), []);
+    }
+
+    #[test]
+    fn many_captures_of_one_span_leave_room_for_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path(), "syscalls", 100, false);
+        let first = captures(dir.path()).unwrap().remove(0);
+        for ms in 1..300 {
+            let name = first.name.replace(".000Z", &format!(".{ms:03}Z"));
+            assert_ne!(name, first.name);
+            std::fs::copy(&first.path, first.path.with_file_name(name)).unwrap();
+        }
+        store(dir.path(), "offcpu", 1005, true);
+        assert_eq!(chosen(dir.path(), &[(90, 120), (1000, 1010)]), [(1, 1005)]);
+    }
 }

@@ -149,7 +149,7 @@ impl Server {
             events: broadcast::Sender::new(stream::LATE_MAX),
             guard: Guard::new(options.token, port, options.tls.is_some()),
             pool: Pool::new(),
-            columns: Arc::new(Cache::new(COLUMNS_BYTES_MAX)),
+            columns: Arc::new(Columns::new(COLUMNS_BYTES_MAX)),
             reports: Arc::new(Cache::new(REPORTS_BYTES_MAX)),
             recent: Mutex::default(),
             commands: options.commands,
@@ -388,7 +388,7 @@ impl Server {
             let one = number.map(|number| incidents::only(&report, number)).transpose()?;
             let report = one.as_ref().unwrap_or(&report);
             let series = diagnosis::drawn(&view.reader, report)?;
-            let captured = diagnosis::captured(&view.reader, &html::captured::spans(report));
+            let captured = diagnosis::captured(view.reader.dir(), &html::captured::spans(report));
             let style = Style { zone: TimeZone::system(), ..Style::plain(WIDTH_PIPED) };
             let drawn = html::Drawn { sets: &[&series], captured: &captured };
             Ok(html::report(report, drawn, &style, &diagnosis::title))

@@ -95,15 +95,19 @@ impl Query {
     /// The recorded part of the range, which is not longer than `max_ns`.
     pub fn recorded(&self, view: &View, max_ns: i64) -> Result<Span, Failure> {
         let span = self.span(view)?.intersect(view.span).ok_or_else(not_recorded)?;
-        if span.until.saturating_sub(span.since) > max_ns {
-            let hours = max_ns / (3600 * SECOND);
-            return Err(Failure::bad(
-                "range_too_long",
-                format!("at most {hours} hours can be asked for at once"),
-            ));
-        }
+        within(span, max_ns)?;
         Ok(span)
     }
+}
+
+/// Refuses a range that is longer.
+pub fn within(span: Span, max_ns: i64) -> Result<(), Failure> {
+    if span.until.saturating_sub(span.since) > max_ns {
+        let hours = max_ns / (3600 * SECOND);
+        let why = format!("at most {hours} hours can be asked for at once");
+        return Err(Failure::bad("range_too_long", why));
+    }
+    Ok(())
 }
 
 fn not_recorded() -> Failure {

@@ -1,6 +1,6 @@
 //! Values over time as a drawing needs them: how they lie in each of its columns.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -9,10 +9,11 @@ use mitra_diagnose::process;
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, Metric, SeriesSet, Span};
 
+use super::api::ROWS_MAX_NS;
 use super::archive::{Version, View};
 use super::cache::Cache;
 use super::pool::Cancel;
-use super::query::{Query, number_metric};
+use super::query::{Query, number_metric, within};
 use super::response::Failure;
 use crate::recording::chunks;
 
@@ -25,6 +26,12 @@ pub const LINES: usize = 5;
 /// Read at a time; less where each task has a row.
 const CHUNK_NS: i64 = 6 * 3600 * SECOND;
 const CHUNK_TASKS_NS: i64 = 600 * SECOND;
+/// All tasks are looked through for the threads of a process, so much of the time at once.
+const THREADS_NS: i64 = 60 * SECOND;
+/// Values that are read at once, of all rows and metrics.
+const READ_MAX: usize = 16 << 20;
+/// With so many that as much is read at once, each part of the archive would be read again and again.
+const CHUNK_MIN_NS: i64 = 60 * SECOND;
 /// Values of the columns that are not complete, of all series together.
 const HELD_MAX: usize = 4 << 20;
 
@@ -46,8 +53,23 @@ pub struct Drawing {
 
 /// A series in a span, and of which view it is.
 type Key = (Wanted, i64, i64, usize, Version);
-/// The values of all columns, one line after the other.
-pub type Columns = Cache<Key, Vec<f32>>;
+/// A task, the beginning of a part of the time, and of which view it is.
+type ThreadsKey = (String, i64, Version);
+
+/// What was worked out before.
+pub struct Columns {
+    /// The values of all columns, one line after the other.
+    lines: Cache<Key, Vec<f32>>,
+    /// The rows of all threads of the process of a task.
+    threads: Cache<ThreadsKey, Vec<String>>,
+}
+
+impl Columns {
+    /// An eighth of the bytes is for names of threads.
+    pub fn new(bytes_max: usize) -> Self {
+        Columns { lines: Cache::new(bytes_max - bytes_max / 8), threads: Cache::new(bytes_max / 8) }
+    }
+}
 
 pub fn drawing(query: &Query, view: &View) -> Result<Drawing, Failure> {
     let mut wanted: Vec<(&'static Metric, Option<String>)> = Vec::new();
@@ -74,10 +96,14 @@ pub fn drawing(query: &Query, view: &View) -> Result<Drawing, Failure> {
             is_process: of_processes && metric.entity == Entity::Task,
         }),
     };
-    let wanted = wanted.into_iter().map(named).collect::<Result<_, _>>()?;
+    let wanted: Vec<Wanted> = wanted.into_iter().map(named).collect::<Result<_, _>>()?;
     let missing = || Failure::bad("bad_number", format!("want columns=N, 1 to {COLUMNS_MAX}"));
     let columns = query.number("columns", 1..=COLUMNS_MAX)?.ok_or_else(missing)?;
-    Ok(Drawing { wanted, span: query.span(view)?, columns })
+    let span = query.span(view)?;
+    if let Some(read) = span.intersect(view.span).filter(|_| wanted.iter().any(|one| one.is_process)) {
+        within(read, ROWS_MAX_NS)?;
+    }
+    Ok(Drawing { wanted, span, columns })
 }
 
 /// The answer: a header, and the lines of each series. See `openapi.json`.
@@ -105,14 +131,14 @@ pub fn lines(
     let Drawing { span, columns, .. } = drawing;
     let key = |wanted: &Wanted| (wanted.clone(), span.since, span.until, *columns, view.version(*span));
     let mut known: Vec<Option<Arc<Vec<f32>>>> =
-        drawing.wanted.iter().map(|wanted| cache.get(&key(wanted))).collect();
+        drawing.wanted.iter().map(|wanted| cache.lines.get(&key(wanted))).collect();
     let missing: Vec<usize> = (0..known.len()).filter(|i| known[*i].is_none()).collect();
     if !missing.is_empty() {
         let wanted: Vec<&Wanted> = missing.iter().map(|i| &drawing.wanted[*i]).collect();
-        let read = read(view, &wanted, drawing, cancel)?;
+        let read = read(view, &wanted, drawing, cache, cancel)?;
         for (i, lines) in missing.into_iter().zip(read) {
             let lines = Arc::new(lines);
-            cache.put(key(&drawing.wanted[i]), Arc::clone(&lines), lines.len() * size_of::<f32>());
+            cache.lines.put(key(&drawing.wanted[i]), Arc::clone(&lines), lines.len() * size_of::<f32>());
             known[i] = Some(lines);
         }
     }
@@ -123,6 +149,7 @@ fn read(
     view: &View,
     wanted: &[&Wanted],
     drawing: &Drawing,
+    cache: &Columns,
     cancel: &Cancel,
 ) -> Result<Vec<Vec<f32>>, Failure> {
     let mut filling: Vec<Filling> =
@@ -134,48 +161,94 @@ fn read(
     metrics.dedup_by_key(|metric| metric.name);
     let leaders: HashSet<&str> = wanted.iter().filter(|w| w.is_process).map(|w| w.row.as_str()).collect();
     let is_of_tasks = metrics.iter().any(|metric| metric.entity == Entity::Task);
-    for part in chunks(span, if is_of_tasks { CHUNK_TASKS_NS } else { CHUNK_NS }) {
-        if cancel.is_set() {
-            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "nobody waits for it"));
-        }
-        let threads = threads(view, part, &leaders)?;
+    let longest = if is_of_tasks { CHUNK_TASKS_NS } else { CHUNK_NS };
+    // The same parts of the time whatever is drawn, so that their threads are known the next time.
+    let first = span.since.div_euclid(longest).saturating_mul(longest);
+    for window in chunks(Span { since: first, until: span.until }, longest) {
+        let window = Span { until: window.since.saturating_add(longest), ..window };
+        let Some(part) = window.intersect(span) else { continue };
+        let threads = threads(view, window, &leaders, cache, cancel)?;
         let single = wanted.iter().map(|w| &w.row);
-        let names: HashSet<String> = single.chain(threads.values().flatten()).cloned().collect();
+        let names: HashSet<String> =
+            single.chain(threads.values().flat_map(|rows| rows.iter())).cloned().collect();
+        let chunk_ns = chunk_ns(names.len() * metrics.len(), view.interval_s, longest)?;
         let rows: RowFilter = Arc::new(move |_, row| names.contains(row));
-        let query = archive::Query { rows: Some(rows), ..archive::Query::new(part, metrics.clone()) };
-        let set = view.reader.read(&query).map_err(anyhow::Error::from)?;
-        for (wanted, filling) in wanted.iter().zip(&mut filling) {
-            match threads.get(wanted.row.as_str()).filter(|_| wanted.is_process) {
-                Some(rows) => filling.take(together(&set, wanted.metric, rows, part)),
-                None => filling.take(samples(&set, wanted.metric, &wanted.row, part)),
+        for part in chunks(part, chunk_ns) {
+            waits(cancel)?;
+            let rows = Some(Arc::clone(&rows));
+            let query = archive::Query { rows, ..archive::Query::new(part, metrics.clone()) };
+            let set = view.reader.read(&query).map_err(anyhow::Error::from)?;
+            for (wanted, filling) in wanted.iter().zip(&mut filling) {
+                match threads.get(wanted.row.as_str()).filter(|_| wanted.is_process) {
+                    Some(rows) => filling.take(together(&set, wanted.metric, rows, part)),
+                    None => filling.take(samples(&set, wanted.metric, &wanted.row, part)),
+                }
             }
-        }
-        if filling.iter().map(|one| one.held.len()).sum::<usize>() > HELD_MAX {
-            let why = "too many values fall into one column; ask for more columns, or for fewer series";
-            return Err(Failure::bad("too_few_columns", why));
+            if filling.iter().map(|one| one.held.len()).sum::<usize>() > HELD_MAX {
+                let why = "too many values fall into one column; ask for more columns, or for fewer series";
+                return Err(Failure::bad("too_few_columns", why));
+            }
         }
     }
     Ok(finished(filling))
 }
 
+fn waits(cancel: &Cancel) -> Result<(), Failure> {
+    if cancel.is_set() {
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "nobody waits for it"));
+    }
+    Ok(())
+}
+
+/// How much of the time is read at once of so many series.
+fn chunk_ns(series: usize, interval_s: f64, longest: i64) -> Result<i64, Failure> {
+    let interval_s = if interval_s > 0.0 { interval_s } else { 1.0 };
+    let samples = (READ_MAX / series.max(1)) as f64;
+    let chunk_ns = (samples * interval_s * SECOND as f64) as i64;
+    if chunk_ns < CHUNK_MIN_NS {
+        let why = "the processes have too many threads for so many metrics; ask for fewer metrics";
+        return Err(Failure::bad("too_many_rows", why));
+    }
+    Ok(chunk_ns.min(longest))
+}
+
 /// The rows of all threads of the processes of some tasks, as far as they were there in a part of the time.
 fn threads<'a>(
     view: &View,
-    part: Span,
+    window: Span,
     tasks: &HashSet<&'a str>,
-) -> Result<HashMap<&'a str, Vec<String>>, Failure> {
-    if tasks.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let tgid = mitra_model::lookup("task.tgid").into_iter().collect();
-    let set = view.reader.read(&archive::Query::new(part, tgid)).map_err(anyhow::Error::from)?;
-    let mut found = HashMap::new();
-    for process in process::collect(&set) {
-        for task in process.rows.iter().filter_map(|row| tasks.get(*row)) {
-            found.insert(*task, process.rows.iter().map(|row| (*row).to_owned()).collect());
+    cache: &Columns,
+    cancel: &Cancel,
+) -> Result<HashMap<&'a str, Arc<Vec<String>>>, Failure> {
+    let key = |task: &str| (task.to_owned(), window.since, view.version(window));
+    let mut threads: HashMap<&'a str, Arc<Vec<String>>> = HashMap::new();
+    let mut missing: HashMap<&'a str, BTreeSet<String>> = HashMap::new();
+    for task in tasks.iter().copied() {
+        match cache.threads.get(&key(task)) {
+            Some(rows) => _ = threads.insert(task, rows),
+            None => _ = missing.insert(task, BTreeSet::new()),
         }
     }
-    Ok(found)
+    let span = window.intersect(view.span).filter(|_| !missing.is_empty());
+    let tgid: Vec<&'static Metric> = mitra_model::lookup("task.tgid").into_iter().collect();
+    for part in span.into_iter().flat_map(|span| chunks(span, THREADS_NS)) {
+        waits(cancel)?;
+        let set = view.reader.read(&archive::Query::new(part, tgid.clone())).map_err(anyhow::Error::from)?;
+        for process in process::collect(&set) {
+            for (_, rows) in missing.iter_mut().filter(|(task, _)| process.rows.contains(*task)) {
+                rows.extend(process.rows.iter().map(|row| (*row).to_owned()));
+            }
+        }
+    }
+    for (task, rows) in missing {
+        let rows: Arc<Vec<String>> = Arc::new(rows.into_iter().collect());
+        let bytes = rows.iter().map(|row| row.len() + size_of::<String>()).sum();
+        cache.threads.put(key(task), Arc::clone(&rows), bytes);
+        threads.insert(task, rows);
+    }
+    // A task that nobody saw stands for itself.
+    threads.retain(|_, rows| !rows.is_empty());
+    Ok(threads)
 }
 
 fn samples(set: &SeriesSet, metric: &str, row: &str, part: Span) -> impl Iterator<Item = (i64, f64)> {
@@ -270,6 +343,22 @@ mod tests {
         assert_eq!(column(0), [0.0, 0.0, 4.0, 9.0, 9.0]);
         assert_eq!(column(1), [10.0, 10.0, 14.0, 19.0, 19.0]);
         assert!(column(2).iter().all(|value| value.is_nan()), "nothing was measured there");
+    }
+
+    #[test]
+    fn less_of_the_time_is_read_at_once_where_there_are_many_rows() {
+        let chunk = |series: usize, interval_s: f64| {
+            chunk_ns(series, interval_s, CHUNK_TASKS_NS).map_err(|failure| failure.code)
+        };
+        assert_eq!(chunk(0, f64::NAN), Ok(CHUNK_TASKS_NS));
+        assert_eq!(chunk(10_000, 1.0), Ok(CHUNK_TASKS_NS));
+        assert_eq!(chunk(1 << 17, 1.0), Ok(128 * SECOND));
+        assert_eq!(chunk(32 * 10_000, 1.0), Err("too_many_rows"));
+        assert_eq!(chunk(32 * 10_000, 10.0), Ok(520 * SECOND));
+        assert!(chunk(SERIES_MAX * SERIES_MAX, 0.01).is_ok(), "of single rows there are never too many");
+        let day = Span { since: SECOND, until: SECOND + ROWS_MAX_NS };
+        assert!(within(day, ROWS_MAX_NS).is_ok());
+        assert!(within(Span { since: 0, ..day }, ROWS_MAX_NS).is_err());
     }
 
     #[test]

@@ -208,4 +208,29 @@ fn a_server_has_every_incident_once_however_often_it_is_sent() {
     assert_eq!(place.tally("clickhouse", "sent"), messages.len() as u64, "they are sent again");
     same(port, &messages);
     assert_eq!([all("mitra_incidents"), all("mitra_findings")], before);
+
+    // The clock is set while an incident goes on: its onset moves, over the border of a partition as well.
+    for (onset, seen) in [("2026-11-29 10:00:00", 1), ("2026-11-29 11:00:00", 2), ("2026-12-29 11:00:00", 3)]
+    {
+        let row = format!("('mitra.incident', 'web2', 'web2-1', '{onset}', {seen})");
+        let (status, said) =
+            ask(port, &format!("INSERT INTO mitra_records (event, host, id, onset, seen) VALUES {row}"));
+        assert_eq!(status, 200, "{said}");
+        let all = rows(port, "SELECT * FROM mitra_incidents FINAL WHERE host = 'web2'");
+        assert!(all.len() == 1 && all[0]["onset"] == onset, "{all:?}");
+    }
+
+    // Tables of an earlier schema.
+    for sql in [
+        "DROP TABLE mitra_incidents_from_records",
+        "DROP TABLE mitra_findings_from_records",
+        "DROP TABLE mitra_incident_days_from_records",
+        "DROP TABLE mitra_records",
+        "CREATE TABLE mitra_records (event String, host String) ENGINE = Null",
+    ] {
+        let (status, said) = ask(port, sql);
+        assert_eq!(status, 200, "{sql}: {said}");
+    }
+    let said = place.send(&["--test"]);
+    assert!(said.code == 0 && said.out.contains("clickhouse  taken: HTTP 200"), "{}{}", said.out, said.err);
 }

@@ -410,9 +410,13 @@ impl Log {
 
     /// A log that grows faster than it may be read.
     fn pass_over(&mut self, work: &mut Work<'_>) {
-        let mut excess = self.behind().saturating_sub(self.behind_bytes_max);
-        for file in self.old.iter_mut().map(|old| &mut old.file).chain(&mut self.current) {
-            let bytes = excess.min(file.unread());
+        let most = self.behind_bytes_max;
+        let files = self.old.iter_mut().map(|old| &mut old.file).chain(&mut self.current);
+        let files: Vec<(u64, &mut OpenLog)> = files.map(|file| (file.waiting(most), file)).collect();
+        let waiting = files.iter().map(|(waiting, _)| *waiting).fold(0, u64::saturating_add);
+        let mut excess = waiting.saturating_sub(most);
+        for (waiting, file) in files {
+            let bytes = excess.min(waiting);
             if bytes > 0
                 && let Ok(passed) = file.skip(bytes, work.buffer)
             {

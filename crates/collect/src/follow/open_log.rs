@@ -142,6 +142,7 @@ impl OpenLog {
             Some(packer) => Content::Packed(Box::new(Packed::new(File::from(fd), packer))),
             None => Content::Plain(fd),
         };
+        let blank = content.blank(size_of(stat));
         OpenLog {
             content,
             id: id_of(stat),
@@ -149,7 +150,7 @@ impl OpenLog {
             offset: 0,
             is_in_rest: false,
             settled: None,
-            blank: 0..0,
+            blank,
             size: size_of(stat),
             mtime_ns: mtime_ns(stat),
         }
@@ -169,7 +170,7 @@ impl OpenLog {
     /// Passes over what is there up to a size, but for a line that has no end there yet.
     pub fn begin_at(&mut self, size: u64) -> io::Result<()> {
         let Content::Plain(fd) = &self.content else { return Ok(()) };
-        let end = written_end(fd, size)?;
+        let (end, _) = written_end(fd, size)?;
         let from = end.saturating_sub(LINE_BYTES_MAX as u64);
         let mut tail = vec![0; usize::try_from(end - from).unwrap_or(0)];
         let filled = read_at(fd, &mut tail, from)?;
@@ -203,7 +204,8 @@ impl OpenLog {
 
     /// The same file, from its beginning.
     pub fn emptied(self) -> OpenLog {
-        OpenLog { begin: Begin::default(), offset: 0, is_in_rest: false, settled: None, blank: 0..0, ..self }
+        let blank = self.content.blank(self.size);
+        OpenLog { begin: Begin::default(), offset: 0, is_in_rest: false, settled: None, blank, ..self }
     }
 
     /// Whether the file still begins as what was read of it.
@@ -353,6 +355,27 @@ impl OpenLog {
         if self.is_packed() { 0 } else { end.saturating_sub(self.offset) }
     }
 
+    /// The same, for a log of which no more than so many bytes may wait: as zero bytes may have been written to since they were looked at,
+    /// their beginning is searched again if there is text behind as many bytes. 0 if it is unknown.
+    pub fn waiting(&mut self, behind_bytes_max: u64) -> u64 {
+        let Content::Plain(fd) = &self.content else { return 0 };
+        if self.size.saturating_sub(self.offset) <= behind_bytes_max {
+            return self.unread();
+        }
+        let mut beyond = [0; 4096];
+        let filled = read_at(fd, &mut beyond, self.offset.saturating_add(behind_bytes_max)).unwrap_or(0);
+        if written(beyond.get(..filled).unwrap_or_default()).is_empty() {
+            return if self.blank.is_empty() { 0 } else { self.unread() };
+        }
+        match written_end(fd, self.size) {
+            Ok((end, true)) => {
+                self.blank = end..self.size;
+                self.unread()
+            }
+            _ => 0,
+        }
+    }
+
     /// Passes over at least so many bytes, up to the end of a line. Returns how many.
     pub fn skip(&mut self, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<u64> {
         let before = self.offset;
@@ -381,8 +404,9 @@ fn written(bytes: &[u8]) -> &[u8] {
     bytes.get(..end).unwrap_or_default()
 }
 
-/// Where what is written of a file ends that may have been made longer.
-fn written_end(fd: &OwnedFd, size: u64) -> io::Result<u64> {
+/// Where what is written of a file ends that may have been made longer, and whether that is known: with too many zero bytes it may
+/// end earlier.
+fn written_end(fd: &OwnedFd, size: u64) -> io::Result<(u64, bool)> {
     let (mut end, mut at) = (size, 0);
     for _ in 0..PARTS_MAX {
         match seek(fd, SeekFrom::Data(at)) {
@@ -402,11 +426,11 @@ fn written_end(fd: &OwnedFd, size: u64) -> io::Result<u64> {
         let filled = read_at(fd, room, from)?;
         let text = written(room.get(..filled).unwrap_or_default());
         if !text.is_empty() {
-            return Ok(from + text.len() as u64);
+            return Ok((from + text.len() as u64, true));
         }
         end = from;
     }
-    Ok(end)
+    Ok((end, end == 0))
 }
 
 /// Whether a time lies so near that the next one may look the same.
@@ -429,6 +453,15 @@ pub fn first_bytes(fd: OwnedFd, packer: Option<Packer>) -> Vec<u8> {
 }
 
 impl Content {
+    /// The zero bytes at the end of a file of this size. Empty if their beginning is unknown.
+    fn blank(&self, size: u64) -> Range<u64> {
+        let Content::Plain(fd) = self else { return 0..0 };
+        match written_end(fd, size) {
+            Ok((end, true)) => end..size,
+            _ => 0..0,
+        }
+    }
+
     fn fill(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<Filled> {
         match self {
             Content::Plain(fd) => {

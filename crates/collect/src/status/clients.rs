@@ -1,7 +1,9 @@
 //! Which process of this machine has the other end of a TCP connection that a server names by its address.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, openat};
 
@@ -12,14 +14,32 @@ use crate::net::owner::Search;
 const DESCRIPTORS_MAX: usize = 1024;
 /// All processes are searched for the others, in steps of ten milliseconds.
 const STEPS_MAX: usize = 10;
-/// As many connections of a server are known.
+/// For the clients of a server they are searched once in this time.
+const SEARCH_EVERY: Duration = Duration::from_secs(10);
+/// As many connections of a server are known, and as many servers.
 const KNOWN_MAX: usize = 256;
+const SERVERS_MAX: usize = 16;
 
-/// Those that were found before. A client keeps its connection for long.
+/// Those that were found before, by the process of the server. A client keeps its connection for long.
 #[derive(Debug, Default)]
 pub struct Clients {
-    server: u32,
-    known: Vec<(SocketAddr, Option<u32>)>,
+    servers: HashMap<u32, ServerClients>,
+}
+
+#[derive(Debug)]
+struct ServerClients {
+    known: Vec<Client>,
+    asked: Instant,
+    /// When all processes were searched.
+    searched: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Client {
+    address: SocketAddr,
+    pid: Option<u32>,
+    /// Whether it was found, or every process was searched for it. Another one is searched for again.
+    is_certain: bool,
 }
 
 impl Clients {
@@ -31,25 +51,58 @@ impl Clients {
         wanted: &[SocketAddr],
         likely: &[u32],
     ) -> Vec<(SocketAddr, u32)> {
-        if std::mem::replace(&mut self.server, server) != server {
-            self.known.clear();
-        }
-        self.known.retain(|(client, _)| wanted.contains(client));
-        let new = |client: &&SocketAddr| !self.known.iter().any(|(known, _)| known == *client);
-        let new: Vec<SocketAddr> = wanted.iter().filter(new).copied().take(KNOWN_MAX).collect();
+        self.find_within(root, server, wanted, likely, STEPS_MAX)
+    }
+
+    fn find_within(
+        &mut self,
+        root: &Root,
+        server: u32,
+        wanted: &[SocketAddr],
+        likely: &[u32],
+        steps_max: usize,
+    ) -> Vec<(SocketAddr, u32)> {
+        let ServerClients { known, searched, .. } = self.of(server);
+        let is_due = searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY);
+        known.retain(|client| wanted.contains(&client.address) && (client.is_certain || !is_due));
+        let new = |address: &&SocketAddr| !known.iter().any(|client| client.address == **address);
+        let room = KNOWN_MAX.saturating_sub(known.len());
+        let new: Vec<SocketAddr> = wanted.iter().filter(new).copied().take(room).collect();
         if !new.is_empty() {
             let inodes = inodes(root, server, &new);
             let likely = |inode: u32| likely.iter().copied().find(|pid| owns(root, *pid, inode));
-            let mut owners: Vec<Option<u32>> = inodes.iter().map(|inode| (*inode).and_then(likely)).collect();
+            let owners: Vec<Option<u32>> = inodes.iter().map(|inode| (*inode).and_then(likely)).collect();
             let left = inodes.iter().zip(&owners).filter(|(_, owner)| owner.is_none());
-            let others = search(left.filter_map(|(inode, _)| *inode).collect());
-            for (owner, inode) in owners.iter_mut().zip(&inodes) {
-                let found = others.iter().find(|(socket, _)| Some(*socket) == *inode);
-                *owner = owner.or(found.map(|(_, pid)| *pid));
+            let left: Vec<u32> = left.filter_map(|(inode, _)| *inode).collect();
+            let (others, has_ended) = if left.is_empty() || !is_due {
+                (Vec::new(), left.is_empty())
+            } else {
+                *searched = Some(Instant::now());
+                search(left, steps_max)
+            };
+            for ((address, inode), owner) in new.into_iter().zip(inodes).zip(owners) {
+                let found = others.iter().find(|(socket, _)| Some(*socket) == inode);
+                let pid = owner.or(found.map(|(_, pid)| *pid));
+                let is_certain = has_ended || pid.is_some() || inode.is_none();
+                known.push(Client { address, pid, is_certain });
             }
-            self.known.extend(new.into_iter().zip(owners));
         }
-        self.known.iter().filter_map(|(client, pid)| Some((*client, (*pid)?))).collect()
+        known.iter().filter_map(|client| Some((client.address, client.pid?))).collect()
+    }
+
+    /// What is known of a server. For a new one that is forgotten that was asked longest ago.
+    fn of(&mut self, server: u32) -> &mut ServerClients {
+        let now = Instant::now();
+        if self.servers.len() >= SERVERS_MAX
+            && !self.servers.contains_key(&server)
+            && let Some(oldest) = self.servers.iter().min_by_key(|(_, one)| one.asked).map(|(pid, _)| *pid)
+        {
+            self.servers.remove(&oldest);
+        }
+        let new = || ServerClients { known: Vec::new(), asked: now, searched: None };
+        let one = self.servers.entry(server).or_insert_with(new);
+        one.asked = now;
+        one
     }
 }
 
@@ -87,13 +140,11 @@ fn socket(line: &[u8]) -> Option<(SocketAddr, u32)> {
     Some((SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?), inode))
 }
 
-/// Which processes have some sockets.
-fn search(sockets: Vec<u32>) -> Vec<(u32, u32)> {
-    let Some(mut search) = (!sockets.is_empty()).then(|| Search::begin(sockets)).flatten() else {
-        return Vec::new();
-    };
-    let _has_ended = (0..STEPS_MAX).any(|_| search.step());
-    search.found().iter().map(|owner| (owner.inode, owner.pid)).collect()
+/// Which processes have some sockets, and whether all were searched for them.
+fn search(sockets: Vec<u32>, steps_max: usize) -> (Vec<(u32, u32)>, bool) {
+    let Some(mut search) = Search::begin(sockets) else { return (Vec::new(), false) };
+    let has_ended = (0..steps_max).any(|_| search.step());
+    (search.found().iter().map(|owner| (owner.inode, owner.pid)).collect(), has_ended)
 }
 
 fn owns(root: &Root, pid: u32, socket: u32) -> bool {
@@ -127,6 +178,34 @@ mod tests {
         );
         let other = "127.0.0.1:1".parse().unwrap();
         assert_eq!(clients.find(&root, us, &[other], &[us]), []);
+    }
+
+    #[test]
+    fn two_servers_are_known_and_a_search_that_was_cut_off_is_made_again_later() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let address = client.local_addr().unwrap();
+        let root = Root::open("/".as_ref()).unwrap();
+        let us = std::process::id();
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut clients = Clients::default();
+        let find = |clients: &mut Clients, server: u32, steps_max: usize| {
+            let found = clients.find_within(&root, server, &[address], &[], steps_max);
+            (found, clients.servers.get(&server).and_then(|one| one.searched))
+        };
+        let (found, first) = find(&mut clients, us, 0);
+        assert_eq!((found, first.is_some()), (Vec::new(), true), "cut off");
+        assert_eq!(find(&mut clients, other.id(), STEPS_MAX).0, [(address, us)]);
+        assert_eq!(find(&mut clients, us, STEPS_MAX), (Vec::new(), first), "too soon");
+        clients.servers.values_mut().for_each(|one| one.searched = None);
+        assert_eq!(find(&mut clients, us, STEPS_MAX).0, [(address, us)]);
+        assert_eq!(find(&mut clients, other.id(), 0), (vec![(address, us)], None), "it is known");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        for server in 0..100 {
+            clients.find(&root, u32::MAX - server, &[], &[]);
+        }
+        assert_eq!(clients.servers.len(), SERVERS_MAX);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! {"confidence":0.97,"culprit_name":"dd","event":"mitra.incident","host":"web1","id":"web1-2026-…","label_names":["site"], …}
 //! ```
 //!
-//! The statement stands before its rows, so that nothing is added to the address. Materialised views pass the rows on to the tables that
-//! keep them: `clickhouse.sql`.
+//! The statement stands before its rows, and only a setting is added to the address. Materialised views pass the rows on to the tables
+//! that keep them: `clickhouse.sql`.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +17,10 @@ use crate::record::{AttributeValue, LogRecord};
 /// Tables and views.
 pub const SCHEMA: &str = include_str!("clickhouse.sql");
 const INSERT: &str = "INSERT INTO mitra_records FORMAT JSONEachRow\n";
-/// Attributes, and the columns that have them. ClickHouse refuses a row with any other key.
+/// Columns that a table of an earlier schema lacks are left out. ClickHouse refuses the row otherwise, and older versions know settings of an
+/// `INSERT` only in the address.
+const SKIP_UNKNOWN: &str = "input_format_skip_unknown_fields";
+/// Attributes, and the columns that have them.
 const COLUMNS: [(&str, &str); 12] = [
     ("mitra.incident.id", "id"),
     ("mitra.finding.id", "id"),
@@ -30,6 +35,20 @@ const COLUMNS: [(&str, &str); 12] = [
     ("mitra.strength", "strength"),
     ("mitra.cost_seconds", "cost_seconds"),
 ];
+
+/// Where rows are sent to. An address that has the setting keeps it.
+pub fn address(url: &str) -> Cow<'_, str> {
+    if url.contains(SKIP_UNKNOWN) {
+        return Cow::Borrowed(url);
+    }
+    let has_path = url.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    let mark = match (url.contains('?'), has_path) {
+        (true, _) => "&",
+        (false, true) => "?",
+        (false, false) => "/?",
+    };
+    Cow::Owned(format!("{url}{mark}{SKIP_UNKNOWN}=1"))
+}
 
 /// The statement and a line for each record.
 pub fn body(records: &[LogRecord]) -> Vec<u8> {
@@ -114,6 +133,18 @@ mod tests {
         });
         assert_eq!(row, wanted);
         assert_eq!(lines.count(), 1);
+    }
+
+    #[test]
+    fn the_address_has_the_setting_once() {
+        for (url, wanted) in [
+            ("http://a:8123", "http://a:8123/?input_format_skip_unknown_fields=1"),
+            ("http://a:8123/w", "http://a:8123/w?input_format_skip_unknown_fields=1"),
+            ("http://a/?database=m", "http://a/?database=m&input_format_skip_unknown_fields=1"),
+            ("http://a/?input_format_skip_unknown_fields=0", "http://a/?input_format_skip_unknown_fields=0"),
+        ] {
+            assert_eq!(address(url), wanted);
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS mitra_records (
 ) ENGINE = Null;
 
 -- An incident goes on while `ended` is NULL. `cost_seconds` is lost time: task-seconds, or what clients waited if that is more.
+-- `onset` is no part of the key: it moves when the clock of the host is set, and `id` stays, which begins with the first onset.
 CREATE TABLE IF NOT EXISTS mitra_incidents (
     host String,
     onset DateTime('UTC'),
@@ -50,7 +51,7 @@ CREATE TABLE IF NOT EXISTS mitra_incidents (
     mitra String,
     label_names Array(String),
     label_values Array(String)
-) ENGINE = ReplacingMergeTree(seen) PARTITION BY toYYYYMM(onset) ORDER BY (host, onset, id);
+) ENGINE = ReplacingMergeTree(seen) PARTITION BY toYYYYMM(onset) ORDER BY (host, id);
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS mitra_incidents_from_records TO mitra_incidents AS
 SELECT host, onset, id, ended, seen, root, unexplained, culprit, culprit_kind, culprit_name, culprit_group, confidence, strength,

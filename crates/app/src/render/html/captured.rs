@@ -49,15 +49,16 @@ fn span(incident: &Incident, report: &Report) -> Span {
     Span { since: incident.onset.0, until: end.saturating_add(AFTER_NS) }
 }
 
-/// The captures of an incident. One that belongs to several is drawn with the first.
-pub fn section(report: &Report, incident: &Incident, captured: &[FoldedCapture], style: &Style) -> String {
-    let spans = spans(report);
-    let own = span(incident, report);
-    let is_own = |one: &&FoldedCapture| {
-        let (since, until) = (one.head.since_real, one.head.until_real());
-        spans.iter().find(|span| since < span.until && until > span.since) == Some(&own)
-    };
-    let graphs: String = captured.iter().filter(is_own).map(|one| graph(one, style)).collect();
+/// The captures that were chosen for an incident.
+pub fn section(
+    report: &Report,
+    incident: &Incident,
+    captured: &[(usize, FoldedCapture)],
+    style: &Style,
+) -> String {
+    let own = repeats::told(report).iter().position(|told| std::ptr::eq(told.incident, incident));
+    let own = captured.iter().filter(|(number, _)| Some(*number) == own);
+    let graphs: String = own.map(|(_, one)| graph(one, style)).collect();
     if graphs.is_empty() { graphs } else { format!("<p class=\"faint\">{WHICH}</p>\n{graphs}") }
 }
 
@@ -343,20 +344,20 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_stands_with_the_incident_of_its_time() {
+    fn a_capture_stands_with_the_incident_that_it_was_chosen_for() {
         let report = examples::two();
         let title = |_: &str| -> Option<&'static str> { None };
-        let spans = spans(&report);
-        let at = |since_real: i64| {
-            let captured = Captured { since_real, ..captured(vec![stack("web", &[0], 1.0)], &["main"]) };
-            let captured = [FoldedCapture::of(captured).unwrap()];
-            let drawn = Drawn { captured: &captured, ..Drawn::default() };
-            html::report(&report, drawn, &Style::plain(80), &title).matches("<h3>offcpu on web-17").count()
+        assert_eq!(spans(&report).len(), 2);
+        let page = |captured: &[(usize, FoldedCapture)]| {
+            html::report(&report, Drawn { captured, ..Drawn::default() }, &Style::plain(80), &title)
         };
-        let span = spans[0];
-        assert_eq!([span.since - SECOND, span.since, span.until - 1].map(at), [1, 1, 1]);
-        assert_eq!([span.since - 10 * SECOND, spans.iter().map(|s| s.until).max().unwrap()].map(at), [0, 0]);
-        let bare = html::report(&report, Drawn::default(), &Style::plain(80), &title);
-        assert!(!bare.contains("captured meanwhile"));
+        let article = |number: usize| {
+            let captured = captured(vec![stack("web", &[0], 1.0)], &["main"]);
+            let page = page(&[(number, FoldedCapture::of(captured).unwrap())]);
+            let articles: Vec<&str> = page.split("<article").collect();
+            articles.iter().position(|article| article.contains("<h3>offcpu on web-17"))
+        };
+        assert_eq!([0, 1, 2].map(article), [Some(1), Some(2), None]);
+        assert!(!page(&[]).contains("captured meanwhile"));
     }
 }

@@ -36,8 +36,8 @@ const STYLE: &str = include_str!("style.css");
 #[derive(Clone, Copy, Default)]
 pub struct Drawn<'a> {
     pub sets: &'a [&'a SeriesSet],
-    /// Captures of [`captured::spans`].
-    pub captured: &'a [FoldedCapture],
+    /// Captures, with the numbers of their spans in [`captured::spans`].
+    pub captured: &'a [(usize, FoldedCapture)],
 }
 
 impl<'a> Drawn<'a> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::Case;
+use super::{Case, Log, Work};
 
 /// More than one read takes.
 const LONG: u64 = 1 << 20;
@@ -125,4 +125,52 @@ fn what_zstd_compressed_while_nobody_looked_is_read() {
     assert_eq!(case.look(), (4, 3));
     case.now_s += 100;
     assert_eq!((case.look(), case.lost.len(), case.skipped()), ((4, 3), 0, 0));
+}
+
+/// A look at a log with an allowance. Returns how many lines it passed on.
+fn look(log: &mut Log, allowed: u64) -> u64 {
+    let (mut lines, mut left, mut buffer) = (0, allowed, Vec::new());
+    let mut each = |_: &[u8]| lines += 1;
+    log.look(&mut Work { now_s: 1, left: &mut left, buffer: &mut buffer, each: &mut each }).unwrap();
+    lines
+}
+
+#[test]
+fn blocks_that_are_not_written_are_not_passed_over_when_the_allowance_is_used_up() {
+    let case = Case::begun();
+    let mut log = Log::new(&case.path("app.log"), None).unwrap();
+    assert_eq!(look(&mut log, 1 << 20), 0);
+    case.rename("app.log", "app.log.1");
+    case.write("");
+    let mut writer = Writer::open(&case);
+    if let Err(error) = fallocate(&writer.file, FallocateFlags::empty(), 0, 1 << 30) {
+        return println!("skipped: no fallocate here: {error}");
+    }
+    writer.write("one\n");
+    assert_eq!(look(&mut log, 0), 0);
+    assert_eq!((log.skipped, log.behind()), (0, 4));
+    writer.write("two\n");
+    assert_eq!(look(&mut log, 1 << 20), 2);
+    assert_eq!((log.skipped, log.behind()), (0, 0));
+}
+
+#[test]
+fn a_flood_into_zero_bytes_is_passed_over() {
+    for way in 0..3 {
+        let case = Case::begun();
+        let mut log = Log::new(&case.path("app.log"), None).unwrap();
+        log.behind_bytes_max = 10_000;
+        let mut writer = Writer::open(&case);
+        lengthen(&writer.file, way);
+        // Its zero bytes are looked at before they are written to.
+        assert_eq!(look(&mut log, 4 * LONG), 0, "{way}");
+        assert_eq!((log.skipped, log.behind()), (0, 0), "{way}");
+        writer.write(&"123456789\n".repeat(50_000));
+        assert_eq!(look(&mut log, 1), 128 * 1024 / 10, "{way}: one read");
+        assert!(log.behind() <= 10_000, "{way}: {}", log.behind());
+        let passed = log.skipped;
+        assert!((300_000..400_000).contains(&passed), "{way}: {passed}");
+        assert_eq!(look(&mut log, 4 * LONG), (500_000 - passed) / 10 - 128 * 1024 / 10, "{way}");
+        assert_eq!((log.skipped, log.behind()), (passed, 0), "{way}");
+    }
 }
