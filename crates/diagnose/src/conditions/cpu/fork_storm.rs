@@ -160,8 +160,11 @@ fn observe(view: &View<'_>) -> Observation {
     // What is left of all is of parents and names that found no room.
     let nameless = 1.0 - parents.iter().map(|p| p.share).sum::<f64>();
     let known = 1.0 - nameless;
-    let is_known =
-        |top: &&Parent| top.share > nameless || known >= KNOWN && top.share >= MOST_OF_KNOWN * known;
+    // Who forks all the time forks beside a storm as well.
+    let came = |top: &Parent| top.ended_s >= MORE * ended_before(view, &top.parent);
+    let is_known = |top: &&Parent| {
+        top.share > nameless || known >= KNOWN && top.share >= MOST_OF_KNOWN * known && came(top)
+    };
     let Some(top) = parents.first().filter(is_known) else {
         let why = if parents.is_empty() {
             "which program starts them is unknown without the exit probe"

@@ -204,7 +204,7 @@ impl<'a> Kept<'a> {
             pid(row).is_some_and(|other| pid(own_row) != Some(other))
                 && of("dependency.connect_time") + of("dependency.connect_failed") > 0.0
         };
-        let is_other_kept_out = rows.iter().any(|row| is_failing(&&row));
+        let is_other_kept_out = rows.iter().any(|row| is_failing(&row));
         (is_limit && is_other_kept_out && own >= MOST * count).then_some(Kept {
             count,
             before,
