@@ -220,6 +220,18 @@ impl<'a> Server<'a> {
         Some((id, most / all))
     }
 
+    /// Whether those that wait were seen at nothing before, and ask for a lock by a SELECT: candidates of a leader election wait for an
+    /// advisory lock for as long as they live.
+    #[must_use]
+    pub fn may_wait_on_purpose(&self, view: &View<'_>) -> bool {
+        let begins = |session: &&Session<'a>| {
+            let first = view.set.text("session.activity", session.row)?.changes.first()?.1.as_deref();
+            Some(first == Some("SELECT waiting"))
+        };
+        let waits = |session: &&Session<'a>| session.waits.max().unwrap_or(0.0) > 0.0;
+        self.sessions.iter().filter(waits).all(|session| begins(&session) == Some(true))
+    }
+
     /// The row of a session by its number.
     #[must_use]
     pub fn row(&self, id: &str) -> Option<&Session<'a>> {

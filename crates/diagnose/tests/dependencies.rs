@@ -36,9 +36,11 @@ fn an_address_that_nobody_answers_is_the_root_through_two_services() {
         // Each gives up after a second and a half.
         attempts(&mut m, &format!("{pid}>{DB}"), 1.0, 0.67, (0.5, 0.0));
     }
+    m.sys("tcpext.IPReversePathFilter", 0.0, 4.0);
     let report = m.explain();
     assert_eq!(root(&report), ("dependency-unreachable", None, None));
     let incident = one(&report);
+    assert!(incident.root_cause.remarks[0].contains("rp_filter"), "{:?}", incident.root_cause.remarks);
     assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(DB));
     let statement = &incident.root_cause.statement;
     assert!(statement.starts_with("nginx (port 80) answered in 1.6 s instead of 2.0 ms: "), "{statement}");

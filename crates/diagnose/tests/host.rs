@@ -191,8 +191,10 @@ fn children_that_nobody_reaps_take_the_room_of_a_group() {
         let full = |i: usize| if is_on(i) { 90.0 } else { 5.0 };
         m.values("cgroup.pids_current", "/pod3", 0, each(full));
         m.values("cgroup.pids_max", "/pod3", 0, each(|_| 90.0));
+        m.values("cgroup.pids_current", "/other", 0, each(|_| 60.0));
         m.explain()
     };
+    assert_eq!(ids(&left_by(80.0, "/of-another-hierarchy")), ["thread-explosion"]);
     let report = left_by(80.0, "/pod3");
     assert_eq!(ids(&report), ["thread-explosion"]);
     let root = &report.incidents[0].root_cause;

@@ -72,6 +72,39 @@ fn a_process_that_is_stopped_is_let_go_on() {
 }
 
 #[test]
+fn a_service_that_is_traced_waits_for_whoever_the_tracer_waits_for() {
+    let mut m = silent(4.0);
+    wait(&mut m, "50>traced:60", Some((60, "strace")), 4.0);
+    wait(&mut m, "60>pipe:61", Some((61, "less")), 1.0);
+    wait(&mut m, "61>other", None, 1.0);
+    let report = m.explain();
+    let incident = one(&report);
+    assert_eq!(root(&report), ("service-silent", Some("less"), Some(61)));
+    let words = "of its 4 threads 4 wait for strace (60), which traces it (ptrace), to let it go on";
+    assert!(incident.root_cause.statement.contains(words), "{}", incident.root_cause.statement);
+    assert!(incident.remedies[0].command.contains("TracerPid"));
+}
+
+#[test]
+fn a_pool_of_threads_for_which_requests_queue_is_followed() {
+    let told = |pool: f64| {
+        let mut m = silent(8.0);
+        wait(&mut m, "50>poll", None, 1.0);
+        wait(&mut m, "50>futex", None, 5.0);
+        wait(&mut m, "50>fuse:60", Some((60, "share")), pool);
+        wait(&mut m, "60>tcp:61", Some((61, "box")), 1.0);
+        wait(&mut m, "61>kernel", None, 1.0);
+        m.explain()
+    };
+    let report = told(4.0);
+    assert_eq!(root(&report), ("service-silent", Some("box"), Some(61)));
+    let words = "4 wait for an answer of a FUSE file system whose daemon is share (60)";
+    assert!(one(&report).root_cause.statement.contains(words), "{}", one(&report).root_cause.statement);
+    // A thread of its own that reads something there.
+    assert_eq!(root(&told(1.0)), ("service-silent", Some("appd"), Some(50)));
+}
+
+#[test]
 fn one_of_several_workers_that_is_frozen_is_thawed() {
     let held = |kind: &str| {
         let mut m = silent(4.0);

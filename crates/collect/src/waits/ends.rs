@@ -44,6 +44,8 @@ kinds! {
     Timer = "timer",
     /// It is stopped by a signal or a debugger.
     Stopped = "stopped",
+    /// Whoever traces it (ptrace) to let it go on.
+    Traced = "traced",
     /// The freezer of a cgroup holds it.
     Frozen = "frozen",
     /// A connection to accept.
@@ -64,8 +66,8 @@ kinds! {
 impl Kind {
     /// Whether another process or thread ends such a wait, known or not.
     pub fn has_other_end(self) -> bool {
-        use Kind::{Answer, Child, Fanotify, FileLock, Mutex, Pipe, Tcp, Unix};
-        matches!(self, Mutex | FileLock | Fanotify | Pipe | Unix | Tcp | Child | Answer)
+        use Kind::{Answer, Child, Fanotify, FileLock, Fuse, Mutex, Pipe, Tcp, Traced, Unix};
+        matches!(self, Mutex | FileLock | Fanotify | Pipe | Unix | Tcp | Child | Answer | Traced | Fuse)
     }
 }
 

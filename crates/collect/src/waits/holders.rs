@@ -29,6 +29,9 @@ const ACCESS: u32 = 3;
 /// and no socket has that.
 const FANOTIFY_LINK: &[u8] = b"anon_inode:[fanotify]";
 const FANOTIFY: u32 = 0;
+/// The same of the daemon of a FUSE file system.
+const FUSE_LINK: &[u8] = b"/dev/fuse";
+const FUSE: u32 = u32::MAX;
 /// `FAN_OPEN_PERM`, `FAN_ACCESS_PERM`, `FAN_OPEN_EXEC_PERM` and `FAN_PRE_ACCESS` of fanotify_mark(2).
 const FAN_PERM: u32 = 0x1_0000 | 0x2_0000 | 0x4_0000 | 0x10_0000;
 
@@ -109,6 +112,7 @@ impl Part {
                     inode_in(link, b"pipe")
                         .or_else(|| inode_in(link, b"socket"))
                         .or_else(|| (link == FANOTIFY_LINK).then_some(FANOTIFY))
+                        .or_else(|| (link == FUSE_LINK).then_some(FUSE))
                 });
                 let fd = name.to_str().ok().and_then(|name| name.parse().ok());
                 if let (Some(inode), Some(fd)) = (inode, fd) {
@@ -193,17 +197,30 @@ impl Holders {
 
     /// Whose permission it takes to open files.
     pub fn of_fanotify(&self, root: &Root) -> Holder {
-        let candidates = self.of(FANOTIFY);
+        self.only_one(root, FANOTIFY, FANOTIFY_LINK, |held| {
+            let mut buffer = Buffer::default();
+            read_fdinfo(root, (held.pid, held.fd), FDINFO_BYTES_MAX, &mut buffer)
+                .is_none_or(|info| !info.is_whole || info.is_asked_first())
+        })
+    }
+
+    /// Who answers for files of FUSE, where there is one such daemon.
+    pub fn of_fuse(&self, root: &Root) -> Holder {
+        self.only_one(root, FUSE, FUSE_LINK, |_| true)
+    }
+
+    /// The only process that has one of some descriptors that have no inode number.
+    fn only_one(&self, root: &Root, number: u32, name: &[u8], is_meant: impl Fn(&Held) -> bool) -> Holder {
+        let candidates = self.of(number);
         if !self.is_complete || candidates.len() > CANDIDATES_MAX {
             return Holder::Unknown;
         }
-        let is_asked_first = |held: &&Held| {
-            let (mut space, mut buffer) = ([0; LINK_BYTES], Buffer::default());
-            link(root.fd(), format!("proc/{}/fd/{}", held.pid, held.fd), &mut space) == Some(FANOTIFY_LINK)
-                && read_fdinfo(root, (held.pid, held.fd), FDINFO_BYTES_MAX, &mut buffer)
-                    .is_none_or(|info| !info.is_whole || info.is_asked_first())
+        let has_it_still = |held: &&Held| {
+            let mut space = [0; LINK_BYTES];
+            link(root.fd(), format!("proc/{}/fd/{}", held.pid, held.fd), &mut space) == Some(name)
         };
-        let mut pids: Vec<u32> = candidates.iter().filter(is_asked_first).map(|held| held.pid).collect();
+        let meant = candidates.iter().filter(has_it_still).filter(|held| is_meant(held));
+        let mut pids: Vec<u32> = meant.map(|held| held.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         match pids[..] {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd as _;
 
 use mitra_model::{WaitKind, wait_kind};
+use mitra_parse::fields::Fields;
 
 use super::call::Call;
 use super::ends::{End, Kind};
@@ -143,7 +144,7 @@ fn thread(scene: &mut Scene<'_>, process: &mut Process, tid: u32, edges: &mut Ve
         b'Z' | b'X' => return,
         b'S' if process.is_frozen == Some(true) => vec![(Kind::Frozen, End::Unknown)],
         b'R' => vec![(Kind::Cpu, End::Unknown)],
-        b'T' | b't' => vec![(Kind::Stopped, End::Unknown)],
+        b'T' | b't' => vec![stopped(scene, pid, tid)],
         b'D' => vec![uninterruptible(scene, pid, tid)],
         _ => {
             let Some((line, call)) = call(scene, pid, tid) else { return };
@@ -166,6 +167,16 @@ fn call(scene: &mut Scene<'_>, pid: u32, tid: u32) -> Option<(String, Call)> {
     let line = std::str::from_utf8(line).ok()?.to_owned();
     let call = Call::of(&line)?;
     Some((line, call))
+}
+
+/// Who lets a thread go on that is stopped: whoever traces it, or somebody with a signal.
+fn stopped(scene: &mut Scene<'_>, pid: u32, tid: u32) -> (Kind, End) {
+    let status = scene.root.read(&format!("proc/{pid}/task/{tid}/status"), scene.buffer).unwrap_or_default();
+    let tracer = Fields::new(&String::from_utf8_lossy(status)).number("TracerPid").unwrap_or(0);
+    match u32::try_from(tracer) {
+        Ok(tracer) if tracer > 0 => (Kind::Traced, End::Process(tracer)),
+        _ => (Kind::Stopped, End::Unknown),
+    }
 }
 
 /// Functions in which tasks sleep in a way that may be interrupted, and nobody in any other: who is in one and is shown as D was frozen
@@ -197,7 +208,7 @@ fn wchan<'s>(scene: &'s mut Scene<'_>, pid: u32, tid: u32) -> &'s [u8] {
 fn uninterruptible(scene: &mut Scene<'_>, pid: u32, tid: u32) -> (Kind, End) {
     let name = wchan(scene, pid, tid);
     let kind = match name {
-        b"request_wait_answer" => Kind::Fuse,
+        b"request_wait_answer" => return (Kind::Fuse, scene.fuse_daemon()),
         _ if is_in_freezer(name) || FREEZABLE.contains(&name) => Kind::Frozen,
         // `fs/notify/fanotify/fanotify.c`
         b"fanotify_handle_event" | b"fanotify_get_response" => return (Kind::Fanotify, scene.scanner()),

@@ -162,7 +162,7 @@ impl<'l> Scene<'l> {
     fn inside(&mut self, pid: u32, tid: u32) -> Wait {
         let name = self.root.read(&format!("proc/{pid}/task/{tid}/wchan"), self.buffer).unwrap_or_default();
         // `fs/fuse/dev.c`
-        if name == b"request_wait_answer" { (Kind::Fuse, End::Unknown) } else { NOBODY }
+        if name == b"request_wait_answer" { (Kind::Fuse, self.fuse_daemon()) } else { NOBODY }
     }
 
     /// Who was asked to give a lease back that keeps a process from opening a file.
@@ -175,6 +175,15 @@ impl<'l> Scene<'l> {
             [] => self.inside(pid, tid),
             [holder] => (Kind::FileLock, u32::try_from(holder).map_or(End::Unknown, End::Process)),
             _ => (Kind::FileLock, End::Unknown),
+        }
+    }
+
+    /// The only process that answers for files of FUSE.
+    pub fn fuse_daemon(&mut self) -> End {
+        let root = self.root;
+        match self.holders().of_fuse(root) {
+            Holder::One(pid) => End::Process(pid),
+            Holder::Itself | Holder::Unknown => End::Unknown,
         }
     }
 

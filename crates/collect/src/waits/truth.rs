@@ -340,6 +340,31 @@ fn a_lock_that_a_script_holds_whose_flock_has_ended_is_the_scripts() {
 
 #[test]
 #[ignore = "needs root: make test-kernel"]
+fn who_is_traced_waits_for_the_tracer() {
+    let Some(mut looker) = looker() else { return };
+    let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let pid = i32::try_from(child.id()).expect("an id");
+    // SAFETY: it stops a process of this test, and touches no memory.
+    let attached = unsafe { libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0) };
+    assert_eq!(attached, 0, "{}", std::io::Error::last_os_error());
+    let wanted = (Kind::Traced, End::Process(std::process::id()));
+    let began = Instant::now();
+    let seen = loop {
+        let seen: Vec<_> =
+            looker.look(&[child.id()]).edges.iter().map(|edge| (edge.kind, edge.end)).collect();
+        // The tracer is looked at, too.
+        if seen.contains(&wanted) || began.elapsed() > SETTLED_WITHIN {
+            break seen;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    child.kill().expect("killed");
+    child.wait().expect("its end");
+    assert!(seen.contains(&wanted), "{seen:?}");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
 fn processes_in_namespaces_of_their_own() {
     let Some(mut looker) = looker() else { return };
     let holder = Op { holds: Some(0), ..thread_of(0, "sleep", NOBODY) };

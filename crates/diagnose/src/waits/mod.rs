@@ -30,6 +30,8 @@ const WALK_MAX: usize = 8;
 /// A wait is the main one of a service if more of its threads that do something are in it than in everything else, and more of
 /// its requests.
 const MAJORITY: f64 = 0.5;
+const POOL: f64 = 2.0;
+const QUARTER: f64 = 0.25;
 /// Less of a thread on average is a wait that is over at once.
 const THREADS_MIN: f64 = 0.5;
 /// Means are recorded in hundredths of a thread, and a sum of two is off by as much.
@@ -63,7 +65,8 @@ struct Wait<'a> {
 /// For whoever is at the other end of a connection, unless another thread of the process wakes it.
 const ANSWER: &str = "answer";
 /// Kinds of waits that another process or thread ends.
-const BETWEEN: &[&str] = &["mutex", "lock", "fanotify", "pipe", "unix", "tcp", "child", ANSWER];
+const BETWEEN: &[&str] =
+    &["mutex", "lock", "fanotify", "pipe", "unix", "tcp", "child", "traced", "fuse", ANSWER];
 /// A thread that has nothing to do.
 const UNASKED: &[&str] = &["accept", "client"];
 /// One that is woken by others of its process.
@@ -336,6 +339,14 @@ pub fn go_on(finding: &Finding) -> Option<Remedy> {
     if waits.ends_with(words::IS_STOPPED) {
         return Some(let_go_on(who, &pid));
     }
+    if waits.contains(words::LETS_GO) {
+        return Some(Remedy {
+            action: "end whoever traces it, or whoever that waits for: strace and gdb detach when they end".to_owned(),
+            command: "grep TracerPid /proc/PID/status; kill TRACER".to_owned(),
+            verify: "TracerPid is 0, and requests are answered again".to_owned(),
+            risk: "what the tracer has not written yet is lost; a debugger that is killed by SIGKILL may leave breakpoints".to_owned(),
+        });
+    }
     waits.ends_with(words::IS_FROZEN).then(|| Remedy {
         action: format!(
             "thaw the cgroup of {who}, once it is known who froze it (docker pause, a snapshot, a suspend)"
@@ -409,7 +420,8 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
         let is_of_most = |open: f64| main.threads - (busy - open).max(0.0) > MAJORITY * open.min(total);
         let is_main = matches!(node, Node::Thread(..)) && main.kind != ANSWER
             || inside.is_some()
-            || is_first && main.threads > MAJORITY * busy && open.is_some_and(is_of_most);
+            || is_first && main.threads > MAJORITY * busy && open.is_some_and(is_of_most)
+            || is_first && is_pool(main.threads, busy, open);
         let children = match main.other {
             Other::Children(comm) => node.children(set, comm, main.row, span),
             _ => Vec::new(),
@@ -447,6 +459,14 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
         };
     }
     (!walk.steps.is_empty()).then_some(walk)
+}
+
+/// Whether all threads that work are in one wait, and are not far fewer than the requests: the others queue for them. A thread alone may
+/// do something else.
+fn is_pool(waiting: f64, busy: f64, open: Option<f64>) -> bool {
+    waiting >= POOL
+        && waiting >= (1.0 - ELSEWHERE) * busy
+        && open.is_some_and(|open| waiting >= QUARTER * open)
 }
 
 /// The last text of a row until the end of a span: rows come and go.

@@ -15,6 +15,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         "unix" => "a Unix socket",
         "tcp" | ANSWER => "a connection",
         "child" => "a child",
+        "fuse" => "an answer of a FUSE file system",
         _ => "a mutex",
     };
     let name = |pid: u32| comm.map_or(format!("process {pid}"), |comm| format!("{comm} ({pid})"));
@@ -23,6 +24,8 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         (Other::Process(pid), "tcp" | ANSWER) => format!("{what} with {}", name(pid)),
         (Other::Process(pid), "fanotify") => format!("{what} from {}", name(pid)),
         (Other::Process(pid), "child") => format!("its child {} to end", name(pid)),
+        (Other::Process(pid), "traced") => format!("{}{LETS_GO}", name(pid)),
+        (Other::Process(pid), "fuse") => format!("{what} whose daemon is {}", name(pid)),
         (Other::Process(pid), _) => format!("{what} of {}", name(pid)),
         (Other::Children(comm), _) => match children {
             [pid] => format!("its child {comm} ({pid}) to end"),
@@ -34,9 +37,13 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         },
         (Other::Address(address), _) => format!("{what} with {address}"),
         (Other::Unknown, "child") => "a child to end".to_owned(),
+        (Other::Unknown, "fuse") => what.to_owned(),
         (Other::Unknown, _) => format!("{what}, and who is at its other end is not certain"),
     }
 }
+
+/// What is expected of a tracer.
+pub(super) const LETS_GO: &str = ", which traces it (ptrace), to let it go on";
 
 /// A process in state T.
 pub(super) const IS_STOPPED: &str = "is stopped by a signal or a debugger";

@@ -35,6 +35,7 @@ pub const CONDITION: Condition = Condition {
         effect("oom-kill", "memory runs out until the OOM killer kills"),
         effect("page-cache-eviction", "file pages go to make room"),
         effect("swap-thrash", "what does not fit goes to swap and comes back"),
+        explains("io-throttled", "file pages that made room are read again, up to the limit"),
         effect("pressure-memory", "tasks that allocate wait"),
     ],
     remedies: &[Advice {
@@ -61,6 +62,7 @@ const IN_GROUP: &[&str] = &[
     "oom-kill",
     "page-cache-eviction",
     "pressure-memory",
+    "io-throttled",
 ];
 /// A group at its limit is a little below it: reclaim frees some thousand pages at a time.
 const AT_LIMIT: f64 = 0.9;

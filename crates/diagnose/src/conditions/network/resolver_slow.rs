@@ -348,7 +348,8 @@ fn answers_here<'a>(view: &View<'a>, address: Address<'_>) -> Option<&'a str> {
     let set: &'a SeriesSet = view.set;
     let service = services::local_service(set, &address)?;
     // The thread that listens may have a name of its own.
-    let pid = set.get("listener.pid", service).and_then(|pid| pid.last(Span::ALL)).map(|pid| pid as u32);
+    let pid_of = |metric: &str| set.get(metric, service).and_then(|pid| pid.last(Span::ALL));
+    let pid = pid_of("service.pid").or_else(|| pid_of("listener.pid")).map(|pid| pid as u32);
     let comm_of = |metric: &str| set.text(metric, service).and_then(|text| text.last());
     let leader = pid.and_then(|pid| view.process(pid)).map(|process| process.comm);
     let comm = leader.or_else(|| comm_of("service.comm")).or_else(|| comm_of("listener.comm"))?;

@@ -29,6 +29,8 @@ pub const CONDITION: Condition = Condition {
     triggers: &[Trigger::Stretches { metrics: &[deaths::METRIC, deaths::PARENT], find: deaths::stretches }],
     observe,
     causes: &[
+        within("dirty-writeback-stall", "it writes with each start or crash, such as a core dump"),
+        within("disk-hog", "it writes with each start or crash, such as a core dump"),
         explains("process-crash", "the crash is the one that comes with each start"),
         explains("fork-storm", "the processes are the ones that are started again"),
         explains("cpu-hog", "the CPU goes into starting it"),

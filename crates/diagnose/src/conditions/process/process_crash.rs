@@ -15,6 +15,8 @@ pub const CONDITION: Condition = Condition {
     triggers: &[Trigger::Event(|kind| matches!(kind, EventKind::Crash { .. }))],
     observe,
     causes: &[
+        within("dirty-writeback-stall", "it writes with each start or crash, such as a core dump"),
+        within("disk-hog", "it writes with each start or crash, such as a core dump"),
         within("dependency-unreachable", "nothing serves where the process did"),
         within("service-failing", "its connections end with it"),
     ],

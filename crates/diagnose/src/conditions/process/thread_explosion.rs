@@ -199,7 +199,13 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
     // Those that are there at its end: a shell has had many more.
     let end =
         Span { since: span.until - (NEED_S * high.run.step_s * SECOND as f64) as i64, until: span.until };
-    for process in view.processes().iter().filter(|p| process::is_inside(p.cgroup, &group)) {
+    // Of several hierarchies (version 1) the group that is known of a task may be that of another one, which counts no tasks.
+    let counts = |group: &str| view.set.get("cgroup.pids_current", group).is_some();
+    let are_known = view.processes().iter().any(|p| process::is_inside(p.cgroup, &group));
+    let is_member = |p: &&Process<'_>| {
+        process::is_inside(p.cgroup, &group) || !are_known && p.cgroup.is_none_or(|own| !counts(own))
+    };
+    for process in view.processes().iter().filter(is_member) {
         let state = process.rows.first().and_then(|row| view.set.get("task.state", row)?.last(end));
         if let (Some(parent), Some(state)) = (process.ppid.filter(|parent| *parent > INIT), state) {
             let (all, ended) = children.entry(parent).or_default();
@@ -220,7 +226,7 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
         view.group(&group)
     );
     finding.prove(view, &["cgroup.pids_current", "cgroup.pids_max"], &group, span);
-    finding.confidence = 0.85;
+    finding.confidence = if are_known { 0.85 } else { 0.7 };
     Some(finding)
 }
 

@@ -38,6 +38,8 @@ pub const CONDITION: Condition = Condition {
         "service.comm",
         "listener.pid",
         "listener.queue",
+        FILTERED,
+        "netns.tcpext_IPReversePathFilter",
     ],
     triggers: &[Trigger::Signals(Signals {
         metrics: METRICS,
@@ -65,6 +67,8 @@ pub const CONDITION: Condition = Condition {
 const METRICS: &[&str] =
     &["dependency.connecting", "dependency.connect_time", "dependency.connect_failed", "dependency.connects"];
 
+/// Answers that come in by another way than packets go out.
+const FILTERED: &str = "tcpext.IPReversePathFilter";
 /// Half of the attempts that come to an end.
 const FAILED: f64 = 0.5;
 /// Somebody waits for a connection half of the time.
@@ -362,6 +366,18 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
             ));
         }
     }
+    if let Some(dropped) = filtered(view, vain, span) {
+        finding.remarks.insert(
+            0,
+            format!(
+                "meanwhile {} packets{place} came in by a device that is not the way back to their sender, and were dropped (rp_filter); \
+                 answers may be among them: ip route get {}; ip route; sysctl net.ipv4.conf.all.rp_filter",
+                words::count(dropped),
+                host(address.text)
+            ),
+        );
+        finding.evidence.extend(address.net.evidence(view, FILTERED, span));
+    }
     if let Some(kept) = &vain.kept {
         let pid = kept.row.split_once('>').and_then(|(who, _)| who.parse().ok());
         if let Some(process) = pid.and_then(|pid| view.process(pid)) {
@@ -382,6 +398,14 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
         (false, true) => 0.6,
     };
     finding
+}
+
+/// Packets that were dropped by the reverse path filter in the namespace of the callers, of which none were before.
+fn filtered(view: &View<'_>, vain: &Vain<'_>, span: Span) -> Option<f64> {
+    let before =
+        view.baseline.and_then(|baseline| vain.address.net.sum(view.base_set, &[FILTERED], baseline));
+    let dropped = vain.address.net.total(view, &[FILTERED], span)?;
+    (dropped >= LEAST && before.is_none_or(|before| before.total() <= 0.0)).then_some(dropped)
 }
 
 /// `4 processes (python3)`, `python3 (812)`.

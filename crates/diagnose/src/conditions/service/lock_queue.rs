@@ -73,6 +73,8 @@ const POSTGRES: &str = "postgres";
 const MOST: f64 = 0.5;
 /// How sure a holder is that the kernel or the server itself names.
 const NAMED: f64 = 0.95;
+/// A leader election has a few candidates.
+const CANDIDATES: f64 = 4.0;
 /// One may wait on purpose.
 const CROWD: f64 = 2.0;
 /// Of the samples in which others wait, whoever blocks them is there in nearly all.
@@ -232,9 +234,15 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     // Of those that hold it in turns one at a time waits.
     let is_convoy =
         if in_turns { blocked >= MOST } else { own.is_some_and(|pid| waits_for_disk(view, pid, span)) };
+    let may_be_on_purpose = high.peak < CANDIDATES && server.may_wait_on_purpose(view);
+    if may_be_on_purpose {
+        let purpose =
+            "none of those that wait was seen at anything else: they may wait their turn (an advisory lock)";
+        remarks.push(purpose.to_owned());
+    }
     Some(Queue {
         is_convoy,
-        may_be_on_purpose: false,
+        may_be_on_purpose,
         holder: server.pid.or(own),
         process: Some(server.comm.to_owned()),
         statement,

@@ -9,6 +9,7 @@
 
 use crate::prelude::*;
 use crate::services::{self, Servers};
+use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "service-failing",
@@ -25,7 +26,7 @@ pub const CONDITION: Condition = Condition {
         PROTOCOL,
         "service.open",
     ],
-    needs_of: &[services::NEEDS],
+    needs_of: &[services::NEEDS, waits::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: METRICS,
         find: are_failing,
@@ -195,6 +196,17 @@ fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
     let walk = services::walk(view, row, span, 1.0);
     finding.despite = services::despite(view, &walk, span);
     finding.confidence = 0.9;
+    // Who gives up has waited: for whoever is asked meanwhile.
+    if failing.end == End::Abandoned
+        && let Some(inner) = walk.services.iter().skip(1).next_back()
+    {
+        let inner_servers = Servers::of(view, inner);
+        let name = services::name(&inner_servers, inner);
+        finding.waits_for = Some(format!("it waits for {name}, and why that one is slow was not found"));
+        finding.remarks.push(format!("it waits for {name}"));
+        inner_servers.blame(&mut finding, inner);
+        waits::follow(view, &mut finding, &inner_servers, inner, span);
+    }
     finding
 }
 

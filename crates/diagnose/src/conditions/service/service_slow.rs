@@ -206,12 +206,12 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
         let name = services::name(&inner_servers, inner);
         finding.waits_for = Some(format!("it waits for {name}, and why that one is slow was not found"));
         finding.remarks.push(format!("it waits for {name}"));
-        if is_as_late(inner) {
-            finding
-                .remarks
-                .push(format!("the clients of {name} wait in the same seconds, and as much longer"));
-        } else if !is_slow(inner) {
-            finding.remarks.push(format!("{name} is asked too seldom to tell how long it usually takes"));
+        if !is_slow(inner) {
+            finding.remarks.push(if is_as_late(inner) {
+                format!("the clients of {name} wait longer than usual in the same seconds")
+            } else {
+                format!("{name} is asked too seldom to tell how long it usually takes")
+            });
             finding.confidence = services::LIKELY;
         }
     }

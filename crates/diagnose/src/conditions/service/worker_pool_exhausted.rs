@@ -197,7 +197,9 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
     let mean = |set: &SeriesSet, row: &str, metric: &str, span: Span| {
         set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
     };
-    let own: Vec<&str> = services::called_by(view.set, &servers);
+    let mut own: Vec<&str> = services::called_by(view.set, &servers);
+    // What calls the service under its own name is a client of it: a standby, a health check.
+    own.retain(|called| !service.rows.iter().any(|row| Address::called(called).reaches(&Address::of(row))));
     // Somebody elsewhere keeps them waiting.
     let waits = |row: &&str| {
         mean(view.set, row, "dependency.wait_time", span)
