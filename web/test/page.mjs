@@ -93,7 +93,7 @@ function watch(page, url) {
     // Services are not in the recordings here, nor is an index beside each, and one query is wrong: the browser reports 404 and 400,
     // and the page says so in words.
     const isWanted = /40[04]/.test(message.text()) && /\/api\/v1\/(services|search)\?/.test(message.location().url);
-    if (message.type() === "error" && !seen.isServerGone && !isWanted) seen.errors.push(message.text());
+    if (message.type() === "error" && !seen.isServerGone && !isWanted) seen.errors.push(`${message.text()} ${message.location().url}`);
   });
   page.on("pageerror", (error) => seen.errors.push(String(error)));
   page.on("request", (request) => {

@@ -173,7 +173,7 @@ const SHRANK: f64 = 0.01;
 
 /// The only filesystem that lost a part of its room before a moment: of several nobody knows which one is meant.
 pub fn shrank<'v, 'a>(view: &'v View<'a>, until: i64) -> Option<Shrank<'v, 'a>> {
-    let span = Span { since: until.saturating_sub(SHORTLY_NS), until: until.saturating_add(SECOND) };
+    let span = Span { since: until.saturating_sub(SHORTLY_NS), until: until.saturating_add(3 * SECOND) };
     let [total, left] = Room::Bytes.metrics();
     let lost = |(mount, series): (&'a str, &Series)| {
         let bytes = series.max(span)? - series.last(span)?;

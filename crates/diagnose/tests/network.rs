@@ -483,7 +483,7 @@ fn packets_of_which_each_takes_far_longer_are_the_root_and_who_loaded_the_rules_
     assert_eq!(root(&report), ("packet-cost", Some("banlist"), Some(60)));
     let statement = &report.incidents[0].root_cause.statement;
     assert!(
-        statement.starts_with("each packet takes 225 µs in soft interrupts instead of 8.0 µs"),
+        statement.starts_with("each packet takes 225 µs in soft interrupts instead of 8 µs"),
         "{statement}"
     );
     // More packets; and soft interrupts that are those of a device.

@@ -288,11 +288,11 @@ impl Session {
 #[test]
 fn a_click_chooses_what_is_under_it() {
     let mut session = Session::flood();
-    session.click("28304 S stockd", 0);
+    session.click("28304 D stockd", 0);
     let chosen = session.screen.row.clone().unwrap();
     assert!(chosen.starts_with("28304@"), "{chosen}");
     assert_eq!(session.screen.view, View::Tables);
-    session.click("28304 S stockd", 0);
+    session.click("28304 D stockd", 0);
     assert_eq!(session.screen.view, View::Zoom, "the chosen row is opened");
     session.key(KeyCode::Esc);
     // The heads of columns sort, and then reverse the order.

@@ -251,7 +251,9 @@ impl OpenLog {
                 let end = self.offset + text.len() as u64;
                 text = written(text);
                 let from = self.offset + text.len() as u64;
-                self.blank = from..self.blank.end.max(end);
+                // Before those that were looked at something is written.
+                let known = if from >= self.blank.start { self.blank.end } else { 0 };
+                self.blank = from..known.max(end);
             }
             let (taken, pending) = (self.take(text, each), text.len());
             *left = left.saturating_sub(filled.passed.saturating_add(taken as u64).max(1));

@@ -20,6 +20,8 @@ const MORE: f64 = 1.5;
 /// degrees of freedom).
 const PAIRS: usize = 8;
 const TOGETHER: f64 = 0.9;
+/// What goes down to a quarter of its most comes and goes; less is noise that everything on the machine shares.
+const GONE: f64 = 0.25;
 /// A client waits for nearly all of the time.
 const ALL_THE_TIME: f64 = 0.8;
 /// An answer took half of the time or longer.
@@ -144,6 +146,8 @@ pub fn wait_together(view: &View<'_>, outer: &str, inner: &str, span: Span) -> b
         .collect();
     let (outer, inner): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
     let waits = inner.iter().sum::<f64>() / inner.len().max(1) as f64;
+    let (least, most) = inner.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(*v), b.max(*v)));
+    let comes_and_goes = least <= GONE * most;
     let changes = |values: &[f64]| values.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<f64>>();
     let (mut outer, mut inner) = (changes(&outer), changes(&inner));
     // That both began at once is one coincidence and no more.
@@ -152,7 +156,10 @@ pub fn wait_together(view: &View<'_>, outer: &str, inner: &str, span: Span) -> b
         outer.swap_remove(largest);
         inner.swap_remove(largest);
     }
-    inner.len() >= PAIRS && waits >= WAITS && correlation(&outer, &inner).is_some_and(|r| r >= TOGETHER)
+    inner.len() >= PAIRS
+        && waits >= WAITS
+        && comes_and_goes
+        && correlation(&outer, &inner).is_some_and(|r| r >= TOGETHER)
 }
 
 /// Programs that called one of some services for the first time when it began, in words.

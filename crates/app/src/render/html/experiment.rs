@@ -31,9 +31,8 @@ const MARKS: u32 = 4;
 pub fn page(outcome: &Outcome, style: &Style) -> String {
     let mut body = "<p class=\"kicker\">Mitra, experiment</p>\n".to_owned();
     _ = write!(body, "<h1>{}</h1>\n<p>{}</p>\n", escape(&outcome.title), escape(&outcome.question));
-    for (n, verdict) in outcome.verdicts.iter().enumerate() {
-        let class = if n == 0 { "verdict fine" } else { "lead" };
-        _ = writeln!(body, "<p class=\"{class}\">{}</p>", escape(verdict));
+    for verdict in &outcome.verdicts {
+        _ = writeln!(body, "<p class=\"verdict fine\">{}</p>", escape(verdict));
     }
     for (m, metric) in outcome.metrics.iter().enumerate() {
         body.push_str(&of_metric(outcome, m, metric));

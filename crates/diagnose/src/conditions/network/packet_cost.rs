@@ -16,7 +16,7 @@ pub const CONDITION: Condition = Condition {
     id: "packet-cost",
     title: "each packet takes the kernel several times as long as before",
     area: "network",
-    needs: &["sys.cpu_idle", "exited.count"],
+    needs: &["sys.cpu_idle", "exited.count", "tasks.run_delay"],
     needs_of: &[METRICS],
     triggers: &[Trigger::Signals(Signals {
         metrics: METRICS,

@@ -48,6 +48,8 @@ pub const CONDITION: Condition = Condition {
         effect("cpu-saturated", "threads that wake together queue for the CPUs"),
         effect("runqueue-wait", "threads that wake together queue for the CPUs"),
         effect("service-failing", "what a server starts for a request fails at the limit"),
+        explains("service-slow", "what a server starts for a request fails at the limit"),
+        explains("service-silent", "what a server starts for a request fails at the limit"),
         explains("cpu-hog", "the CPU goes into its threads"),
         effect("free-memory-low", "each thread takes memory of the kernel"),
         explains("slab-leak", "each thread takes objects of the kernel"),
@@ -173,6 +175,8 @@ fn observe(view: &View<'_>) -> Observation {
         finding.evidence.push(view.task_evidence("task.threads", process, Some(least), most, span));
         finding.prove(view, &["tasks.total", "mem.kernel_stack", "tasks.run_delay"], "", span);
         finding.loss_s = view.excess(&["tasks.run_delay"], span);
+        // A client has a thread for each request that waits: the service that it waits for is late by itself.
+        finding.governs = Some(OF_THREADS);
         finding.confidence = if before.is_some() { 0.9 } else { 0.75 };
         best = Some((most - least, finding));
     }
@@ -182,6 +186,19 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
+/// What follows from threads as such.
+const OF_THREADS: &[&str] = &[
+    "runqueue-saturation",
+    "cpu-saturated",
+    "runqueue-wait",
+    "service-failing",
+    "cpu-hog",
+    "free-memory-low",
+    "slab-leak",
+    "anonymous-growth",
+    "mmap-lock-contention",
+    "minor-fault-storm",
+];
 /// Two samples.
 const NEED_S: f64 = 2.0;
 

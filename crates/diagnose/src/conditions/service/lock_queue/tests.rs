@@ -43,7 +43,7 @@ fn the_session_that_is_idle_in_a_transaction_is_named_and_not_those_that_wait() 
     }
     let finding = observed(&set);
     assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("postgres"), Some(33)));
-    assert!(finding.statement.contains("idle in transaction"), "{}", finding.statement);
+    assert!(finding.statement.contains("which is idle in a transaction"), "{}", finding.statement);
     assert!(remedies(&finding)[0].command.contains("pg_terminate_backend(33)"));
 }
 
