@@ -121,7 +121,7 @@ fn the_chart_is_the_manifest_but_for_its_values() {
         "registry.example.org",
         ": 6174",
         ":6174",
-        "mitra-tls\n",
+        "secretName: mitra-tls",
         "2G",
         "system-node-critical",
         "path: /var/lib/mitra",
