@@ -171,11 +171,17 @@ fn call(scene: &mut Scene<'_>, pid: u32, tid: u32) -> Option<(String, Call)> {
 
 /// Who lets a thread go on that is stopped: whoever traces it, or somebody with a signal.
 fn stopped(scene: &mut Scene<'_>, pid: u32, tid: u32) -> (Kind, End) {
-    let status = scene.root.read(&format!("proc/{pid}/task/{tid}/status"), scene.buffer).unwrap_or_default();
-    let tracer = Fields::new(&String::from_utf8_lossy(status)).number("TracerPid").unwrap_or(0);
-    match u32::try_from(tracer) {
-        Ok(tracer) if tracer > 0 => (Kind::Traced, End::Process(tracer)),
-        _ => (Kind::Stopped, End::Unknown),
+    let mut number = |path: &str, field: &str| {
+        let status = scene.root.read(path, scene.buffer).ok()?;
+        // A name may be no text.
+        let number = Fields::new(&String::from_utf8_lossy(status)).number(field)?;
+        u32::try_from(number).ok().filter(|number| *number > 0)
+    };
+    // It is a thread that traces.
+    let tracer = number(&format!("proc/{pid}/task/{tid}/status"), "TracerPid");
+    match tracer.and_then(|tracer| number(&format!("proc/{tracer}/status"), "Tgid")) {
+        Some(tracer) => (Kind::Traced, End::Process(tracer)),
+        None => (Kind::Stopped, End::Unknown),
     }
 }
 

@@ -323,8 +323,9 @@ fn a_lock_that_a_script_holds_whose_flock_has_ended_is_the_scripts() {
     let wanted = (Kind::FileLock, End::Process(holder.id()));
     let began = Instant::now();
     let seen = loop {
-        let seen: Vec<_> =
-            looker.look(&[waiter.id()]).edges.iter().map(|edge| (edge.kind, edge.end)).collect();
+        let edges = looker.look(&[waiter.id()]).edges;
+        let own = edges.iter().filter(|edge| edge.pid == waiter.id());
+        let seen: Vec<_> = own.map(|edge| (edge.kind, edge.end)).collect();
         if seen == [wanted] || began.elapsed() > SETTLED_WITHIN {
             break seen;
         }
