@@ -70,7 +70,7 @@ TESTS_MAY_USE: dict[tuple[str, str], str] = {
 # Dependencies that are heavy to build or shape the code around them stay in the crate that exists for them.
 OWNERS = {
     "aya": {"mitra-collect"},
-    "zstd": {"mitra-app", "mitra-archive", "mitra-search"},
+    "zstd": {"mitra-app", "mitra-archive", "mitra-collect", "mitra-search"},
     "ureq": {"mitra-http"},
     "prost": {"mitra-app", "mitra-send"},
     "hdrhistogram": {"mitra-load"},
