@@ -50,10 +50,7 @@ pub const NOT_MADE: &[(&str, &str)] = &[
         "cgroup-memory-high",
         "memory.high needs cgroup version 2, and the round's machine has memory in version 1",
     ),
-    (
-        "caches-dropped",
-        "told since a while; what is dropped has to be read again by somebody, which is not made yet",
-    ),
+    ("caches-dropped", "not written yet: it needs a reader of files in memory, and a script that drops them"),
     ("clock-step", "the clock is the whole machine's, and results are timed by it"),
     ("cpu-steal", "only the host of a virtual machine can take its CPUs"),
     ("device-lost", "no disk here can be pulled without the machine's own"),
@@ -67,10 +64,7 @@ pub const NOT_MADE: &[(&str, &str)] = &[
     ),
     ("memory-leak-native", "needs a census of the mappings; leak-malloc makes what is seen from outside"),
     ("numa-imbalance", "needs two memory nodes"),
-    (
-        "packet-cost",
-        "tens of thousands of rules take longer to load than an incident lasts on a small machine",
-    ),
+    ("packet-cost", "not written yet: it needs a packet filter in a network namespace of its own"),
 ];
 
 /// All incidents.

@@ -45,17 +45,6 @@ pub const CONDITION: Condition = Condition {
 
 const TIME: &str = "sys.cpu_softirq";
 const PACKETS: &str = "softnet.processed";
-/// Soft interrupts that are for something else.
-const OTHERS: &[&str] = &[
-    "softirq.block",
-    "softirq.irq_poll",
-    "softirq.tasklet",
-    "softirq.hi",
-    "softirq.timer",
-    "softirq.hrtimer",
-    "softirq.sched",
-    "softirq.rcu",
-];
 const METRICS: &[&str] = &[
     TIME,
     PACKETS,
@@ -68,6 +57,8 @@ const METRICS: &[&str] = &[
     "softirq.sched",
     "softirq.rcu",
 ];
+/// Soft interrupts that are for something else.
+const OTHERS: &[&str] = METRICS.split_at(2).1;
 /// A fifth of a CPU is felt, where there are few.
 const BUSY: f64 = 0.2;
 /// Larger packets, another protocol and a state that is new take up to twice as long; five times is something else.
