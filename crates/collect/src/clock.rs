@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use mitra_model::Stamp;
 use mitra_model::time::SECOND;
@@ -139,6 +140,34 @@ pub fn process_cpu_ns() -> i64 {
 #[must_use]
 pub fn thread_cpu_ns() -> i64 {
     read_ns(ClockId::ThreadCPUTime)
+}
+
+/// CPU time that this thread may take from a moment on.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowance {
+    began_ns: i64,
+    whole: Duration,
+}
+
+impl Allowance {
+    /// From now on.
+    #[must_use]
+    pub fn of(whole: Duration) -> Self {
+        Allowance { began_ns: thread_cpu_ns(), whole }
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub fn left(self) -> Duration {
+        let used = thread_cpu_ns().saturating_sub(self.began_ns);
+        self.whole.saturating_sub(Duration::from_nanos(u64::try_from(used).unwrap_or(0)))
+    }
+
+    /// Whether nothing is.
+    #[must_use]
+    pub fn is_used_up(self) -> bool {
+        self.left().is_zero()
+    }
 }
 
 fn read_ns(id: ClockId) -> i64 {

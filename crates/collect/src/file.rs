@@ -17,7 +17,7 @@ use crate::error::Error;
 /// The buffer grows by at least this much when a file does not fit.
 const GROW_BYTES: usize = 16 * 1024;
 /// No file that is read here is larger; what is, is cut off.
-const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The directory that everything is read below: `/`, or a tree that looks like it.
 #[derive(Debug)]
@@ -250,12 +250,21 @@ fn is_stale(error: &io::Error) -> bool {
 
 /// Calls `f` with the name of each entry, without allocating. The order is the kernel's.
 pub fn each_entry(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr)) -> io::Result<()> {
+    each_entry_while(dir, |name| {
+        f(name);
+        true
+    })
+}
+
+/// The same, until `f` says that it is enough by returning false.
+pub fn each_entry_while(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr) -> bool) -> io::Result<()> {
     let mut space = [std::mem::MaybeUninit::<u8>::uninit(); 8192];
     let mut entries = rustix::fs::RawDir::new(dir, &mut space);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            f(entry.file_name());
+        let is_own = matches!(entry.file_name().to_bytes(), b"." | b"..");
+        if !is_own && !f(entry.file_name()) {
+            break;
         }
     }
     Ok(())
@@ -349,6 +358,22 @@ mod tests {
         assert!(file.is_open());
         std::thread::sleep(std::time::Duration::from_millis(30));
         assert_ne!(file.read(&root, &mut buffer).unwrap(), before);
+    }
+
+    #[test]
+    fn a_walk_through_a_directory_stops_where_it_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        (0..10).for_each(|nth| std::fs::write(dir.path().join(nth.to_string()), "").unwrap());
+        let count = |most: usize| {
+            let (root, mut seen) = (std::fs::File::open(dir.path()).unwrap(), 0);
+            each_entry_while(root.as_fd(), |_| {
+                seen += 1;
+                seen < most
+            })
+            .unwrap();
+            seen
+        };
+        assert_eq!((count(3), count(100)), (3, 10));
     }
 
     #[test]

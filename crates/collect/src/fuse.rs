@@ -15,10 +15,11 @@ use mitra_model::{Entity, Frame, Key};
 use mitra_parse::mountinfo::mount_infos;
 use mitra_parse::mounts::unescaped;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, openat, statx};
+use rustix::io::Errno;
 
 use crate::aside::Aside;
 use crate::cells::{col, set};
-use crate::file::{Buffer, Root, each_entry};
+use crate::file::{Buffer, Root, each_entry, each_entry_while};
 use crate::io::Io;
 use crate::missing::reason;
 use crate::mounts::{Mount, machines_tree};
@@ -235,7 +236,8 @@ impl Fuse {
     }
 }
 
-fn is_fuse(kind: &str) -> bool {
+/// Whether a file system of this type is one of FUSE. The daemon of virtiofs is outside of the machine.
+pub fn is_fuse(kind: &str) -> bool {
     kind == "fuse" || kind == "fuseblk" || kind == "virtiofs" || kind.starts_with("fuse.")
 }
 
@@ -247,6 +249,11 @@ fn control(root: &Root) -> Option<OwnedFd> {
     let is_mounted = rustix::fs::fstatfs(&dir).ok()?.f_type as u64 & 0xffff_ffff == FUSECTL;
     // A tree that looks like a machine is all of one file system.
     (is_mounted || !root.is_host()).then_some(dir)
+}
+
+/// The numbers of all connections but those of virtiofs. `None` where fusectl is not mounted.
+pub fn connections(root: &Root) -> Option<Vec<u32>> {
+    numbers(&control(root)?).ok()
 }
 
 /// The numbers that a directory has entries for.
@@ -292,14 +299,16 @@ enum Open {
     Device,
 }
 
-/// Looks through the descriptors of all processes. Where the kernel does not say which connection a descriptor belongs to,
-/// a daemon is known if it is the only one of the machine.
+/// Looks through the descriptors of all processes.
 fn daemons(root: &Root, wanted: &[u32]) -> Daemons {
     let mut found: Daemons = Vec::new();
     let mut of_device: Vec<u32> = Vec::new();
     let (mut processes, mut fds) = (0, 0);
-    for pid in processes_of(root) {
-        let opened = descriptors(root, pid, &mut fds);
+    let all = processes_of(root);
+    let mut is_complete = all.len() < PROCESSES_MAX;
+    for pid in all {
+        let (opened, is_whole) = descriptors(root, pid, &mut fds);
+        is_complete &= is_whole;
         for open in opened {
             match open {
                 Open::Of(number) if !wanted.contains(&number) || found.iter().any(|(n, _)| *n == number) => {}
@@ -316,10 +325,24 @@ fn daemons(root: &Root, wanted: &[u32]) -> Daemons {
             break;
         }
     }
-    if let ([pid], [number], []) = (&of_device[..], wanted, &found[..]) {
-        found.push((*number, daemon(root, *pid)));
+    if found.is_empty()
+        && is_complete
+        && let Some(all) = connections(root)
+        && let Some((number, pid)) = the_only_one(&all, &of_device)
+        && wanted.contains(&number)
+    {
+        found.push((number, daemon(root, pid)));
     }
     found
+}
+
+/// The process that answers for a connection where the kernel does not say it: it is the only one that has the device open, and there is
+/// no other connection, whose daemon it may be.
+pub fn the_only_one(connections: &[u32], of_device: &[u32]) -> Option<(u32, u32)> {
+    match (connections, of_device) {
+        ([number], [pid]) => Some((*number, *pid)),
+        _ => None,
+    }
 }
 
 fn processes_of(root: &Root) -> Vec<u32> {
@@ -344,26 +367,30 @@ fn daemon(root: &Root, pid: u32) -> Daemon {
     Daemon { pid, comm: comm.chars().filter(|c| !c.is_control()).collect() }
 }
 
-/// What a process has of `/dev/fuse`, each connection once. Counts the descriptors that were looked at.
-fn descriptors(root: &Root, pid: u32, fds: &mut usize) -> Vec<Open> {
+/// What a process has of `/dev/fuse`, each connection once, and whether that is all. Counts the descriptors that were looked at.
+fn descriptors(root: &Root, pid: u32, fds: &mut usize) -> (Vec<Open>, bool) {
     let mut list: Vec<Open> = Vec::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // The process may be gone, or nobody may look at it.
-    let Ok(dir) = openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty()) else { return list };
+    let dir = match openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty()) {
+        Ok(dir) => dir,
+        // The process may be gone, or nobody may look at it.
+        Err(why) => return (list, matches!(why, Errno::NOENT | Errno::SRCH)),
+    };
     let mut seen = 0;
-    let read = each_entry(dir.as_fd(), |name| {
+    let read = each_entry_while(dir.as_fd(), |name| {
         seen += 1;
-        if seen > FDS_MAX || !is_called_fuse(&dir, name) {
-            return;
-        }
-        if let Some(open) = opened(root, pid, &dir, name).filter(|open| !list.contains(open)) {
+        if seen <= FDS_MAX
+            && is_called_fuse(&dir, name)
+            && let Some(open) = opened(root, pid, &dir, name).filter(|open| !list.contains(open))
+        {
             list.push(open);
         }
+        seen <= FDS_MAX
     });
     *fds += seen;
     // What was read before the process ended counts.
     drop(read);
-    list
+    (list, seen <= FDS_MAX)
 }
 
 fn is_called_fuse(dir: &OwnedFd, name: &CStr) -> bool {
@@ -408,6 +435,14 @@ mod tests {
         assert_eq!(connection_of(b"pos:\t0\nflags:\t02\nfuse_connection:\t45\n"), Some(45));
         assert_eq!(connection_of(b"pos:\t0\nflags:\t02\n"), None);
         assert_eq!(connection_of(b"fuse_connection:\t-1\nxfuse_connection:\t4\n"), None);
+    }
+
+    #[test]
+    fn who_has_the_device_answers_for_a_connection_only_where_there_is_no_other() {
+        assert_eq!(the_only_one(&[45], &[7]), Some((45, 7)));
+        assert_eq!(the_only_one(&[45, 46], &[7]), None, "it may be the daemon of the other one");
+        assert_eq!(the_only_one(&[45], &[7, 8]), None);
+        assert_eq!(the_only_one(&[], &[7]), None);
     }
 
     #[test]

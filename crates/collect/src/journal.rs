@@ -6,7 +6,7 @@
 //! one of a process that was asked for. Nothing of a message is kept.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -96,7 +96,11 @@ impl Journals {
             return;
         }
         let (mut read, mut is_heard) = (0_u64, false);
-        for opened in files(root) {
+        let (files, is_cut) = files(root);
+        if is_cut {
+            look.denied = Some(more_files());
+        }
+        for opened in files {
             let looked = opened.and_then(|fd| self.read(&fd, now_s, &asked, look));
             match looked {
                 Ok(said) => (read, is_heard) = (read + 1, is_heard | said),
@@ -113,8 +117,7 @@ impl Journals {
     /// Whether any of the processes has said something, whatever it was.
     fn read(&mut self, fd: &OwnedFd, now_s: u64, asked: &[Asked], look: &mut Look) -> Result<bool> {
         let mut source = Open { fd, buffer: &mut self.buffer };
-        let header =
-            Header::read(&mut source).map_err(|why| std::io::Error::new(ErrorKind::InvalidData, why))?;
+        let header = Header::read(&mut source).map_err(|why| Error::new(ErrorKind::InvalidData, why))?;
         let is_new = !self.files.contains_key(&header.id);
         let file = self.files.entry(header.id).or_default();
         file.at_s = now_s;
@@ -232,19 +235,27 @@ fn is_young(realtime_us: u64) -> bool {
     now.abs_diff(realtime_us.into()) <= FIRST_AGE_US.into()
 }
 
-/// The files that journald writes to, open. Those that it has finished have an `@` in their names.
-pub fn files(root: &Root) -> Vec<Result<OwnedFd>> {
+/// The files that journald writes to, open, and whether there are more of them than are read. Those that it has finished have an `@` in
+/// their names.
+pub fn files(root: &Root) -> (Vec<Result<OwnedFd>>, bool) {
     let is_written = |name: &str| {
         name == "system.journal"
             || name.starts_with("user-") && name.ends_with(".journal") && !name.contains('@')
     };
-    let mut files = Vec::new();
+    let (mut files, mut is_cut) = (Vec::new(), false);
     each_file(root, is_written, |file| {
         if files.len() < FILES_MAX {
             files.push(file);
+        } else {
+            is_cut = true;
         }
     });
-    files
+    (files, is_cut)
+}
+
+/// Why some of the files are not read.
+pub fn more_files() -> Error {
+    Error::other(format!("journald writes to more than {FILES_MAX} files; the others are not read"))
 }
 
 /// Opens those files of this machine's journals whose names are wanted, one after the other.
@@ -290,7 +301,7 @@ fn open(folder: &OwnedFd, name: &str) -> Result<OwnedFd> {
     let stat = fstat(&file)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if !is_file || stat.st_uid != 0 || Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-        return Err(std::io::Error::new(ErrorKind::InvalidData, "no file of journald"));
+        return Err(Error::new(ErrorKind::InvalidData, "no file of journald"));
     }
     Ok(file)
 }

@@ -29,6 +29,7 @@ mod jvm;
 mod kmsg;
 mod limits;
 mod log_tail;
+mod memory;
 mod missing;
 mod mounts;
 mod net;

@@ -250,7 +250,7 @@ fn others(
     of: impl Fn(&Process<'_>, &SeriesSet, Span) -> f64,
 ) -> (f64, f64) {
     let total = |set: &SeriesSet, span: Span, processes: &[Process<'_>]| {
-        let seconds = (span.until - span.since) as f64 / 1e9;
+        let seconds = span.seconds();
         let waited: f64 = processes
             .iter()
             .filter(|p| !p.kthread && !these.contains(&p.pid))

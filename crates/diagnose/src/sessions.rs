@@ -261,7 +261,8 @@ impl<'a> Server<'a> {
             Some("idle in transaction (aborted)") => "is idle in a transaction that has failed".to_owned(),
             Some(text) if text.starts_with("idle in transaction") => "is idle in a transaction".to_owned(),
             Some(text) => format!("runs {text}"),
-            None => "waits itself".to_owned(),
+            None if session.waits.within(span).total() > 0.0 => "waits itself".to_owned(),
+            None => "runs nothing, and holds it for as long as it is connected".to_owned(),
         };
         let time = view.set.get(STATE_TIME, session.row).and_then(|time| time.max(span));
         let time = time.map_or_else(String::new, |time| format!(" for {}", words::seconds(time)));

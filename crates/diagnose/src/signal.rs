@@ -43,7 +43,7 @@ impl Run {
 
     /// Its length in seconds.
     pub fn seconds(&self) -> f64 {
-        (self.end - self.onset) as f64 / SECOND as f64
+        self.end.saturating_sub(self.onset) as f64 / SECOND as f64
     }
 
     /// Whether it was high for so many seconds. Three samples are three seconds, though the timers that began and ended them
@@ -257,7 +257,12 @@ impl Signal {
             let Some((first_s, again)) = ahead else { continue };
             let hole_s = (again - run.onset) as f64 / SECOND as f64 - first_s;
             let rest_s = (run.end - again) as f64 / SECOND as f64;
-            if first_s < hole_s && run.high_s - first_s >= DENSE * rest_s && rest_s > first_s + hole_s {
+            // A moment is shorter than the hole after it only beyond the slack of timers.
+            let slack_s = SLACK * step_s;
+            if first_s + slack_s < hole_s
+                && run.high_s - first_s >= DENSE * rest_s
+                && rest_s > first_s + hole_s + slack_s
+            {
                 (run.onset, run.high_s) = (again, run.high_s - first_s);
             }
         }
@@ -275,6 +280,23 @@ mod tests {
             dt: vec![1.0; values.len()],
             v: values.to_vec(),
         }
+    }
+
+    #[test]
+    fn a_moment_that_is_as_long_as_the_hole_after_it_belongs_to_a_run() {
+        // Three of four samples, and a fifth of a millisecond of slack.
+        let jitter = |first: f64| Signal {
+            t: vec![SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND + SECOND / 5000],
+            dt: vec![first, 1.0, 1.0, 1.0002],
+            v: vec![71.0, 0.0, 6.0, 46.0],
+        };
+        for first in [0.9999, 1.0, 1.0001] {
+            let run = jitter(first).run(0.5, 2.9).unwrap();
+            assert_eq!(run.onset, SECOND - (first * SECOND as f64) as i64);
+        }
+        // One that is half as long as the hole does not.
+        let run = signal(&[5.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 5.0]).run(1.0, 3.0).unwrap();
+        assert_eq!((run.onset, run.high_s), (3 * SECOND, 5.0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod services;
 mod support;
 
 use services::{Asked, N, attempts, dependency, during, links, one, queue, service, slow};
-use support::{HEALTHY, INCIDENT, Machine, root};
+use support::{HEALTHY, INCIDENT, Machine, is_on, root};
 
 const WEB: &str = "0.0.0.0:80";
 const APP: &str = "127.0.0.1:8080";
@@ -274,6 +274,61 @@ fn a_service_that_is_hardly_ever_asked_and_answers_nothing_is_what_its_caller_wa
     // It answers ten times a second, and nobody knows how fast it usually is.
     let answers = waits(10.0);
     assert!(answers.incidents.iter().all(|i| i.root_cause.culprit.pid != Some(50)), "{answers:#?}");
+}
+
+#[test]
+fn clients_that_give_up_have_waited_for_the_service_that_the_one_they_ask_waits_for() {
+    // One request in four needs a service that answers nothing any more.
+    let fails = |metric: &str, waiting: f64| {
+        let mut m = Machine::idle();
+        let fewer = Asked { waiting: 3.0, ..Asked::each(9.0, 0.002) };
+        service(&mut m, WEB, (40, "shop"), during(Asked::each(12.0, 0.002), fewer));
+        m.row(metric, WEB, 0.0, 3.0);
+        let seldom = during(Asked::each(0.2, 0.02), Asked::nothing(waiting));
+        service(&mut m, APP, (50, "ledger"), seldom);
+        dependency(&mut m, (40, "shop"), APP, seldom);
+        m.explain()
+    };
+    let report = fails("service.abandoned", 3.0);
+    assert_eq!(root(&report), ("service-failing", Some("ledger"), Some(50)));
+    let cause = &one(&report).root_cause;
+    assert_eq!(cause.culprit.address.as_deref(), Some(APP));
+    assert!(cause.statement.starts_with("clients of shop (port 80) gave up"), "{}", cause.statement);
+    assert!(cause.statement.contains(": it waits for ledger (port 8080)"), "{}", cause.statement);
+    // It waits for nobody.
+    let alone = fails("service.abandoned", 0.0);
+    assert_eq!(root(&alone), ("service-failing", Some("shop"), Some(40)));
+    // It closes connections by itself.
+    let closes = fails("service.unanswered", 3.0);
+    assert_eq!(root(&closes), ("service-failing", Some("shop"), Some(40)));
+}
+
+#[test]
+fn a_service_that_is_asked_is_named_where_clients_wait_for_it_in_the_same_seconds() {
+    // How many clients wait for the one that asks, and for the one that is asked. The answers of
+    // that one are as fast as ever.
+    let waits = |outer: fn(usize) -> f64, inner: fn(usize) -> f64| {
+        let mut m = Machine::idle();
+        let late = |i| Asked { waiting: outer(i), ..Asked::each(15.0, 1.6) };
+        service(&mut m, WEB, (40, "shop"), |i| if is_on(i) { late(i) } else { Asked::each(50.0, 0.004) });
+        let fewer = |i| Asked { waiting: inner(i), ..Asked::each(60.0, 0.001) };
+        let asked = |i| if is_on(i) { fewer(i) } else { Asked::each(100.0, 0.001) };
+        dependency(&mut m, (40, "shop"), APP, asked);
+        service(&mut m, APP, (50, "cached"), asked);
+        m.explain()
+    };
+    let report = waits(|i| [1.0, 9.0, 3.0, 5.0][i % 4], |i| [0.5, 4.5, 1.5, 2.5][i % 4]);
+    assert_eq!(root(&report), ("service-slow", Some("cached"), Some(50)));
+    let cause = &one(&report).root_cause;
+    assert!(cause.statement.starts_with("shop (port 80) answered in 1.6 s"), "{}", cause.statement);
+    assert!(cause.statement.contains(": it waits for cached (port 8080)"), "{}", cause.statement);
+    let same = "the clients of cached (port 8080) wait longer than usual in the same seconds";
+    assert!(cause.remarks.iter().any(|remark| remark == same), "{:?}", cause.remarks);
+    // As many wait, in other seconds.
+    let others = waits(|i| [1.0, 9.0, 3.0, 5.0][i % 4], |i| [4.5, 1.5, 2.5, 0.5][i % 4]);
+    assert_eq!(root(&others), ("service-slow", Some("shop"), Some(40)));
+    // As many wait all the time, with a little noise that both share.
+    assert_eq!(root(&waits(|_| 8.0, |_| 4.0)), ("service-slow", Some("shop"), Some(40)));
 }
 
 #[test]

@@ -126,26 +126,27 @@ fn a_working_set_that_comes_back_is_a_thrash_of_its_reader() {
 }
 
 /// A container writes files to a volume in memory, and what another one of its pod reads does not fit any more.
+fn pod(fills: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(60, "searchd", 0).task_rate(60, "task.read_bytes", 0.0, 2.2e8).cgroup(60, "/pod");
+    m.row("disk.read_bytes", "vda", 0.0, 2.2e8).row("disk.reads", "vda", 0.0, 20_000.0);
+    m.sys("vm.pgsteal_file", 0.0, 55_000.0).sys("vm.workingset_refault_file", 0.0, 52_000.0);
+    m.sys("vm.workingset_activate_file", 0.0, 9_000.0);
+    m.row("cgroup.refault_file", "/pod", 0.0, 52_000.0);
+    m.row("cgroup.memory_current", "/pod", 2e8, 4e8).row("cgroup.memory_max", "/pod", 4.02e8, 4.02e8);
+    m.sys("psi.io_some", 0.0, 0.6).sys("tasks.d_io", 0.0, 1.2).sys("psi.memory_some", 0.0, 0.09);
+    let filled = |i: usize| fills * (i.saturating_sub(HEALTHY).min(3)) as f64 / 3.0;
+    let n = HEALTHY + INCIDENT + support::AFTER;
+    m.values("cgroup.shmem", "/pod", 0, (0..n).map(filled).collect());
+    m.values("fs.free_bytes", "/shm", 0, (0..n).map(|i| 9e8 - filled(i)).collect());
+    m.text("fs.type", "/shm", 0, "tmpfs");
+    m.task(70, "tracer", HEALTHY).task_during(70, "task.wchar", fills / INCIDENT as f64);
+    m
+}
+
 #[test]
 fn shared_memory_that_takes_the_room_of_a_group_is_why_a_working_set_does_not_fit() {
-    let thrash = |fills: f64| {
-        let mut m = Machine::idle();
-        m.task(60, "searchd", 0).task_rate(60, "task.read_bytes", 0.0, 2.2e8).cgroup(60, "/pod");
-        m.row("disk.read_bytes", "vda", 0.0, 2.2e8).row("disk.reads", "vda", 0.0, 20_000.0);
-        m.sys("vm.pgsteal_file", 0.0, 55_000.0).sys("vm.workingset_refault_file", 0.0, 52_000.0);
-        m.sys("vm.workingset_activate_file", 0.0, 9_000.0);
-        m.row("cgroup.refault_file", "/pod", 0.0, 52_000.0);
-        m.row("cgroup.memory_current", "/pod", 2e8, 4e8).row("cgroup.memory_max", "/pod", 4.02e8, 4.02e8);
-        m.sys("psi.io_some", 0.0, 0.6).sys("tasks.d_io", 0.0, 1.2).sys("psi.memory_some", 0.0, 0.09);
-        let filled = |i: usize| fills * (i.saturating_sub(HEALTHY).min(3)) as f64 / 3.0;
-        let n = HEALTHY + INCIDENT + support::AFTER;
-        m.values("cgroup.shmem", "/pod", 0, (0..n).map(filled).collect());
-        m.values("fs.free_bytes", "/shm", 0, (0..n).map(|i| 9e8 - filled(i)).collect());
-        m.text("fs.type", "/shm", 0, "tmpfs");
-        m.task(70, "tracer", HEALTHY).task_during(70, "task.wchar", fills / INCIDENT as f64);
-        m.explain()
-    };
-    let report = thrash(2.4e8);
+    let report = pod(2.4e8).explain();
     assert_eq!(ids(&report), ["shmem-growth"]);
     let incident = &report.incidents[0];
     let culprit = &incident.root_cause.culprit;
@@ -153,7 +154,28 @@ fn shared_memory_that_takes_the_room_of_a_group_is_why_a_working_set_does_not_fi
     assert_eq!((culprit.cgroup.as_deref(), culprit.path.as_deref()), (Some("/pod"), Some("/shm")));
     assert!(incident.chain.iter().any(|link| link.condition == "page-cache-thrash"));
     // A twentieth of what the group may have.
-    assert_eq!(ids(&thrash(2e7)), ["page-cache-thrash"]);
+    assert_eq!(ids(&pod(2e7).explain()), ["page-cache-thrash"]);
+}
+
+#[test]
+fn shared_memory_that_takes_the_room_of_a_group_drives_it_to_its_limit_of_io() {
+    let limited = |fills: f64| {
+        let mut m = pod(fills);
+        m.row("cgroup.io_limit_rbps", "/pod", 2.2e8, 2.2e8).row("cgroup.io_read_bytes", "/pod", 0.0, 2.2e8);
+        m.row("cgroup.io_reads", "/pod", 0.0, 20_000.0).text("cgroup.io_limit_device", "/pod", 0, "vda");
+        m.explain()
+    };
+    let report = limited(2.4e8);
+    assert_eq!(root(&report), ("shmem-growth", Some("tracer"), Some(70)));
+    let incident = &report.incidents[0];
+    assert!(incident.other_roots.is_empty(), "{:#?}", incident.other_roots);
+    assert!(incident.chain.iter().any(|link| link.condition == "io-throttled"), "{:#?}", incident.chain);
+    // Shared memory has hardly grown: the limit is one of the causes.
+    let report = limited(2e7);
+    let roots = report.incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
+    let mut roots: Vec<&str> = roots.map(|root| root.condition.as_str()).collect();
+    roots.sort_unstable();
+    assert_eq!(roots, ["io-throttled", "page-cache-thrash"]);
 }
 
 /// A program that reads its working set for the first time, and then again.
@@ -261,4 +283,43 @@ fn an_incident_that_lasts_has_no_end() {
     let report = m.explain();
     assert_eq!(report.incidents.len(), 1);
     assert_eq!(report.incidents[0].end, None);
+}
+
+/// Subshells that start others are so short that most of what they start finds no room in the table of parents.
+#[test]
+fn who_started_nearly_all_that_is_known_of_a_storm_started_the_rest() {
+    // Row, parent, and how many end in a second before and during the storm.
+    let storm = |ended: &[(&str, &str, f64, f64)]| {
+        let mut m = Machine::idle();
+        let before: f64 = ended.iter().map(|(.., before, _)| before).sum();
+        let during: f64 = ended.iter().map(|(.., during)| during).sum();
+        m.task(120, "bash", 0).sys("sys.forks", 1.0 + before, during).sys("tasks.exited", before, during);
+        m.sys("tasks.exited_cpu_time", 0.0, 0.9);
+        m.sys("tasks.run_delay", 0.01, 1.1).sys("psi.cpu_some", 0.0, 0.6);
+        for (row, parent, before, during) in ended {
+            m.row("exited.count", row, *before, *during);
+            m.row("exited.lifetime", row, 0.001 * before, 0.001 * during);
+            m.text("exited.parent_comm", row, 0, parent);
+        }
+        let report = m.explain();
+        let found = report.incidents.iter().find(|i| i.root_cause.condition == "fork-storm");
+        found.expect("a storm").root_cause.clone()
+    };
+    let culprit = |ended: &[(&str, &str, f64, f64)]| {
+        let found = storm(ended).culprit;
+        found.process.zip(found.pid)
+    };
+    let bash = Some(("bash".to_owned(), 120));
+    let third = [("120:true", "bash", 0.0, 200.0), ("0:other", "", 0.0, 400.0)];
+    assert_eq!(culprit(&third), bash);
+    let statement = storm(&third).statement;
+    assert!(statement.contains("bash (120) started 33 % of those that ended, mostly true"), "{statement}");
+    let less = [("120:true", "bash", 0.0, 200.0), ("0:other", "", 0.0, 700.0)];
+    assert_eq!(culprit(&less), None, "a little more than a fifth of all is known");
+    let two = [("120:true", "bash", 0.0, 140.0), ("130:cc", "make", 0.0, 60.0), ("0:other", "", 0.0, 400.0)];
+    assert_eq!(culprit(&two), None, "three in ten of those that are known have another parent");
+    // It starts some all the time.
+    let usual = |before: f64| [("120:true", "bash", before, 200.0), ("0:other", "", 0.0, 400.0)];
+    assert_eq!(culprit(&usual(60.0)), bash);
+    assert_eq!(culprit(&usual(80.0)), None, "less than three times as many as before");
 }

@@ -313,9 +313,10 @@ fn a_name_server_that_got_slow_is_named_by_its_address() {
     // It is a program of this machine.
     let mut m = serving();
     resolver(&mut m, 9.0, 6.0, 0.0);
-    m.row("listener.pid", "10.9.0.1:53@dns", 70.0, 70.0);
+    m.values("listener.pid", "10.9.0.1:53@dns", 0, vec![70.0; HEALTHY + INCIDENT + 20]);
     text(&mut m, "listener.comm", "10.9.0.1:53@dns", "named");
-    assert_eq!(culprit(&m.explain()).process.as_deref(), Some("named"));
+    let report = m.explain();
+    assert_eq!((culprit(&report).process.as_deref(), culprit(&report).pid), (Some("named"), Some(70)));
 }
 
 #[test]

@@ -245,6 +245,9 @@ fn a_broker_that_says_once_that_its_disk_is_full_and_answers_nothing_has_reached
     let remark = "/mq lost 240 MB of free space shortly before, of which copy (90) wrote most";
     assert!(one(&taken).root_cause.remarks.iter().any(|one| one == remark), "{:?}", one(&taken).root_cause);
     assert!(one(&taken).remedies[0].command.contains("rabbitmq-diagnostics alarms"));
+    // The address is that of the broker.
+    assert_eq!(one(&report).root_cause.culprit.address.as_deref(), Some(DB));
+    assert_eq!(one(&taken).root_cause.culprit.address, None);
     // It went on answering, and nobody asked later.
     assert!(alarm(10, 0.0).incidents.is_empty());
 }
@@ -385,4 +388,114 @@ fn a_service_that_writes_to_a_slow_reader_while_it_answers_nobody_is_said_to() {
     };
     assert!(sends(2_000.0));
     assert!(!sends(0.0));
+}
+
+#[test]
+fn what_a_service_asks_of_itself_is_no_pool_of_its_own() {
+    // The calls of the service to its own address, before and in the incident.
+    let pool = |calls_database: bool, own: (Asked, Asked)| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "shop"), during(Asked::each(50.0, 0.004), Asked::nothing(12.0)));
+        m.task_rate(50, "task.cpu_time", 0.1, 0.001);
+        // A check of its health.
+        dependency(&mut m, (50, "shop"), APP, during(own.0, own.1));
+        if calls_database {
+            let asked = during(Asked::each(50.0, 0.002), Asked::nothing(0.0));
+            dependency(&mut m, (50, "shop"), DB, asked);
+        }
+        m.explain()
+    };
+    // The check waits as all requests do.
+    let report = pool(true, (Asked::each(1.0, 0.004), Asked::nothing(1.0)));
+    assert_eq!(root(&report), ("worker-pool-exhausted", Some("shop"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("it called 10.0.0.7:5432 50.0 times a second and has stopped"), "{statement}");
+    // The check alone has stopped.
+    let silent = pool(false, (Asked::each(5.0, 0.004), Asked::nothing(0.0)));
+    assert_eq!(root(&silent), ("service-silent", Some("shop"), Some(50)));
+}
+
+#[test]
+fn a_service_that_can_start_no_task_is_slow_or_silent_by_who_took_the_room_of_its_group() {
+    let answers = |now: Asked| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "appd"), during(Asked::each(50.0, 0.002), now));
+        m.cgroup(50, "/pod3").task(80, "jobrunner", 0);
+        m.values("task.threads", &support::row(80), 0, vec![1.0; N]);
+        for pid in 200..260 {
+            m.task(pid, "job", 0).cgroup(pid, "/pod3");
+            m.values("task.ppid", &support::row(pid), 0, vec![80.0; N]);
+            m.values("task.state", &support::row(pid), 0, vec![f64::from(b'Z'); N]);
+        }
+        let tasks = |i| if is_on(i) { 90.0 } else { 5.0 };
+        m.values("cgroup.pids_current", "/pod3", 0, (0..N).map(tasks).collect());
+        m.values("cgroup.pids_max", "/pod3", 0, vec![90.0; N]);
+        m.explain()
+    };
+    let late = answers(Asked::each(15.0, 1.6));
+    assert_eq!(root(&late), ("thread-explosion", Some("jobrunner"), Some(80)));
+    assert_eq!(links(one(&late)), ["thread-explosion", "service-slow"]);
+    let statement = &one(&late).root_cause.statement;
+    assert!(statement.starts_with("appd (port 8080) answered in 1.6 s"), "{statement}");
+    assert!(statement.contains("60 children that have ended"), "{statement}");
+    let silent = answers(Asked::nothing(4.0));
+    assert_eq!(root(&silent), ("thread-explosion", Some("jobrunner"), Some(80)));
+    assert!(links(one(&silent)).contains(&"service-silent"), "{:?}", links(one(&silent)));
+}
+
+#[test]
+fn threads_that_become_ever_more_and_take_the_cpus_make_a_service_slow() {
+    let threads = |of: &dyn Fn(usize) -> f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "appd"), slow());
+        m.task_rate(50, "task.run_delay", 0.001, 0.7);
+        m.task(90, "poold", 0).values("task.threads", &support::row(90), 0, (0..N).map(of).collect());
+        m.values("tasks.total", "", 0, (0..N).map(|i| 150.0 + of(i)).collect());
+        for tid in 90..94 {
+            if tid != 90 {
+                m.thread(90, tid, "poold", 0);
+            }
+            m.task_rate(tid, "task.cpu_time", 0.01, 0.45).task_rate(tid, "task.run_delay", 0.0, 0.4);
+        }
+        m.sys("sys.cpu_idle", 1.8, 0.0).sys("tasks.run_delay", 0.02, 2.3).sys("tasks.cpu_time", 0.1, 2.0);
+        m.sys("psi.cpu_some", 0.0, 0.95);
+        m.explain()
+    };
+    let grows = |i: usize| match i.checked_sub(HEALTHY) {
+        Some(more) => 112.0 + 30.0 * more.min(INCIDENT) as f64,
+        None => 12.0,
+    };
+    let report = threads(&grows);
+    assert_eq!(root(&report), ("thread-explosion", Some("poold"), Some(90)));
+    let incident = one(&report);
+    for link in ["cpu-hog", "runqueue-wait", "service-slow"] {
+        assert!(links(incident).contains(&link), "{:?}", links(incident));
+    }
+    assert!(incident.other_roots.is_empty(), "{:?}", incident.other_roots);
+    // A pool that has always been as large computes.
+    assert_eq!(root(&threads(&|_| 1312.0)), ("cpu-hog", Some("poold"), Some(90)));
+}
+
+#[test]
+fn a_service_that_gets_no_cpu_is_not_said_to_sleep() {
+    let starved = |delay: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "appd"), during(Asked::each(50.0, 0.002), Asked::nothing(8.0)));
+        m.task_rate(50, "task.cpu_time", 0.1, 0.02).task_rate(50, "task.run_delay", 0.0, delay);
+        m.task(90, "miner", HEALTHY);
+        m.task_during(90, "task.cpu_time", 1.98).task_during(90, "task.run_delay", 1.5);
+        m.sys("sys.cpu_idle", 1.8, 0.0).sys("tasks.run_delay", 0.02, 1.5 + delay);
+        m.sys("tasks.cpu_time", 0.2, 2.0).sys("psi.cpu_some", 0.0, 0.95);
+        m.explain()
+    };
+    let report = starved(0.95);
+    assert_eq!(root(&report), ("cpu-hog", Some("miner"), Some(90)));
+    let incident = one(&report);
+    assert!(links(incident).contains(&"service-silent"), "{:?}", links(incident));
+    assert!(
+        incident.chain.iter().any(|link| link.statement.contains("while its processes waited for a CPU"))
+    );
+    // It sleeps beside the same program: that is no reason.
+    let asleep = starved(0.0);
+    assert!(asleep.incidents.iter().any(|i| i.root_cause.condition == "service-silent"), "{asleep:#?}");
 }

@@ -9,7 +9,7 @@ mod support;
 
 use mitra_model::report::Incident;
 use mitra_model::{TextSeries, lookup};
-use services::{Asked, during, one, service};
+use services::{Asked, during, one, queue, service};
 use support::{HEALTHY, INCIDENT, Machine, START, root};
 
 const APP: &str = "127.0.0.1:8080";
@@ -263,4 +263,63 @@ fn a_lock_that_is_held_again_and_again_is_seen_by_those_that_wait() {
             && statement.contains("a lock of a file that sync (60) holds"),
         "{statement}"
     );
+}
+
+/// Clients wait in the accept queue of a program with one thread, which takes no more connections.
+#[test]
+fn a_program_whose_threads_all_wait_for_others_is_at_no_limit_of_connections() {
+    let full = |waits: &[(&str, Option<(u32, &str)>)]| {
+        let mut m = Machine::idle();
+        let queued = Asked { waiting: 135.0, ..Asked::each(12.0, 9.0) };
+        service(&mut m, APP, (50, "proxyd"), during(Asked::each(46.0, 0.002), queued));
+        queue(&mut m, APP, (50, "proxyd"), |_| 100.0);
+        for (row, other) in waits {
+            wait(&mut m, row, *other, 1.0);
+        }
+        m.explain()
+    };
+    let (pipe, logger) = ("50>pipe:60", Some((60, "logger")));
+    let held = full(&[(pipe, logger), ("60>stopped", None)]);
+    assert_eq!(root(&held), ("service-slow", Some("logger"), Some(60)));
+    assert!(says(one(&held), "waits for a pipe of logger (60)"), "{held:#?}");
+    let at_its_limit = ("connection-limit", Some("proxyd"), Some(50));
+    let idle = full(&[("50>poll", None)]);
+    assert_eq!(root(&idle), at_its_limit);
+    let statement = &one(&idle).root_cause.statement;
+    assert!(statement.contains("has taken 35 connections and takes no more"), "{statement}");
+    // Another thread is free.
+    assert_eq!(root(&full(&[(pipe, logger), ("50>poll", None)])), at_its_limit);
+    // A thread that waits for an answer may be woken by others of its process.
+    assert_eq!(root(&full(&[("50>answer:70", Some((70, "shop")))])), at_its_limit);
+}
+
+/// Candidates of a leader election wait for an advisory lock for as long as they live.
+#[test]
+fn sessions_that_wait_their_turn_by_design_are_no_incident() {
+    // What each candidate does in turn. The server says that session 33 blocks all of them.
+    let election = |candidates: &[&str], does: &[&str]| {
+        let mut m = Machine::idle();
+        m.values("session.pid", "33", HEALTHY, vec![33.0; INCIDENT]);
+        m.texts("session.activity", "33", &["idle"]);
+        for pid in candidates {
+            m.values("session.pid", pid, HEALTHY, vec![pid.parse().unwrap(); INCIDENT]);
+            m.texts("session.activity", pid, does);
+            text(&mut m, "session.blocked_by", pid, "33");
+            text(&mut m, "session.waits_for", pid, "advisory");
+        }
+        m.explain()
+    };
+    let report = election(&["31", "32"], &["SELECT waiting"]);
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+    let found = report.findings.iter().find(|finding| finding.condition == "lock-queue").unwrap();
+    assert!(
+        found.remarks.iter().any(|remark| remark.ends_with("they may wait their turn (an advisory lock)")),
+        "{found:#?}"
+    );
+    let is_queue = |candidates: &[&str], does: &[&str]| {
+        root(&election(candidates, does)) == ("lock-queue", Some("postgres"), Some(33))
+    };
+    assert!(is_queue(&["31", "32"], &["idle", "SELECT waiting"]), "they did something before");
+    assert!(is_queue(&["31", "32"], &["UPDATE waiting"]), "an election changes no row");
+    assert!(is_queue(&["31", "32", "34", "35"], &["SELECT waiting"]), "an election has fewer candidates");
 }

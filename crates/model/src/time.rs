@@ -32,10 +32,16 @@ impl Span {
     /// The whole of time.
     pub const ALL: Span = Span { since: i64::MIN, until: i64::MAX };
 
+    /// The length in nanoseconds. Between an undated moment and a dated one lie more than fit.
+    #[must_use]
+    pub fn nanos(self) -> i64 {
+        self.until.saturating_sub(self.since)
+    }
+
     /// The length in seconds.
     #[must_use]
     pub fn seconds(self) -> f64 {
-        (self.until.saturating_sub(self.since)) as f64 / SECOND as f64
+        self.nanos() as f64 / SECOND as f64
     }
 
     /// Whether the moment lies inside.

@@ -81,10 +81,9 @@ impl Queue {
             *waiting = message;
             return;
         }
-        if message.event.is_end()
-            && let Some(i) = kept.unheard.iter().position(|id| *id == message.id)
-        {
-            kept.unheard.remove(i);
+        let is_unheard = kept.unheard.contains(&message.id);
+        if is_unheard && message.event.is_end() {
+            kept.unheard.retain(|id| *id != message.id);
             return;
         }
         kept.recent.retain(|at| (0..HOUR_NS).contains(&(now_ns - at)));
@@ -93,9 +92,19 @@ impl Queue {
         if !is_free && kept.recent.len() >= self.per_hour as usize {
             kept.tally.withheld += 1;
             kept.missed += 1;
-            kept.unheard.push_back(message.id);
-            bound(&mut kept.unheard);
+            // Who has heard of the beginning hears of the end, too.
+            if !is_unheard && message.event != Event::Revised {
+                kept.unheard.push_back(message.id);
+                bound(&mut kept.unheard);
+            }
             return;
+        }
+        if is_unheard {
+            // This is the first that is heard of it.
+            kept.unheard.retain(|id| *id != message.id);
+            if message.event == Event::Revised {
+                message.event = Event::Begun;
+            }
         }
         if !is_free {
             kept.recent.push_back(now_ns);
@@ -106,13 +115,13 @@ impl Queue {
         kept.missed += surplus;
     }
 
-    /// Tells again what goes on, unless something of it waits. Nobody reads it, so it does not count.
+    /// Tells again what goes on, unless something of it waits or there is no room. Nobody reads it, so it does not count.
     pub fn remind(&mut self, message: Message) {
         let kept = &mut self.kept;
-        let is_of = |id: &String| *id == message.id;
-        if !kept.waiting.iter().any(|waiting| is_of(&waiting.id)) && !kept.unheard.iter().any(is_of) {
+        let is_waiting = kept.waiting.iter().any(|waiting| waiting.id == message.id);
+        let has_room = kept.waiting.len() < WAITING_MAX;
+        if has_room && !is_waiting && !kept.unheard.contains(&message.id) {
             kept.waiting.push_back(message);
-            bound(&mut kept.waiting);
         }
     }
 
@@ -130,6 +139,13 @@ impl Queue {
         self.kept.tally.delivered += 1;
         self.kept.missed = 0;
         self.remove(message);
+        // What has taken its place meanwhile tells of the beginning no more.
+        if matches!(message.event, Event::Begun | Event::Revised)
+            && let Some(later) = self.kept.waiting.iter_mut().find(|waiting| waiting.id == message.id)
+            && later.event == Event::Begun
+        {
+            later.event = Event::Revised;
+        }
     }
 
     /// The receiver will not take this message, however often it is tried.
@@ -149,7 +165,9 @@ impl Queue {
     }
 
     fn remove(&mut self, message: &Message) {
-        let is_it = |waiting: &Message| waiting.id == message.id && waiting.event == message.event;
+        // As they are written, so that a number that is none equals itself. `next` has set how many were withheld.
+        let text = |one: &Message| serde_json::to_string(&Message { withheld: 0, ..one.clone() }).ok();
+        let is_it = |waiting: &Message| waiting.id == message.id && text(waiting) == text(message);
         if let Some(i) = self.kept.waiting.iter().position(is_it) {
             self.kept.waiting.remove(i);
         }
@@ -190,17 +208,20 @@ fn bound<T>(list: &mut VecDeque<T>) -> u64 {
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let new = path.with_extension("new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    // What a program that was killed has left; a link there would be followed.
+    _ = fs::remove_file(&new);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&new, path)
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn message(id: &str, event: Event) -> Message {
+    /// A message of an incident.
+    pub fn message(id: &str, event: Event) -> Message {
         let text = format!(
             r#"{{"schema":"mitra.notify/1","event":"begun","id":"{id}","host":"h","since":"s","headline":"","condition":"c","title":"t",
             "unexplained":false,"confidence":0.5,"actions":[],"text":""}}"#
@@ -249,6 +270,71 @@ mod tests {
     }
 
     #[test]
+    fn a_beginning_that_was_withheld_is_told_later_and_then_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut queue, _) = Queue::open(dir.path(), "chat", 1);
+        queue.push(message("a", Event::Begun), 1);
+        for event in [Event::Begun, Event::Revised] {
+            queue.push(message("b", event), 2);
+            queue.push(message("c", event), 2);
+        }
+        queue.push(message("c", Event::Ended), 3);
+        assert_eq!(waiting(&queue), [(Event::Begun, "a".to_owned())]);
+        queue.delivered(&queue.next().unwrap());
+        for (id, events) in [("b", [Event::Revised, Event::Ended]), ("c", [Event::Begun, Event::Ended])] {
+            let now_ns = if id == "b" { HOUR_NS + 4 } else { 2 * HOUR_NS + 5 };
+            for (event, told) in events.into_iter().zip([Event::Begun, Event::Ended]) {
+                queue.push(message(id, event), now_ns);
+                assert_eq!(waiting(&queue), [(told, id.to_owned())]);
+                queue.delivered(&queue.next().unwrap());
+            }
+        }
+        assert_eq!((queue.waiting(), queue.tally().withheld), (0, 4));
+    }
+
+    #[test]
+    fn where_only_a_revision_was_withheld_the_end_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut queue, _) = Queue::open(dir.path(), "chat", 1);
+        queue.push(message("a", Event::Begun), 1);
+        queue.delivered(&queue.next().unwrap());
+        queue.push(message("a", Event::Revised), 2);
+        queue.push(message("a", Event::Ended), 3);
+        assert_eq!(waiting(&queue), [(Event::Ended, "a".to_owned())]);
+    }
+
+    #[test]
+    fn a_revision_is_told_that_comes_while_its_beginning_is_on_its_way() {
+        let dir = tempfile::tempdir().unwrap();
+        for (is_taken, event) in [(true, Event::Revised), (false, Event::Begun)] {
+            let (mut queue, _) = Queue::open(dir.path(), "chat", 30);
+            queue.push(message("a", Event::Begun), 1);
+            let first = queue.next().unwrap();
+            queue.push(Message { title: "another cause".to_owned(), ..message("a", Event::Revised) }, 2);
+            if is_taken {
+                queue.delivered(&first);
+            } else {
+                queue.refused(&first);
+            }
+            let next = queue.next().unwrap();
+            assert_eq!((next.event, next.title.as_str(), queue.waiting()), (event, "another cause", 1));
+            queue.delivered(&next);
+            assert_eq!(queue.waiting(), 0);
+        }
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_new_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, dir.path().join("chat.new")).unwrap();
+        Queue::open(dir.path(), "chat", 30).0.save().unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        assert!(fs::symlink_metadata(dir.path().join("chat.json")).unwrap().is_file());
+    }
+
+    #[test]
     fn reminders_do_not_count_and_say_nothing_of_what_was_withheld() {
         let dir = tempfile::tempdir().unwrap();
         let (mut queue, _) = Queue::open(dir.path(), "alertmanager", 1);
@@ -278,6 +364,8 @@ mod tests {
             (queue.waiting(), queue.tally().dropped, queue.next().unwrap().id.as_str()),
             (WAITING_MAX, 5, "5")
         );
+        queue.remind(message("a", Event::Begun));
+        assert_eq!(queue.next().unwrap().id, "5", "a reminder pushes out nothing");
     }
 
     #[test]

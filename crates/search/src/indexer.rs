@@ -62,7 +62,7 @@ pub struct Indexer {
     sink: Box<dyn Sink>,
     clock: Clock,
     policy: Policy,
-    /// Files with the indexer's own password and key.
+    /// Files with Mitra's own passwords, tokens and keys.
     own_secrets: Vec<String>,
     log: log::Log,
     asked: files::Selection,
@@ -347,5 +347,6 @@ fn cpu_ns() -> i64 {
 
 fn own_secrets(config: &Config) -> Vec<String> {
     let files = config.opensearch.iter().flat_map(|cluster| [&cluster.password_file, &cluster.api_key_file]);
-    files.flatten().filter_map(|path| path.to_str()).map(str::to_owned).collect()
+    let files = files.flatten().filter_map(|path| path.to_str()).map(str::to_owned);
+    files.chain(config.own_secrets.iter().cloned()).collect()
 }

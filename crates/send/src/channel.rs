@@ -92,8 +92,7 @@ impl Channel {
             To::Tcp(endpoint) => {
                 let said = endpoint.send(&body).map_err(|error| Failure::Later(error, None))?;
                 // Only a telnet port of OpenTSDB answers: a line for each point that it does not like.
-                let lines = said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64;
-                let refused = (lines > 0).then(|| (lines, quote(&said)));
+                let refused = (said.lines > 0).then(|| (said.lines, quote(&said.begin)));
                 Ok(Taken { answer: "read to the end".to_owned(), refused })
             }
         }
@@ -173,7 +172,7 @@ impl Channel {
         let headers = answer.headers().clone();
         let mut said = Vec::new();
         // What came of a body that breaks off is good enough.
-        _ = answer.body_mut().as_reader().take(ANSWER_MAX).read_to_end(&mut said);
+        _ = answer.body_mut().as_reader().take(ANSWER_MAX as u64).read_to_end(&mut said);
         let why = format!("HTTP {status} {}", quote(&said)).trim_end().to_owned();
         match status {
             200..=299 => self.taken(why, &headers, &said, count),
@@ -371,6 +370,26 @@ mod tests {
         assert_eq!(refused, Some((1, "put: illegal argument".to_owned())));
         assert_eq!(thread.join().unwrap(), ["put mitra_a 1 1 host=web1\n"; 2]);
         assert!(matches!(channel.send(&batch), Err(Failure::Later(..))), "nobody listens");
+    }
+
+    #[test]
+    fn a_long_answer_is_read_to_its_end_and_each_of_its_lines_counts() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("tcp://{}", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            stream.read_to_end(&mut Vec::new()).unwrap();
+            for _ in 0..2_000 {
+                stream.write_all(b"put: illegal argument\n\n").unwrap();
+            }
+            stream.write_all(b"put: the last one").unwrap();
+        });
+        let channel = channel(&format!("to = \"opentsdb\"\nurl = \"{url}\""));
+        let taken = channel.send(&[series("mitra_a", None, &[(1_000_000_000, 1.0)])]).unwrap();
+        thread.join().unwrap();
+        let (lines, why) = taken.refused.unwrap();
+        assert!(lines == 2_001 && why.starts_with("put: illegal argument  put: "), "{lines}: {why}");
+        assert_eq!(why.len(), QUOTE_MAX);
     }
 
     #[test]

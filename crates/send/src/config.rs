@@ -22,6 +22,8 @@ const EVERY_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 const KEEP: Duration = Duration::from_secs(6 * 3_600);
 const KEEP_RANGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30 * 86_400));
 const TOP_MAX: usize = 100;
+/// All tasks of an interval are read at once.
+const EVERY_MAX_OF_TOP: Duration = Duration::from_secs(600);
 
 /// In which protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -246,10 +248,16 @@ fn output(
     for pattern in &table.metrics {
         check(kind, pattern.get_ref()).map_err(|message| Mistake { at: pattern.span(), message })?;
     }
+    let usual = if kind.is_of_incidents() { EVERY_INCIDENTS } else { EVERY };
+    let every = within(table.every, usual, EVERY_RANGE)?;
     let top = match &table.top {
         Some(given) if *given.get_ref() > TOP_MAX || kind == Kind::Parquet || kind.is_of_incidents() => {
             let why = format!("wanted at most {TOP_MAX}, and none for parquet, otlp-logs and clickhouse");
             return wrong(given.span(), why);
+        }
+        Some(given) if *given.get_ref() > 0 && every > EVERY_MAX_OF_TOP => {
+            let most = EVERY_MAX_OF_TOP.as_secs();
+            return wrong(given.span(), format!("with top, every is at most {most} s"));
         }
         given => given.as_ref().map_or(0, |given| *given.get_ref()),
     };
@@ -263,11 +271,7 @@ fn output(
         metrics: table.metrics.into_iter().map(Spanned::into_inner).collect(),
         top,
         findings: table.findings.is_none_or(Spanned::into_inner),
-        every: within(
-            table.every,
-            if kind.is_of_incidents() { EVERY_INCIDENTS } else { EVERY },
-            EVERY_RANGE,
-        )?,
+        every,
         keep: within(table.keep, KEEP, KEEP_RANGE)?,
         labels: labels(table.labels, kind)?,
         user: table.user.map(Spanned::into_inner),
@@ -460,6 +464,7 @@ mod tests {
             ("to = \"influx\"\nurl = \"http://a/\"\nevery = \"5ms\"", "\"5ms\"", "from 1 s to 3600 s"),
             ("to = \"influx\"\nurl = \"http://a/\"\nkeep = \"99999999999999999999d\"", "\"9999", "wanted"),
             ("to = \"influx\"\nurl = \"http://a/\"\ntop = 101", "101", "at most 100"),
+            ("to = \"influx\"\nurl = \"http://a/\"\nevery = \"11m\"\ntop = 3", "3", "every is at most 600 s"),
             ("to = \"otlp-logs\"\nurl = \"http://a/\"\ntop = 3", "3", "none for parquet, otlp-logs"),
             ("to = \"otlp-logs\"\nurl = \"http://a/\"\nmetrics = [\"mem.*\"]", "\"mem", "and no metrics"),
             ("to = \"otlp-logs\"\nurl = \"tcp://a:1\"", "\"tcp", "wanted an address with http"),
@@ -496,6 +501,7 @@ mod tests {
         let far = "[[output]]\nto = \"influx\"\nurl = \"http://far.example/\"\n";
         assert!(read(&format!("{far}token-file = \"/t\"\ninsecure = true")).is_ok());
         assert!(read(far).is_ok(), "nothing is secret");
+        assert!(read(&format!("{far}every = \"1h\"\ntop = 0")).is_ok(), "no process is sent");
     }
 
     #[test]

@@ -13,8 +13,17 @@ use mitra_http::rustls::{ClientConfig, ClientConnection, Stream};
 
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Of an answer that is read.
-pub const ANSWER_MAX: u64 = 4_096;
+/// Of an answer that is kept.
+pub const ANSWER_MAX: usize = 4_096;
+
+/// What a store said until it closed the connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The beginning of it.
+    pub begin: Vec<u8>,
+    /// How many lines all of it was, without empty ones.
+    pub lines: u64,
+}
 
 /// Host and port, and whom TLS trusts.
 pub struct Endpoint {
@@ -34,8 +43,8 @@ impl Endpoint {
         Ok(Endpoint { host: host.to_owned(), port, tls: tls.map(with_name).transpose()? })
     }
 
-    /// Sends all, and returns what the store said until it closed the connection.
-    pub fn send(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    /// Sends all, and returns what the store said.
+    pub fn send(&self, bytes: &[u8]) -> Result<Said, String> {
         self.connect()
             .and_then(|stream| self.exchange(stream, bytes))
             .map_err(|error| format!("{}:{}: {error}", self.host, self.port))
@@ -52,7 +61,7 @@ impl Endpoint {
         Err(last)
     }
 
-    fn exchange(&self, stream: TcpStream, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    fn exchange(&self, stream: TcpStream, bytes: &[u8]) -> io::Result<Said> {
         let mut stream = Bounded { stream, end: Instant::now() + ANSWER_WITHIN };
         let Some((config, name)) = &self.tls else {
             stream.write_all(bytes)?;
@@ -106,13 +115,26 @@ fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == ErrorKind::WouldBlock { ErrorKind::TimedOut.into() } else { error }
 }
 
-/// What comes until the end of a connection.
-fn answer(stream: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut said = Vec::new();
-    match stream.take(ANSWER_MAX).read_to_end(&mut said) {
-        // Stores close a connection without the `close_notify` of TLS.
-        Err(error) if error.kind() != ErrorKind::UnexpectedEof => Err(error),
-        _ => Ok(said),
+/// What comes until the end of a connection. A store that is cut off while it still talks may not have read all.
+fn answer(stream: &mut impl Read) -> io::Result<Said> {
+    let (mut said, mut is_in_line) = (Said::default(), false);
+    let mut buffer = [0; ANSWER_MAX];
+    loop {
+        let part = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(said),
+            Ok(count) => &buffer[..count],
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            // Stores close a connection without the `close_notify` of TLS.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(said),
+            Err(error) => return Err(error),
+        };
+        for byte in part {
+            let is_of_line = *byte != b'\n';
+            said.lines += u64::from(is_of_line && !is_in_line);
+            is_in_line = is_of_line;
+        }
+        let room = ANSWER_MAX - said.begin.len();
+        said.begin.extend(part.iter().take(room));
     }
 }
 

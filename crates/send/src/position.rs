@@ -24,7 +24,7 @@ pub struct Tally {
     pub sent: u64,
     /// Samples that it refused for good.
     pub refused: u64,
-    /// Seconds of the recording that were given up because they lay further back than `keep`.
+    /// Seconds of the recording that were given up: they lay further back than `keep`, or the archive deleted them before.
     pub dropped_s: u64,
     /// Times that the store could not be reached, or said to come again.
     pub failed: u64,

@@ -19,10 +19,18 @@ const SAME_ONSET_NS: i64 = 5 * SECOND;
 #[derive(Debug, Clone)]
 pub struct TrackedIncident {
     pub incident: Incident,
+    /// The onset in the first report that contained it. It identifies the incident, because later
+    /// reports may move the onset.
+    pub first_onset: Moment,
     pub report: Arc<Report>,
 }
 
 impl TrackedIncident {
+    fn new(incident: &Incident, report: &Arc<Report>) -> Self {
+        let first_onset = incident.onset;
+        TrackedIncident { incident: incident.clone(), first_onset, report: Arc::clone(report) }
+    }
+
     /// The verdict in one sentence.
     pub fn verdict(&self, style: &Style) -> String {
         text::verdict(&self.incident, self.report.window.until, style, &diagnosis::title)
@@ -46,9 +54,8 @@ pub struct Tracker {
 impl Tracker {
     /// All incidents of one report.
     pub fn of(report: &Arc<Report>) -> Self {
-        let seen =
-            |incident: &Incident| TrackedIncident { incident: incident.clone(), report: Arc::clone(report) };
-        let mut seen: Vec<TrackedIncident> = report.incidents.iter().map(seen).collect();
+        let seen = report.incidents.iter().map(|incident| TrackedIncident::new(incident, report));
+        let mut seen: Vec<TrackedIncident> = seen.collect();
         seen.sort_by_key(|seen| seen.incident.onset);
         Tracker { seen }
     }
@@ -59,7 +66,7 @@ impl Tracker {
         for incident in &report.incidents {
             let known = self.seen.iter().position(|seen| is_same(&seen.incident, incident, report));
             let Some(i) = known else {
-                let seen = TrackedIncident { incident: incident.clone(), report: Arc::clone(report) };
+                let seen = TrackedIncident::new(incident, report);
                 changes.push((Change::New, seen.clone()));
                 self.seen.push(seen);
                 continue;
@@ -142,6 +149,7 @@ mod tests {
         let changes = tracker.update(&report(&[(98, None, "streaming-read-flood")], 115));
         assert_eq!(said(&changes), [(Change::Revised, 98)]);
         assert_eq!(tracker.seen.len(), 1);
+        assert_eq!(tracker.seen[0].first_onset, Moment(100 * SECOND), "it stays the same incident");
     }
 
     #[test]

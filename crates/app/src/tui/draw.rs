@@ -34,6 +34,7 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData, them
         Constraint::Length(1),
     ])
     .areas(frame.area());
+    screen.follow(shown);
     screen.areas = Areas::default();
     frame.render_widget(title_line(screen, shown, theme, style, title.width), title);
     frame.render_widget(time_line(screen, shown, theme, style, time), time);
@@ -48,16 +49,26 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData, them
 
 /// A text without control characters, of at most so many columns.
 pub fn fit(text: &str, width: usize) -> String {
-    let mut text = clean(text).into_owned();
-    while Span::raw(&text).width() > width {
-        text.pop();
-        let is_cut = Span::raw(&text).width() < width;
-        if is_cut {
-            text.push('…');
+    let text = clean(text).into_owned();
+    if Span::raw(&text).width() <= width {
+        return text;
+    }
+    let whole = Span::raw(&text);
+    let mut fitting = String::new();
+    let mut left = width;
+    for grapheme in whole.styled_graphemes(Ink::new()) {
+        let columns = Span::raw(grapheme.symbol).width();
+        if columns > left {
+            // A wide character leaves a column free.
+            if left > 0 {
+                fitting.push('…');
+            }
             break;
         }
+        fitting.push_str(grapheme.symbol);
+        left -= columns;
     }
-    text
+    fitting
 }
 
 /// The same, filled up with blanks.
@@ -154,6 +165,15 @@ fn foot_line(screen: &Screen, shown: &ScreenData, theme: Theme, style: &Style) -
             return Line::styled(format!(" go to: {}_   {wrong}", clean(text)), theme.bad());
         }
         None => {}
+    }
+    let shows_entry = match screen.view {
+        View::Tables => screen.panel == Panel::Incidents,
+        View::Report => true,
+        View::Zoom | View::Help => false,
+    };
+    if screen.is_substitute && shows_entry {
+        let nearest = if screen.entry.is_some() { ": this is the nearest one" } else { "" };
+        return Line::styled(format!(" what was chosen is no longer listed{nearest}"), theme.warn());
     }
     if let Some(trouble) = shown.unreadable.as_ref().or(shown.trouble.as_ref()) {
         return Line::styled(format!(" {}", clean(trouble)), theme.bad());

@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::ScreenData;
 use super::rows;
-use super::screen::{Prompt, Screen, Sort, View};
+use super::screen::{Prompt, Screen, Sort, View, last_entry};
 use crate::moment::{At, Panel};
 use crate::render::style::Style;
 use crate::values::time::{LocalClock, TimeExpr};
@@ -122,7 +122,7 @@ fn travel(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> bool {
         'i' => {
             screen.seeks = false;
             if let Some(i) = screen.present(shown) {
-                screen.incident = i;
+                screen.choose(shown, i);
             }
             (screen.view, screen.scroll) = (View::Report, 0);
         }
@@ -183,9 +183,8 @@ fn choose(screen: &mut Screen, shown: &ScreenData, code: KeyCode) {
         }
         KeyCode::Enter if screen.panel == Panel::Incidents => {
             (screen.view, screen.scroll) = (View::Report, 0);
-            if screen.incident < shown.incidents.len() {
-                screen.go_to_incident(shown, screen.incident);
-            }
+            screen.choose(shown, screen.incident);
+            screen.go_to_incident(shown, screen.incident);
         }
         KeyCode::Enter => {
             // The row stays the chosen one when others pass it.
@@ -236,16 +235,11 @@ fn sort_by(screen: &mut Screen, titles: &[&str]) {
     }
 }
 
-/// Incidents, and then findings.
-fn last_incident(shown: &ScreenData) -> usize {
-    let findings = shown.report.as_ref().map_or(0, |report| report.findings.len());
-    (shown.incidents.len() + findings).saturating_sub(1)
-}
-
 /// Chooses the row that is so many rows below, or above.
 pub fn select(screen: &mut Screen, shown: &ScreenData, by: isize) {
     if screen.panel == Panel::Incidents {
-        screen.incident = screen.incident.saturating_add_signed(by).min(last_incident(shown));
+        let to = screen.incident.saturating_add_signed(by).min(last_entry(shown));
+        screen.choose(shown, to);
         return;
     }
     let Some(moment) = &shown.moment else { return };
@@ -260,7 +254,7 @@ pub fn select(screen: &mut Screen, shown: &ScreenData, by: isize) {
 pub fn choose_row(screen: &mut Screen, shown: &ScreenData, place: usize) -> bool {
     if screen.panel == Panel::Incidents {
         let is_chosen = place == screen.incident;
-        screen.incident = place.min(last_incident(shown));
+        screen.choose(shown, place.min(last_entry(shown)));
         return is_chosen;
     }
     let Some(moment) = &shown.moment else { return false };

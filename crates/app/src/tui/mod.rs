@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use mitra_model::Span;
-use mitra_model::report::Report;
+use mitra_model::report::{Finding, Report};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -72,6 +72,12 @@ pub struct ScreenData {
     pub trouble: Option<String>,
     /// Why the moment could not be read.
     pub unreadable: Option<String>,
+}
+
+impl ScreenData {
+    pub fn findings(&self) -> &[Finding] {
+        self.report.as_ref().map_or(&[][..], |report| &report.findings)
+    }
 }
 
 /// Draws and handles keys until the user quits. The terminal is restored on every end: an orderly

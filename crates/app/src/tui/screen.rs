@@ -1,6 +1,7 @@
 //! What the user has chosen.
 
 use mitra_model::Span;
+use mitra_model::report::{Culprit, Moment};
 use mitra_model::time::SECOND;
 
 use super::ScreenData;
@@ -37,6 +38,30 @@ pub enum Prompt {
     Time { text: String, wrong: Option<String> },
 }
 
+/// Identifies an incident or a finding when the list of them changes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EntryKey {
+    /// By its first onset.
+    Incident(Moment),
+    /// By its condition and its culprit.
+    Finding(String, Box<Culprit>),
+}
+
+impl EntryKey {
+    fn of(shown: &ScreenData, place: usize) -> Option<Self> {
+        if let Some(seen) = shown.incidents.get(place) {
+            return Some(EntryKey::Incident(seen.first_onset));
+        }
+        let finding = shown.findings().get(place.checked_sub(shown.incidents.len())?)?;
+        Some(EntryKey::Finding(finding.condition.clone(), Box::new(finding.culprit.clone())))
+    }
+}
+
+/// The last place in the list: incidents, and then findings.
+pub fn last_entry(shown: &ScreenData) -> usize {
+    (shown.incidents.len() + shown.findings().len()).saturating_sub(1)
+}
+
 #[derive(Debug)]
 pub struct Screen {
     pub view: View,
@@ -59,6 +84,10 @@ pub struct Screen {
     pub top: usize,
     /// Place of the chosen incident; findings come behind them.
     pub incident: usize,
+    /// The key of the chosen incident or finding; `None` until one is chosen.
+    pub entry: Option<EntryKey>,
+    /// Whether the chosen one has left the list and the nearest one has replaced it.
+    pub is_substitute: bool,
     /// First line of the report on the screen.
     pub scroll: usize,
     /// Lines of the report, and how many of them fit.
@@ -95,6 +124,8 @@ impl Screen {
             page: 1,
             top: 0,
             incident: 0,
+            entry: None,
+            is_substitute: false,
             scroll: 0,
             report_lines: (0, 0),
             is_playing: false,
@@ -124,8 +155,44 @@ impl Screen {
 
     pub fn go_to_incident(&mut self, shown: &ScreenData, i: usize) {
         if let Some(start) = start_of(shown, i) {
-            (self.incident, self.scroll, self.at) = (i, 0, start);
+            self.choose(shown, i);
+            (self.scroll, self.at) = (0, start);
         }
+    }
+
+    /// Chooses an incident or a finding by its place.
+    pub fn choose(&mut self, shown: &ScreenData, place: usize) {
+        (self.incident, self.entry, self.is_substitute) = (place, EntryKey::of(shown, place), false);
+    }
+
+    /// Looks up the place of the chosen incident or finding, because each explanation changes the
+    /// list. If it is gone, the nearest one is chosen.
+    pub fn follow(&mut self, shown: &ScreenData) {
+        let Some(key) = self.entry.clone() else {
+            // An open report counts as chosen.
+            if self.view == View::Report {
+                self.entry = EntryKey::of(shown, self.incident);
+            }
+            return;
+        };
+        // Incidents that begin together have equal keys; the place tells them apart.
+        let same = (0..=last_entry(shown))
+            .filter(|place| EntryKey::of(shown, *place).as_ref() == Some(&key))
+            .min_by_key(|place| place.abs_diff(self.incident));
+        if let Some(place) = same {
+            self.incident = place;
+            return;
+        }
+        let nearest = match key {
+            EntryKey::Incident(onset) => {
+                let distance = |place: &usize| shown.incidents[*place].first_onset.0.abs_diff(onset.0);
+                (0..shown.incidents.len()).min_by_key(distance)
+            }
+            EntryKey::Finding(..) => None,
+        };
+        let nearest = nearest.unwrap_or(self.incident.max(shown.incidents.len())).min(last_entry(shown));
+        self.choose(shown, nearest);
+        (self.is_substitute, self.scroll) = (true, 0);
     }
 
     /// The incident at the moment, the chosen one first.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use mitra_archive::Reader;
 use mitra_model::Span;
+use mitra_model::report::{Culprit, Finding, Report};
+use mitra_model::time::SECOND;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -153,6 +155,72 @@ fn samples_are_stepped_through_and_gaps_are_no_samples() {
     session.keys("G");
     session.keys("t");
     assert_eq!(at(&session), recorded.until - 1, "there is nothing after");
+}
+
+#[test]
+fn a_long_text_is_cut_where_its_columns_end() {
+    for (text, width, cut) in [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "abc"),
+        ("abcd", 0, ""),
+        ("日本語", 4, "日本"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 1, "…"),
+        ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}e\u{301}"),
+        ("👍🏽👍🏽", 3, "👍🏽…"),
+        ("a\x1b[2J", 3, "a?["),
+    ] {
+        assert_eq!(draw::fit(text, width), cut, "{text:?} in {width}");
+    }
+    // Measuring the rest again after each removed character would take hours.
+    assert_eq!(draw::fit(&"x".repeat(4 << 20), 80), "x".repeat(80));
+}
+
+fn finding(statement: &str) -> Finding {
+    Finding {
+        condition: "fd-leak".into(),
+        culprit: Culprit { process: Some(statement.into()), ..Culprit::default() },
+        statement: statement.into(),
+        remarks: Vec::new(),
+        evidence: Vec::new(),
+        remedies: Vec::new(),
+        limit_in_seconds: None,
+    }
+}
+
+#[test]
+fn what_is_chosen_stays_chosen_when_the_list_changes() {
+    let mut session = Session::flood();
+    let first = session.shown.incidents[0].clone();
+    let report = session.shown.report.clone().unwrap();
+    let explain = |session: &mut Session, seconds_before: &[i64], findings: &[&str]| {
+        let seen = |seconds: &i64| {
+            let mut seen = first.clone();
+            seen.incident.onset.0 -= seconds * SECOND;
+            seen.first_onset = seen.incident.onset;
+            seen
+        };
+        session.shown.incidents = seconds_before.iter().map(seen).collect();
+        let findings = findings.iter().map(|statement| finding(statement)).collect();
+        session.shown.report = Some(Arc::new(Report { findings, ..report.as_ref().clone() }));
+        session.text(80, 24)
+    };
+    let gone = "no longer listed";
+    explain(&mut session, &[4000], &["alpha leaks", "beta leaks"]);
+    session.keys("6jj");
+    session.key(KeyCode::Enter);
+    assert!(session.text(80, 24).contains("beta leaks"));
+    let text = explain(&mut session, &[4000, 3000], &["alpha leaks", "beta leaks"]);
+    assert!(text.contains("beta leaks") && !text.contains(gone), "{text}");
+    let text = explain(&mut session, &[4000, 3000], &["alpha leaks"]);
+    assert!(text.contains("alpha leaks") && text.contains(gone), "{text}");
+    // Of the incidents the oldest leaves the list first.
+    session.keys("qk");
+    assert_eq!(session.screen.incident, 1);
+    let text = explain(&mut session, &[3000, 2000], &[]);
+    assert!(session.screen.incident == 0 && !text.contains(gone), "{text}");
+    let text = explain(&mut session, &[5000, 3200, 1000], &[]);
+    assert!(session.screen.incident == 1 && text.contains(gone), "{text}");
 }
 
 #[test]

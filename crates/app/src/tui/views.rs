@@ -139,8 +139,7 @@ pub fn incidents(
             format!("{}{onset:<20}{length:>12}{cost:>16}  {}{who}", mark(i), incident.root_cause.condition);
         lines.push(Line::styled(padded(&line, width), ink(i, theme.bad())));
     }
-    let findings = shown.report.as_ref().map_or(&[][..], |report| &report.findings);
-    for (n, finding) in findings.iter().enumerate() {
+    for (n, finding) in shown.findings().iter().enumerate() {
         let i = shown.incidents.len() + n;
         let line = format!("{}finding: {} ({})", mark(i), finding.statement, finding.condition);
         lines.push(Line::styled(padded(&line, width), ink(i, Ink::new())));
@@ -169,8 +168,7 @@ pub fn report(
 ) {
     let style =
         Style { color: false, width: usize::from(area.width).saturating_sub(2).max(40), ..style.clone() };
-    let findings = shown.report.as_ref().map_or(&[][..], |report| &report.findings);
-    let finding = screen.incident.checked_sub(shown.incidents.len()).and_then(|i| findings.get(i));
+    let finding = screen.incident.checked_sub(shown.incidents.len()).and_then(|i| shown.findings().get(i));
     let text = match (shown.incidents.get(screen.incident), finding, &shown.report) {
         (Some(seen), ..) => {
             let mut report = seen.report.as_ref().clone();

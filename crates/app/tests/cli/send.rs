@@ -1,6 +1,11 @@
 //! `mitra send` and stores: Prometheus, VictoriaMetrics, and servers that write down what they get. What a store answers is what
 //! the archive holds, sample by sample.
 
+#[path = "send_hours.rs"]
+mod hours;
+#[path = "send_missed.rs"]
+mod missed;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -48,11 +53,16 @@ struct Recorder {
 impl Recorder {
     /// One that has so many seconds until now.
     fn start(dir: &Path, seconds: i64) -> Self {
+        Recorder::until(dir, now_ns(), seconds)
+    }
+
+    /// One that has so many seconds until then.
+    fn until(dir: &Path, end_ns: i64, seconds: i64) -> Self {
         let machine = Machine::new(20, 5, 1);
         let options = Options { segment_frames: 150, ..Options::default() };
         let writer = Writer::open(dir, &Machine::host(), options).unwrap();
         let begun = machine.frame().time.real.max(1_790_000_000 * SECOND);
-        let shift_ns = (now_ns() - begun) / SECOND * SECOND - seconds * SECOND;
+        let shift_ns = (end_ns - begun) / SECOND * SECOND - seconds * SECOND;
         let mut recorder = Recorder { machine, writer, shift_ns };
         (0..seconds).for_each(|_| recorder.tick());
         recorder
@@ -138,6 +148,17 @@ impl Place {
         let text = std::fs::read(self.path("state").join(format!("{output}.json"))).unwrap_or_default();
         let position: Value = serde_json::from_slice(&text).unwrap_or_default();
         position.pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    /// Says how far an output has come.
+    fn has_come(&self, output: &str, until_ns: i64) {
+        std::fs::create_dir_all(self.path("state")).unwrap();
+        let position = format!("{{\"until_ns\": {until_ns}}}");
+        std::fs::write(self.path("state").join(format!("{output}.json")), position).unwrap();
+    }
+
+    fn span(&self) -> Span {
+        Reader::open(&self.path("archive")).unwrap().span().unwrap()
     }
 
     pub fn tally(&self, output: &str, what: &str) -> u64 {
@@ -380,73 +401,6 @@ fn victoriametrics_gets_the_same_by_each_protocol_and_loses_nothing_when_it_rest
     }
 }
 
-#[test]
-fn what_is_recorded_meanwhile_follows_once() {
-    let (url, got) = tcp();
-    let place = Place::new(&format!(
-        "[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nevery = \"1s\"\nmetrics = [\"sys.ctxt\"]\n"
-    ));
-    let mut recorder = Recorder::start(&place.path("archive"), 30);
-    let mut sending = place.started(&[]);
-    assert!(sending.line().contains("to graphite"));
-    wait_until("it knows the end", || place.position("graphite", "/until_ns").is_i64());
-    let seconds = || {
-        let lines = got.lock().unwrap();
-        lines.iter().map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).collect::<Vec<_>>()
-    };
-    for part in 1..=3 {
-        (0..20).for_each(|_| recorder.tick());
-        // The last one waits for the next, which ends its interval.
-        wait_until("they are sent", || seconds().len() >= part * 20 - 1);
-    }
-    let (status, err) = sending.end(Signal::TERM);
-    assert!(status.success(), "{err}");
-    recorder.writer.finish().unwrap();
-    let held = Reader::open(&place.path("archive")).unwrap();
-    let set = held.read(&Query::new(Span::ALL, vec![lookup("sys.ctxt").unwrap()])).unwrap();
-    let times = set.system("sys.ctxt").unwrap().axis.t.iter().map(|t| t / SECOND).collect::<Vec<_>>();
-    assert_eq!(seconds(), times[30..89]);
-    // It goes on where it was.
-    let again = place.send(&["--once"]);
-    assert_eq!((again.code, seconds()), (0, times[30..].to_vec()), "{}", again.err);
-}
-
-#[test]
-fn what_is_refused_is_dropped_and_what_is_not_taken_is_tried_again() {
-    let ((strict, refused), (busy, taken)) = (http(&[400]), http(&[503, 429, 204]));
-    let table = |name: &str, url: &str| {
-        format!("[[output]]\nname = \"{name}\"\nto = \"influx\"\nurl = \"{url}\"\nmetrics = [\"mem.free\"]\n")
-    };
-    let place = Place::new(&(table("strict", &strict) + &table("busy", &busy))).recorded(25);
-    let said = place.send(&["--once"]);
-    assert_eq!(said.code, 0, "{}", said.err);
-    assert!(said.err.contains("output strict: samples are refused and not sent again, "), "{}", said.err);
-    assert!(said.err.contains("output busy: HTTP 503; tried again in"), "{}", said.err);
-    let count = place.tally("busy", "sent");
-    assert_eq!((place.tally("strict", "refused"), place.tally("strict", "sent")), (count, 0));
-    assert!((3..=4).contains(&count) && place.tally("busy", "failed") == 2, "{count}");
-    assert!(refused.lock().unwrap().iter().all(|body| !body.is_empty()));
-    let bodies = taken.lock().unwrap();
-    assert!(bodies[0] == bodies[1] && bodies[1] == bodies[2], "another request");
-    let line = String::from_utf8(bodies[2].clone()).unwrap();
-    assert!(line.starts_with("mitra_mem,host=simulated free_bytes="), "{line}");
-}
-
-#[test]
-fn what_lies_too_far_back_is_given_up_and_counted() {
-    let (url, got) = tcp();
-    let table = format!(
-        "[[output]]\nto = \"graphite\"\nurl = \"{url}\"\nevery = \"1s\"\nkeep = \"1m\"\nmetrics = [\"sys.ctxt\"]\n"
-    );
-    let place = Place::new(&table).recorded(200);
-    std::fs::create_dir(place.path("state")).unwrap();
-    std::fs::write(place.path("state/graphite.json"), "{\"until_ns\": 5}").unwrap();
-    let said = place.send(&["--once"]);
-    assert!(said.code == 0 && said.err.contains("more than 60 s back is given up"), "{}", said.err);
-    let (lines, dropped_s) = (got.lock().unwrap().len(), place.tally("graphite", "dropped_s"));
-    assert!((59..=61).contains(&lines) && (138..=140).contains(&dropped_s), "{lines} lines, {dropped_s} s");
-}
-
 /// Prints the points of a request with OpenTelemetry's own messages.
 const DECODED: &str = "
 import json, sys
@@ -524,38 +478,6 @@ fn the_processes_with_most_are_sent_and_no_other() {
         "{cpu:?}"
     );
     assert_eq!(of("mitra_process_lost_ratio;").len(), cpu.len());
-}
-
-#[test]
-fn hours_are_files() {
-    let place = Place::new("");
-    let folder = place.path("files");
-    std::fs::create_dir(&folder).unwrap();
-    place.configure(&format!(
-        "[[output]]\nto = \"parquet\"\nfolder = \"{}\"\nmetrics = [\"mem.*\"]\n",
-        folder.display()
-    ));
-    let place = place.recorded(3_700);
-    assert!(place.send(&["--test"]).out.contains("parquet  taken"));
-    let said = place.send(&["--once"]);
-    assert_eq!(said.code, 0, "{}", said.err);
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    // It begins and ends within an hour.
-    assert!((2..=3).contains(&files.len()), "{files:?}");
-    for file in &files {
-        let name = file.file_name().unwrap().to_str().unwrap();
-        let bytes = std::fs::read(file).unwrap();
-        assert!(
-            name.starts_with("simulated-20") && name.ends_with(".parquet") && bytes.ends_with(b"PAR1"),
-            "{name}"
-        );
-    }
-    // An hour that was whole is not written again, the last one is.
-    std::fs::remove_file(&files[0]).unwrap();
-    assert_eq!(place.send(&["--once"]).code, 0);
-    assert!(!files[0].exists() && files.last().unwrap().exists());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! One log, by its path, wherever its lines are: in the file that has the name now, and in those that had it before.
 
 mod resume;
+mod scan;
 
+use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -12,9 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 
-use super::open_log::{
-    BEGIN_BYTES_MAX, Begin, Id, Likeness, OpenLog, Progress, id_of, is_of_now, mtime_ns, size_of,
-};
+use super::known::{Begin, Likeness};
+use super::open_log::{Id, OpenLog, Progress, id_of, mtime_ns, size_of};
 use super::rotated::{self, Rotated, look_at};
 use super::state::{FileState, LogState};
 use crate::file::regular;
@@ -73,6 +74,10 @@ pub struct Log {
     unclear_until_s: u64,
     /// Files beside the log that are no news.
     known: HashSet<(Id, u64, i64)>,
+    /// Bytes that were read of files beside the log and are not taken from what may be read yet.
+    first_bytes_read: Cell<u64>,
+    /// Those that were, since somebody asked for them.
+    pub beside_bytes: u64,
     /// All lines.
     pub lines: u64,
     /// Bytes that were not looked at.
@@ -117,6 +122,8 @@ impl Log {
             is_scan_due: false,
             unclear_until_s: 0,
             known: HashSet::new(),
+            first_bytes_read: Cell::new(0),
+            beside_bytes: 0,
             lines,
             skipped,
             behind_bytes_max: BEHIND_BYTES_MAX,
@@ -140,15 +147,18 @@ impl Log {
             }
             Err(error) => Err(io::Error::from(error.kind())),
         };
+        self.charge(work);
         let dir = dir.ok();
         let dir = dir.as_ref();
         let read = self.read_current(dir, work);
         // Copies of what is open are known by what was read of it.
         self.read_old(dir, work);
-        if let Some(dir) = dir
-            && self.scan(dir, work.now_s)
-        {
-            self.read_old(Some(dir), work);
+        if let Some(dir) = dir {
+            let is_any_new = self.scan(dir, work.now_s);
+            self.charge(work);
+            if is_any_new {
+                self.read_old(Some(dir), work);
+            }
         }
         self.pass_over(work);
         self.close_old(work);
@@ -222,11 +232,11 @@ impl Log {
             self.current = Some(back);
             return Ok(());
         }
-        self.start_with(path, &stat, now_s)
+        self.start_with(path, &stat, dir, now_s)
     }
 
     /// A file that was not read before.
-    fn start_with(&mut self, path: OwnedFd, stat: &Stat, now_s: u64) -> io::Result<()> {
+    fn start_with(&mut self, path: OwnedFd, stat: &Stat, dir: &Dir, now_s: u64) -> io::Result<()> {
         let Some((fd, now)) = regular(path) else {
             if matches!(self.start, Start::AtEnd) {
                 self.nothing_there();
@@ -241,6 +251,7 @@ impl Log {
         }
         self.pass_unreadable(&mut file)?;
         self.is_scan_due = true;
+        self.take_over(&mut file, dir)?;
         self.retire(now_s);
         self.current = Some(file);
         Ok(())
@@ -248,7 +259,7 @@ impl Log {
 
     /// What was rotated before the log is followed does not count.
     fn know_what_is_there(&mut self, dir: &Dir) {
-        let first = |one: &Rotated| one.first_bytes(dir.fd.as_fd());
+        let first = |one: &Rotated| self.first_bytes(one, dir.fd.as_fd());
         let files = rotated::list(dir.fd.as_fd(), &self.name);
         self.seen = files.iter().filter_map(first).map(|bytes| Begin::of(&bytes)).collect();
         self.known = files.iter().map(key).collect();
@@ -306,80 +317,6 @@ impl Log {
         }
         self.is_scan_due = true;
         file.emptied()
-    }
-
-    /// Looks for files that had the name between two looks. Whether there are any.
-    fn scan(&mut self, dir: &Dir, now_s: u64) -> bool {
-        let is_young = self.scanned.is_none_or(|mark| mark != dir.mark);
-        if is_young {
-            self.unclear_until_s = now_s + UNCLEAR_S;
-        }
-        if !is_young && !self.is_scan_due {
-            if let Some(file) = &self.current {
-                self.horizon_ns = file.mtime_ns;
-            }
-            return false;
-        }
-        // A copy of what was not begun yet would be taken for another file.
-        let is_unknown = |file: &OpenLog| file.begin.len == 0 && file.unread() > 0;
-        let mut open = self.old.iter().map(|old| &old.file).chain(&self.current);
-        if !matches!(self.start, Start::Begun) || open.any(is_unknown) {
-            return false;
-        }
-        let count = self.old.len();
-        let files = rotated::list(dir.fd.as_fd(), &self.name);
-        let keys: HashSet<_> = files.iter().map(key).collect();
-        self.known.retain(|known| keys.contains(known));
-        let mut is_unclear = false;
-        for one in &files {
-            let is_open = |old: &Old| old.file.id == one.id;
-            let is_older = seconds(one.mtime_ns) < seconds(self.horizon_ns);
-            let is_current = self.current.as_ref().is_some_and(|file| file.id == one.id);
-            if is_older || is_current || self.old.iter().any(is_open) || self.known.contains(&key(one)) {
-                continue;
-            }
-            let Some(first) = one.first_bytes(dir.fd.as_fd()) else { continue };
-            match self.like(&first) {
-                Likeness::Same => _ = self.known.insert(key(one)),
-                Likeness::Unclear => is_unclear = true,
-                Likeness::Other if self.old.len() >= OLD_MAX => is_unclear = true,
-                Likeness::Other => {
-                    if let Some(mut file) = one.open_log(dir.fd.as_fd())
-                        && self.pass_unreadable(&mut file).is_ok()
-                    {
-                        if let Some(was) = self.left_at(one.id, &first) {
-                            _ = file.resume(was.offset, was.is_in_rest, &was.begin);
-                        }
-                        self.old.push(Old { file, read_s: now_s, is_copy: false, is_read: false });
-                    }
-                }
-            }
-        }
-        self.scanned = Some(dir.mark);
-        // Within one tick of the kernel's clock names may have changed once more.
-        self.is_scan_due = is_unclear && now_s < self.unclear_until_s || is_of_now(dir.mark.1);
-        if let Some(file) = self.current.as_ref().filter(|_| !self.is_scan_due) {
-            self.horizon_ns = file.mtime_ns;
-        }
-        self.old.len() > count
-    }
-
-    /// Whether a file holds what was read already.
-    fn like(&self, first: &[u8]) -> Likeness {
-        let open = self.old.iter().map(|old| &old.file).chain(&self.current).map(|file| &file.begin);
-        let mut likeness = if first.is_empty() { Likeness::Unclear } else { Likeness::Other };
-        for (begin, is_open) in
-            open.map(|begin| (begin, true)).chain(self.seen.iter().map(|seen| (seen, false)))
-        {
-            // Of a file that is read little is known at first, and many begin with the same line.
-            let is_little = is_open && begin.len < BEGIN_BYTES_MAX && first.len() > begin.len;
-            match begin.like(first) {
-                Likeness::Same if !is_little => return Likeness::Same,
-                Likeness::Same | Likeness::Unclear => likeness = Likeness::Unclear,
-                Likeness::Other => {}
-            }
-        }
-        likeness
     }
 
     fn read_old(&mut self, dir: Option<&Dir>, work: &mut Work<'_>) {

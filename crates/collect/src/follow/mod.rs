@@ -6,7 +6,8 @@
 //! - A file that is renamed is read to its end, the new one from its beginning; both while somebody still writes to the old one.
 //! - A file that was cut off (`copytruncate`) goes on from its beginning. What was not read of it is in the copy. The tool loses
 //!   what is written between its copy and its cut; no reader can have that.
-//! - A file is known again by device and inode, and by its first bytes, also as a copy or compressed by gzip or zstd.
+//! - A file is known again by device and inode, and by its first bytes, also as a copy or compressed by gzip or zstd. One that was written
+//!   anew and put in place of the log is known by what stands just before where reading goes on, too.
 //! - A line counts when its end has come, and in a file that is not written to any more without one. Zero bytes at the end of a file
 //!   are not written yet, and before a line they are none of it.
 //! - Positions and counts are kept together (`state.rs`), so that a recorder that is killed and started again counts what was
@@ -17,6 +18,7 @@
 //!
 //! A log belongs to strangers. It is a regular file that is no link, known before it is opened. Nothing of a line is kept.
 
+mod known;
 mod log;
 mod open_log;
 mod packed;
@@ -30,6 +32,8 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mitra_model::{Entity, Event, EventKind, Frame, Key, Stamp};
 use regex::bytes::Regex;
@@ -45,6 +49,8 @@ use unit::Unit;
 
 /// Bytes that are read in a second, of all logs together.
 const READ_BYTES_PER_S: u64 = 16 << 20;
+/// Without an answer for so long the thread hangs: twice as long as it may stand still by itself.
+const OVERDUE_NS: i64 = 10_000_000_000;
 /// A burst is over when no line has come for so long.
 const QUIET_NS: i64 = 30_000_000_000;
 /// What goes on is told so often.
@@ -130,6 +136,10 @@ pub struct Follower {
     /// The log that is read first in the next look, so that one with many lines does not starve the others.
     first: usize,
     buffer: Vec<u8>,
+    /// Bytes of lines that the last look read.
+    line_bytes: u64,
+    /// One more than the first pattern of the log that is looked at now; 0: none is.
+    looked_at: Arc<AtomicUsize>,
 }
 
 impl Follower {
@@ -161,8 +171,18 @@ impl Follower {
             }
         }
         let inotify = Inotify::new().ok();
-        let follower =
-            Follower { root, logs, state, inotify, left: 0, last_ns: None, first: 0, buffer: Vec::new() };
+        let follower = Follower {
+            root,
+            logs,
+            state,
+            inotify,
+            left: 0,
+            last_ns: None,
+            first: 0,
+            buffer: Vec::new(),
+            line_bytes: 0,
+            looked_at: Arc::default(),
+        };
         (follower, why)
     }
 
@@ -181,15 +201,22 @@ impl Follower {
         if let Some(inotify) = &self.inotify {
             _ = inotify.has_changed();
         }
-        let count = self.logs.len();
+        let (count, allowed, mut beside) = (self.logs.len(), self.left, 0_u64);
         for nth in 0..count {
             let Some(one) = self.logs.get_mut((self.first + nth) % count) else { continue };
+            let pattern = one.patterns.first().map_or(0, |wanted| wanted.at + 1);
+            self.looked_at.store(pattern, Ordering::Relaxed);
             if let (Some(inotify), Place::File(log)) = (&self.inotify, &one.place) {
                 // A directory that was replaced has to be watched anew; where it is the same nothing happens.
                 _ = inotify.watch(log.dir(), NAMES);
             }
             one.look(&self.root, now_ns / 1_000_000_000, &mut self.left, &mut self.buffer, note);
+            if let Place::File(log) = &mut one.place {
+                beside = beside.saturating_add(std::mem::take(&mut log.beside_bytes));
+            }
         }
+        self.looked_at.store(0, Ordering::Relaxed);
+        self.line_bytes = allowed.saturating_sub(self.left).saturating_sub(beside);
         self.first = (self.first + 1) % count.max(1);
         self.keep(note);
     }
@@ -266,6 +293,10 @@ impl One {
         lost.iter().for_each(|why| note(Note::Lost(format!("log {name}: {why}"))));
         let (_, _, behind) = self.counts();
         self.has_caught_up |= self.is_known && (*left > 0 || behind > log::BEHIND_BYTES_MAX / 2);
+        if let Place::Unit(unit) = &self.place {
+            let all = if unit.is_cut { Err(crate::journal::more_files().to_string()) } else { Ok(()) };
+            note(Note::Source("files of the journal".to_owned(), all));
+        }
         note(Note::Source(format!("log {name}"), looked.map_err(|error| crate::missing::reason(&error))));
     }
 
@@ -299,6 +330,7 @@ pub struct Followed {
     patterns: Vec<Pattern>,
     state: Option<PathBuf>,
     thread: Option<Thread>,
+    heard: Heard,
     bursts: Vec<Burst>,
     matches: usize,
     lines: usize,
@@ -313,6 +345,7 @@ impl Followed {
             patterns,
             state,
             thread: None,
+            heard: Heard::default(),
             matches: col("pattern.matches"),
             lines: col("pattern.lines"),
             skipped: col("pattern.skipped"),
@@ -320,7 +353,8 @@ impl Followed {
         }
     }
 
-    /// Fills the rows with what was counted when the sample before was taken, and asks for the next counts.
+    /// Fills the rows with what was counted when the sample before was taken, and asks for the next counts. Without rows if the thread
+    /// hangs: that no line was counted does not say that none came.
     pub fn fill(&mut self, io: &mut Io, frame: &mut Frame) {
         if self.patterns.is_empty() {
             return;
@@ -345,6 +379,14 @@ impl Followed {
                 Note::Lost(text) => frame.events.push(event(time, EventKind::Recorder { text })),
             }
         }
+        if self.heard.is_overdue(thread.answers(), time.mono) {
+            let log =
+                thread.looks_at().and_then(|at| self.patterns.get(at)).map(|pattern| pattern.log.name());
+            let who = log.map_or("the thread that follows them".to_owned(), |name| format!("log {name}"));
+            io.missing.add("logs of rules", &format!("{who} does not answer"));
+            return;
+        }
+        io.missing.remove("logs of rules");
         for (at, (pattern, burst)) in self.patterns.iter().zip(&mut self.bursts).enumerate() {
             let Some(counts) = thread.counts(at) else { continue };
             if let Some(event) = burst.note(counts.matches, time, &pattern.name) {
@@ -362,6 +404,22 @@ impl Followed {
 
 fn event(time: Stamp, kind: EventKind) -> Event {
     Event { real: time.real, mono: Some(time.mono), place: None, kind }
+}
+
+/// When the thread last answered.
+#[derive(Debug, Default)]
+struct Heard {
+    answers: u64,
+    at_ns: Option<i64>,
+}
+
+impl Heard {
+    /// Whether no answer has come for too long.
+    fn is_overdue(&mut self, answers: u64, now_ns: i64) -> bool {
+        let at_ns = self.at_ns.filter(|_| self.answers == answers).unwrap_or(now_ns);
+        (self.answers, self.at_ns) = (answers, Some(at_ns));
+        now_ns.saturating_sub(at_ns) >= OVERDUE_NS
+    }
 }
 
 /// Lines that match, until none has come for a while.

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{SeekFrom, Stat, fstat, seek};
 use rustix::io::Errno;
 
+use super::known::{BEGIN_BYTES_MAX, Begin, TAIL_BYTES_MAX, Tail, fnv};
 use super::packed::{self, Filled, Packed, Packer};
 use crate::file::read_at;
 
@@ -16,77 +17,12 @@ use crate::file::read_at;
 pub const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of one read: more than a line.
 const CHUNK_BYTES: usize = 128 * 1024;
-/// Bytes by which a file is known again.
-pub const BEGIN_BYTES_MAX: usize = 1024;
 /// As many zero bytes at the end of a file are looked at for what is written before them, and as many parts between holes.
 const BLANK_BYTES_MAX: u64 = 256 << 20;
 const PARTS_MAX: usize = 4096;
 
 /// Device and inode.
 pub type Id = (u64, u64);
-
-/// The beginning of a file, by which it is known again: under another name, copied or compressed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Begin {
-    /// How many bytes.
-    pub len: usize,
-    /// Of these bytes.
-    pub hash: u64,
-    /// Whether the file has no more.
-    pub is_whole: bool,
-    /// The bytes themselves, unless only the hash was kept.
-    bytes: Vec<u8>,
-}
-
-/// Whether another file begins alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Likeness {
-    Same,
-    Other,
-    /// It is too short to tell, as a copy that is being made.
-    Unclear,
-}
-
-impl Begin {
-    /// Of a file of which only this is known.
-    pub fn kept(len: usize, hash: u64, is_whole: bool) -> Begin {
-        Begin { len, hash, is_whole, bytes: Vec::new() }
-    }
-
-    pub fn of(bytes: &[u8]) -> Begin {
-        let bytes = bytes.get(..bytes.len().min(BEGIN_BYTES_MAX)).unwrap_or_default();
-        Begin { len: bytes.len(), hash: fnv(bytes), is_whole: false, bytes: bytes.to_vec() }
-    }
-
-    /// Compares with the first bytes of a file, which are one more than a beginning can have.
-    pub fn like(&self, first: &[u8]) -> Likeness {
-        match first.get(..self.len) {
-            Some(_) if self.len == 0 => Likeness::Other,
-            Some(same) if fnv(same) != self.hash => Likeness::Other,
-            Some(_) if self.is_whole && first.len() != self.len => Likeness::Other,
-            Some(_) => Likeness::Same,
-            None if self.bytes.starts_with(first) => Likeness::Unclear,
-            None => Likeness::Other,
-        }
-    }
-
-    fn extend(&mut self, bytes: &[u8]) {
-        let room = BEGIN_BYTES_MAX.saturating_sub(self.bytes.len());
-        let more = bytes.get(..bytes.len().min(room)).unwrap_or_default();
-        if !more.is_empty() {
-            self.bytes.extend_from_slice(more);
-            (self.len, self.hash) = (self.bytes.len(), fnv(&self.bytes));
-        }
-    }
-}
-
-/// FNV-1a: stays the same from one version to the next. Nobody gains from two files that are alike: they are logs of the
-/// same owner.
-pub fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
 
 /// What a file holds.
 enum Content {
@@ -114,6 +50,8 @@ pub struct OpenLog {
     pub offset: u64,
     /// Whether a line was counted, or passed over, whose end is still to come.
     pub is_in_rest: bool,
+    /// The bytes just before the offset, as far as they are known.
+    tail: Vec<u8>,
     /// Size and modification time when nothing was left.
     settled: Option<(u64, i64)>,
     /// Zero bytes behind what is written, as far as they were looked at: the file was made longer before.
@@ -149,6 +87,7 @@ impl OpenLog {
             begin: Begin::default(),
             offset: 0,
             is_in_rest: false,
+            tail: Vec::new(),
             settled: None,
             blank,
             size: size_of(stat),
@@ -164,7 +103,7 @@ impl OpenLog {
     pub fn resume(&mut self, offset: u64, is_in_rest: bool, begin: &Begin) -> io::Result<()> {
         (self.offset, self.is_in_rest) = (offset, is_in_rest);
         self.begin = begin.clone();
-        self.load_begin()
+        self.load_known()
     }
 
     /// Passes over what is there up to a size, but for a line that has no end there yet.
@@ -180,12 +119,17 @@ impl OpenLog {
             None if from == 0 => self.offset = 0,
             None => (self.offset, self.is_in_rest) = (from + filled as u64, true),
         }
-        self.load_begin()
+        self.load_known()
     }
 
     /// Reads again what the file is known by: as much as was consumed of it.
-    fn load_begin(&mut self) -> io::Result<()> {
+    fn load_known(&mut self) -> io::Result<()> {
+        self.tail.clear();
         let Content::Plain(fd) = &self.content else { return Ok(()) };
+        let from = self.offset.saturating_sub(TAIL_BYTES_MAX as u64);
+        self.tail.resize(usize::try_from(self.offset - from).unwrap_or(0), 0);
+        let filled = read_at(fd, &mut self.tail, from)?;
+        self.tail.truncate(filled);
         let mut bytes = vec![0; BEGIN_BYTES_MAX.min(usize::try_from(self.offset).unwrap_or(usize::MAX))];
         let filled = read_at(fd, &mut bytes, 0)?;
         bytes.truncate(filled);
@@ -202,10 +146,32 @@ impl OpenLog {
         Ok(bytes)
     }
 
+    /// The bytes just before the offset.
+    pub fn tail(&self) -> Tail {
+        Tail::of(&self.tail)
+    }
+
+    /// Whether such bytes stand just before an offset. Of none nobody knows.
+    pub fn has_before(&self, offset: u64, tail: Tail) -> bool {
+        let Content::Plain(fd) = &self.content else { return false };
+        let mut space = [0; TAIL_BYTES_MAX];
+        let Some(space) = space.get_mut(..tail.len).filter(|space| !space.is_empty()) else { return false };
+        let Some(from) = offset.checked_sub(tail.len as u64) else { return false };
+        read_at(fd, space, from).is_ok_and(|filled| filled == tail.len) && fnv(space) == tail.hash
+    }
+
+    /// How long the file is now.
+    pub fn size_now(&self) -> io::Result<u64> {
+        match &self.content {
+            Content::Plain(fd) => Ok(size_of(&fstat(fd)?)),
+            Content::Packed(_) => Ok(self.size),
+        }
+    }
+
     /// The same file, from its beginning.
     pub fn emptied(self) -> OpenLog {
-        let blank = self.content.blank(self.size);
-        OpenLog { begin: Begin::default(), offset: 0, is_in_rest: false, settled: None, blank, ..self }
+        let (blank, tail) = (self.content.blank(self.size), Vec::new());
+        OpenLog { begin: Begin::default(), offset: 0, is_in_rest: false, tail, settled: None, blank, ..self }
     }
 
     /// Whether the file still begins as what was read of it.
@@ -302,7 +268,7 @@ impl OpenLog {
         }
         self.offset = from + at as u64;
         self.blank = self.offset..self.offset;
-        self.load_begin()?;
+        self.load_known()?;
         Ok(false)
     }
 
@@ -332,9 +298,13 @@ impl OpenLog {
                 None => break,
             }
         }
+        let taken = text.get(..at).unwrap_or_default();
         if self.begin.bytes.len() as u64 == self.offset {
-            self.begin.extend(text.get(..at).unwrap_or_default());
+            self.begin.extend(taken);
         }
+        let last = taken.get(taken.len().saturating_sub(TAIL_BYTES_MAX)..).unwrap_or_default();
+        self.tail.extend_from_slice(last);
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES_MAX));
         self.offset += at as u64;
         at
     }
@@ -389,7 +359,7 @@ impl OpenLog {
             Some(end) => (self.offset, self.is_in_rest) = (self.offset + end as u64 + 1, false),
             None => self.is_in_rest = true,
         }
-        self.load_begin()?;
+        self.load_known()?;
         Ok(self.offset - before)
     }
 }
@@ -442,14 +412,15 @@ pub fn is_of_now(ns: i64) -> bool {
     now.abs_diff(u128::try_from(ns).unwrap_or(0)) < NEAR_NS
 }
 
-/// The first bytes of a file: one more than those by which it is known.
-pub fn first_bytes(fd: OwnedFd, packer: Option<Packer>) -> Vec<u8> {
+/// The first bytes of a file: one more than those by which it is known. And how many had to be read for them.
+pub fn first_bytes(fd: OwnedFd, packer: Option<Packer>) -> (Vec<u8>, u64) {
     const MOST: u64 = BEGIN_BYTES_MAX as u64 + 1;
     let file = File::from(fd);
     let Some(packer) = packer else {
         let mut bytes = Vec::new();
         _ = file.take(MOST).read_to_end(&mut bytes);
-        return bytes;
+        let read = bytes.len() as u64;
+        return (bytes, read);
     };
     packed::first_bytes(file, packer, MOST)
 }

@@ -75,6 +75,15 @@ impl Decoder {
             Decoder::None => {}
         }
     }
+
+    /// Packed bytes that it may still take.
+    fn left(&self) -> u64 {
+        match self {
+            Decoder::Gzip(decoder) => decoder.get_ref().left,
+            Decoder::Zstd(decoder) => decoder.get_ref().get_ref().left,
+            Decoder::None => PACKED_BYTES_MAX,
+        }
+    }
 }
 
 impl Read for Decoder {
@@ -87,11 +96,11 @@ impl Read for Decoder {
     }
 }
 
-/// The first unpacked bytes. What is damaged, or not complete yet, has the bytes before that.
-pub fn first_bytes(file: File, packer: Packer, most: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    _ = Decoder::new(file, packer).take(most).read_to_end(&mut bytes);
-    bytes
+/// The first unpacked bytes, and how many packed ones were read for them. What is damaged, or not complete yet, has the bytes before that.
+pub fn first_bytes(file: File, packer: Packer, most: u64) -> (Vec<u8>, u64) {
+    let (mut bytes, mut decoder) = (Vec::new(), Decoder::new(file, packer));
+    _ = decoder.by_ref().take(most).read_to_end(&mut bytes);
+    (bytes, PACKED_BYTES_MAX - decoder.left())
 }
 
 /// A compressed file, and what was unpacked of it.

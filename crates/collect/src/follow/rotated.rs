@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 
 use super::open_log::{Id, OpenLog, first_bytes, id_of, mtime_ns, size_of};
 use super::packed::{Packer, unpacked_name};
-use crate::file::{each_entry, regular};
+use crate::file::{each_entry_while, regular};
 
 /// As many names of a directory are looked at.
 const NAMES_MAX: usize = 65_536;
@@ -51,7 +51,8 @@ impl Rotated {
         Some(OpenLog::new(fd, &stat, self.packer()))
     }
 
-    pub fn first_bytes(&self, dir: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    /// And how many had to be read for them.
+    pub fn first_bytes(&self, dir: BorrowedFd<'_>) -> Option<(Vec<u8>, u64)> {
         let (fd, _) = self.open(dir)?;
         Some(first_bytes(fd, self.packer()))
     }
@@ -64,11 +65,12 @@ pub fn list(dir: BorrowedFd<'_>, log: &CStr) -> Vec<Rotated> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listed) = openat(dir, c".", flags, Mode::empty()) else { return Vec::new() };
     // A directory that is gone has no names.
-    _ = each_entry(listed.as_fd(), |name| {
+    _ = each_entry_while(listed.as_fd(), |name| {
         seen += 1;
-        if seen <= NAMES_MAX && was(log.to_bytes(), name.to_bytes()) {
+        if was(log.to_bytes(), name.to_bytes()) {
             names.insert(name.to_owned());
         }
+        seen < NAMES_MAX
     });
     // While `x.gz` is made `x` is still there, and has all of it.
     let is_made = |name: &CString| {

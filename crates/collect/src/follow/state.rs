@@ -6,14 +6,17 @@
 //! There is no fsync(2): after a loss of power the file may be one of some seconds before, which is as good, or damaged.
 //! Then logs are followed anew, from their ends, and that is said.
 //!
+//! Of a file are kept device, inode and offset, whether a line was counted whose end is to come, and length and hash of its beginning and
+//! of what stands just before the offset. Earlier recorders did not keep the last two.
+//!
 //! ```text
 //! mitra logs 1
 //! log file=/var/log/app.log       the log
 //! counts 120 0                    lines and bytes that were not looked at
 //! horizon 1790000000000000000     when the file was last written to
 //! match 7 timeout                 lines that match, and the pattern
-//! file 64769 1311 9120 0 1024 4bf1c1d2a0b3e6f7
-//! current 64769 1312 77 0 77 9a3c0e6d5b1f2a48
+//! file 64769 1311 9120 0 1024 4bf1c1d2a0b3e6f7 256 d1c04a6e91f0b357
+//! current 64769 1312 77 0 77 9a3c0e6d5b1f2a48 77 9a3c0e6d5b1f2a48
 //! seen 1024 0 0c5e2d7f8a9b1c3d    the beginning of a file that is done
 //! sum 1f2e3d4c5b6a7988            of all before it
 //! ```
@@ -24,7 +27,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::open_log::{Begin, Id, OpenLog, fnv};
+use super::known::{Begin, Tail, fnv};
+use super::open_log::{Id, OpenLog};
 
 const HEAD: &str = "mitra logs 1";
 /// No state is larger: 64 logs with 150 lines.
@@ -37,11 +41,19 @@ pub struct FileState {
     pub offset: u64,
     pub is_in_rest: bool,
     pub begin: Begin,
+    /// What stands just before the offset.
+    pub tail: Tail,
 }
 
 impl FileState {
     pub fn of(file: &OpenLog) -> FileState {
-        FileState { id: file.id, offset: file.offset, is_in_rest: file.is_in_rest, begin: file.begin.clone() }
+        FileState {
+            id: file.id,
+            offset: file.offset,
+            is_in_rest: file.is_in_rest,
+            begin: file.begin.clone(),
+            tail: file.tail(),
+        }
     }
 }
 
@@ -85,9 +97,10 @@ pub fn text(all: &[Kept]) -> String {
         for (nth, file) in log.files.iter().enumerate() {
             let is_current = log.has_current && nth + 1 == log.files.len();
             let word = if is_current { "current" } else { "file" };
-            let FileState { id, offset, begin, .. } = file;
+            let FileState { id, offset, begin, tail, .. } = file;
             let rest = u8::from(file.is_in_rest);
-            _ = writeln!(out, "{word} {} {} {offset} {rest} {} {:x}", id.0, id.1, begin.len, begin.hash);
+            _ = write!(out, "{word} {} {} {offset} {rest} {} {:x}", id.0, id.1, begin.len, begin.hash);
+            _ = writeln!(out, " {} {:x}", tail.len, tail.hash);
         }
         for begin in &log.seen {
             _ = writeln!(out, "seen {} {} {:x}", begin.len, u8::from(begin.is_whole), begin.hash);
@@ -136,13 +149,19 @@ fn part(kept: &mut Kept, word: &str, rest: &str) -> Option<()> {
             (kept.log.lines, kept.log.skipped) = (lines.parse().ok()?, skipped.parse().ok()?);
         }
         ("horizon", [ns]) => kept.log.horizon_ns = ns.parse().ok()?,
-        ("file" | "current", [device, inode, offset, rest, len, hash]) => {
+        ("file" | "current", [device, inode, offset, rest, len, hash, tail @ ..]) => {
+            let tail = match tail {
+                [] => Tail::default(),
+                [len, hash] => Tail { len: len.parse().ok()?, hash: hex(hash)? },
+                _ => return None,
+            };
             kept.log.has_current = word == "current";
             kept.log.files.push(FileState {
                 id: (device.parse().ok()?, inode.parse().ok()?),
                 offset: offset.parse().ok()?,
                 is_in_rest: *rest == "1",
                 begin: Begin::kept(len.parse().ok()?, hex(hash)?, false),
+                tail,
             });
         }
         ("seen", [len, is_whole, hash]) => {
@@ -212,6 +231,7 @@ mod tests {
             offset,
             is_in_rest: inode == 7,
             begin: Begin::kept(1024, 0xfeed, false),
+            tail: Tail { len: 256, hash: 0xbeef },
         };
         let log = LogState {
             lines: 9,
@@ -243,6 +263,15 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
         assert!(file.read().is_err());
+    }
+
+    #[test]
+    fn what_an_earlier_recorder_kept_is_read() {
+        let body = format!("{HEAD}\nlog file=/a\ncurrent 1 2 9 0 9 ff\n");
+        let kept = parse(&format!("{body}sum {:x}\n", fnv(body.as_bytes()))).unwrap();
+        let begin = Begin::kept(9, 0xff, false);
+        let file = FileState { id: (1, 2), offset: 9, begin, ..FileState::default() };
+        assert_eq!(kept[0].log.files, [file]);
     }
 
     #[test]

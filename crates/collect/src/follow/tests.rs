@@ -3,6 +3,7 @@
 mod any_order;
 mod blank;
 mod killed;
+mod replaced;
 mod units;
 
 use std::fs::{self, File, OpenOptions};
@@ -413,6 +414,22 @@ fn a_flood_is_passed_over_and_that_is_counted() {
     assert!((90_000..=90_010).contains(&log.skipped), "{}", log.skipped);
     assert_eq!(look(&mut log, 1 << 20) * 10 + log.skipped, 100_000);
     assert_eq!(log.behind(), 0);
+}
+
+#[test]
+fn what_is_read_of_files_beside_the_log_is_part_of_what_may_be_read() {
+    let case = Case::begun();
+    case.append("app.log.1", "x".repeat(5_000));
+    // Of one that is compressed what is packed counts, whatever it unpacks to.
+    case.append("app.log.2", "");
+    case.compress("app.log.2");
+    let packed = fs::metadata(case.path("app.log.2.gz")).unwrap().len();
+    let mut log = Log::new(&case.path("app.log"), None).unwrap();
+    let (mut left, mut buffer) = (1 << 20, Vec::new());
+    log.look(&mut Work { now_s: 1, left: &mut left, buffer: &mut buffer, each: &mut |_| {} }).unwrap();
+    let read = 1_025 + packed;
+    assert_eq!(log.beside_bytes, read);
+    assert!(left <= (1 << 20) - read, "{left}");
 }
 
 #[test]

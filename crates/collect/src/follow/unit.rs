@@ -47,6 +47,10 @@ pub struct Unit {
     has_begun: bool,
     /// When the newest entry came that was seen, in microseconds since 1970.
     newest_us: u64,
+    /// Whether there are more files than are read.
+    pub is_cut: bool,
+    /// Whether a file that was not seen yet may have been there all the time.
+    may_be_old: bool,
     pub lines: u64,
     pub skipped: u64,
     /// Entries that are still to be read.
@@ -67,6 +71,8 @@ impl Unit {
             files: kept.map_or_else(HashMap::new, |kept| kept.journal.iter().map(file).collect()),
             has_begun: kept.is_some(),
             newest_us: log.and_then(|log| u64::try_from(log.horizon_ns).ok()).unwrap_or(0),
+            is_cut: false,
+            may_be_old: false,
             lines: log.map_or(0, |log| log.lines),
             skipped: log.map_or(0, |log| log.skipped),
             behind: 0,
@@ -96,7 +102,10 @@ impl Unit {
         self.files.values_mut().for_each(|file| file.is_written = false);
         let mut denied = None;
         let (mut newest_us, mut is_new, mut is_sure) = (self.newest_us, false, true);
-        let written = journal::files(root);
+        let (written, is_cut) = journal::files(root);
+        // One that was not among the first moves there when another one has gone.
+        self.may_be_old = self.is_cut || is_cut;
+        self.is_cut = is_cut;
         if written.is_empty() {
             return Err(io::Error::other("there is no journal"));
         }
@@ -167,9 +176,10 @@ impl Unit {
     }
 
     fn read(&mut self, source: &mut Open<'_>, header: &Header, left: &mut u64, each: &mut dyn FnMut(&[u8])) {
-        let has_begun = self.has_begun;
+        // Of a file that is new all entries count, unless it began before what was read already.
+        let is_new = self.has_begun && !(self.may_be_old && header.first_us < self.newest_us);
         let file = self.files.entry(header.id).or_insert_with(|| {
-            let seen = if has_begun { 0 } else { header.entries };
+            let seen = if is_new { 0 } else { header.entries };
             File { cursor: Cursor::behind(seen), ..File::default() }
         });
         while file.cursor.seen() < header.entries && *left > 0 {
@@ -219,4 +229,41 @@ fn message(source: &mut Open<'_>, header: &Header, fields: &[u64], each: &mut dy
         }
     }
     compressed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    /// The head of a file that has three entries and began then.
+    fn file(first_us: u64) -> OwnedFd {
+        let mut head = vec![0_u8; 208];
+        let mut set = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
+        set(0, b"LPKSHHRH");
+        set(24, &first_us.to_le_bytes());
+        set(152, &3_u64.to_le_bytes());
+        set(184, &first_us.to_le_bytes());
+        set(192, &9_000_u64.to_le_bytes());
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, &head).unwrap();
+        file.into()
+    }
+
+    #[test]
+    fn a_file_that_was_beyond_the_bound_counts_from_its_end() {
+        let behind = |may_be_old: bool, first_us: u64| {
+            let mut unit = Unit::new("a.service", None);
+            (unit.has_begun, unit.newest_us, unit.may_be_old) = (true, 5_000, may_be_old);
+            let (fd, mut buffer, mut left) = (file(first_us), Vec::new(), 1 << 20);
+            let mut source = Open { fd: &fd, buffer: &mut buffer };
+            let header = Header::read(&mut source).unwrap();
+            unit.read(&mut source, &header, &mut left, &mut |_| {});
+            unit.behind
+        };
+        assert_eq!(behind(true, 4_000), 0, "its history was there all the time");
+        assert_eq!(behind(true, 6_000), 3, "it is new");
+        assert_eq!(behind(false, 4_000), 3, "so it is where all are read, whatever the clock says");
+    }
 }

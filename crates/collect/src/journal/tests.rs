@@ -336,6 +336,25 @@ fn a_session_that_has_gone_is_heard_by_its_unit() {
 }
 
 #[test]
+fn more_files_than_are_read_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("var/log/journal/abc");
+    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir(dir.path().join("etc")).unwrap();
+    fs::write(dir.path().join("etc/machine-id"), "abc\n").unwrap();
+    let root = Root::open(dir.path()).unwrap();
+    let found = |names: usize| {
+        (1..names).for_each(|uid| fs::write(folder.join(format!("user-{uid}.journal")), "").unwrap());
+        fs::write(folder.join("system.journal"), "").unwrap();
+        let (files, is_cut) = files(&root);
+        (files.len(), is_cut)
+    };
+    assert_eq!(found(FILES_MAX), (FILES_MAX, false));
+    assert_eq!(found(FILES_MAX + 1), (FILES_MAX, true));
+    assert!(more_files().to_string().contains("more than 16 files"));
+}
+
+#[test]
 fn the_unit_is_the_one_that_systemd_made() {
     let of = |text: &str| service_of(text);
     let nginx = Some("nginx.service".to_owned());

@@ -1,13 +1,12 @@
 //! What JVMs say of their collections, each second: the counters that HotSpot keeps for `jstat`.
 //!
 //! They stand in the memory of the process, wherever its file is and in whatever container: `/proc/PID/mem` is read at the
-//! mapping that has the file's name. A page of a process may come from a file system that does not answer, so a thread of its
-//! own reads.
+//! mapping that has the file's name. A page of a process may come from a file system that does not answer, so only those are read
+//! that are in memory (`memory.rs`), by a thread of its own.
 
 mod perfdata;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use mitra_model::{Entity, Frame, Key, NA, StrId};
@@ -17,6 +16,7 @@ use crate::aside::Aside;
 use crate::cells::{col, set};
 use crate::file::{Buffer, Root};
 use crate::io::Io;
+use crate::memory::Memory;
 use perfdata::{BYTES_MAX, Counts, Layout};
 
 /// As many JVMs have rows.
@@ -33,7 +33,7 @@ type Seen = Vec<(u32, Counts)>;
 
 /// A JVM whose counters are known, or that has none.
 enum Known {
-    At { memory: OwnedFd, address: u64, layout: Box<Layout>, bytes: usize },
+    At { memory: Memory, address: u64, layout: Box<Layout>, bytes: usize },
     Without(Instant),
 }
 
@@ -73,9 +73,9 @@ impl Reader {
         let mapping = mappings(maps).into_iter().find(|mapping| mapping.path.contains(FILE))?;
         let bytes = usize::try_from(mapping.bytes()).ok()?.min(BYTES_MAX);
         let address = mapping.start;
-        let memory = self.root.open_file(&format!("proc/{pid}/mem")).ok()?;
+        let memory = Memory::open(&self.root, pid).ok()?;
         self.page.resize(bytes, 0);
-        let read = rustix::io::pread(memory.as_fd(), &mut self.page[..], address).ok()?;
+        let read = memory.read(address, &mut self.page).ok()?;
         let layout = Box::new(Layout::of(self.page.get(..read)?)?);
         Some(Known::At { memory, address, layout, bytes })
     }
@@ -83,7 +83,7 @@ impl Reader {
     fn counts(&mut self, pid: u32) -> Option<Counts> {
         let Known::At { memory, address, layout, bytes } = self.known.get(&pid)? else { return None };
         self.page.resize(*bytes, 0);
-        let read = rustix::io::pread(memory.as_fd(), &mut self.page[..], *address).ok()?;
+        let read = memory.read(*address, &mut self.page).ok()?;
         Some(layout.counts(self.page.get(..read).filter(|page| !page.is_empty())?))
     }
 }

@@ -1,13 +1,14 @@
 //! Which process of this machine has the other end of a TCP connection that a server names by its address.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, openat};
 
-use crate::file::{Buffer, Root, each_entry, inode_in_link};
+use crate::file::{Buffer, FILE_BYTES_MAX, Root, each_entry, inode_in_link};
 use crate::net::owner::Search;
 
 /// As many descriptors of a process are looked at.
@@ -38,7 +39,7 @@ struct ServerClients {
 struct Client {
     address: SocketAddr,
     pid: Option<u32>,
-    /// Whether it was found, or every process was searched for it. Another one is searched for again.
+    /// Whether it was found, or every process was searched for it, or it has no socket here. Another one is searched for again.
     is_certain: bool,
 }
 
@@ -69,21 +70,23 @@ impl Clients {
         let room = KNOWN_MAX.saturating_sub(known.len());
         let new: Vec<SocketAddr> = wanted.iter().filter(new).copied().take(room).collect();
         if !new.is_empty() {
-            let inodes = inodes(root, server, &new);
+            let (inodes, are_all_there) = inodes(root, server, &new);
             let likely = |inode: u32| likely.iter().copied().find(|pid| owns(root, *pid, inode));
             let owners: Vec<Option<u32>> = inodes.iter().map(|inode| (*inode).and_then(likely)).collect();
             let left = inodes.iter().zip(&owners).filter(|(_, owner)| owner.is_none());
             let left: Vec<u32> = left.filter_map(|(inode, _)| *inode).collect();
+            if is_due && !(left.is_empty() && are_all_there) {
+                *searched = Some(Instant::now());
+            }
             let (others, has_ended) = if left.is_empty() || !is_due {
                 (Vec::new(), left.is_empty())
             } else {
-                *searched = Some(Instant::now());
                 search(left, steps_max)
             };
             for ((address, inode), owner) in new.into_iter().zip(inodes).zip(owners) {
                 let found = others.iter().find(|(socket, _)| Some(*socket) == inode);
                 let pid = owner.or(found.map(|(_, pid)| *pid));
-                let is_certain = has_ended || pid.is_some() || inode.is_none();
+                let is_certain = pid.is_some() || if inode.is_some() { has_ended } else { are_all_there };
                 known.push(Client { address, pid, is_certain });
             }
         }
@@ -106,12 +109,22 @@ impl Clients {
     }
 }
 
-/// The sockets at these addresses, in the network namespace of the server: `/proc/PID/net/tcp` and `tcp6`.
-fn inodes(root: &Root, server: u32, clients: &[SocketAddr]) -> Vec<Option<u32>> {
+/// The sockets at these addresses, in the network namespace of the server: `/proc/PID/net/tcp` and `tcp6`. And whether both tables
+/// were read whole.
+fn inodes(root: &Root, server: u32, clients: &[SocketAddr]) -> (Vec<Option<u32>>, bool) {
     let mut found = vec![None; clients.len()];
+    let mut are_all_there = true;
     let mut buffer = Buffer::default();
     for file in ["tcp", "tcp6"] {
-        let Ok(table) = root.read(&format!("proc/{server}/net/{file}"), &mut buffer) else { continue };
+        let table = match root.read(&format!("proc/{server}/net/{file}"), &mut buffer) {
+            Ok(table) => table,
+            Err(error) => {
+                // A kernel without IPv6 has no such table.
+                are_all_there &= file == "tcp6" && error.kind() == ErrorKind::NotFound;
+                continue;
+            }
+        };
+        are_all_there &= table.len() < FILE_BYTES_MAX;
         for (local, inode) in table.split(|byte| *byte == b'\n').filter_map(socket) {
             for (client, found) in clients.iter().zip(&mut found) {
                 if *client == local {
@@ -120,7 +133,7 @@ fn inodes(root: &Root, server: u32, clients: &[SocketAddr]) -> Vec<Option<u32>> 
             }
         }
     }
-    found
+    (found, are_all_there)
 }
 
 /// Local address and inode of a line: `0: 0100007F:0CEA 0100007F:8E2C 01 00000000:… 0 21871 …`.
@@ -206,6 +219,41 @@ mod tests {
             clients.find(&root, u32::MAX - server, &[], &[]);
         }
         assert_eq!(clients.servers.len(), SERVERS_MAX);
+    }
+
+    #[test]
+    fn who_is_in_no_table_is_certain_only_if_both_were_read_whole() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let address = client.local_addr().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let at = |file: &str| dir.path().join("proc/7/net").join(file);
+        std::fs::create_dir_all(at("")).unwrap();
+        // Long enough after the search before.
+        let find = |clients: &mut Clients| {
+            clients.servers.values_mut().for_each(|one| one.searched = None);
+            clients.find(&root, 7, &[address], &[])
+        };
+        let full = std::fs::read("/proc/self/net/tcp").unwrap();
+        let mut clients = Clients::default();
+        assert_eq!(find(&mut clients), [], "there is no table");
+        assert!(clients.servers[&7].searched.is_some(), "the tables are not read all the time");
+        std::fs::File::create(at("tcp")).unwrap().set_len(FILE_BYTES_MAX as u64 + 1).unwrap();
+        assert_eq!(find(&mut clients), [], "the table is cut");
+        std::fs::write(at("tcp"), "").unwrap();
+        std::fs::create_dir(at("tcp6")).unwrap();
+        assert_eq!(find(&mut clients), [], "the other one cannot be read");
+        std::fs::write(at("tcp"), &full).unwrap();
+        assert_eq!(find(&mut clients), [(address, std::process::id())]);
+
+        // Without IPv6 there is one table.
+        std::fs::remove_dir(at("tcp6")).unwrap();
+        std::fs::write(at("tcp"), "").unwrap();
+        let mut clients = Clients::default();
+        assert_eq!(find(&mut clients), []);
+        std::fs::write(at("tcp"), &full).unwrap();
+        assert_eq!(find(&mut clients), [], "it has no socket here: that is certain");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use super::Program;
 use super::wire::Failure;
-use crate::file::{Buffer, Root, each_entry, inode_in_link};
+use crate::file::{Buffer, Root, each_entry, inode_in_link, regular};
 
 /// As many descriptors of the process are looked at: it listens before clients come.
 const DESCRIPTORS_MAX: usize = 1024;
@@ -26,6 +26,8 @@ const DESCRIPTORS_MAX: usize = 1024;
 const SOCKETS_MAX: usize = 4;
 /// `/etc/passwd` is not read beyond.
 const PASSWD_BYTES_MAX: u64 = 256 * 1024;
+/// What is said of a device, a pipe, a file that the kernel makes up, and one that may not be read.
+const NOT_STORED: &str = "a file that it names is no regular one, or may not be read";
 /// `__SO_ACCEPTCON` (`include/linux/net.h`).
 const LISTENS: u64 = 0x10000;
 
@@ -225,19 +227,20 @@ pub fn user_of(root: &Root, pid: u32) -> Option<u32> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The beginning of a file where the process lives, if it is a regular one.
+/// The beginning of a file where the process lives, if it is a regular one that is stored somewhere.
 pub fn read_in_root(root: &Root, pid: u32, path: &[u8], bytes_max: u64) -> Result<Vec<u8>, Failure> {
-    let file = open_in_root(root, pid, path, OFlags::NONBLOCK | OFlags::NOCTTY)?;
+    // The process chooses the path, and it may lead to a device, which does something when it is opened.
+    let Some((file, _)) = regular(open_in_root(root, pid, path, OFlags::PATH)?) else {
+        return Err(Failure::Passing(NOT_STORED.to_owned()));
+    };
     let mut text = Vec::new();
-    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) == FileType::RegularFile {
-        std::fs::File::from(file).take(bytes_max).read_to_end(&mut text)?;
-    }
+    std::fs::File::from(file).take(bytes_max).read_to_end(&mut text)?;
     Ok(text)
 }
 
 /// The names in a folder there.
 pub fn names_in_root(root: &Root, pid: u32, path: &[u8]) -> Result<Vec<String>, Failure> {
-    let dir = open_in_root(root, pid, path, OFlags::DIRECTORY)?;
+    let dir = open_in_root(root, pid, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut names = Vec::new();
     each_entry(dir.as_fd(), |name| {
         if names.len() < DESCRIPTORS_MAX {
@@ -252,7 +255,7 @@ fn open_in_root(root: &Root, pid: u32, path: &[u8], flags: OFlags) -> Result<Own
     let dir_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat(root.fd(), format!("proc/{pid}/root"), dir_flags, Mode::empty())?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(&dir, path, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty(), resolve)?)
+    Ok(openat2(&dir, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }
 
 /// What a user is called where the process lives.
@@ -293,6 +296,35 @@ mod tests {
         assert!(is_bound_for(b"/run/a.sock.812.tmp", b"/run/a.sock"));
         assert!(!is_bound_for(b"/run/a.sock2", b"/run/a.sock"));
         assert!(!is_bound_for(b"/run/a", b"/run/a.sock"));
+    }
+
+    #[test]
+    fn only_a_stored_file_is_opened_where_a_process_lives() {
+        use rustix::fs::{CWD, makedev, mknodat};
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let root = Root::open("/".as_ref()).unwrap();
+        let read = |name: &str| read_in_root(&root, std::process::id(), at(name).as_os_str().as_bytes(), 3);
+        std::fs::write(at("file"), "text").unwrap();
+        symlink("file", at("to-file")).unwrap();
+        assert_eq!((read("file"), read("to-file")), (Ok(b"tex".to_vec()), Ok(b"tex".to_vec())));
+
+        let own = Mode::from_raw_mode(0o600);
+        let is_made = mknodat(CWD, at("null"), FileType::CharacterDevice, own, makedev(1, 3)).is_ok();
+        assert!(is_made || !rustix::process::geteuid().is_root());
+        mknodat(CWD, at("fifo"), FileType::Fifo, own, 0).unwrap();
+        // The kernel has an error of its own for whoever opens one.
+        let _listener = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let targets = ["null", "fifo", "socket", "/proc/version", "/proc/kmsg"];
+        for target in targets.into_iter().skip(usize::from(!is_made)) {
+            let name = target.replace('/', "-") + "-link";
+            symlink(target, at(&name)).unwrap();
+            assert_eq!(read(&name), Err(Failure::Passing(NOT_STORED.to_owned())), "{target}");
+        }
+        assert_eq!(read("fifo"), Err(Failure::Passing(NOT_STORED.to_owned())));
+        assert!(read("none").is_err() && read(".").is_err());
     }
 
     #[test]

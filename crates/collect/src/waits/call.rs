@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The number of the call, six arguments, stack pointer and program counter (`fs/proc/base.c`, `proc_pid_syscall`). `running`
-//! stands for a thread that runs or wants to, and `-1` for one that sleeps outside of a call.
+//! stands for a thread that runs or wants to, and `-1` for one that sleeps outside of a call. A call that was interrupted, by a stop or a
+//! freezer, and goes on is `restart_syscall`, whatever it was.
 
 use libc::c_long;
 
@@ -58,6 +59,8 @@ pub enum Call {
     Open,
     /// For the time to pass.
     Timer,
+    /// What it waited for before it was stopped or frozen: the time, a futex or a descriptor. Its arguments are not told any more.
+    Again,
     /// Something else.
     Other,
 }
@@ -82,6 +85,14 @@ impl Call {
         Some(if stack < STACK_MIN { Call::Other } else { Call::from_arguments(number, [a, b, c, d, e]) })
     }
 
+    /// The descriptor of a file that is read or written.
+    pub fn file(self) -> Option<i32> {
+        match self {
+            Call::Read(fd) | Call::Write(fd) => Some(fd),
+            _ => None,
+        }
+    }
+
     fn from_arguments(number: c_long, [a, b, c, d, e]: [u64; 5]) -> Call {
         // A descriptor is an `int`: the upper half of the register may hold anything.
         let fd = a as u32 as i32;
@@ -93,7 +104,8 @@ impl Call {
             | libc::SYS_preadv2
             | libc::SYS_recvfrom
             | libc::SYS_recvmsg
-            | libc::SYS_recvmmsg => Call::Read(fd),
+            | libc::SYS_recvmmsg
+            | libc::SYS_mq_timedreceive => Call::Read(fd),
             libc::SYS_write
             | libc::SYS_writev
             | libc::SYS_pwritev
@@ -101,7 +113,8 @@ impl Call {
             | libc::SYS_sendto
             | libc::SYS_sendmsg
             | libc::SYS_sendmmsg
-            | libc::SYS_sendfile => Call::Write(fd),
+            | libc::SYS_sendfile
+            | libc::SYS_mq_timedsend => Call::Write(fd),
             libc::SYS_connect => Call::Connect(fd),
             libc::SYS_accept | libc::SYS_accept4 => Call::Accept,
             libc::SYS_ppoll => Call::Poll { array: a, count: b },
@@ -119,6 +132,7 @@ impl Call {
             }
             libc::SYS_openat | libc::SYS_openat2 | libc::SYS_truncate => Call::Open,
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Call::Timer,
+            libc::SYS_restart_syscall => Call::Again,
             _ => of_this_machine(number, [a, b, c, d, e]),
         }
     }
@@ -176,6 +190,7 @@ mod tests {
     fn what_each_call_waits_for() {
         assert_eq!(call(libc::SYS_read, [0xdead_0000_0003, 1, 2]), Call::Read(3));
         assert_eq!(call(libc::SYS_sendmsg, [4, 0, 0]), Call::Write(4));
+        assert_eq!(call(libc::SYS_mq_timedsend, [5, 0, 1]), Call::Write(5));
         assert_eq!(call(libc::SYS_wait4, [0xffff_ffff, 0, 0]), Call::Child(None));
         assert_eq!(call(libc::SYS_wait4, [77, 0, 0]), Call::Child(Some(77)));
         assert_eq!(call(libc::SYS_waitid, [3, 9, 0]), Call::ChildOf(9));
@@ -185,7 +200,9 @@ mod tests {
         assert_eq!(call(libc::SYS_pselect6, [5, 1, 2]), Call::Select { count: 5, sets: [1, 2, 0] });
         assert_eq!(call(libc::SYS_openat, [0xffff_ff9c, 0x7fff, 0]), Call::Open);
         assert_eq!(call(libc::SYS_clock_nanosleep, [0, 0, 0]), Call::Timer);
+        assert_eq!(call(libc::SYS_restart_syscall, [0, 0, 0]), Call::Again);
         assert_eq!(call(libc::SYS_getpid, [0, 0, 0]), Call::Other);
+        assert_eq!(call(libc::SYS_restart_syscall, [0, 0, 0]), Call::Other, "any that was interrupted");
     }
 
     #[test]

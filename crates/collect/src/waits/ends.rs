@@ -26,8 +26,10 @@ kinds! {
     FileLock = "lock",
     /// Permission of a program that scans files as they are opened (`FAN_OPEN_PERM`).
     Fanotify = "fanotify",
-    /// The other end of a pipe.
+    /// The other end of a pipe or a FIFO.
     Pipe = "pipe",
+    /// The other end of a POSIX message queue.
+    Queue = "queue",
     /// The other end of a Unix socket.
     Unix = "unix",
     /// The other end of a TCP connection.
@@ -66,8 +68,11 @@ kinds! {
 impl Kind {
     /// Whether another process or thread ends such a wait, known or not.
     pub fn has_other_end(self) -> bool {
-        use Kind::{Answer, Child, Fanotify, FileLock, Fuse, Mutex, Pipe, Tcp, Traced, Unix};
-        matches!(self, Mutex | FileLock | Fanotify | Pipe | Unix | Tcp | Child | Answer | Traced | Fuse)
+        use Kind::{Answer, Child, Fanotify, FileLock, Fuse, Mutex, Pipe, Queue, Tcp, Traced, Unix};
+        matches!(
+            self,
+            Mutex | FileLock | Fanotify | Pipe | Queue | Unix | Tcp | Child | Answer | Traced | Fuse
+        )
     }
 }
 

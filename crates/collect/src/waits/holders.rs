@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::file::{Buffer, LINK_BYTES, Root, each_entry, inode_in, inode_in_link, link};
+use crate::file::{Buffer, LINK_BYTES, Root, inode_in, inode_in_link, link};
 use crate::net::owner::Walk;
 
-/// A walk over all descriptors of the machine costs a microsecond for each, and goes on for so much CPU time in one look.
+/// A walk over all descriptors of the machine costs a microsecond for each, and goes on for no more CPU time in one look.
 const WALK_CPU_MAX: Duration = Duration::from_millis(100);
 /// On a machine with ten thousand processes it takes several looks. What was known so long ago stands in until then, with the
 /// processes that came since.
@@ -58,7 +58,7 @@ pub enum Open {
 }
 
 /// Which end of a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     Reads,
     Writes,
@@ -102,43 +102,41 @@ impl Part {
     }
 
     /// Whether it has ended.
-    fn go_on(&mut self) -> bool {
-        let found = &mut self.found;
-        self.walk.go_on(WALK_CPU_MAX, |_, pid, fds| {
-            let mut space = [0; LINK_BYTES];
-            // A process that has ended meanwhile holds nothing.
-            let _listed = each_entry(fds.as_fd(), |name| {
-                let inode = link(fds, name, &mut space).and_then(|link| {
-                    inode_in(link, b"pipe")
-                        .or_else(|| inode_in(link, b"socket"))
-                        .or_else(|| (link == FANOTIFY_LINK).then_some(FANOTIFY))
-                        .or_else(|| (link == FUSE_LINK).then_some(FUSE))
-                });
-                let fd = name.to_str().ok().and_then(|name| name.parse().ok());
-                if let (Some(inode), Some(fd)) = (inode, fd) {
-                    found.push(Held { inode, pid, fd });
-                }
+    fn go_on(&mut self, cpu_max: Duration) -> bool {
+        let (found, mut space) = (&mut self.found, [0; LINK_BYTES]);
+        self.walk.go_on(cpu_max, |_, pid, fds, name| {
+            let inode = link(fds, name, &mut space).and_then(|link| {
+                inode_in(link, b"pipe")
+                    .or_else(|| inode_in(link, b"socket"))
+                    .or_else(|| (link == FANOTIFY_LINK).then_some(FANOTIFY))
+                    .or_else(|| (link == FUSE_LINK).then_some(FUSE))
             });
+            let fd = name.to_str().ok().and_then(|name| name.parse().ok());
+            if let (Some(inode), Some(fd)) = (inode, fd) {
+                found.push(Held { inode, pid, fd });
+            }
             found.len() < HELD_MAX
         })
     }
 }
 
 impl Holders {
-    /// Walks over the descriptors of all processes, as far as one look goes.
-    pub fn renew(&mut self) {
+    /// Walks over the descriptors of all processes, as far as one gets in `cpu_max`. Those of processes that came since take half as
+    /// much more at most.
+    pub fn renew(&mut self, cpu_max: Duration) {
+        let cpu_max = cpu_max.min(WALK_CPU_MAX);
         let is_continued = self.next.is_some();
         let Some(mut part) = self.next.take().or_else(Part::begin) else {
             *self = Holders::default();
             return;
         };
-        if part.go_on() {
+        if part.go_on(cpu_max) {
             part.found.sort_unstable();
             let Part { walk, seen, found } = part;
             let is_complete = walk.is_complete();
             *self = Holders { all: found, is_complete, seen, as_of: Some(Instant::now()), next: None };
             if is_continued {
-                self.add_new();
+                self.add_new(cpu_max / 2);
             }
             return;
         }
@@ -146,18 +144,18 @@ impl Holders {
         if self.as_of.is_none_or(|as_of| as_of.elapsed() > STALE) {
             (self.is_complete, self.as_of) = (false, None);
         } else {
-            self.add_new();
+            self.add_new(cpu_max / 2);
         }
     }
 
     /// Adds what processes hold that came since.
-    fn add_new(&mut self) {
+    fn add_new(&mut self, cpu_max: Duration) {
         let Some(mut part) = Part::begin() else {
             self.is_complete = false;
             return;
         };
         part.walk.leave_out(&self.seen);
-        let has_ended = part.go_on();
+        let has_ended = part.go_on(cpu_max);
         self.is_complete &= has_ended && part.walk.is_complete();
         self.seen.extend(part.seen);
         self.all.extend(part.found);
@@ -184,8 +182,7 @@ impl Holders {
     pub fn of_pipe(&self, root: &Root, inode: u32, waits: Side, waiter: Waiter) -> Holder {
         let other = |held: &Held| {
             let mut buffer = Buffer::default();
-            let access = read_fdinfo(root, (held.pid, held.fd), FLAGS_BYTES_MAX, &mut buffer)?.access()?;
-            Some(if waits == Side::Reads { access != READ_ONLY } else { access != WRITE_ONLY })
+            Some(read_fdinfo(root, (held.pid, held.fd), FLAGS_BYTES_MAX, &mut buffer)?.is_other_end(waits))
         };
         self.only(root, &[inode], (b"pipe", waiter), |held| other(held).unwrap_or(false))
     }
@@ -197,36 +194,42 @@ impl Holders {
 
     /// Whose permission it takes to open files.
     pub fn of_fanotify(&self, root: &Root) -> Holder {
-        self.only_one(root, FANOTIFY, FANOTIFY_LINK, |held| {
+        let is_meant = |held: &&Held| {
             let mut buffer = Buffer::default();
             read_fdinfo(root, (held.pid, held.fd), FDINFO_BYTES_MAX, &mut buffer)
                 .is_none_or(|info| !info.is_whole || info.is_asked_first())
-        })
-    }
-
-    /// Who answers for files of FUSE, where there is one such daemon.
-    pub fn of_fuse(&self, root: &Root) -> Holder {
-        self.only_one(root, FUSE, FUSE_LINK, |_| true)
-    }
-
-    /// The only process that has one of some descriptors that have no inode number.
-    fn only_one(&self, root: &Root, number: u32, name: &[u8], is_meant: impl Fn(&Held) -> bool) -> Holder {
-        let candidates = self.of(number);
-        if !self.is_complete || candidates.len() > CANDIDATES_MAX {
-            return Holder::Unknown;
-        }
-        let has_it_still = |held: &&Held| {
-            let mut space = [0; LINK_BYTES];
-            link(root.fd(), format!("proc/{}/fd/{}", held.pid, held.fd), &mut space) == Some(name)
         };
-        let meant = candidates.iter().filter(has_it_still).filter(|held| is_meant(held));
-        let mut pids: Vec<u32> = meant.map(|held| held.pid).collect();
+        let Some(all) = self.called(root, FANOTIFY, FANOTIFY_LINK) else { return Holder::Unknown };
+        let mut pids: Vec<u32> = all.into_iter().filter(is_meant).map(|held| held.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         match pids[..] {
             [one] => Holder::One(one),
             _ => Holder::Unknown,
         }
+    }
+
+    /// The processes that answer for files of FUSE, each with the number of its connection where the kernel says it.
+    pub fn fuse_daemons(&self, root: &Root) -> Option<Vec<(u32, Option<u32>)>> {
+        let connection = |held: &Held| {
+            let mut buffer = Buffer::default();
+            read_fdinfo(root, (held.pid, held.fd), FLAGS_BYTES_MAX, &mut buffer)?.fuse_connection()
+        };
+        let all = self.called(root, FUSE, FUSE_LINK)?;
+        Some(all.into_iter().map(|held| (held.pid, connection(held))).collect())
+    }
+
+    /// Those who have a descriptor that has a name and no inode number. `None` where not everybody could be asked.
+    fn called(&self, root: &Root, number: u32, name: &[u8]) -> Option<Vec<&Held>> {
+        let candidates = self.of(number);
+        if !self.is_complete || candidates.len() > CANDIDATES_MAX {
+            return None;
+        }
+        let has_it_still = |held: &&Held| {
+            let mut space = [0; LINK_BYTES];
+            link(root.fd(), format!("proc/{}/fd/{}", held.pid, held.fd), &mut space) == Some(name)
+        };
+        Some(candidates.iter().filter(has_it_still).collect())
     }
 
     fn only(
@@ -245,19 +248,22 @@ impl Holders {
             let path = format!("proc/{}/fd/{}", held.pid, held.fd);
             inode_in_link(root.fd(), path, kind) == Some(held.inode)
         };
-        let mut pids: Vec<u32> =
-            candidates().filter(|held| has_it_still(held) && is_meant(held)).map(|held| held.pid).collect();
-        pids.dedup();
-        pids.sort_unstable();
-        pids.dedup();
-        let is_own = pids.contains(&waiter.pid);
-        match pids[..] {
-            [one] if one == waiter.pid => Holder::Itself,
-            [one] => Holder::One(one),
-            // It has a copy that it did not close, and no other thread that could use it.
-            [a, b] if is_own && waiter.threads == 1 => Holder::One(if a == waiter.pid { b } else { a }),
-            _ => Holder::Unknown,
-        }
+        let meant = candidates().filter(|held| has_it_still(held) && is_meant(held));
+        the_one(meant.map(|held| held.pid).collect(), waiter)
+    }
+}
+
+/// Who can end a wait, of those that have the other end of what is waited for.
+pub fn the_one(mut pids: Vec<u32>, waiter: Waiter) -> Holder {
+    pids.sort_unstable();
+    pids.dedup();
+    let is_own = pids.contains(&waiter.pid);
+    match pids[..] {
+        [one] if one == waiter.pid => Holder::Itself,
+        [one] => Holder::One(one),
+        // It has a copy that it did not close, and no other thread that could use it.
+        [a, b] if is_own && waiter.threads == 1 => Holder::One(if a == waiter.pid { b } else { a }),
+        _ => Holder::Unknown,
     }
 }
 
@@ -328,9 +334,25 @@ impl FdInfo<'_> {
         Some(u32::from_str_radix(self.value("flags:")?, 8).ok()? & ACCESS)
     }
 
+    /// Whether the other side of a pipe or queue can be used through it than the one at which somebody waits.
+    pub fn is_other_end(&self, waits: Side) -> bool {
+        let unfit = if waits == Side::Reads { READ_ONLY } else { WRITE_ONLY };
+        self.access().is_some_and(|access| access != unfit)
+    }
+
     /// The inode number of the file (5.14).
     pub fn inode(&self) -> Option<u64> {
         self.value("ino:")?.parse().ok()
+    }
+
+    /// The id of the mount by which it was opened (3.15).
+    pub fn mount(&self) -> Option<u64> {
+        self.value("mnt_id:")?.parse().ok()
+    }
+
+    /// The number of the connection of a daemon of FUSE (6.18).
+    pub fn fuse_connection(&self) -> Option<u32> {
+        self.value("fuse_connection:")?.parse().ok()
     }
 
     /// The process of a pidfd.
@@ -369,6 +391,8 @@ fn polled(line: &str) -> Option<Polled> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -391,6 +415,8 @@ mod tests {
              Pid:\t42\n",
         );
         assert_eq!((info.access(), info.inode(), info.pid()), (Some(1), Some(9), Some(42)));
+        assert_eq!((info.mount(), info.fuse_connection()), (Some(15), None));
+        assert_eq!(of("flags:\t0100002\nfuse_connection:\t45\n").fuse_connection(), Some(45));
         assert!(info.has_lock("fe:00:12345") && !info.has_lock("fe:00:1234"));
         let lines = "tfd:        5 events:       19 data:                5  pos:0 ino:1c4 sdev:9\n\
                      tfd: 6 events: 4 data: 6\ntfd:\ntfd: x events: 1\ntfd: 7 events";
@@ -410,7 +436,7 @@ mod tests {
         let Some(Open::Pipe(inode)) = open(&root, pid, fd) else { panic!("no pipe") };
         let mut holders = Holders::default();
         while holders.as_of.is_none() {
-            holders.renew();
+            holders.renew(WALK_CPU_MAX);
         }
         holders.is_complete = true;
         let waiter = Waiter { pid, threads: 2 };
@@ -419,6 +445,41 @@ mod tests {
         assert_eq!(holders.of_pipe(&root, inode, Side::Reads, waiter), Holder::Unknown, "it is closed");
         holders.is_complete = false;
         assert_eq!(holders.of_pipe(&root, inode, Side::Writes, waiter), Holder::Unknown);
+    }
+
+    #[test]
+    #[ignore = "needs root: make test-kernel"]
+    fn who_has_the_device_of_fuse_open_may_answer_for_its_files() {
+        const DEVICE: &str = "/dev/fuse";
+        let fuse = match std::fs::File::options().read(true).write(true).open(DEVICE) {
+            Ok(fuse) => fuse,
+            Err(why) => {
+                println!("skipped: {DEVICE}: {why}");
+                return;
+            }
+        };
+        let root = Root::open("/".as_ref()).unwrap();
+        let pid = std::process::id();
+        let mut holders = Holders::default();
+        while holders.as_of.is_none() {
+            holders.renew(WALK_CPU_MAX);
+        }
+        // A child that has just begun has it too, until it is another program.
+        let has_it = |held: &Held| {
+            let link = std::fs::read_link(format!("/proc/{}/fd/{}", held.pid, held.fd));
+            link.is_ok_and(|link| link == Path::new(DEVICE))
+        };
+        if holders.of(FUSE).iter().any(|held| held.pid != pid && has_it(held)) {
+            println!("skipped: another process has {DEVICE} open");
+            return;
+        }
+        holders.is_complete = true;
+        assert_eq!(holders.fuse_daemons(&root), Some(vec![(pid, None)]), "nothing is mounted");
+        holders.is_complete = false;
+        assert_eq!(holders.fuse_daemons(&root), None, "not everybody could be asked");
+        holders.is_complete = true;
+        drop(fuse);
+        assert_eq!(holders.fuse_daemons(&root), Some(Vec::new()), "it is closed");
     }
 
     #[test]
@@ -433,12 +494,12 @@ mod tests {
         };
         let mut holders = Holders::default();
         while holders.as_of.is_none() {
-            holders.renew();
+            holders.renew(WALK_CPU_MAX);
         }
         let mut child = std::process::Command::new("sleep").arg("60").stdout(writer).spawn().unwrap();
         let pids = |holders: &Holders| holders.processes(&[inode]).collect::<HashSet<u32>>();
         assert!(!pids(&holders).contains(&child.id()));
-        holders.add_new();
+        holders.add_new(WALK_CPU_MAX);
         let found = pids(&holders);
         child.kill().unwrap();
         child.wait().unwrap();

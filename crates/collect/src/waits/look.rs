@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use mitra_model::{WaitKind, wait_kind};
 use mitra_parse::fields::Fields;
@@ -9,7 +10,7 @@ use mitra_parse::fields::Fields;
 use super::call::Call;
 use super::ends::{End, Kind};
 use super::holders::Holders;
-use super::resolve::{Process, Scene};
+use super::resolve::{Process, Scene, function};
 use crate::file::{Buffer, Root, each_entry};
 use crate::net::ask::Asker;
 
@@ -44,8 +45,14 @@ impl Edge {
 #[derive(Debug, Default)]
 pub struct Look {
     pub edges: Vec<Edge>,
-    /// Processes and threads that were too many.
+    /// Processes and threads that were too many, or to which it did not come in the time that it had.
     pub left_out: u32,
+}
+
+impl Look {
+    fn leave_out(&mut self, threads: usize) {
+        self.left_out = self.left_out.saturating_add(u32::try_from(threads).unwrap_or(u32::MAX));
+    }
 }
 
 /// Looks again and again.
@@ -72,12 +79,18 @@ impl Looker {
         })
     }
 
-    /// Looks at these processes, those that accept connections with them, and those that they wait for.
+    /// Looks at these processes, those that accept connections with them, and those that they wait for, however long it takes.
+    #[cfg(test)]
     pub fn look(&mut self, suspects: &[u32]) -> Look {
+        self.look_within(suspects, Duration::MAX)
+    }
+
+    /// The same in so much CPU time. Who accepts connections where is asked once, however long that takes.
+    pub fn look_within(&mut self, suspects: &[u32], cpu_max: Duration) -> Look {
         let mut look = Look::default();
         let mut threads = 0;
         let before = std::mem::take(&mut self.runs);
-        let mut scene = Scene::new(&self.root, &mut self.buffer, &mut self.asker, &mut self.holders);
+        let mut scene = Scene::new(&self.root, &mut self.buffer, &mut self.asker, &mut self.holders, cpu_max);
         let mut known: Vec<u32> = suspects.to_vec();
         known.extend(
             suspects.iter().flat_map(|pid| scene.workers(*pid)).filter(|pid| !suspects.contains(pid)),
@@ -86,21 +99,26 @@ impl Looker {
         known.retain(|pid| seen.insert(*pid));
         let mut queue = VecDeque::from(known);
         let mut processes = 0;
+        let allowance = scene.begin_threads();
         while let Some(pid) = queue.pop_front() {
             processes += 1;
-            if processes > PROCESSES_MAX || threads >= THREADS_OF_ALL_MAX {
+            if processes > PROCESSES_MAX || threads >= THREADS_OF_ALL_MAX || allowance.is_used_up() {
                 look.left_out += 1;
                 continue;
             }
             let mut tids = tasks(scene.root, pid);
             let room = THREADS_MAX.min(THREADS_OF_ALL_MAX - threads);
-            look.left_out += u32::try_from(tids.len().saturating_sub(room)).unwrap_or(u32::MAX);
+            look.leave_out(tids.len().saturating_sub(room));
             // The first ones are looked at; all of them may own a mutex or share a descriptor.
             let looked_at: Vec<u32> = tids.iter().copied().take(room).collect();
             tids.truncate(THREADS_OF_ALL_MAX);
             threads += looked_at.len();
             let mut process = Process::new(pid, tids);
-            for tid in looked_at {
+            for (at, tid) in looked_at.iter().copied().enumerate() {
+                if allowance.is_used_up() {
+                    look.leave_out(looked_at.len() - at);
+                    break;
+                }
                 let from = look.edges.len();
                 thread(&mut scene, &mut process, tid, &mut look.edges);
                 for edge in look.edges.iter_mut().skip(from).filter(|edge| edge.kind.has_other_end()) {
@@ -138,7 +156,7 @@ fn thread(scene: &mut Scene<'_>, process: &mut Process, tid: u32, edges: &mut Ve
     let Some(state) = state(scene.root, scene.buffer, pid, tid) else { return };
     // One tells of all: the first that sleeps so.
     if state == b'S' && process.is_frozen.is_none() {
-        process.is_frozen = Some(is_in_freezer(wchan(scene, pid, tid)));
+        process.is_frozen = Some(is_in_freezer(function(scene.root, pid, tid, scene.buffer)));
     }
     let waits = match state {
         b'Z' | b'X' => return,
@@ -205,16 +223,14 @@ fn is_in_freezer(function: &[u8]) -> bool {
     matches!(function, b"__refrigerator" | b"refrigerator" | b"do_freezer_trap" | b"get_signal")
 }
 
-/// The function of the kernel that a thread sleeps in.
-fn wchan<'s>(scene: &'s mut Scene<'_>, pid: u32, tid: u32) -> &'s [u8] {
-    scene.root.read(&format!("proc/{pid}/task/{tid}/wchan"), scene.buffer).unwrap_or_default()
-}
-
 /// What a thread in uninterruptible sleep waits for, by the function of the kernel.
 fn uninterruptible(scene: &mut Scene<'_>, pid: u32, tid: u32) -> (Kind, End) {
-    let name = wchan(scene, pid, tid);
+    let name = function(scene.root, pid, tid, scene.buffer);
     let kind = match name {
-        b"request_wait_answer" => return (Kind::Fuse, scene.fuse_daemon()),
+        b"request_wait_answer" => {
+            let file = call(scene, pid, tid).and_then(|(_, call)| call.file());
+            return (Kind::Fuse, scene.fuse_daemon(pid, file));
+        }
         _ if is_in_freezer(name) || FREEZABLE.contains(&name) => Kind::Frozen,
         // `fs/notify/fanotify/fanotify.c`
         b"fanotify_handle_event" | b"fanotify_get_response" => return (Kind::Fanotify, scene.scanner()),

@@ -13,9 +13,11 @@
 
 mod call;
 mod ends;
+mod fuse;
 mod holders;
 mod look;
 mod mutex;
+mod named;
 mod resolve;
 mod sockets;
 
@@ -27,6 +29,7 @@ use mitra_model::{Entity, Frame, Key, NA, Strings};
 
 use crate::aside::Aside;
 use crate::cells::{cell, col, set};
+use crate::clock::Allowance;
 use crate::file::{Buffer, Root};
 use crate::io::Io;
 use crate::trouble::{Past, Since};
@@ -53,7 +56,8 @@ const LOOKS: u32 = 4;
 /// Looks are spread over so much of the time until the next frame, and over no more than so much time.
 const SPREAD_PERCENT: u32 = 80;
 const SPREAD_MAX: Duration = Duration::from_millis(800);
-/// They take no more of that time than a tenth.
+/// They take no more CPU time of that than a tenth, but for lists of sockets. Another look is made only where as much is left of it as
+/// the one before took.
 const COST_PART: u32 = 10;
 
 /// The service processes to look at, and the time until the next frame.
@@ -240,19 +244,20 @@ fn centi(threads: f64) -> i64 {
 fn look_often(looker: &mut Looker, question: &Question) -> Seen {
     let spread = (question.interval * SPREAD_PERCENT / 100).min(SPREAD_MAX);
     let (began, part) = (Instant::now(), spread / LOOKS);
-    let (mut looks, mut cost, mut left_out) = (0, Duration::ZERO, 0);
+    let allowance = Allowance::of(spread / COST_PART);
+    let (mut looks, mut left_out) = (0, 0);
     let mut edges: Vec<(Edge, u32)> = Vec::new();
     for nth in 0..LOOKS {
         let random = RandomState::new().build_hasher().finish() >> 32;
         let moment = part * nth + part.mul_f64(random as f64 / f64::from(u32::MAX));
         std::thread::sleep(moment.saturating_sub(began.elapsed()));
-        let start = Instant::now();
-        let look = looker.look(&question.pids);
+        let before = allowance.left();
+        let look = looker.look_within(&question.pids, before);
         looks += 1;
         edges.extend(look.edges.into_iter().map(|edge| (edge, looks)));
         left_out = left_out.max(look.left_out);
-        cost += start.elapsed();
-        if cost > spread / COST_PART || began.elapsed() > spread {
+        let left = allowance.left();
+        if left < before - left || began.elapsed() > spread {
             break;
         }
     }

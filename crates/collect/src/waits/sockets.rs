@@ -1,8 +1,8 @@
 //! The sockets of a network namespace, and which one is the other end of which.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use mitra_parse::sockets::{Socket, UnixSocket};
@@ -44,7 +44,13 @@ pub struct NetSockets {
     tcp: Vec<Socket>,
     tcp_by_inode: HashMap<u32, usize>,
     tcp_by_ends: HashMap<(SocketAddr, SocketAddr), usize>,
+    /// The inode numbers of those that listen at an address.
+    tcp_listeners: HashMap<SocketAddr, Vec<u32>>,
     unix: HashMap<u32, UnixSocket>,
+    /// The names at which one listens.
+    unix_names: HashSet<Vec<u8>>,
+    /// Of each that nobody has accepted yet the ones that listen for it.
+    unix_listeners: HashMap<u32, Vec<u32>>,
 }
 
 impl NetSockets {
@@ -60,7 +66,7 @@ impl NetSockets {
         let mut unix = HashMap::new();
         let Ok(sockets) = sockets_of(root, pid) else { return found };
         if asker.unix(&sockets, |socket| _ = unix.insert(socket.inode, socket.clone())).is_ok() {
-            found.unix = unix;
+            found.set_unix(unix);
         }
         found
     }
@@ -70,11 +76,23 @@ impl NetSockets {
             if socket.inode != 0 {
                 self.tcp_by_inode.insert(socket.inode, at);
             }
-            if socket.state != LISTEN {
+            if socket.state == LISTEN {
+                self.tcp_listeners.entry(socket.local).or_default().push(socket.inode);
+            } else {
                 self.tcp_by_ends.insert((socket.local, socket.remote), at);
             }
         }
         self.tcp = tcp;
+    }
+
+    fn set_unix(&mut self, unix: HashMap<u32, UnixSocket>) {
+        for socket in unix.values().filter(|socket| socket.state == LISTEN) {
+            self.unix_names.extend(socket.name.clone());
+            for pending in &socket.pending {
+                self.unix_listeners.entry(*pending).or_default().push(socket.inode);
+            }
+        }
+        self.unix = unix;
     }
 
     /// A socket by its inode number. `None` if it is neither of TCP nor a Unix socket of this namespace.
@@ -106,30 +124,27 @@ impl NetSockets {
 
     /// The sockets that listen at an address; those that listen at every address only if none does at this one.
     fn listeners(&self, at: SocketAddr) -> Vec<u32> {
-        let of_port = || self.tcp.iter().filter(|s| s.state == LISTEN && s.local.port() == at.port());
-        let own: Vec<u32> = of_port().filter(|s| s.local.ip() == at.ip()).map(|s| s.inode).collect();
-        if !own.is_empty() {
-            return own;
+        if let Some(own) = self.tcp_listeners.get(&at) {
+            return own.clone();
         }
-        of_port().filter(|s| s.local.ip().is_unspecified()).map(|s| s.inode).collect()
+        let every: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let of_port = every.map(|ip| self.tcp_listeners.get(&SocketAddr::new(ip, at.port())));
+        of_port.into_iter().flatten().flatten().copied().collect()
     }
 
     fn of_unix(&self, socket: &UnixSocket) -> Conversation {
         let peer = match socket.peer {
-            Some(0) => {
-                let listens = |s: &&UnixSocket| s.state == LISTEN && s.pending.contains(&socket.inode);
-                Peer::Listeners(self.unix.values().filter(listens).map(|s| s.inode).collect())
-            }
+            Some(0) => Peer::Listeners(self.unix_listeners.get(&socket.inode).cloned().unwrap_or_default()),
             Some(inode) => Peer::Socket(inode),
             None => Peer::Unknown,
         };
         let is_listening = socket.state == LISTEN;
-        let shares_name = |s: &UnixSocket| s.state == LISTEN && s.name == socket.name;
         Conversation {
             is_tcp: false,
             is_listening,
             // A socket that was accepted has the name of the one that listens.
-            is_server: !is_listening && socket.name.is_some() && self.unix.values().any(shares_name),
+            is_server: !is_listening
+                && socket.name.as_ref().is_some_and(|name| self.unix_names.contains(name)),
             peer,
         }
     }
@@ -141,8 +156,7 @@ impl NetSockets {
         for inode in inodes {
             let tcp = self.tcp_by_inode.get(inode).and_then(|at| self.tcp.get(*at));
             if let Some(socket) = tcp.filter(|socket| socket.state == LISTEN) {
-                let at_same = self.tcp.iter().filter(|s| s.state == LISTEN && s.local == socket.local);
-                same.extend(at_same.map(|s| s.inode));
+                same.extend(self.tcp_listeners.get(&socket.local).into_iter().flatten());
             }
             if self.unix.get(inode).is_some_and(|socket| socket.state == LISTEN && socket.name.is_some()) {
                 same.push(*inode);
@@ -214,6 +228,44 @@ mod tests {
     }
 
     #[test]
+    fn who_listens_at_every_address_does_so_only_where_nobody_listens_at_this_one() {
+        let mut net = NetSockets::default();
+        net.set_tcp(vec![
+            tcp("[::]:80", "[::]:0", LISTEN, 1),
+            tcp("127.0.0.1:80", "0.0.0.0:0", LISTEN, 2),
+            tcp("0.0.0.0:81", "0.0.0.0:0", LISTEN, 3),
+        ]);
+        let at = |address: &str| net.listeners(address.parse().unwrap());
+        assert_eq!((at("127.0.0.1:80"), at("127.0.0.2:80"), at("127.0.0.1:82")), (vec![2], vec![1], vec![]));
+    }
+
+    #[test]
+    fn sixty_thousand_connections_are_not_gone_through_for_each_of_them() {
+        let to_all = |n: u32| {
+            let far = format!("10.0.{}.{}:5000", n >> 8, n & 255);
+            tcp("10.1.0.1:80", &far, ESTABLISHED, n)
+        };
+        let mut net = NetSockets::default();
+        net.set_tcp(
+            (1..=60_000).map(to_all).chain([tcp("0.0.0.0:80", "0.0.0.0:0", LISTEN, 60_001)]).collect(),
+        );
+        let named = |n: u32| UnixSocket {
+            state: 1,
+            inode: n,
+            peer: Some(0),
+            name: Some(b"/run/a".to_vec()),
+            ..UnixSocket::default()
+        };
+        net.set_unix((100_000..160_000).map(|n| (n, named(n))).collect());
+        let allowance = crate::clock::Allowance::of(std::time::Duration::from_secs(1));
+        assert!(
+            (1..=60_000).all(|n| net.conversation(n).is_some_and(|found| found.is_tcp && found.is_server))
+        );
+        assert!((100_000..160_000).all(|n| net.conversation(n).is_some_and(|found| !found.is_server)));
+        assert!(!allowance.is_used_up());
+    }
+
+    #[test]
     fn the_other_end_of_a_unix_socket() {
         let socket = |state, inode, peer, name: &[u8], pending: &[u32]| UnixSocket {
             state,
@@ -230,10 +282,8 @@ mod tests {
             socket(1, 4, Some(0), b"", &[]),
             socket(7, 5, None, b"/run/b", &[]),
         ];
-        let net = NetSockets {
-            unix: all.into_iter().map(|socket| (socket.inode, socket)).collect(),
-            ..NetSockets::default()
-        };
+        let mut net = NetSockets::default();
+        net.set_unix(all.into_iter().map(|socket| (socket.inode, socket)).collect());
         let of = |inode| net.conversation(inode).map(|c| (c.is_listening, c.is_server, c.peer));
         assert_eq!(of(2), Some((false, true, Peer::Socket(3))));
         assert_eq!(of(3), Some((false, false, Peer::Socket(2))));

@@ -54,6 +54,17 @@ fn who_holds_a_mutex_of_the_c_library_and_who_waits_for_it() {
 }
 
 #[test]
+fn whom_a_look_has_no_time_for_is_left_out() {
+    let mut looker = Looker::new().unwrap();
+    let pid = std::process::id();
+    let look = looker.look_within(&[pid], Duration::ZERO);
+    assert_eq!((look.edges.len(), look.left_out > 0), (0, true));
+    let look = looker.look(&[pid]);
+    let is_this = |edge: &Edge| (edge.tid, edge.kind) == (tid(), Kind::Cpu);
+    assert!(look.edges.iter().any(is_this), "{look:?}");
+}
+
+#[test]
 fn only_a_service_that_answers_less_than_waits_is_looked_at() {
     let mut waits = Waits::new();
     let mut strings = Strings::default();

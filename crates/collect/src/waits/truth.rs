@@ -1,11 +1,12 @@
 //! What is seen of waits, against graphs of processes that a program makes and knows.
 
+mod named;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -185,7 +186,7 @@ fn plain(end: End) -> End {
 
 /// The program, compiled once.
 fn program() -> Option<&'static Path> {
-    static PROGRAM: OnceLock<Option<(tempfile::TempDir, std::path::PathBuf)>> = OnceLock::new();
+    static PROGRAM: OnceLock<Option<(tempfile::TempDir, PathBuf)>> = OnceLock::new();
     let built = PROGRAM.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("graph");
@@ -362,6 +363,106 @@ fn who_is_traced_waits_for_the_tracer() {
     child.kill().expect("killed");
     child.wait().expect("its end");
     assert!(seen.contains(&wanted), "{seen:?}");
+}
+
+/// Where groups of a hierarchy are made, and what is written to which file of one to freeze and to thaw it.
+#[derive(Debug, Clone, Copy)]
+struct Freezer {
+    groups: &'static str,
+    file: &'static str,
+    freeze: &'static str,
+    thaw: &'static str,
+}
+
+const VERSION_1: Freezer =
+    Freezer { groups: "/sys/fs/cgroup/freezer", file: "freezer.state", freeze: "FROZEN", thaw: "THAWED" };
+const VERSION_2: Freezer =
+    Freezer { groups: "/sys/fs/cgroup", file: "cgroup.freeze", freeze: "1", thaw: "0" };
+/// Version 2 beside version 1.
+const UNIFIED: Freezer = Freezer { groups: "/sys/fs/cgroup/unified", ..VERSION_2 };
+
+/// A process that sleeps in a group of its own. Both end with the test.
+struct Sleeper {
+    freezer: Freezer,
+    group: PathBuf,
+    sleep: Child,
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        // Who is frozen by version 1 is not killed.
+        let _thawed = self.write(self.freezer.file, self.freezer.thaw);
+        let _killed = self.sleep.kill();
+        let _ended = self.sleep.wait();
+        // The kernel lets go of the group a moment after the last of its tasks.
+        let began = Instant::now();
+        while self.group.exists() && std::fs::remove_dir(&self.group).is_err() {
+            if began.elapsed() > SETTLED_WITHIN {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Sleeper {
+    /// `None` where the kernel or the machine has no such freezer.
+    fn begin(freezer: Freezer) -> Option<Sleeper> {
+        let groups = Path::new(freezer.groups);
+        // What holds the hierarchies of version 1 is a directory like any other.
+        if !groups.join("cgroup.procs").exists() {
+            return None;
+        }
+        let group = groups.join(format!("mitra-test-{}", std::process::id()));
+        let sleep = Command::new("sleep").arg("60").spawn().expect("sleep");
+        let sleeper = Sleeper { freezer, group, sleep };
+        std::fs::create_dir(&sleeper.group).ok()?;
+        if !sleeper.group.join(freezer.file).exists() {
+            return None;
+        }
+        sleeper.write("cgroup.procs", &sleeper.sleep.id().to_string()).expect("it is in the group");
+        Some(sleeper)
+    }
+
+    fn write(&self, file: &str, text: &str) -> std::io::Result<()> {
+        std::fs::write(self.group.join(file), text)
+    }
+
+    /// What it waits for, once that is what is wanted or does not become it.
+    fn waits(&self, looker: &mut Looker, wanted: Kind) -> Vec<(Kind, End)> {
+        waits_of(looker, self.sleep.id(), (wanted, End::Unknown))
+    }
+}
+
+/// What a process waits for, once that is what is wanted or does not become it.
+fn waits_of(looker: &mut Looker, pid: u32, wanted: (Kind, End)) -> Vec<(Kind, End)> {
+    let began = Instant::now();
+    loop {
+        let edges = looker.look(&[pid]).edges;
+        let own = edges.iter().filter(|edge| edge.pid == pid);
+        let seen: Vec<_> = own.map(|edge| (edge.kind, edge.end)).collect();
+        if seen == [wanted] || began.elapsed() > SETTLED_WITHIN {
+            return seen;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn who_is_frozen_waits_for_the_freezer() {
+    let Some(mut looker) = looker() else { return };
+    let mut is_any = false;
+    for freezer in [VERSION_1, VERSION_2, UNIFIED] {
+        let Some(sleeper) = Sleeper::begin(freezer) else { continue };
+        assert_eq!(sleeper.waits(&mut looker, Kind::Timer), [(Kind::Timer, End::Unknown)], "{freezer:?}");
+        sleeper.write(freezer.file, freezer.freeze).expect("frozen");
+        assert_eq!(sleeper.waits(&mut looker, Kind::Frozen), [(Kind::Frozen, End::Unknown)], "{freezer:?}");
+        is_any = true;
+    }
+    if !is_any {
+        println!("skipped: no freezer of cgroups");
+    }
 }
 
 #[test]

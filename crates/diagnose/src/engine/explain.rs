@@ -126,8 +126,9 @@ pub fn explain(
     let window = request.window.intersect(known).unwrap_or(request.window);
     let mut loader = Loader { detail, quiet: None, troubles: Vec::new() };
     let margin = BASELINE_NS + LEAD_NS;
-    let whole = if window.until - window.since <= WHOLE_NS {
-        loader.load(Span { since: window.since - margin, until: window.until.saturating_add(1) })
+    let whole = if window.nanos() <= WHOLE_NS {
+        loader
+            .load(Span { since: window.since.saturating_sub(margin), until: window.until.saturating_add(1) })
     } else {
         None
     };

@@ -45,7 +45,7 @@ impl Part {
 
     /// How much is read to look at it.
     fn read_ns(&self) -> i64 {
-        (self.span.until - self.span.since).max(0) + BESIDE_NS
+        self.span.nanos().max(0).saturating_add(BESIDE_NS)
     }
 
     /// Whether it is the last one of several.
@@ -62,8 +62,8 @@ impl Part {
 /// The parts of all episodes: consecutive ones, of equal length, where an episode is long.
 pub(crate) fn cut(found: &Episodes) -> Vec<Part> {
     let of = |episode: &Span, is_steady: bool| {
-        let (episode, length) = (*episode, (episode.until - episode.since).max(0));
-        let n = ((length + FOCUS_NS - 1) / FOCUS_NS).max(1);
+        let (episode, length) = (*episode, episode.nanos().max(0));
+        let n = (length.saturating_add(FOCUS_NS - 1) / FOCUS_NS).max(1);
         let step = length / n;
         (0..n).map(move |i| {
             let since = episode.since + i * step;
@@ -85,7 +85,7 @@ pub(crate) fn worst(
     window: Span,
 ) -> (Vec<Part>, Option<LeftOut>) {
     let mut list: Vec<Part> = parts.into_iter().filter(|p| p.span.intersect(window).is_some()).collect();
-    let most = ((window.until - window.since) / READ_SHARE).max(READ_NS_MIN);
+    let most = (window.nanos() / READ_SHARE).max(READ_NS_MIN);
     let mut left_out = None;
     if list.iter().map(Part::read_ns).sum::<i64>() > most {
         let (mut first, mut rest): (Vec<Part>, Vec<Part>) =
@@ -163,7 +163,7 @@ pub(crate) fn besides(part: &Part, found: &[Span], is_worth: impl Fn(Span) -> bo
     let free = taken.into_iter().filter_map(|span| {
         let free = Span { since, until: span.since.min(part.span.until) };
         since = since.max(span.until);
-        (free.until - free.since >= BESIDES_NS && is_worth(free)).then_some(Part { span: free, ..*part })
+        (free.nanos() >= BESIDES_NS && is_worth(free)).then_some(Part { span: free, ..*part })
     });
     free.collect()
 }
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(spans.len(), 4, "{spans:?}");
         assert_eq!((spans[0], spans[1].since, spans[3].until), (span(0, 30), 100 * SECOND, 1650 * SECOND));
         assert!(parts[1].goes_on_in(&parts[2]) && parts[2].goes_on_in(&parts[3]) && parts[3].is_last());
-        assert!(spans.iter().all(|s| s.until - s.since <= FOCUS_NS));
+        assert!(spans.iter().all(|s| s.nanos() <= FOCUS_NS));
     }
 
     #[test]
@@ -387,8 +387,7 @@ mod tests {
             besides(&part, &[span(200, 220), span(300, 310)], worth).iter().map(|p| p.span).collect();
         let gap = span(220 + besides_s, 300 - besides_s);
         let (first, last) = (span(0, 200 - besides_s), span(310 + besides_s, 600));
-        let wanted: Vec<Span> =
-            [first, gap, last].into_iter().filter(|s| s.until - s.since >= BESIDES_NS).collect();
+        let wanted: Vec<Span> = [first, gap, last].into_iter().filter(|s| s.nanos() >= BESIDES_NS).collect();
         assert_eq!(left, wanted);
         assert_eq!(besides(&part, &[span(200, 220)], |_| false), Vec::new(), "nothing worth a look");
         assert_eq!(besides(&part, &[], worth), Vec::new(), "nothing was found");
@@ -399,7 +398,7 @@ mod tests {
             looks += 1;
             let found = Span { since: part.span.since, until: part.span.since + 1 };
             for rest in besides(&part, &[found], worth) {
-                let length = |span: Span| span.until - span.since;
+                let length = |span: Span| span.nanos();
                 assert!(length(rest.span) <= length(part.span) - BESIDES_NS);
                 queue.push(rest);
             }

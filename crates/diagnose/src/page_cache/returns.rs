@@ -43,7 +43,7 @@ impl Return {
         let refault = mean(view.refault_file())?;
         let steal = mean(view.steal())?;
         // What is read for the first time cannot come back: the more of a working set is known the more of it does.
-        let last = Span { since: span.until - (span.until - span.since) / 3, until: span.until };
+        let last = Span { since: span.until - span.nanos() / 3, until: span.until };
         let late = |signal: Option<Signal>| signal.and_then(|s| s.within(last).mean());
         let late_per_steal = late(view.refault_file())
             .zip(late(view.steal()))

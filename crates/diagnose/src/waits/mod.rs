@@ -24,13 +24,19 @@ pub const WAITS: &str = "wait.threads";
 /// Those that have not run since.
 pub const STUCK: &str = "wait.stuck";
 /// What the functions of this module read.
-pub const NEEDS: &[&str] = &[WAITS, STUCK, "wait.pid", "wait.comm", "wait.tids", "lock.pid"];
+pub const NEEDS: &[&str] = &[WAITS, STUCK, OPEN, WAITED, "wait.pid", "wait.comm", "wait.tids", "lock.pid"];
+/// Requests that are open at a moment.
+const OPEN: &str = "service.open";
+/// Seconds in each second that requests wait.
+const WAITED: &str = "service.wait_time";
 /// A request passes no more processes of one machine than this.
 const WALK_MAX: usize = 8;
 /// A wait is the main one of a service if more of its threads that do something are in it than in everything else, and more of
 /// its requests.
 const MAJORITY: f64 = 0.5;
+/// Threads of a pool: one alone may do something of its own.
 const POOL: f64 = 2.0;
+/// Of the requests that are open: up to three queue for each that a thread holds. Where it is far fewer, others hold them.
 const QUARTER: f64 = 0.25;
 /// Less of a thread on average is a wait that is over at once.
 const THREADS_MIN: f64 = 0.5;
@@ -66,7 +72,7 @@ struct Wait<'a> {
 const ANSWER: &str = "answer";
 /// Kinds of waits that another process or thread ends.
 const BETWEEN: &[&str] =
-    &["mutex", "lock", "fanotify", "pipe", "unix", "tcp", "child", "traced", "fuse", ANSWER];
+    &["mutex", "lock", "fanotify", "pipe", "queue", "unix", "tcp", "child", "traced", "fuse", ANSWER];
 /// A thread that has nothing to do.
 const UNASKED: &[&str] = &["accept", "client"];
 /// One that is woken by others of its process.
@@ -270,8 +276,10 @@ pub fn has_no_thread_free(view: &View<'_>, servers: &Servers<'_, '_>, span: Span
 /// for nobody.
 fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Walk<'a>> {
     let pids = looked_at(view, servers);
-    // As many threads have something to do as there are requests.
-    let open = view.set.get("service.open", row).and_then(|open| open.mean(span));
+    // As many threads have something to do as there are requests: on average by how long these wait, because what comes and goes
+    // between two samples is in no count of a moment.
+    let mean = |metric: &str| view.set.get(metric, row).and_then(|series| series.mean(span));
+    let open = [OPEN, WAITED].into_iter().filter_map(mean).max_by(f64::total_cmp);
     walk(view, Node::Processes(pids), span, open)
 }
 

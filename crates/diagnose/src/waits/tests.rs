@@ -59,6 +59,21 @@ fn the_walk_ends_at_whoever_waits_for_nobody() {
 }
 
 #[test]
+fn requests_that_come_and_go_between_two_samples_are_counted_by_how_long_they_wait() {
+    let held = |waited_s: f64| {
+        let mut set = service(0.0);
+        series(&mut set, "service.wait_time", SERVICE, vec![waited_s; SECONDS]);
+        wait_for(&mut set, "50>lock:60", (60, "taxer"), 1.25);
+        wait(&mut set, "50>cpu", 0.1);
+        wait(&mut set, "50>accept", 5.0);
+        wait(&mut set, "60>timer", 0.5);
+        followed(&set).1
+    };
+    assert_eq!(held(1.4), Some(60));
+    assert_eq!(held(3.0), None, "most requests wait for something else");
+}
+
+#[test]
 fn children_of_one_name_are_one_wait_and_are_followed_together() {
     let mut set = service(8.0);
     for child in [60, 61, 62, 63] {

@@ -12,6 +12,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         "lock" => "a lock of a file",
         "fanotify" => "permission to open a file (fanotify)",
         "pipe" => "a pipe",
+        "queue" => "a message queue",
         "unix" => "a Unix socket",
         "tcp" | ANSWER => "a connection",
         "child" => "a child",

@@ -7,6 +7,7 @@ mod pagerduty;
 mod slack;
 mod teams;
 
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -137,7 +138,10 @@ fn post(agent: &Agent, url: &str, bearer: Option<&str>, body: &Value) -> Result<
     if (200..300).contains(&status) {
         return Ok(());
     }
-    let said = answer.body_mut().with_config().limit(QUOTE_MAX).read_to_string().unwrap_or_default();
+    let mut said = Vec::new();
+    // What came of a body that breaks off is good enough.
+    _ = answer.body_mut().as_reader().take(QUOTE_MAX).read_to_end(&mut said);
+    let said = String::from_utf8_lossy(&said);
     let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let why = format!("HTTP {status} {}", said.trim());
     match status {
@@ -152,4 +156,42 @@ fn cut(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::message::Event;
+    use crate::queue::tests::message;
+
+    #[test]
+    fn of_a_long_refusal_the_beginning_is_quoted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let table = format!("[[notify]]\nto = \"webhook\"\nurl = \"http://{address}\"\n");
+        let thread = std::thread::spawn(move || {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let mut head = String::new();
+            while stream.read_line(&mut head).unwrap() > 2 {}
+            let head = head.to_lowercase();
+            let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")?.trim().parse().ok());
+            stream.read_exact(&mut vec![0; length.unwrap_or(0)]).unwrap();
+            let body = b"no such channel\xff\n".repeat(100);
+            let head = format!("HTTP/1.1 400 x\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.get_mut().write_all(&[head.as_bytes(), &body].concat()).unwrap();
+        });
+        let receiver = Config::read(&table).unwrap().receivers.remove(0);
+        let failure = Channel::open(receiver, |_| false).unwrap().send(&message("a", Event::Begun));
+        thread.join().unwrap();
+        let why = match failure {
+            Err(Failure::Never(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(why.starts_with("HTTP 400 no such channel\u{fffd} no such"), "{why}");
+        assert!((250..350).contains(&why.chars().count()), "{why}");
+    }
 }

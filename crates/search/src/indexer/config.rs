@@ -75,6 +75,8 @@ pub struct Config {
     pub retention_days: Option<u32>,
     /// Changes to the rules for withholding secrets.
     pub secrets: SecretsConfig,
+    /// Files with passwords, tokens and keys that any table of the same TOML file names.
+    pub own_secrets: Vec<String>,
 }
 
 /// The log configuration.
@@ -146,6 +148,7 @@ impl Default for Config {
             opensearch: None,
             retention_days: None,
             secrets: SecretsConfig::default(),
+            own_secrets: Vec::new(),
         }
     }
 }
@@ -198,7 +201,8 @@ impl Config {
     /// Parses the table `[index]` of a configuration in TOML; `None` if there is none.
     pub fn parse_toml(path: &Path, text: &str) -> Result<Option<Self>, Error> {
         let index = toml::index(text).and_then(|root| root.as_ref().map(read::config).transpose());
-        index.map_err(|mistake| in_file(path, mistake))
+        let config = index.map_err(|mistake| in_file(path, mistake))?;
+        Ok(config.map(|config| Self { own_secrets: toml::secret_files(text), ..config }))
     }
 
     /// The name of this host in the index.
@@ -391,6 +395,7 @@ insecure = true
         let cluster = c.opensearch.as_mut().unwrap();
         assert_eq!(cluster.password_file.take().as_deref(), Some(Path::new("/p")));
         assert!(std::mem::take(&mut cluster.insecure));
+        assert_eq!(std::mem::take(&mut c.own_secrets), ["/p"]);
         assert_eq!(c, config(AUTHORS));
         assert_eq!(Config::parse_toml(&path, "[databases]\nask = false\n").unwrap(), None);
         for (text, wanted) in [

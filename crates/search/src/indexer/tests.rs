@@ -356,6 +356,34 @@ fn its_own_password_is_not_read() {
 }
 
 #[test]
+fn what_any_table_names_as_its_secret_is_not_read() {
+    let text = "[index]
+files = ['/srv']
+collectors = []
+[[notify]]
+to = 'slack'
+url-file = '/srv/hook'
+[[output]]
+token_file = '/srv/token'
+ca-file = '/srv/ca'
+[[remote]]
+key-file = '/srv/key'
+cert-file = '/srv/cert'
+";
+    let tmp = tempfile::tempdir().unwrap();
+    for name in ["hook", "token", "key", "ca", "cert"] {
+        write(tmp.path(), &format!("srv/{name}"), "tr0ub4dor\n");
+    }
+    let c = Config::parse_toml(Path::new("mitra.toml"), text).unwrap().unwrap();
+    let mut s = with_config(tmp, c);
+    let report = s.pass();
+    let withheld: BTreeSet<&str> = report.withheld.values().flatten().map(String::as_str).collect();
+    assert_eq!(withheld, BTreeSet::from(["/srv/hook", "/srv/key", "/srv/token"]));
+    assert_eq!(s.sink.document("/srv/token").unwrap().content, None);
+    assert_eq!(s.sink.document("/srv/ca").unwrap().content.as_deref(), Some("tr0ub4dor\n"));
+}
+
+#[test]
 fn secrets_are_withheld_and_named() {
     let tmp = tempfile::tempdir().unwrap();
     let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAA\n-----END OPENSSH PRIVATE KEY-----\n";

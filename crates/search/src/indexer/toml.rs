@@ -32,6 +32,38 @@ pub fn index(text: &str) -> Result<Option<Node>, Mistake> {
     Ok(root.get_ref().get("index").map(|index| source.node(index)))
 }
 
+/// The files that any table names as its secret: the strings under `token-file`, `key-file` and the like.
+pub fn secret_files(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Ok(root) = DeTable::parse(text) {
+        add_secret_files(root.get_ref(), &mut found);
+    }
+    found
+}
+
+fn add_secret_files(table: &DeTable<'_>, found: &mut Vec<String>) {
+    for (key, value) in table {
+        match value.get_ref() {
+            DeValue::String(path) if is_secret_file(key.get_ref()) => found.push(path.to_string()),
+            DeValue::Table(table) => add_secret_files(table, found),
+            DeValue::Array(list) => {
+                for one in list {
+                    if let DeValue::Table(table) = one.get_ref() {
+                        add_secret_files(table, found);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Certificates are public.
+fn is_secret_file(key: &str) -> bool {
+    let what = key.strip_suffix("file").and_then(|what| what.strip_suffix(['-', '_']));
+    what.is_some_and(|what| !matches!(what, "ca" | "cert"))
+}
+
 struct Source<'a> {
     text: &'a str,
 }

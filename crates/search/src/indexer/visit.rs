@@ -60,7 +60,7 @@ impl Indexer {
         }
     }
 
-    /// Why a file must not be read; `None` if it may. The indexer's own password file is always
+    /// Why a file must not be read; `None` if it may. Files with Mitra's own secrets are always
     /// denied, because the secret filter cannot recognize a password without a key.
     fn denies(&self, path: &str) -> Option<&'static str> {
         if self.own_secrets.iter().any(|own| own == path) { Some("path") } else { self.policy.denies(path) }

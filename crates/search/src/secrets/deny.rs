@@ -116,6 +116,13 @@ mod tests {
             "/proc/4711/environ",
             "/proc/1/task/1/environ",
             "/root/.bash_history",
+            "/etc/mitra/token",
+            "/etc/mitra/webhooks/slack",
+            "/etc/mitra/mitra.toml.bak",
+            "/etc/mitra/client.key",
+            "/etc/mitra/client-key.pem",
+            "/etc/mitra-tls/..data/token",
+            "/srv/root/etc/mitra-credentials/otel-token",
             "/home/u/.aws/credentials",
             "/etc/krb5.keytab",
             "/var/lib/rabbitmq/.erlang.cookie",
@@ -242,6 +249,13 @@ mod tests {
             "/etc/cron.d/sysstat",
             "/etc/haproxy/haproxy.cfg",
             "/etc/systemd/system/vault.service",
+            "/etc/mitra/mitra.toml",
+            "/etc/mitra/index.yaml",
+            "/etc/mitra/ca.pem",
+            "/etc/mitra/client.pem",
+            "/etc/mitra-tls/..data/tls.crt",
+            "/etc/mitra-credentials/..data/ca.pem",
+            "/etc/mitrachain/token",
         ] {
             assert!(!denied(path), "{path}: {:?}", why(&plain(path)));
         }

@@ -113,19 +113,21 @@ fn step(every: Duration) -> Result<i64> {
     if (SECOND..=EVERY_MAX_NS).contains(&step) { Ok(step) } else { Err(usage("--every: want 1s to 1h")) }
 }
 
-/// Writes a file. It is there whole or not at all, because a partial file must not look complete. A device or a pipe is written to.
-fn whole(path: &Path, write: impl FnOnce(File) -> Result<u64>) -> Result<u64> {
+/// Writes a file. It is there whole or not at all, also after a loss of power, because a partial file must not look complete. A
+/// device or a pipe is written to.
+fn whole(path: &Path, write: impl FnOnce(&File) -> Result<u64>) -> Result<u64> {
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         let file = File::options().write(true).open(path);
-        return write(file.with_context(|| format!("{}: cannot open", path.display()))?);
+        return write(&file.with_context(|| format!("{}: cannot open", path.display()))?);
     }
     let mut unfinished = OsString::from(path);
     unfinished.push(format!(".{}.tmp", std::process::id()));
     let unfinished = PathBuf::from(unfinished);
     let file = File::create_new(&unfinished);
     let file = file.with_context(|| format!("{}: cannot create", unfinished.display()))?;
-    let written = write(file).and_then(|written| {
-        std::fs::rename(&unfinished, path).with_context(|| format!("{}: cannot write", path.display()))?;
+    let written = write(&file).and_then(|written| {
+        let renamed = file.sync_all().and_then(|()| std::fs::rename(&unfinished, path));
+        renamed.with_context(|| format!("{}: cannot write", path.display()))?;
         Ok(written)
     });
     written.inspect_err(|_| _ = std::fs::remove_file(&unfinished))

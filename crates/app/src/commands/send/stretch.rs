@@ -1,5 +1,6 @@
 //! A stretch of the archive as series: of each one the last sample in every interval.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -10,11 +11,14 @@ use mitra_send::{Kind, Output, Series, SeriesKind};
 
 use super::top;
 use crate::commands::select::glob;
-use crate::recording::all_metrics;
+use crate::recording::{all_metrics, chunks};
 use crate::serve::openmetrics::{METRICS, family};
 
-/// Of an interval that is longer only the end is read.
+/// A longer interval is read in parts of this length.
 const READ_NS_MAX: i64 = 600 * SECOND;
+
+/// Series by the place of the metric and the row.
+type Found = BTreeMap<(usize, Arc<str>), Series>;
 
 /// What an output wants of an archive.
 pub struct Wanted {
@@ -58,38 +62,43 @@ impl Wanted {
 
     /// Reads the intervals of a stretch.
     pub fn read(&self, reader: &Reader, part: Span) -> Result<Vec<Series>> {
-        let since = if self.every_ns > READ_NS_MAX {
-            part.since.max(part.until.saturating_sub(READ_NS_MAX))
-        } else {
-            part.since
-        };
-        let part = Span { since, ..part };
-        let set = reader.read(&Query { raw: true, ..Query::new(part, self.metrics.clone()) })?;
-        let mut found = Vec::new();
-        for metric in &self.metrics {
+        let mut found = Found::new();
+        for chunk in chunks(part, READ_NS_MAX) {
+            self.read_chunk(reader, chunk, &mut found)?;
+        }
+        let mut all: Vec<Series> = found.into_values().collect();
+        if self.top > 0 {
+            all.extend(top::read(reader, part, self, self.top)?);
+        }
+        Ok(all)
+    }
+
+    /// Adds what was measured in a chunk, which follows the chunks before it.
+    fn read_chunk(&self, reader: &Reader, chunk: Span, found: &mut Found) -> Result<()> {
+        let set = reader.read(&Query { raw: true, ..Query::new(chunk, self.metrics.clone()) })?;
+        for (place, metric) in self.metrics.iter().enumerate() {
             let Some((family, scale)) = family(metric, set.host.page_bytes as f64) else { continue };
             let name: Arc<str> = family.of_samples().into();
             for (row, recorded) in set.each(metric.name) {
-                let samples = self.samples(recorded, part, scale);
-                if samples.is_empty() {
+                if recorded.samples(chunk).next().is_none() {
                     continue;
                 }
-                let label = [(metric.entity.name(), row)];
-                let own = if metric.entity == Entity::System { &[] } else { &label[..] };
-                found.push(Series {
-                    name: Arc::clone(&name),
-                    kind: if family.kind == "counter" { SeriesKind::Counter } else { SeriesKind::Gauge },
-                    unit: family.unit,
-                    help: metric.help,
-                    labels: self.labels(&set.host.hostname, own),
-                    samples,
+                let series = found.entry((place, row.into())).or_insert_with(|| {
+                    let label = [(metric.entity.name(), row)];
+                    let own = if metric.entity == Entity::System { &[] } else { &label[..] };
+                    Series {
+                        name: Arc::clone(&name),
+                        kind: if family.kind == "counter" { SeriesKind::Counter } else { SeriesKind::Gauge },
+                        unit: family.unit,
+                        help: metric.help,
+                        labels: self.labels(&set.host.hostname, own),
+                        samples: Vec::new(),
+                    }
                 });
+                self.add(&mut series.samples, recorded, chunk, scale);
             }
         }
-        if self.top > 0 {
-            found.extend(top::read(reader, part, self, self.top)?);
-        }
-        Ok(found)
+        Ok(())
     }
 
     /// The number of the interval that a time is in.
@@ -97,15 +106,14 @@ impl Wanted {
         t.div_euclid(self.every_ns)
     }
 
-    fn samples(&self, recorded: &Recorded, part: Span, scale: f64) -> Vec<(i64, f64)> {
-        let mut samples: Vec<(i64, f64)> = Vec::new();
+    /// Adds later samples: of each interval the last one stays.
+    fn add(&self, samples: &mut Vec<(i64, f64)>, recorded: &Recorded, part: Span, scale: f64) {
         for (t, _, value) in recorded.samples(part) {
             match samples.last_mut() {
                 Some(last) if self.interval(last.0) == self.interval(t) => *last = (t, value * scale),
                 _ => samples.push((t, value * scale)),
             }
         }
-        samples
     }
 }
 
@@ -142,6 +150,8 @@ pub fn check(kind: Kind, pattern: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use mitra_archive::simulate::Machine;
+    use mitra_archive::{Options, Writer};
     use mitra_model::Axis;
 
     use super::*;
@@ -157,8 +167,45 @@ mod tests {
         let axis = Arc::new(Axis { dt: vec![1.0; t.len()], t, places: Vec::new() });
         let values = vec![1.0, 2.0, f64::NAN, f64::NAN, f64::NAN, f64::NAN, 7.0];
         let recorded = Recorded { axis, start: 0, values: values.into() };
-        let samples = wanted("").samples(&recorded, Span::ALL, 0.5);
-        assert_eq!(samples, [(4 * SECOND, 1.0), (31 * SECOND, 3.5)]);
+        let mut samples = vec![(-SECOND, 5.0), (SECOND / 2, 6.0)];
+        wanted("").add(&mut samples, &recorded, Span::ALL, 0.5);
+        assert_eq!(samples, [(-SECOND, 5.0), (4 * SECOND, 1.0), (31 * SECOND, 3.5)]);
+    }
+
+    #[test]
+    fn of_a_long_interval_all_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut machine = Machine::new(0, 0, 1);
+        let mut writer = Writer::open(dir.path(), &Machine::host(), Options::default()).unwrap();
+        for second in 0..10 {
+            machine.tick();
+            let mut frame = machine.frame().clone();
+            if second >= 5 {
+                // Half an hour later a disk is gone.
+                let time = &mut frame.time;
+                for clock in [&mut time.real, &mut time.mono, &mut time.boot] {
+                    *clock += 1_800 * SECOND;
+                }
+                frame.table_mut(Entity::Disk).swap_remove(0);
+            }
+            writer.append(&frame, machine.strings()).unwrap();
+        }
+        writer.finish().unwrap();
+        let reader = Reader::open(dir.path()).unwrap();
+        let part = reader.span().unwrap();
+        let wanted = wanted("every = \"1h\"\nmetrics = [\"disk.read_bytes\"]");
+        let found: Vec<(String, Vec<i64>)> = wanted
+            .read(&reader, part)
+            .unwrap()
+            .iter()
+            .map(|series| {
+                let disk = series.labels.iter().find(|(name, _)| &**name == "disk").unwrap().1.to_string();
+                let seconds = |(t, _): &(i64, f64)| (t - part.since + SECOND / 2) / SECOND;
+                (disk, series.samples.iter().map(seconds).collect())
+            })
+            .collect();
+        let at = |disk: &str, second: i64| (disk.to_owned(), vec![second]);
+        assert_eq!(found, [at("disk0", 4), at("disk1", 1_809), at("disk2", 1_809)]);
     }
 
     #[test]

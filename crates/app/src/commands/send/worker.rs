@@ -42,8 +42,8 @@ const READ_TASKS_NS: i64 = 60 * SECOND;
 const ONCE_WITHIN: Duration = Duration::from_secs(120);
 /// A request that a store refuses is halved down to so many series.
 const SERIES_LEAST: usize = 100;
-/// What a store refuses is said as often.
-const REFUSED_EVERY: Duration = Duration::from_secs(3600);
+/// What is not sent is said as often.
+const SAID_EVERY: Duration = Duration::from_secs(3600);
 
 /// One output.
 pub struct Worker {
@@ -62,6 +62,7 @@ pub struct Worker {
     failing: Option<Instant>,
     refused_said: Option<Instant>,
     dropped_said: Option<Instant>,
+    deleted_said: Option<Instant>,
     skipped_said: Option<Instant>,
     /// What was said last of why nothing is taken.
     said: Option<String>,
@@ -92,6 +93,7 @@ impl Worker {
             failing: None,
             refused_said: None,
             dropped_said: None,
+            deleted_said: None,
             skipped_said: None,
             said: None,
             unsaved: None,
@@ -144,11 +146,20 @@ impl Worker {
 
     /// Where it goes on. The first time that is the end of the recording, and `keep` before it if it is sent once.
     fn start(&self, reader: &Reader, span: Span) -> i64 {
-        let known = self.position.at(|boot| reader.offset_of(boot));
-        known.unwrap_or(if self.is_once { span.until.saturating_sub(self.keep_ns()) } else { span.until })
+        match self.position.at(|boot| reader.offset_of(boot)) {
+            Some(known) if self.output.folder.is_some() => hours::begin(known),
+            Some(known) => known,
+            None if self.is_once => self.begin_of(span.until.saturating_sub(self.keep_ns()).max(span.since)),
+            None => self.begin_of(span.until),
+        }
     }
 
-    /// The same, which is kept the first time.
+    /// Where what has this moment in it begins: files are of whole hours.
+    fn begin_of(&self, t: i64) -> i64 {
+        if self.output.folder.is_some() { hours::of(t) } else { t }
+    }
+
+    /// Where it goes on within the recording, which is kept the first time.
     fn begin(&mut self, reader: &Reader, span: Span) -> i64 {
         let boot = self.sent.boot_id().to_owned();
         if let Some(offset) = reader.offset_of(&boot) {
@@ -158,17 +169,37 @@ impl Worker {
         if self.position.until_ns.is_none() && !self.is_once {
             self.advance(reader, from);
         }
-        if from <= span.until {
+        let (first, last) = (self.begin_of(span.since), self.begin_of(span.until));
+        if (first..=span.until).contains(&from) {
             return from;
+        }
+        if from < first {
+            self.misses(Span { since: from, until: span.since });
+            self.advance(reader, first);
+            return first;
         }
         let name = &self.output.name;
         log(&format!("output {name}: its position lies after the end of the recording; it goes on there"));
-        self.advance(reader, span.until);
-        span.until
+        self.advance(reader, last);
+        last
+    }
+
+    /// Counts what the archive deleted before it was sent. Nobody knows any more how much of it was recorded.
+    fn misses(&mut self, deleted: Span) {
+        let lost_s = deleted.seconds();
+        self.position.tally.dropped_s += lost_s.round() as u64;
+        if lost_s >= 1.0 && is_due(&mut self.deleted_said) {
+            let (name, all_s) = (&self.output.name, self.position.tally.dropped_s);
+            log(&format!(
+                "output {name}: the archive deleted {lost_s:.0} s before they were sent: {all_s} s are given up so far"
+            ));
+        }
     }
 
     fn advance(&mut self, reader: &Reader, until: i64) {
-        let clock = reader.clock_at(until);
+        // The beginning of the recording is on the clock of the first boot in it.
+        let first = reader.span().map_or(until, |span| span.since.saturating_add(1));
+        let clock = reader.clock_at(until.max(first));
         let (boot, offset) = clock.unwrap_or(("", 0));
         self.position.advance(until, boot, offset);
         if clock.is_some() {
@@ -188,10 +219,9 @@ impl Worker {
                 from = until;
                 continue;
             }
-            let from_recorded = from.max(span.since);
-            let until = self.until(from_recorded, end);
+            let until = self.until(from, end);
             let begun = Instant::now();
-            let part = Span { since: from_recorded, until };
+            let part = Span { since: from, until };
             let series = self.wanted.read(reader, part).context("cannot read the archive")?;
             let took = begun.elapsed();
             self.adapt(&series, part);
@@ -247,8 +277,7 @@ impl Worker {
             gaps.iter().filter_map(|gap| gap.span.intersect(recorded?)).map(Span::seconds).sum::<f64>();
         let lost_s = recorded.map_or(0.0, Span::seconds) - missing;
         self.position.tally.dropped_s += lost_s.max(0.0).round() as u64;
-        if lost_s >= 1.0 && self.dropped_said.is_none_or(|said| said.elapsed() > REFUSED_EVERY) {
-            self.dropped_said = Some(Instant::now());
+        if lost_s >= 1.0 && is_due(&mut self.dropped_said) {
             let (name, keep) = (&self.output.name, self.output.keep.as_secs());
             let all_s = self.position.tally.dropped_s;
             log(&format!("output {name}: what lies more than {keep} s back is given up: {all_s} s so far"));
@@ -340,13 +369,9 @@ impl Worker {
 
     fn send_hours(&mut self, folder: &Path, reader: &Arc<Reader>) -> Result<()> {
         let Some(span) = reader.span() else { return Ok(()) };
-        let limit = span.until.saturating_sub(self.keep_ns());
-        let mut hour = match self.position.at(|boot| reader.offset_of(boot)) {
-            Some(position) => hours::begin(position),
-            None => self.start(reader, span).div_euclid(HOUR_NS) * HOUR_NS,
-        };
+        let mut hour = self.begin(reader, span);
         // An hour of which a part may be kept is kept.
-        let first = limit.max(span.since).div_euclid(HOUR_NS) * HOUR_NS;
+        let first = hours::of(span.until.saturating_sub(self.keep_ns()));
         if hour < first {
             hour = self.give_up(reader, Span { since: hour, until: first })?;
         }
@@ -402,8 +427,7 @@ impl Worker {
 
     fn refuses(&mut self, count: u64, why: &str) {
         self.position.tally.refused += count;
-        if self.refused_said.is_none_or(|said| said.elapsed() > REFUSED_EVERY) {
-            self.refused_said = Some(Instant::now());
+        if is_due(&mut self.refused_said) {
             let (name, what, all) = (&self.output.name, self.what(), self.position.tally.refused);
             log(&format!("output {name}: {what} are refused and not sent again, {all} so far: {why}"));
         }
@@ -428,4 +452,13 @@ impl Worker {
             std::thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
         }
     }
+}
+
+/// Whether it is to be said again.
+fn is_due(said: &mut Option<Instant>) -> bool {
+    let is_due = said.is_none_or(|said| said.elapsed() > SAID_EVERY);
+    if is_due {
+        *said = Some(Instant::now());
+    }
+    is_due
 }

@@ -326,9 +326,10 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
         row,
         span,
     );
-    if let Some(name) = answers_here(view, Address { text: address, net }) {
+    if let Some((name, pid)) = answers_here(view, Address { text: address, net }) {
         finding.remarks.push(format!("{name} answers there on this machine"));
         finding.culprit.process = Some(name.to_owned());
+        finding.culprit.pid = pid;
     }
     let usual = worst.before.as_ref().map_or(0.0, |b| b.wait);
     finding.loss_s = Some((worst.waited_s - usual * worst.high.run.high_s).max(0.0));
@@ -344,7 +345,7 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
 
 /// The program of this machine that is the name server at an address: who listens there for connections answers datagrams as well.
 /// One that asks other name servers itself may only wait for those.
-fn answers_here<'a>(view: &View<'a>, address: Address<'_>) -> Option<&'a str> {
+fn answers_here<'a>(view: &View<'a>, address: Address<'_>) -> Option<(&'a str, Option<u32>)> {
     let set: &'a SeriesSet = view.set;
     let service = services::local_service(set, &address)?;
     // The thread that listens may have a name of its own.
@@ -354,7 +355,7 @@ fn answers_here<'a>(view: &View<'a>, address: Address<'_>) -> Option<&'a str> {
     let leader = pid.and_then(|pid| view.process(pid)).map(|process| process.comm);
     let comm = leader.or_else(|| comm_of("service.comm")).or_else(|| comm_of("listener.comm"))?;
     let asks = set.each_text("resolver.comm").any(|(_, text)| text.last() == Some(comm));
-    (!asks).then_some(comm)
+    (!asks).then_some((comm, pid))
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::device::{is_partition, is_stacked};
 use crate::prelude::*;
 
 pub const CONDITION: Condition = Condition {
@@ -61,19 +62,14 @@ fn observe(view: &View<'_>) -> Observation {
     let cold = Signal { v: dropped.t.iter().map(|t| step(is_cold(t))).collect(), ..dropped.clone() };
     let Some(run) = cold.run(1.0, 1.0) else { return Observation::inactive("nobody dropped the caches") };
     let span = run.span();
-    let mean = |set: &SeriesSet, metrics: &[&str], span: Span| {
-        let all = metrics.iter().flat_map(|metric| set.each(metric)).map(|(_, series)| series);
-        Signal::sum(all, span).and_then(|signal| signal.mean()).unwrap_or(0.0)
-    };
-    let before =
-        |metrics: &[&str]| view.baseline.map_or(0.0, |baseline| mean(view.base_set, metrics, baseline));
-    if mean(view.set, &[PAGES, SLAB], span) < MORE * before(&[PAGES, SLAB]) {
+    let during = |metric: &str| view.system(metric).map(|signal| signal.within(span).mean().unwrap_or(0.0));
+    let often: f64 = [PAGES, SLAB].iter().filter_map(|metric| during(metric)).sum();
+    if often < MORE * view.before_sum(&[PAGES, SLAB]).unwrap_or(0.0) {
         return Observation::inactive("the caches were dropped as often before");
     }
-    let (read, read_before) = (mean(view.set, &[READS], span), before(&[READS]));
-    if read - read_before < AGAIN {
+    let Some(again) = read_again(view, span) else {
         return Observation::inactive("the caches were dropped, and hardly anything was read again");
-    }
+    };
     let count = [PAGES, SLAB].iter().filter_map(|metric| view.system(metric)).map(|s| s.within(span).total());
     let count = count.fold(0.0, f64::max).round();
     let mut finding = view.finding(&run);
@@ -82,20 +78,46 @@ fn observe(view: &View<'_>) -> Observation {
         finding.culprit.process = Some(comm.to_owned());
         finding.culprit.pid = pid;
     }
+    finding.culprit.device = Some(again.device.to_owned());
     finding.statement = format!(
-        "{} dropped the caches of the kernel{}, and {}/s were read from devices ({}/s before)",
+        "{} dropped the caches of the kernel{}, and {}/s were read from {} ({}/s before)",
         match who {
             Some((comm, Some(pid))) => format!("{comm} ({pid})"),
             Some((comm, None)) => comm.to_owned(),
             None => "somebody".to_owned(),
         },
         if count > 1.0 { format!(" {} times", words::count(count)) } else { String::new() },
-        words::bytes(read),
-        words::bytes(read_before)
+        words::bytes(again.now),
+        again.device,
+        words::bytes(again.before)
     );
     finding.prove_nonzero(view, &[PAGES, SLAB, "mem.cached"], "", span);
+    finding.prove(view, &[READS], again.device, span);
     finding.confidence = if count > 1.0 { 0.9 } else { 0.7 };
     finding.active()
+}
+
+/// Bytes a second that are read from a device, and that were read from it before.
+struct Again<'a> {
+    device: &'a str,
+    now: f64,
+    before: f64,
+}
+
+/// The device that is read more than before, by the most: what stands on it is read through it.
+fn read_again<'a>(view: &View<'a>, span: Span) -> Option<Again<'a>> {
+    let of = |(device, series): (&'a str, &'a Series)| {
+        let now = series.mean(span)?;
+        Some(Again { device, now, before: view.before(READS, device).unwrap_or(0.0) })
+    };
+    let disks = view.each(READS).filter(|(device, _)| !is_partition(view, device)).filter_map(of);
+    let more = |again: &Again<'_>| again.now - again.before;
+    let (stacked, below): (Vec<_>, Vec<_>) = disks.partition(|again| is_stacked(again.device));
+    let most = |list: Vec<Again<'a>>| list.into_iter().max_by(|a, b| more(a).total_cmp(&more(b)));
+    let (stacked, below) = (most(stacked), most(below));
+    // What it stands on is read alike, but for some bytes, where that was recorded.
+    let is_alone = |top: &Again<'_>| below.as_ref().is_none_or(|below| more(top) > 2.0 * more(below));
+    stacked.filter(is_alone).or(below).filter(|again| more(again) >= AGAIN)
 }
 
 /// Who did it most often, by the word of the kernel: `sh (4711): drop_caches: 3` (`fs/drop_caches.c`); without an id where each time

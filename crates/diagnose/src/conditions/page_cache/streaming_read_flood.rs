@@ -209,7 +209,7 @@ impl Harm {
         let others: Vec<Process<'_>> =
             view.processes().iter().filter(|p| !reader.contains(&p.pid)).cloned().collect();
         let tops = process::ranking(&others, span, |p| fetched(p, view.set, span));
-        let seconds = (span.until - span.since) as f64 / 1e9;
+        let seconds = span.seconds();
         let swapped_s = view.system("vm.pswpin").and_then(|s| s.within(span).mean()).unwrap_or(0.0);
         let base = view.baseline.map(|b| (process::collect(view.base_set), b));
         tops.into_iter()

@@ -156,14 +156,16 @@ fn observe(view: &View<'_>) -> Observation {
         if best.as_ref().is_some_and(|(b, _)| *b >= most - least) {
             continue;
         }
+        let whom = waits_for(view, process.pid, grown.run.span(), KEPT * (most - least));
         if limit.is_none()
-            && let Some(whom) = waits_for(view, process.pid, grown.run.span(), KEPT * (most - least))
+            && let Some(whom) = &whom
         {
             because = format!("{name} has a thread for each answer that it waits for, and {whom} is late");
             continue;
         }
         let mut finding = view.finding(&grown.run);
         finding.blame(process);
+        let is_own_limit = limit.is_some() && whom.is_none();
         let at = limit.map(|l| format!(", which is the limit ({})", l.words)).unwrap_or_default();
         finding.statement = format!(
             "{name} went from {} to {} threads in {}{at}",
@@ -176,7 +178,8 @@ fn observe(view: &View<'_>) -> Observation {
         finding.prove(view, &["tasks.total", "mem.kernel_stack", "tasks.run_delay"], "", span);
         finding.loss_s = view.excess(&["tasks.run_delay"], span);
         // A client has a thread for each request that waits: the service that it waits for is late by itself.
-        finding.governs = Some(OF_THREADS);
+        // Where it has none for whom it waits, and reached a limit, nothing more can be started for a request.
+        finding.governs = (!is_own_limit).then_some(OF_THREADS);
         finding.confidence = if before.is_some() { 0.9 } else { 0.75 };
         best = Some((most - least, finding));
     }

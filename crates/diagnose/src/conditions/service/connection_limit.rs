@@ -180,6 +180,8 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
         // The limit keeps what is left for the service: whoever took the rest is the cause.
         if let Some(writer) = shrank.writer {
             finding.blame(writer);
+            // The address is that of the service.
+            finding.culprit.address = None;
             finding.infer_culprit();
         }
     }

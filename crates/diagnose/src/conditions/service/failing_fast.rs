@@ -254,9 +254,13 @@ fn who_opened_many(view: &View<'_>, servers: &Servers<'_, '_>, onset: i64) -> Op
     ))
 }
 
-/// Of each service: one where it is as quick as whoever fails.
+/// Of each service to which connections are opened: one where it is as quick as whoever fails.
 fn are_quick(set: &SeriesSet, window: Span) -> Vec<Signal> {
-    let of_row = |row| Some(Traffic::of(set, &SERVICE, &[row], window)?.is_as_quick_as_failures());
+    let of_row = |row| {
+        // Whoever ends connections after an answer is connected to anew.
+        set.get("service.connections", row)?.max(window).filter(|opened| *opened > 0.0)?;
+        Some(Traffic::of(set, &SERVICE, &[row], window)?.is_as_quick_as_failures())
+    };
     set.each("service.latency_p90").filter_map(|(row, _)| of_row(row)).collect()
 }
 

@@ -198,7 +198,7 @@ fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
     finding.confidence = 0.9;
     // Who gives up has waited: for whoever is asked meanwhile.
     if failing.end == End::Abandoned
-        && let Some(inner) = walk.services.iter().skip(1).next_back()
+        && let Some(inner) = innermost(view, row, &walk.services, span)
     {
         let inner_servers = Servers::of(view, inner);
         let name = services::name(&inner_servers, inner);
@@ -208,6 +208,15 @@ fn finding<'a>(view: &View<'a>, failing: &Failing<'a>) -> Finding {
         waits::follow(view, &mut finding, &inner_servers, inner, span);
     }
     finding
+}
+
+/// The last of the services that one waits for: where it waits for several, one that is late in the same seconds.
+fn innermost<'a>(view: &View<'a>, row: &str, walk: &[&'a str], span: Span) -> Option<&'a str> {
+    let inner = walk.get(1..)?;
+    let is_meant = |inner: &&&str| {
+        services::wait_together(view, row, inner, span) || services::is_stuck(view, inner, span)
+    };
+    inner.iter().rev().find(is_meant).or(inner.last()).copied()
 }
 
 /// What its errors are called.

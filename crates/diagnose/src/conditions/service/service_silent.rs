@@ -63,6 +63,9 @@ const BLOCKED: f64 = 0.5;
 /// Of a second: who reads or writes as much works.
 const MOVES_BYTES_S: f64 = 1e5;
 
+/// A task that has no CPU for half of the time answers nothing in seconds, or hardly.
+const STARVED: f64 = 0.5;
+
 const STOPPED: &str = "were stopped";
 
 /// A service that is silent.
@@ -184,13 +187,26 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
     let waits =
         if waits.is_empty() { String::new() } else { format!(", with {} waiting", waits.join(" and ")) };
     let is_stopped = servers.are_stopped(view.set, span);
+    // Of a task's time: somebody else had the CPU that one of its threads wanted.
+    let starved = servers.rate(view.set, "task.run_delay", span).filter(|share| *share >= STARVED);
     finding.statement = format!(
         "{} answered nothing for {} while its processes {}{waits}",
         services::name(&servers, row),
         words::seconds(silent.run.seconds()),
-        if is_stopped { STOPPED } else { "slept" }
+        match (is_stopped, starved) {
+            (true, _) => STOPPED,
+            (false, Some(_)) => "waited for a CPU",
+            (false, None) => "slept",
+        }
     );
-    if !is_stopped {
+    if let Some(share) = starved {
+        let share = words::percent(share);
+        finding.remarks.push(format!(
+            "its processes took {} of a CPU, and {share} of a task's time they wanted one and did not get it",
+            words::percent(silent.used)
+        ));
+        finding.owed_to.extend(["cpu-quota-throttled", "runqueue-wait"]);
+    } else if !is_stopped {
         finding.remarks.push(format!(
             "its processes took {} of a CPU: they wait for something",
             words::percent(silent.used)

@@ -32,9 +32,27 @@ fn is_same_process(view: &View<'_>, a: &Finding, b: &Finding) -> bool {
     match (a.culprit.pid, b.culprit.pid) {
         // A master and its workers are one program.
         (Some(pid), Some(other)) => {
-            pid == other || is_master(view, pid, other) || is_master(view, other, pid)
+            pid == other
+                || is_master(view, pid, other)
+                || is_master(view, other, pid)
+                || is_one_name(a, b) && are_lives(view, pid, other)
         }
-        _ => a.culprit.process.is_some() && a.culprit.process == b.culprit.process,
+        _ => is_one_name(a, b),
+    }
+}
+
+fn is_one_name(a: &Finding, b: &Finding) -> bool {
+    a.culprit.process.is_some() && a.culprit.process == b.culprit.process
+}
+
+/// Whether two processes of one name were started by the same one: what is started again and again has a new id each time. A life
+/// that is shorter than a sample has no row that names who started it.
+fn are_lives(view: &View<'_>, pid: u32, other: u32) -> bool {
+    const INIT: u32 = 1;
+    let parent = |pid| view.process(pid).map(|process| process.ppid.filter(|parent| *parent > INIT));
+    match (parent(pid), parent(other)) {
+        (Some(one), Some(two)) => one.is_some() && one == two,
+        _ => true,
     }
 }
 

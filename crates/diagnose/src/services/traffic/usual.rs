@@ -9,6 +9,8 @@ const SIGMAS: f64 = 6.0;
 const PAGE_S: f64 = TAIL_S / OF_A_PAGE;
 /// In a fifth of the samples.
 const OFTEN: f64 = 0.8;
+/// Who is still waiting when a recording ends waits in each of its last seconds.
+const LAST: usize = 3;
 /// Of less than ten minutes a tenth is one trouble.
 const LONG_S: f64 = 600.0;
 
@@ -96,12 +98,18 @@ impl Traffic {
         })
     }
 
-    /// What part of all requests those are that are open in the last sample, beyond what those take that are answered in it.
+    /// What part of all requests those are that are open at the end, beyond what those take that are answered then. The least of
+    /// the last samples: one of them may be caught in a hiccup.
     fn held(&self) -> f64 {
-        let (Some(waiting), Some(rate)) = (self.waiting.last(), self.requests.last()) else { return 0.0 };
-        let each_s = self.p90.last().copied().filter(|p90| p90.is_finite()).unwrap_or(0.0);
-        let held = (waiting - rate * each_s).max(0.0);
-        if held > 0.0 { held / (held + rate) } else { 0.0 }
+        let held = |i: usize| {
+            let (waiting, rate) = (self.waiting[i], self.requests[i]);
+            let each_s = self.p90.get(i).copied().filter(|p90| p90.is_finite()).unwrap_or(0.0);
+            let held = (waiting - rate * each_s).max(0.0);
+            if held > 0.0 { held / (held + rate) } else { 0.0 }
+        };
+        let samples = self.waiting.len().min(self.requests.len());
+        let last = samples.saturating_sub(LAST)..samples;
+        last.map(held).min_by(f64::total_cmp).unwrap_or(0.0)
     }
 
     /// By how much more clients wait from one second to the next.

@@ -13,12 +13,15 @@ use std::collections::BTreeMap;
 use mitra_parse::perfdata::{self, MAGIC, PerfData};
 use serde::{Deserialize, Serialize};
 
+use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE};
 
 /// `-XX:PerfDataMemorySize` is 32 KiB by default; Java 17 uses about 600 entries of it.
 const BYTES_MAX: u64 = 1 << 20;
 /// Limit of a mapping, which may be merged from several.
 const SEARCHED_BYTES_MAX: u64 = 16 << 20;
+/// Bytes before the first entry.
+const PROLOGUE: usize = 32;
 /// Limit of the generations, of the spaces of one, and of the collectors: HotSpot has two, three,
 /// and four (G1's with its pauses).
 const PARTS_MAX: usize = 8;
@@ -82,8 +85,13 @@ pub struct Collector {
 /// Finds the counters in a process and reads them; `own_pid` is its id in its own PID namespace. An
 /// error says in words what is missing.
 pub fn read(memory: &(impl Memory + ?Sized), own_pid: u32) -> Result<Counters, String> {
-    let bytes = find(memory, own_pid)
-        .ok_or("its counters are not to be found: it was started with -XX:-UsePerfData, or just now")?;
+    let bytes = find(memory, own_pid).ok_or_else(|| {
+        if memory.should_continue(0) {
+            "its counters are not to be found: it was started with -XX:-UsePerfData, or just now"
+        } else {
+            "its counters were not found: the search for them was ended early"
+        }
+    })?;
     parse(&bytes)
 }
 
@@ -92,13 +100,19 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
     let named = |path: &str| path.contains("/hsperfdata_") && path.ends_with(&own);
     let mappings = memory.mappings();
     for mapping in mappings.iter().filter(|mapping| named(&mapping.path)) {
-        let mut is_there = false;
-        memory.resident(mapping.start, mapping.start.saturating_add(PAGE).min(mapping.end), &mut |_, _| {
-            is_there = true;
+        if !memory.should_continue(CALL) {
+            return None;
+        }
+        let mut found = None;
+        let end = mapping.end.min(mapping.start.saturating_add(BYTES_MAX));
+        memory.resident(mapping.start, end, &mut |from, to| {
+            if from == mapping.start && prologue(memory, from, mapping.end).is_some() {
+                found = Some(resident_bytes(memory, from, to));
+            }
             false
         });
-        if let Some(bytes) = is_there.then(|| at(memory, mapping.start, mapping.end)).flatten() {
-            return Some(bytes);
+        if found.is_some() {
+            return found;
         }
     }
     // With -XX:+PerfDisableSharedMem they are in memory without a name: often alone in a mapping,
@@ -107,13 +121,21 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
         mapping.path.is_empty() && mapping.access.write && mapping.bytes() <= SEARCHED_BYTES_MAX
     });
     for mapping in unnamed {
+        if !memory.should_continue(CALL) {
+            return None;
+        }
         let mut found = None;
         memory.resident(mapping.start, mapping.end, &mut |from, to| {
-            found = (from..to).step_by(PAGE as usize).find_map(|page| {
-                // Four bytes may match by chance, but then the following data does not parse.
-                at(memory, page, mapping.end).filter(|bytes| parse(bytes).is_ok())
+            let pages = (from..to).step_by(PAGE as usize);
+            found = pages.take_while(|_| memory.should_continue(CALL)).find_map(|page| {
+                // Four bytes may match by chance, so the whole prologue has to make sense before
+                // more is read.
+                let prologue = prologue(memory, page, mapping.end)?;
+                PerfData::open(&prologue).ok()?;
+                let bytes = resident_bytes(memory, page, to);
+                parse(&bytes).is_ok().then_some(bytes)
             });
-            found.is_none()
+            found.is_none() && memory.should_continue(0)
         });
         if found.is_some() {
             return found;
@@ -122,14 +144,22 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
     None
 }
 
-/// The counters, if they begin at an address in memory.
-fn at(memory: &(impl Memory + ?Sized), start: u64, end: u64) -> Option<Vec<u8>> {
-    let mut magic = [0; MAGIC.len()];
-    memory.exact(start, &mut magic).filter(|()| magic == MAGIC)?;
-    let mut bytes = vec![0; end.saturating_sub(start).min(BYTES_MAX) as usize];
-    let read = memory.read(start, &mut bytes);
+/// The prologue, if counters begin at an address in resident memory and fit in front of the end of
+/// the mapping.
+fn prologue(memory: &(impl Memory + ?Sized), start: u64, end: u64) -> Option<[u8; PROLOGUE]> {
+    let mut prologue = [0; PROLOGUE];
+    memory.exact(start, &mut prologue).filter(|()| prologue.starts_with(&MAGIC))?;
+    let used = [prologue[8], prologue[9], prologue[10], prologue[11]];
+    let used = if prologue[4] == 1 { u32::from_le_bytes(used) } else { u32::from_be_bytes(used) };
+    (u64::from(used) <= end.saturating_sub(start)).then_some(prologue)
+}
+
+/// The bytes of a resident range, up to the limit.
+fn resident_bytes(memory: &(impl Memory + ?Sized), from: u64, to: u64) -> Vec<u8> {
+    let mut bytes = vec![0; to.saturating_sub(from).min(BYTES_MAX) as usize];
+    let read = memory.read(from, &mut bytes);
     bytes.truncate(read);
-    Some(bytes)
+    bytes
 }
 
 /// A value.
@@ -228,10 +258,15 @@ fn values(bytes: &[u8]) -> Result<Values, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::ops::Range;
+
+    use mitra_parse::maps::Mapping;
+
     use super::*;
+    use crate::memory::budget::tests::Short;
     use crate::memory::{Image, Word};
 
-    const PROLOGUE: usize = 32;
     const ENTRY: usize = 20;
 
     /// An entry in HotSpot's layout: the name behind the header, the value behind it, aligned to
@@ -260,6 +295,7 @@ mod tests {
     fn file(entries: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend([1, 2, 0, 1]);
+        bytes.extend(((PROLOGUE + entries.concat().len()) as i32).to_le_bytes());
         bytes.resize(24, 0);
         bytes.extend((PROLOGUE as i32).to_le_bytes());
         bytes.extend((entries.len() as i32).to_le_bytes());
@@ -307,6 +343,88 @@ mod tests {
         let mut image = Image::new(Word::Eight);
         image.add(0x7f00_0000, &sample(), "");
         assert_eq!(read(&image, 77).unwrap().used_bytes, 4196);
+    }
+
+    /// An image of which one range is resident.
+    struct Partly<'i> {
+        image: &'i Image,
+        resident: Range<u64>,
+        bytes_read: Cell<u64>,
+        reads_outside: Cell<u64>,
+    }
+
+    impl<'i> Partly<'i> {
+        fn new(image: &'i Image, resident: Range<u64>) -> Self {
+            Self { image, resident, bytes_read: Cell::new(0), reads_outside: Cell::new(0) }
+        }
+    }
+
+    impl Memory for Partly<'_> {
+        fn mappings(&self) -> &[Mapping] {
+            self.image.mappings()
+        }
+
+        fn word(&self) -> Word {
+            self.image.word()
+        }
+
+        fn read(&self, address: u64, into: &mut [u8]) -> usize {
+            let end = address + into.len() as u64;
+            let is_outside = address < self.resident.start || end > self.resident.end;
+            self.reads_outside.set(self.reads_outside.get() + u64::from(is_outside));
+            self.bytes_read.set(self.bytes_read.get() + into.len() as u64);
+            self.image.read(address, into)
+        }
+
+        fn resident(&self, start: u64, end: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
+            let (from, to) = (start.max(self.resident.start), end.min(self.resident.end));
+            if from < to {
+                take(from, to);
+            }
+        }
+    }
+
+    /// Pages that begin as counters do: of a JVM that starts, and with a size that does not fit.
+    fn pages_like_counters(count: usize) -> Vec<u8> {
+        let mut starting = sample();
+        starting.resize(PAGE as usize, 0);
+        starting[7] = 0;
+        let mut too_large = starting.clone();
+        too_large[7] = 1;
+        too_large[8..12].copy_from_slice(&i32::MAX.to_le_bytes());
+        [starting, too_large].concat().repeat(count / 2)
+    }
+
+    #[test]
+    fn a_page_that_begins_like_counters_costs_one_small_read() {
+        let mut image = Image::new(Word::Eight);
+        image.add(0x7f00_0000, &pages_like_counters(64), "");
+        let memory = Partly::new(&image, 0x7f00_0000..0x7f00_0000 + 64 * PAGE);
+        assert!(read(&memory, 77).err().unwrap().contains("not to be found"));
+        assert_eq!(memory.bytes_read.get(), 64 * PROLOGUE as u64);
+    }
+
+    #[test]
+    fn the_search_ends_when_its_time_is_up() {
+        let mut image = Image::new(Word::Eight);
+        image.add(0x7f00_0000, &pages_like_counters(64), "");
+        image.add(0x7f80_0000, &sample(), "");
+        assert!(read(&Short::new(&image, 100 * CALL), 77).is_ok());
+        let memory = Short::new(&image, 10 * CALL);
+        assert!(read(&memory, 77).err().unwrap().contains("ended early"));
+        assert_eq!(memory.reads_behind.get(), 0);
+    }
+
+    #[test]
+    fn nothing_is_read_that_is_not_resident() {
+        for name in ["/tmp/hsperfdata_root/77", ""] {
+            let mut image = Image::new(Word::Eight);
+            image.add(0x7f00_0000, &sample(), name);
+            let memory = Partly::new(&image, 0x7f00_0000..0x7f00_0000 + PAGE);
+            let counters = read(&memory, 77).unwrap();
+            assert_eq!((counters.used_bytes, counters.unread), (4196, 0), "{name}");
+            assert_eq!(memory.reads_outside.get(), 0, "{name}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use mitra_model::Span;
 use mitra_model::time::SECOND;
 use mitra_send::{Failure, LogRecord, Noted, RECORDS_MAX};
 
-use super::{Delivered, PAUSE_FACTOR, REFUSED_EVERY, Worker};
+use super::{Delivered, PAUSE_FACTOR, Worker, is_due};
 use crate::commands::send::latest::Latest;
 use crate::commands::send::records::{self, Look};
 use crate::log::log;
@@ -42,7 +42,7 @@ impl Worker {
                 from = until;
                 continue;
             }
-            let (mut look, next) = next(from.max(span.since), span.until, &gaps, settled_ns);
+            let (mut look, next) = next(from, span.until, &gaps, settled_ns);
             if look.until <= from && self.sent.open_ns.is_none() {
                 from = next;
                 continue;
@@ -83,8 +83,7 @@ impl Worker {
     /// Counts a stretch that cannot be explained.
     fn skips(&mut self, look: Look) {
         self.position.tally.dropped_s += (look.until.saturating_sub(look.from) / SECOND).unsigned_abs();
-        if self.skipped_said.is_none_or(|said| said.elapsed() > REFUSED_EVERY) {
-            self.skipped_said = Some(Instant::now());
+        if is_due(&mut self.skipped_said) {
             let (name, all_s) = (&self.output.name, self.position.tally.dropped_s);
             log(&format!(
                 "output {name}: a bug: a stretch of time could not be explained and is given up: {all_s} s so far"
