@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::{Series, SeriesSet, Span, WaitKind, time::SECOND, wait_kind};
 
+use crate::condition::Observation;
 use crate::signal::Signal;
 use crate::view::View;
 
@@ -227,6 +228,59 @@ pub fn group_waited_s(view: &View<'_>, group: &str, span: Span, kinds: &[WaitKin
         waited(view.base_set, baseline, &collect(view.base_set)) / baseline.seconds().max(1e-9)
     });
     (waited(view.set, span, view.processes()) - usual * span.seconds()).max(0.0)
+}
+
+/// As much work as before, give or take.
+const NO_MORE: f64 = 1.1;
+
+/// Bystanders lose half of a task's time: one service takes twice as long.
+const SEVERE: f64 = 0.5;
+/// A few seconds are a burst.
+const SEVERE_S: f64 = 5.0;
+
+/// Makes what tasks wait for an incident also where nothing explains it, if bystanders lose much.
+pub fn judge_by_bystanders(
+    view: &View<'_>,
+    mut observation: Observation,
+    waited_s: impl Fn(&Process<'_>, &SeriesSet, Span) -> f64,
+    work: &[&str],
+) -> Observation {
+    let Observation::Active(finding) = &mut observation else { return observation };
+    let until = finding.end.unwrap_or(view.window.until);
+    let span = Span { since: finding.onset, until: until.saturating_add(1) };
+    let lost = bystanders_lose(view, span, waited_s, work).filter(|lost| *lost >= SEVERE);
+    if let Some(lost) = lost.filter(|_| span.seconds() >= SEVERE_S) {
+        finding.is_severe = true;
+        finding.loss_s = Some(lost * span.seconds());
+    }
+    observation
+}
+
+/// Task-seconds per second that processes lose which were there before and do no more than they did then, beyond what they lost then.
+/// Who does more waits more: that is how work is done. `None` without a baseline.
+fn bystanders_lose(
+    view: &View<'_>,
+    span: Span,
+    waited_s: impl Fn(&Process<'_>, &SeriesSet, Span) -> f64,
+    work: &[&str],
+) -> Option<f64> {
+    let baseline = view.baseline?;
+    let did = |process: &Process<'_>, set: &SeriesSet, span: Span| {
+        work.iter().map(|metric| process.total(set, metric, span)).sum::<f64>() / span.seconds().max(1e-9)
+    };
+    let lost = |process: &Process<'_>, set: &SeriesSet, span: Span| {
+        waited_s(process, set, span) / span.seconds().max(1e-9)
+    };
+    let was_there = |process: &Process<'_>| {
+        let mut known = process.series(view.base_set, "task.tgid");
+        known.any(|series| series.samples(baseline).next().is_some())
+    };
+    let is_bystander = |process: &&Process<'_>| {
+        let usual = did(process, view.base_set, baseline);
+        !process.kthread && was_there(process) && did(process, view.set, span) <= NO_MORE * usual
+    };
+    let all = view.processes().iter().filter(is_bystander);
+    Some(all.map(|p| (lost(p, view.set, span) - lost(p, view.base_set, baseline)).max(0.0)).sum())
 }
 
 /// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the

@@ -140,8 +140,11 @@ fn the_memory_of_a_process_that_crashed_fills_the_disk() {
         trouble(&mut m);
         let report = m.explain();
         assert_eq!(ids(&report), ["process-crash"], "{id}");
-        assert_eq!(report.incidents[0].root_cause.culprit.pid, Some(80));
+        let incident = &report.incidents[0];
+        assert_eq!(incident.root_cause.culprit.pid, Some(80));
         follows(&report, id);
+        // It goes on until the process is gone.
+        assert!(incident.lost_task_seconds.unwrap_or(0.0) > 5.0, "{id}: {incident:#?}");
     }
 }
 

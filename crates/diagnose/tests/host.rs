@@ -384,6 +384,9 @@ fn jobs_that_come_by_the_clock_and_hurt_are_a_scheduled_burst() {
     assert_eq!(found.culprit.process.as_deref(), Some("report"));
     assert!(found.statement.contains("every 8.0 s"), "{}", found.statement);
     assert!(bursts(8, 0.05).explain().incidents.is_empty(), "nobody waits");
+    let mut always = bursts(8, 1.5);
+    always.values("tasks.run_delay", "", 0, each(|i| if is_on(i) { 1.5 } else { 0.01 }));
+    assert!(!ids(&always.explain()).contains(&"scheduled-burst"), "others wait between the bursts as well");
     // A job that begins a moment after a sample leaves that one alone: between the bursts there is a pause.
     assert_eq!(ids(&bursts_of(4, 1.5, 2.000_01).explain()), ["scheduled-burst"]);
 }

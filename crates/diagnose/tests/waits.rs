@@ -297,7 +297,7 @@ fn a_program_whose_threads_all_wait_for_others_is_at_no_limit_of_connections() {
 #[test]
 fn sessions_that_wait_their_turn_by_design_are_no_incident() {
     // What each candidate does in turn. The server says that session 33 blocks all of them.
-    let election = |candidates: &[&str], does: &[&str]| {
+    let candidates = |candidates: &[&str], does: &[&str]| {
         let mut m = Machine::idle();
         m.values("session.pid", "33", HEALTHY, vec![33.0; INCIDENT]);
         m.texts("session.activity", "33", &["idle"]);
@@ -307,8 +307,9 @@ fn sessions_that_wait_their_turn_by_design_are_no_incident() {
             text(&mut m, "session.blocked_by", pid, "33");
             text(&mut m, "session.waits_for", pid, "advisory");
         }
-        m.explain()
+        m
     };
+    let election = |list: &[&str], does: &[&str]| candidates(list, does).explain();
     let report = election(&["31", "32"], &["SELECT waiting"]);
     assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
     let found = report.findings.iter().find(|finding| finding.condition == "lock-queue").unwrap();
@@ -321,5 +322,19 @@ fn sessions_that_wait_their_turn_by_design_are_no_incident() {
     };
     assert!(is_queue(&["31", "32"], &["idle", "SELECT waiting"]), "they did something before");
     assert!(is_queue(&["31", "32"], &["UPDATE waiting"]), "an election changes no row");
-    assert!(is_queue(&["31", "32", "34", "35"], &["SELECT waiting"]), "an election has fewer candidates");
+    let four = ["31", "32", "34", "35"];
+    assert!(is_queue(&four, &["SELECT waiting"]), "an election has fewer candidates");
+    // But where all are known, and none of them serves anybody.
+    let known = |serves: bool| {
+        let mut m = candidates(&four, &["SELECT waiting"]);
+        for (pid, client) in four.iter().zip(60..) {
+            m.values("session.client_pid", pid, HEALTHY, vec![f64::from(client); INCIDENT]);
+        }
+        if serves {
+            service(&mut m, APP, (60, "orders"), during(Asked::each(50.0, 0.002), Asked::each(50.0, 0.002)));
+        }
+        m.explain()
+    };
+    assert!(known(false).incidents.is_empty());
+    assert_eq!(root(&known(true)), ("lock-queue", Some("postgres"), Some(33)));
 }

@@ -185,6 +185,7 @@ impl<'l> Scene<'l> {
             Some(Inside::Timer) => (Kind::Timer, End::Unknown),
             Some(Inside::Futex) => (Kind::Futex, End::Unknown),
             Some(Inside::Poll) => (Kind::Poll, End::Unknown),
+            Some(Inside::Asked) => (Kind::Client, End::Unknown),
             Some(Inside::Queue) | None => NOBODY,
         }
     }
@@ -195,6 +196,7 @@ impl<'l> Scene<'l> {
             Some(Inside::Fifo) => Kind::Pipe,
             Some(Inside::Queue) => Kind::Queue,
             Some(Inside::Fuse) => return (Kind::Fuse, self.fuse_daemon(process.pid, Some(fd))),
+            Some(Inside::Asked) => return (Kind::Client, End::Unknown),
             Some(Inside::Timer | Inside::Futex | Inside::Poll) | None => return NOBODY,
         };
         of_holder(kind, self.named.other_end(self.root, process.waiter(), fd, side))

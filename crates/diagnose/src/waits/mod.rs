@@ -4,15 +4,19 @@
 //! looks only at services whose requests wait and at those that they wait for.
 
 mod knot;
+mod led;
+mod still;
 #[cfg(test)]
 mod tests;
 mod words;
 
 pub use knot::knot;
+use led::led_to_a_stop;
+use still::say_held;
+pub use still::{go_on, let_go_on};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mitra_model::report::Remedy;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
@@ -24,7 +28,8 @@ pub const WAITS: &str = "wait.threads";
 /// Those that have not run since.
 pub const STUCK: &str = "wait.stuck";
 /// What the functions of this module read.
-pub const NEEDS: &[&str] = &[WAITS, STUCK, OPEN, WAITED, "wait.pid", "wait.comm", "wait.tids", "lock.pid"];
+pub const NEEDS: &[&str] =
+    &[WAITS, STUCK, OPEN, WAITED, "wait.pid", "wait.comm", "wait.tids", "lock.pid", "listener.queue"];
 /// Requests that are open at a moment.
 const OPEN: &str = "service.open";
 /// Seconds in each second that requests wait.
@@ -74,7 +79,8 @@ const ANSWER: &str = "answer";
 const BETWEEN: &[&str] =
     &["mutex", "lock", "fanotify", "pipe", "queue", "unix", "tcp", "child", "traced", "fuse", ANSWER];
 /// A thread that has nothing to do.
-const UNASKED: &[&str] = &["accept", "client"];
+const ACCEPT: &str = "accept";
+const UNASKED: &[&str] = &[ACCEPT, "client"];
 /// One that is woken by others of its process.
 const FUTEX: &str = "futex";
 /// Nothing can be said of these.
@@ -107,6 +113,8 @@ pub struct Walk<'a> {
     end: Option<&'static str>,
     /// The last process or thread that alone can end the wait before: what it waits for itself may not be certain.
     culprit: Option<(u32, Option<String>)>,
+    /// Whether nothing else can be what is waited for.
+    is_certain: bool,
 }
 
 fn split(row: &str) -> Option<(u32, &str)> {
@@ -199,15 +207,26 @@ impl Node {
     /// How many threads wait for others of their process, if each process has none besides these and some in one wait: they
     /// all move only if that wait ends. Where one thread of a service fetches the answers for all others, those that wait to be
     /// asked for something are none of these.
-    fn inside(&self, set: &SeriesSet, main: &Wait<'_>, is_service: bool, span: Span) -> Option<f64> {
+    ///
+    /// So are they none of these where as many threads are in the wait as wait for the processes: somebody has to hold what is
+    /// waited for, and who waits to be asked holds nothing.
+    fn inside(
+        &self,
+        set: &SeriesSet,
+        main: &Wait<'_>,
+        is_service: bool,
+        waiters: f64,
+        span: Span,
+    ) -> Option<f64> {
         let Node::Processes(pids) = self else { return None };
+        let hold_all = waiters >= THREADS_MIN && main.threads >= (1.0 - ELSEWHERE) * waiters;
         let mut inside = 0.0;
         for pid in pids {
             let waits = waits_together(set, &[*pid], span);
             let in_main = waits.iter().filter(|wait| (wait.kind, wait.other) == (main.kind, main.other));
             let futex = sum(waits.iter().filter(|wait| wait.kind == FUTEX));
             let fetches = is_service && main.kind == ANSWER;
-            let unasked = waits.iter().filter(|wait| fetches && UNASKED.contains(&wait.kind));
+            let unasked = waits.iter().filter(|wait| (fetches || hold_all) && UNASKED.contains(&wait.kind));
             let main = sum(in_main);
             let others = sum(waits.iter()) - main - futex - sum(unasked);
             // Of such a program all that wait for an answer stand still while it does not come.
@@ -280,7 +299,15 @@ fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: S
     // between two samples is in no count of a moment.
     let mean = |metric: &str| view.set.get(metric, row).and_then(|series| series.mean(span));
     let open = [OPEN, WAITED].into_iter().filter_map(mean).max_by(f64::total_cmp);
-    walk(view, Node::Processes(pids), span, open)
+    let strict = walk(view, Node::Processes(pids.clone()), span, open);
+    if strict.as_ref().is_some_and(|walk| walk.culprit.is_some()) {
+        return strict;
+    }
+    led_to_a_stop(view, Node::Processes(pids), span, open).or(strict)
+}
+
+fn is_between(wait: &Wait<'_>) -> bool {
+    BETWEEN.contains(&wait.kind) && wait.threads >= THREADS_MIN
 }
 
 /// Says in a finding about a service what its threads wait for, and names the process at the end where that is certain: true.
@@ -292,7 +319,7 @@ pub fn follow<'a>(
     span: Span,
 ) -> bool {
     let Some(walk) = of_service(view, servers, row, span) else {
-        return say_held(view, finding, servers, span);
+        return say_held(view, finding, servers, row, span);
     };
     finding.remarks.push(walk.words());
     if let Some(first) = walk.row() {
@@ -302,6 +329,10 @@ pub fn follow<'a>(
     finding.waits_for = Some(walk.words());
     finding.waits_for_lock = walk.passes_a_lock();
     blame(view, finding, pid, comm);
+    if !walk.is_certain {
+        finding.infer_culprit();
+        finding.confidence = finding.confidence.min(services::LIKELY);
+    }
     true
 }
 
@@ -310,73 +341,6 @@ fn blame(view: &View<'_>, finding: &mut Finding, pid: u32, comm: Option<&str>) {
     finding.culprit.process = comm.or(process.map(|p| p.comm)).map(str::to_owned);
     finding.culprit.pid = Some(pid);
     finding.culprit.cgroup = process.and_then(|p| p.cgroup).filter(|group| *group != "/").map(str::to_owned);
-}
-
-/// What holds a process still from outside.
-const HELD: &[&str] = &["stopped", "frozen"];
-
-/// Says that a process of a service is held still while others of it would answer, and names it: true. The kernel goes on giving it its
-/// part of the connections (`SO_REUSEPORT`, or what it had accepted before).
-fn say_held(view: &View<'_>, finding: &mut Finding, servers: &Servers<'_, '_>, span: Span) -> bool {
-    let own = looked_at(view, servers);
-    let held = own.iter().find_map(|pid| {
-        let waits = waits_of(view.set, &[*pid], span);
-        let total = sum(waits.iter());
-        let still = waits.iter().find(|wait| HELD.contains(&wait.kind))?;
-        (total >= THREADS_MIN && still.threads >= (1.0 - ELSEWHERE) * total).then_some((*pid, still.kind))
-    });
-    let Some((pid, kind)) = held else { return false };
-    let comm = view.process(pid).map(|process| process.comm).or(servers.comm.as_deref());
-    let name = comm.map_or_else(|| format!("process {pid}"), |comm| format!("{comm} ({pid})"));
-    finding.waits_for = Some(match own.len() {
-        1 => format!("{name} {}", words::does(kind)),
-        count => format!("of its {count} processes {name} {}", words::does(kind)),
-    });
-    finding.remarks.extend(finding.waits_for.clone());
-    let comm = comm.map(str::to_owned);
-    blame(view, finding, pid, comm.as_deref());
-    true
-}
-
-/// What lets the process go on that a service waits for in the end, where that is held still from outside.
-#[must_use]
-pub fn go_on(finding: &Finding) -> Option<Remedy> {
-    let waits = finding.waits_for.as_deref()?;
-    let who = finding.culprit.process.as_deref().unwrap_or("the process");
-    let pid = finding.pid();
-    if waits.ends_with(words::IS_STOPPED) {
-        return Some(let_go_on(who, &pid));
-    }
-    if waits.contains(words::LETS_GO) {
-        return Some(Remedy {
-            action: "end whoever traces it, or whoever that waits for: strace and gdb detach when they end".to_owned(),
-            command: "grep TracerPid /proc/PID/status; kill TRACER".to_owned(),
-            verify: "TracerPid is 0, and requests are answered again".to_owned(),
-            risk: "what the tracer has not written yet is lost; a debugger that is killed by SIGKILL may leave breakpoints".to_owned(),
-        });
-    }
-    waits.ends_with(words::IS_FROZEN).then(|| Remedy {
-        action: format!(
-            "thaw the cgroup of {who}, once it is known who froze it (docker pause, a snapshot, a suspend)"
-        ),
-        command: format!(
-            "cat /proc/{pid}/cgroup; echo 0 > /sys/fs/cgroup/GROUP/cgroup.freeze; version 1: echo THAWED > \
-             /sys/fs/cgroup/freezer/GROUP/freezer.state"
-        ),
-        verify: "cgroup.events has frozen 0, and requests are answered again".to_owned(),
-        risk: "whoever froze it may be in the middle of a snapshot".to_owned(),
-    })
-}
-
-/// What to do about it.
-#[must_use]
-pub fn let_go_on(who: &str, pid: &str) -> Remedy {
-    Remedy {
-        action: format!("resume {who}, once it is known what stopped it"),
-        command: format!("kill -CONT {pid}"),
-        verify: "requests are answered again, and it is in state S or R: ps -o stat,pid,comm".to_owned(),
-        risk: "a debugger that looks at it loses its place".to_owned(),
-    }
 }
 
 /// Whether a service waits for a lock, itself or through others.
@@ -393,11 +357,21 @@ pub fn of_holder<'a>(view: &View<'a>, pid: u32, tid: Option<u32>, span: Span) ->
     walk(view, node, span, None)
 }
 
+/// The only thread of a process that another process holds up, and that one.
+#[must_use]
+pub fn held_up(set: &SeriesSet, pid: u32, span: Span) -> Option<(u32, u32)> {
+    let waits = waits_of(set, &[pid], span);
+    let mut held = waits.iter().filter(|wait| is_between(wait) && wait.other.process().is_some());
+    let (Some(one), None) = (held.next(), held.next()) else { return None };
+    let tid = text_of(set, "wait.tids", one.row, span)?.parse().ok()?;
+    Some((tid, one.other.process()?))
+}
+
 /// Of the threads of a service it is enough if most of its `open` requests are in one wait. Of everybody else nobody knows which
 /// thread is meant: all of them have to be in it.
 fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> Option<Walk<'a>> {
     let set: &'a SeriesSet = view.set;
-    let mut walk = Walk { steps: Vec::new(), end: None, culprit: None };
+    let mut walk = Walk { steps: Vec::new(), end: None, culprit: None, is_certain: true };
     let mut seen: Vec<Node> = Vec::new();
     loop {
         if seen.contains(&node) || seen.len() >= WALK_MAX {
@@ -412,8 +386,7 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
             UNASKED.contains(&wait.kind) || wait.kind == FUTEX || OPAQUE.contains(&wait.kind)
         };
         let busy = total - sum(waits.iter().filter(is_idle));
-        let others = |wait: &&Wait<'_>| BETWEEN.contains(&wait.kind) && wait.threads >= THREADS_MIN;
-        let Some(main) = waits.iter().find(others) else {
+        let Some(main) = waits.iter().find(|wait| is_between(wait)) else {
             walk.end =
                 waits.iter().find(|wait| !is_idle(wait)).or(waits.first()).map(|wait| words::does(wait.kind));
             break;
@@ -421,8 +394,9 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
         let is_first = walk.steps.is_empty();
         // The thread that fetches the answers of all others waits for the next one too when nothing was asked.
         let is_asked = |pid: &u32| services::waits_for_answers(view, *pid, main.other.process(), span);
+        let waiters = walk.steps.last().map_or(0.0, |step| step.wait.threads);
         let inside = node
-            .inside(set, main, is_first && open.is_some(), span)
+            .inside(set, main, is_first && open.is_some(), waiters, span)
             .filter(|_| main.kind != ANSWER || node.pids().iter().any(is_asked));
         // Threads that are more than the requests may wait for something to do, in the same way.
         let is_of_most = |open: f64| main.threads - (busy - open).max(0.0) > MAJORITY * open.min(total);

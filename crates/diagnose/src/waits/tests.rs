@@ -59,6 +59,76 @@ fn the_walk_ends_at_whoever_waits_for_nobody() {
 }
 
 #[test]
+fn whoever_of_a_program_on_the_way_waits_to_be_asked_holds_nothing() {
+    // A daemon of FUSE: as many of its threads wait for a store as threads of the service wait for it, or fewer.
+    let daemon = |waits: f64, idle: &str| {
+        let mut set = service(4.0);
+        wait_for(&mut set, "50>fuse:60", (60, "blobfs"), 4.0);
+        wait_for(&mut set, "60>tcp:70", (70, "blobstore"), waits);
+        wait(&mut set, idle, 1.0);
+        wait(&mut set, "60>futex", 1.0);
+        wait(&mut set, "70>frozen", 1.0);
+        followed(&set).1
+    };
+    assert_eq!(daemon(4.0, "60>client"), Some(70));
+    assert_eq!(daemon(1.0, "60>client"), Some(60), "what the others wait for is not known");
+    assert_eq!(daemon(4.0, "60>timer"), Some(60), "nor what this one does");
+}
+
+#[test]
+fn whoever_certainly_stands_still_at_the_end_of_waits_is_named_past_threads_that_do_something_else() {
+    // A service with an acceptor logs to a daemon with a timer, which writes to one that waits for a lock.
+    let log = |holder: &str| {
+        let mut set = service(4.0);
+        wait_for(&mut set, "50>unix:60", (60, "rsyslogd"), 1.0);
+        wait(&mut set, "50>futex", 3.0);
+        wait(&mut set, "50>accept", 1.0);
+        wait_for(&mut set, "60>pipe:70", (70, "forward"), 1.0);
+        wait(&mut set, "60>timer", 1.0);
+        if holder == "lock" {
+            wait_for(&mut set, "70>lock:80", (80, "seal-keys"), 1.0);
+            wait(&mut set, "80>pipe", 1.0);
+        } else {
+            wait(&mut set, &format!("70>{holder}"), 1.0);
+        }
+        set
+    };
+    let (said, culprit) = followed(&log("lock"));
+    assert_eq!(culprit, Some(80), "{said}");
+    assert!(said.contains("a lock of a file that seal-keys (80) holds"), "{said}");
+    assert_eq!(followed(&log("stopped")).1, Some(70));
+    // Whoever is idle may have nothing to do with it.
+    assert_eq!(followed(&log("poll")).1, None);
+    assert_eq!(followed(&log("timer")).1, None);
+    // So may be one of two that are waited for.
+    let mut set = log("lock");
+    wait_for(&mut set, "60>tcp:90", (90, "mirror"), 1.0);
+    assert_eq!(followed(&set).1, None);
+}
+
+#[test]
+fn one_of_several_that_listen_and_accepts_nothing_is_named() {
+    let old = |others: &str, queued: f64| {
+        let mut set = service(8.0);
+        series(&mut set, "listener.queue", SERVICE, vec![queued; SECONDS]);
+        series(&mut set, "listener.pid", SERVICE, vec![51.0; SECONDS]);
+        series(&mut set, "task.tgid", "51@1", vec![51.0; SECONDS]);
+        text(&mut set, "task.comm", "51@1", "appd");
+        wait(&mut set, "50>timer", 2.0);
+        wait(&mut set, &format!("51>{others}"), 1.0);
+        set
+    };
+    let (said, culprit) = followed(&old("accept", 24.0));
+    assert_eq!(culprit, Some(50), "{said}");
+    assert!(
+        said.contains("of its 2 processes appd (50) sleeps on a timer and accepts no connection"),
+        "{said}"
+    );
+    assert_eq!(followed(&old("timer", 24.0)).1, None, "they all work so");
+    assert_eq!(followed(&old("accept", 0.0)).1, None, "it works for a request");
+}
+
+#[test]
 fn requests_that_come_and_go_between_two_samples_are_counted_by_how_long_they_wait() {
     let held = |waited_s: f64| {
         let mut set = service(0.0);

@@ -18,6 +18,8 @@ pub enum Inside {
     Timer,
     Futex,
     Poll,
+    /// For a request, as the daemon of a FUSE file system.
+    Asked,
 }
 
 impl Inside {
@@ -29,6 +31,7 @@ impl Inside {
         match function {
             // `fs/fuse/dev.c`
             b"request_wait_answer" => Some(Inside::Fuse),
+            b"fuse_dev_do_read" | b"fuse_dev_read" | b"fuse_dev_splice_read" => Some(Inside::Asked),
             // `fs/pipe.c`: before 5.5, since, and since 6.15; and who opens a FIFO of which nobody has the other end.
             b"pipe_wait" | b"pipe_read" | b"pipe_write" | b"anon_pipe_read" | b"anon_pipe_write"
             | b"wait_for_partner" | b"fifo_open" => Some(Inside::Fifo),

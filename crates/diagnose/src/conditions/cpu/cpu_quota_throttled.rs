@@ -9,6 +9,7 @@ use crate::prelude::*;
 pub const CONDITION: Condition = Condition {
     id: "cpu-quota-throttled",
     title: "a cgroup is throttled by its CPU quota",
+    may_be_harmless: true,
     area: "cpu",
     needs: &[
         "cgroup.throttled_time",
@@ -49,6 +50,7 @@ const MOST: f64 = 0.5;
 /// Tasks of the group stand still for a tenth of the time: a request that needs several periods takes a tenth longer
 /// at the least, and the unlucky ones wait for most of a period.
 const THROTTLED: f64 = 0.1;
+const NEED_S: f64 = 3.0;
 
 fn observe(view: &View<'_>) -> Observation {
     if !view.has("cgroup.throttled_time") {
@@ -70,7 +72,7 @@ fn observe(view: &View<'_>) -> Observation {
         let signal = Signal::of(series, view.window);
         let threshold = view.threshold(THROTTLED, &view.base_values("cgroup.throttled_time", name));
         let Some(high) =
-            view.high_signal(&signal, threshold, 3.0, view.before("cgroup.throttled_time", name))
+            view.high_signal(&signal, threshold, NEED_S, view.before("cgroup.throttled_time", name))
         else {
             continue;
         };
@@ -147,7 +149,38 @@ fn observe(view: &View<'_>) -> Observation {
     );
     finding.loss_s = Some((high.during - high.before.unwrap_or(0.0)).max(0.0) * high.run.seconds());
     finding.confidence = 0.7 + 0.3 * periods.unwrap_or(0.0).min(1.0);
+    if short.is_none() && are_new(view, name, &high.run) {
+        // Nobody has seen them do it faster: a batch that shall take no more than that.
+        finding.is_harmless = true;
+        finding.governs = Some(&[]);
+        finding.remarks.push(
+            "all of them began when this did: a quota is often meant to hold such work back".to_owned(),
+        );
+    }
     finding.active()
+}
+
+/// The distance of two samples, and as much again: who is born between two is throttled in the next.
+const BORN_S: f64 = 2.0;
+/// Of what all tasks of the group wait: who waits for less has little to do.
+const LITTLE: f64 = 0.1;
+
+/// Whether all that wait for the quota of a group were started when the waiting began, and not when the recording did.
+fn are_new(view: &View<'_>, group: &str, run: &Run) -> bool {
+    let began = view.set.span().map_or(i64::MIN, |span| span.since);
+    if words::between(began, run.onset) < NEED_S + BORN_S {
+        return false;
+    }
+    let waits_s = |process: &Process<'_>| process.total(view.set, "task.run_delay", run.span());
+    let inside = || view.processes().iter().filter(|process| process::is_inside(process.cgroup, group));
+    let all: f64 = inside().map(waits_s).sum();
+    let mut waiting = inside().filter(|process| waits_s(process) >= LITTLE * all).peekable();
+    let is_new = |process: &Process<'_>| {
+        process
+            .first_seen(view.set)
+            .is_some_and(|born| words::between(born, run.onset) <= BORN_S * run.step_s)
+    };
+    all > 0.0 && waiting.peek().is_some() && waiting.all(is_new)
 }
 
 /// Programs of one name that come and go inside of a group.

@@ -229,6 +229,12 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
         }
     }
     let (during, outside) = split(&waits, in_burst);
+    // What goes on between two bursts as well is not their doing, however quiet it was before the first.
+    let pauses = match (jobs.starts.first(), jobs.starts.last()) {
+        (Some(first), Some(last)) => split(&waits.within(Span { since: *first, until: *last }), in_burst).1,
+        _ => None,
+    };
+    let outside = pauses.or(outside);
     let before = view.before_sum(&["tasks.run_delay", "tasks.d_io"]);
     let quiet = outside.or(before).unwrap_or(0.0);
     let during = during.ok_or_else(|| format!("{name} ran too briefly to be seen"))?;

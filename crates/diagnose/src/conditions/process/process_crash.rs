@@ -95,7 +95,8 @@ fn process_of(view: &View<'_>, crash: &Event, thread: u32, comm: &str) -> u32 {
 fn finding(view: &View<'_>, list: &[Crash<'_>]) -> Finding {
     let first = &list[0];
     let mut finding = view.finding_at(first.event.real);
-    finding.end = list.last().map(|c| c.event.real);
+    finding.end =
+        list.iter().map(|crash| gone(view, crash)).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten();
     finding.blame_pid(first.comm, first.pid);
     finding.culprit.library = first.object.map(str::to_owned);
     finding.culprit.address = first.offset.map(|o| format!("{o:#x}"));
@@ -130,6 +131,18 @@ fn finding(view: &View<'_>, list: &[Crash<'_>]) -> Finding {
         finding.evidence.push(view.event_evidence("event.crash", &who, value as f64, unit, crash.event));
     }
     finding
+}
+
+/// When a process that crashed was gone: not before the kernel has written its memory, where it does. `None` where it is still there.
+fn gone(view: &View<'_>, crash: &Crash<'_>) -> Option<i64> {
+    let crashed = crash.event.real;
+    let last = view.process(crash.pid).and_then(|process| process.last_seen(view.set));
+    let end = view.set.span().map_or(i64::MAX, |span| span.until.saturating_sub(1));
+    match last {
+        Some(last) if last >= end => None,
+        Some(last) => Some(last.max(crashed)),
+        None => Some(crashed),
+    }
 }
 
 /// The access in words, by the bits of the page fault's error code (`arch/x86/include/asm/trap_pf.h`).

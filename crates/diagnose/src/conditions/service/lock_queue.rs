@@ -23,7 +23,7 @@ use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
 use crate::services;
 use crate::sessions::{self, SESSIONS, STATE_TIME, Server, Session};
-use crate::waits;
+use crate::waits::{self, Walk};
 use crate::weights;
 
 pub const CONDITION: Condition = Condition {
@@ -89,6 +89,8 @@ struct Queue {
     evidence: Vec<(&'static str, String)>,
     remarks: Vec<String>,
     confidence: f64,
+    /// Whom the holder waits for.
+    beyond: Option<String>,
     is_convoy: bool,
     may_be_on_purpose: bool,
 }
@@ -117,6 +119,7 @@ fn observe(view: &View<'_>) -> Observation {
         finding.infer_culprit();
     }
     finding.statement = queue.statement;
+    finding.waits_for = queue.beyond;
     for (metric, row) in &queue.evidence {
         finding.prove(view, &[metric], row, queue.high.run.span());
     }
@@ -177,6 +180,7 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
         statement: queue.words(view),
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
         remarks: victims.into_iter().chain(queue.beyond()).collect(),
+        beyond: queue.beyond(),
         confidence: if queue.has_holder() { NAMED } else { 0.6 },
         may_be_on_purpose,
         is_convoy: holder.is_some_and(|pid| waits_for_disk(view, pid, queue.high.run.span())),
@@ -234,7 +238,17 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     // Of those that hold it in turns one at a time waits.
     let is_convoy =
         if in_turns { blocked >= MOST } else { own.is_some_and(|pid| waits_for_disk(view, pid, span)) };
-    let may_be_on_purpose = high.peak < CANDIDATES && server.may_wait_on_purpose(view);
+    // Who is idle in a transaction waits for its client, which is said; one that works may wait for somebody else meanwhile.
+    let beyond =
+        holder.filter(|session| !is_idle(session)).and_then(|session| beyond(view, &server, session, span));
+    let culprit = beyond.as_ref().and_then(Walk::culprit);
+    if let Some(beyond) = beyond.as_ref().filter(|_| culprit.is_some()) {
+        statement.push_str(&format!(", and waits itself: {}", beyond.words()));
+    }
+    let process =
+        culprit.map_or(Some(server.comm), |(pid, comm)| comm.or_else(|| Some(view.process(pid)?.comm)));
+    let may_be_on_purpose =
+        server.may_wait_on_purpose(view) && (high.peak < CANDIDATES || keeps_nobody(view, &server));
     if may_be_on_purpose {
         let purpose =
             "none of those that wait was seen at anything else: they may wait their turn (an advisory lock)";
@@ -243,14 +257,45 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     Some(Queue {
         is_convoy,
         may_be_on_purpose,
-        holder: server.pid.or(own),
-        process: Some(server.comm.to_owned()),
+        holder: culprit.map(|(pid, _)| pid).or(server.pid).or(own),
+        process: process.map(str::to_owned),
+        beyond: beyond.filter(|walk| walk.culprit().is_some()).map(|walk| walk.words()),
         statement,
         evidence,
         remarks,
         confidence,
         high,
     })
+}
+
+/// Whom a session waits for that holds a lock: the server writes to its client, which reads no further. Where sessions are threads it is
+/// the only thread that another process holds up; the client has to be that process, where it is known.
+fn beyond<'a>(view: &View<'a>, server: &Server<'_>, session: &Session<'_>, span: Span) -> Option<Walk<'a>> {
+    let Some(pid) = server.pid else {
+        return waits::of_holder(view, session.row.parse().ok()?, None, span);
+    };
+    let (tid, other) = waits::held_up(view.set, pid, span)?;
+    let client = view.set.get("session.client_pid", session.row).and_then(|pid| pid.last(span));
+    if client.is_some_and(|client| client >= 1.0 && client as u32 != other) {
+        return None;
+    }
+    waits::of_holder(view, pid, Some(tid), span)
+}
+
+/// Whether the clients of all sessions that wait are known, and none of them serves anybody.
+fn keeps_nobody(view: &View<'_>, server: &Server<'_>) -> bool {
+    let serves = |pid: u32| {
+        let here = |row| services::Servers::of(view, row).processes.iter().any(|process| process.pid == pid);
+        view.services().iter().any(|service| here(service.row))
+    };
+    let waiting = server.sessions.iter().filter(|session| session.waits.max().unwrap_or(0.0) > 0.0);
+    waiting
+        .map(|session| view.set.get("session.client_pid", session.row)?.last(view.window))
+        .all(|client| client.is_some_and(|client| client >= 1.0 && !serves(client as u32)))
+}
+
+fn is_idle(session: &Session<'_>) -> bool {
+    session.last_held.is_none_or(|text| text.starts_with("idle in transaction"))
 }
 
 /// How sure a holder is that the server names, or that does nothing.
@@ -303,13 +348,12 @@ fn guessed<'s, 'a>(
     let blockers: Vec<&Session<'_>> = server.sessions.iter().filter(|s| share(s) >= NEARLY_ALL).collect();
     let any = sessions::counted(server.sessions.iter().map(|s| &s.holds));
     let (many, name) = (words::count(high.peak), server.name());
-    let is_idle = |s: &Session<'_>| s.last_held.is_some_and(|text| text.starts_with("idle in transaction"));
     let (statement, confidence, holder) = match blockers[..] {
         [one] => {
             let (id, does) = (one.id(), server.does(view, one, span));
             (
                 format!("session {id} of {name}, which {does}, holds what up to {many} others wait for"),
-                if is_idle(one) { 0.9 } else { 0.75 },
+                if is_idle(one) { PROVEN } else { 0.75 },
                 Some(one),
             )
         }
@@ -333,7 +377,7 @@ fn guessed<'s, 'a>(
                     ids.join(", ")
                 ),
                 0.6,
-                blockers.iter().find(|s| is_idle(s)).copied(),
+                blockers.iter().find(|session| is_idle(session)).copied(),
             )
         }
     };
@@ -351,14 +395,19 @@ const SELDOM: f64 = 0.2;
 /// What holds locks and is no session.
 const PREPARED: &str = "a prepared transaction (pg_prepared_xacts)";
 
+/// The culprit may be whoever the holder waits for.
+fn is_of_files(finding: &Finding) -> bool {
+    finding.evidence.iter().any(|evidence| evidence.metric == LOCKS)
+}
+
 fn is_postgres(finding: &Finding) -> bool {
-    finding.culprit.process.as_deref() == Some(POSTGRES) && finding.statement.contains("PostgreSQL")
+    !is_of_files(finding) && finding.statement.contains("PostgreSQL")
 }
 
 /// The program of a server whose sessions are threads, and the number of the one that holds the lock, where it is known.
-fn thread_session(finding: &Finding) -> Option<(&str, Option<&str>)> {
-    let comm = finding.culprit.process.as_deref().filter(|comm| matches!(*comm, "mariadbd" | "mysqld"))?;
-    if finding.evidence.iter().any(|evidence| evidence.metric == LOCKS) {
+fn thread_session(finding: &Finding) -> Option<(&'static str, Option<&str>)> {
+    let comm = ["mariadbd", "mysqld"].into_iter().find(|comm| finding.statement.contains(comm))?;
+    if is_of_files(finding) {
         return None;
     }
     let row = finding.evidence.iter().find(|evidence| evidence.metric == STATE_TIME);
@@ -371,6 +420,11 @@ fn is_mutex(finding: &Finding) -> bool {
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
+    waits::go_on(finding).into_iter().chain(of_lock(finding)).collect()
+}
+
+/// What lets a lock go.
+fn of_lock(finding: &Finding) -> Vec<Remedy> {
     let pid = finding.pid();
     if let Some((comm, session)) = thread_session(finding) {
         return of_thread_session(comm, session);
@@ -387,6 +441,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         }];
     }
     if is_postgres(finding) {
+        // The culprit may be whoever the session waits for.
+        let session = finding.evidence.iter().find(|evidence| evidence.metric == STATE_TIME);
+        let pid = session.map_or(pid, |evidence| evidence.entity.clone());
         return vec![
             Remedy {
                 action: "end the session that holds the lock; its transaction is rolled back".to_owned(),

@@ -103,6 +103,51 @@ fn blocked(server: Option<&str>, holder: &str, activity: &str) -> SeriesSet {
     set
 }
 
+/// The rows of a thread, or of a process, that waits for another process.
+fn wait_for(set: &mut SeriesSet, row: &str, tid: u32, (pid, comm): (u32, &str)) {
+    series(set, waits::WAITS, row, vec![1.0; 8]);
+    series(set, waits::STUCK, row, vec![1.0; 8]);
+    series(set, "wait.pid", row, vec![f64::from(pid); 8]);
+    text(set, "wait.comm", row, comm);
+    text(set, "wait.tids", row, &tid.to_string());
+}
+
+#[test]
+fn whoever_a_session_that_works_waits_for_keeps_the_lock() {
+    // A dump holds a lock of all tables, and its reader is stopped.
+    let dump = |activity: &str, client: Option<f64>| {
+        let mut set = blocked(Some("mariadbd"), "43", activity);
+        wait_for(&mut set, "4242>unix:60", 4250, (60, "mysqldump"));
+        series(&mut set, waits::WAITS, "4242>futex", vec![12.0; 8]);
+        wait_for(&mut set, "60>pipe:70", 60, (70, "s3-put"));
+        series(&mut set, waits::WAITS, "70>stopped", vec![1.0; 8]);
+        if let Some(client) = client {
+            series(&mut set, "session.client_pid", "4242:43", vec![client; 8]);
+        }
+        set
+    };
+    for client in [None, Some(60.0)] {
+        let finding = observed(&dump("SELECT", client));
+        assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("s3-put"), Some(70)));
+        let words =
+            "a Unix socket of mysqldump (60), which waits for a pipe of s3-put (70), which is stopped";
+        assert!(finding.statement.contains(words), "{}", finding.statement);
+        let commands: Vec<String> = remedies(&finding).into_iter().map(|remedy| remedy.command).collect();
+        assert_eq!(commands[0], "kill -CONT 70");
+        assert_eq!(commands[1], "mariadb -e 'KILL 43'");
+    }
+    // Another client waits, or the session does nothing.
+    assert_eq!(observed(&dump("SELECT", Some(61.0))).culprit.pid, Some(4242));
+    assert_eq!(observed(&dump("idle in transaction", None)).culprit.pid, Some(4242));
+    // Each session of PostgreSQL is a process.
+    let mut set = blocked(None, "43", "COPY");
+    wait_for(&mut set, "43>unix:60", 43, (60, "pg_dump"));
+    series(&mut set, waits::WAITS, "60>timer", vec![1.0; 8]);
+    let finding = observed(&set);
+    assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("pg_dump"), Some(60)));
+    assert_eq!(remedies(&finding)[0].command, "psql -c 'SELECT pg_terminate_backend(43)'");
+}
+
 fn is_queued(set: &SeriesSet) -> bool {
     let none = SeriesSet::default();
     matches!(observe(&View::new(set, Span::ALL, &none, None)), Observation::Active(_))
