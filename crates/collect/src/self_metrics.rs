@@ -3,13 +3,16 @@
 use mitra_model::NA;
 
 use crate::cells::{cell, col, set};
-use crate::file::{Buffer, KeptFile, Root};
+use crate::file::{Buffer, KeptFile, LINK_BYTES, Root, link};
 use crate::ticker::Tick;
 
 /// The recorder's own figures.
 #[derive(Debug)]
 pub struct SelfMetrics {
     statm: KeptFile,
+    pid: usize,
+    /// Its id as the machine's `/proc` has it, once it was read.
+    own_pid: Option<i64>,
     cpu_time: usize,
     rss: usize,
     sample_time: usize,
@@ -48,6 +51,8 @@ impl SelfMetrics {
     pub fn new() -> Self {
         SelfMetrics {
             statm: KeptFile::new("proc/self/statm"),
+            pid: col("mitra.pid"),
+            own_pid: None,
             cpu_time: col("mitra.cpu_time"),
             rss: col("mitra.rss"),
             sample_time: col("mitra.sample_time"),
@@ -68,6 +73,10 @@ impl SelfMetrics {
 
     /// Resident memory in bytes; the second number of `statm`, in pages.
     pub fn rss_bytes(&mut self, machine: &Root, buffer: &mut Buffer) -> Option<u64> {
+        if self.own_pid.is_none() {
+            let own = link(machine.fd(), "proc/self", &mut [0; LINK_BYTES]).map(<[u8]>::to_vec);
+            self.own_pid = own.and_then(|own| String::from_utf8(own).ok()?.parse().ok());
+        }
         let bytes = self.statm.read(machine, buffer).ok()?;
         let pages = std::str::from_utf8(bytes).ok()?.split(' ').nth(1)?.trim().parse::<u64>().ok()?;
         pages.checked_mul(rustix::param::page_size() as u64)
@@ -75,6 +84,7 @@ impl SelfMetrics {
 
     /// Fills the cells.
     pub fn fill(&self, row: &mut [i64], cpu_ns: i64, rss: Option<u64>, shed_level: i64, parse_errors: i64) {
+        set(row, self.pid, self.own_pid.unwrap_or(NA));
         set(row, self.cpu_time, cpu_ns / 1_000);
         set(row, self.rss, rss.map_or(NA, cell));
         set(row, self.sample_time, self.sample_ns.map_or(NA, |ns| ns / 1_000));

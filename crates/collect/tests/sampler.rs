@@ -133,6 +133,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
     let strings = sampler.strings();
     assert!(named(&frame, strings, Entity::Filesystem, "/", "fs.total_bytes").is_some_and(|bytes| bytes > 0));
     assert!(system(&mut frame, "sysctl.vm.swappiness") >= 0);
+    assert_eq!(system(&mut frame, "mitra.pid"), i64::from(std::process::id()));
     assert!(system(&mut frame, "mitra.rss") > 0 && system(&mut frame, "mitra.cpu_time") > 0);
     assert!(system(&mut frame, "mitra.sample_time") > 0, "of the sample before");
     assert_eq!(system(&mut frame, "mitra.shed_level"), 0);

@@ -387,6 +387,9 @@ fn jobs_that_come_by_the_clock_and_hurt_are_a_scheduled_burst() {
     let mut always = bursts(8, 1.5);
     always.values("tasks.run_delay", "", 0, each(|i| if is_on(i) { 1.5 } else { 0.01 }));
     assert!(!ids(&always.explain()).contains(&"scheduled-burst"), "others wait between the bursts as well");
+    let mut probes = bursts(8, 1.5);
+    probes.values("mitra.pid", "", 0, each(|_| 50.0));
+    assert!(!ids(&probes.explain()).contains(&"scheduled-burst"), "the recorder looks at trouble");
     // A job that begins a moment after a sample leaves that one alone: between the bursts there is a pause.
     assert_eq!(ids(&bursts_of(4, 1.5, 2.000_01).explain()), ["scheduled-burst"]);
 }

@@ -34,6 +34,8 @@ kinds! {
     Unix = "unix",
     /// The other end of a TCP connection.
     Tcp = "tcp",
+    /// No thread waits: the other end of a connection does not read what was written into it.
+    Unread = "unread",
     /// A child that ends.
     Child = "child",
     /// An answer of a FUSE daemon.

@@ -132,6 +132,14 @@ impl Looker {
                     }
                 }
             }
+            for (kind, end) in scene.unread(&process) {
+                look.edges.push(Edge { pid, tid: 0, kind, end, part: WHOLE, is_stuck: false });
+                if let End::Process(other) = end
+                    && seen.insert(other)
+                {
+                    queue.push_back(other);
+                }
+            }
         }
         look
     }

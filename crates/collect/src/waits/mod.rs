@@ -288,7 +288,7 @@ fn mean(edges: &[(Edge, u32)], looks: u32) -> Vec<((u32, Kind, End), Waiters)> {
         let share = edge.share() / f64::from(looks);
         waiters.threads += share;
         waiters.stuck += if edge.is_stuck { share } else { 0.0 };
-        if edge.end == end {
+        if edge.end == end && edge.kind != Kind::Unread {
             let seen = tids.entry((edge.pid, edge.kind, end)).or_default();
             seen.entry(*look).or_default().push(edge.tid);
         }

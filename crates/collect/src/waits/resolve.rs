@@ -177,6 +177,16 @@ impl<'l> Scene<'l> {
         }
     }
 
+    /// The processes that do not read what was written into connections of one.
+    pub fn unread(&mut self, process: &Process) -> Vec<Wait> {
+        let own = self.holders().of_process(process.pid);
+        let peers = self.net(process.pid).map(|net| net.unread(&own)).unwrap_or_default();
+        let root = self.root;
+        let holder = |peer: u32| self.holders().of_sockets(root, &[peer], process.waiter());
+        let all = peers.into_iter().map(holder).map(|holder| of_holder(Kind::Unread, holder));
+        all.filter(|(_, end)| matches!(end, End::Process(_))).collect()
+    }
+
     /// What a thread sleeps in inside the kernel, where its call does not say it.
     fn inside(&mut self, pid: u32, tid: u32) -> Wait {
         match Inside::of(self.root, pid, tid, self.buffer) {

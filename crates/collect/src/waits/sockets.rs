@@ -103,6 +103,19 @@ impl NetSockets {
         }
     }
 
+    /// Of some sockets those into which more was written than the other end, which is on this machine, has read: that one.
+    pub fn unread(&self, inodes: &[u32]) -> Vec<u32> {
+        let full = |inode: &u32| {
+            let socket = self.tcp_by_inode.get(inode).and_then(|at| self.tcp.get(*at))?;
+            let peer =
+                self.tcp_by_ends.get(&(socket.remote, socket.local)).and_then(|at| self.tcp.get(*at))?;
+            // Of one that listens these are other things.
+            let is_full = socket.state != LISTEN && socket.send_queue > 0 && peer.receive_queue > 0;
+            (is_full && peer.inode != 0).then_some(peer.inode)
+        };
+        inodes.iter().filter_map(full).collect()
+    }
+
     fn of_tcp(&self, socket: &Socket) -> Conversation {
         let peer = match self.tcp_by_ends.get(&(socket.remote, socket.local)).and_then(|at| self.tcp.get(*at))
         {
@@ -225,6 +238,23 @@ mod tests {
         assert_eq!(of(6), Some((false, false, Peer::Address("10.0.0.7:80".parse().unwrap()))));
         assert_eq!(of(9), None);
         assert_eq!(net.same_listeners(&[1, 2]), [1, 7]);
+    }
+
+    #[test]
+    fn a_connection_is_full_where_both_its_ends_say_so() {
+        let ends = |sent: u32, arrived: u32| {
+            let mut net = NetSockets::default();
+            net.set_tcp(vec![
+                Socket { receive_queue: 3, send_queue: 128, ..tcp("0.0.0.0:80", "0.0.0.0:0", LISTEN, 1) },
+                Socket { send_queue: sent, ..tcp("127.0.0.1:80", "127.0.0.1:5000", ESTABLISHED, 2) },
+                Socket { receive_queue: arrived, ..tcp("127.0.0.1:5000", "127.0.0.1:80", ESTABLISHED, 3) },
+                Socket { send_queue: sent, ..tcp("10.0.0.1:80", "10.0.0.7:5000", ESTABLISHED, 4) },
+            ]);
+            net.unread(&[1, 2, 3, 4])
+        };
+        assert_eq!(ends(2_500_000, 6_000_000), [3]);
+        assert!(ends(2_500_000, 0).is_empty(), "it is under way");
+        assert!(ends(0, 6_000_000).is_empty(), "it has not come to it yet");
     }
 
     #[test]

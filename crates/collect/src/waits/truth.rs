@@ -121,8 +121,13 @@ impl Graph {
     /// Holders that are named and are none: none may be, at any moment.
     fn wrong(&self, look: &Look) -> Vec<Edge> {
         let is_wrong = |edge: &&Edge| {
-            let at = self.tids.iter().position(|tid| *tid == edge.tid);
-            let truth = at.map(|at| self.truth(&self.plan.ops[at])).unwrap_or_default();
+            // Of a connection that is full: a thread of the same process waits to write into it.
+            let is_of = |(op, tid): &(&Op, &u32)| match edge.kind {
+                Kind::Unread => op.name == "tcp_push" && self.pids[op.process] == edge.pid,
+                _ => **tid == edge.tid,
+            };
+            let ops = self.plan.ops.iter().zip(&self.tids).filter(is_of);
+            let truth: BTreeSet<_> = ops.flat_map(|(op, _)| self.truth(op)).collect();
             edge.end != End::Unknown && !truth.iter().any(|(_, end)| *end == plain(edge.end))
         };
         look.edges.iter().filter(is_wrong).copied().collect()

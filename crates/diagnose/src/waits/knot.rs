@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::{Series, SeriesSet, Span};
 
-use super::{ROUNDED, STUCK, WAITS, of_holder, split};
+use super::{ROUNDED, STUCK, WAITS, is_unread, of_holder, split};
 use crate::locks::NEED_S;
 use crate::signal::Signal;
 use crate::view::{High, View};
@@ -32,7 +32,7 @@ pub fn knot<'a>(view: &View<'a>) -> Option<Knot<'a>> {
     let recent: Vec<i64> = times.into_iter().rev().take(STILL_SAMPLES).collect();
     let mut ends: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
     for (row, series) in set.each(WAITS) {
-        let Some((pid, what)) = split(row) else { continue };
+        let Some((pid, what)) = split(row).filter(|(_, what)| !is_unread(what)) else { continue };
         let at = |series: &Series, t: &i64| series.last(Span { since: *t, until: t.saturating_add(1) });
         let seen: Vec<(&i64, f64)> = recent.iter().filter_map(|t| Some((t, at(series, t)?))).collect();
         if seen.is_empty() {

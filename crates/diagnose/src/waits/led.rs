@@ -3,11 +3,14 @@
 use mitra_model::{SeriesSet, Span};
 
 use super::still::HELD;
-use super::{ANSWER, ELSEWHERE, FUTEX, Node, Other, Step, WALK_MAX, Walk, is_between, sum, text_of, words};
+use super::{
+    ANSWER, ELSEWHERE, FUTEX, Node, Of, Other, Step, THREADS_MIN, UNREAD, WALK_MAX, Walk, is_between,
+    rows_of, sum, text_of, words,
+};
 use crate::view::View;
 
 /// Waits of which nobody is in one who has nothing to do.
-const NEVER_IDLE: &[&str] = &["mutex", "lock", "fanotify", "fuse", "traced"];
+const NEVER_IDLE: &[&str] = &["mutex", "lock", "fanotify", "fuse", "traced", UNREAD];
 /// Follows processes of which other threads do something else, or have nothing to do: each waits for one other process only, and
 /// the last one certainly stands still. What is idle ends at somebody who is idle.
 pub(super) fn led_to_a_stop<'a>(
@@ -26,9 +29,13 @@ pub(super) fn led_to_a_stop<'a>(
         seen.push(node.clone());
         let waits = node.waits(set, span);
         let total = sum(waits.iter());
+        // A runtime that has few threads for many requests waits in none of them.
+        let mut unread = rows_of(set, node.pids(), span, Of::Connections);
+        unread.retain(|wait| wait.threads >= THREADS_MIN);
         let mut held = waits.iter().filter(|wait| is_between(wait) && wait.kind != ANSWER);
         let main = match (held.next(), held.next()) {
             (Some(main), None) => main,
+            (None, _) if unread.len() == 1 => &unread[0],
             (None, _) => {
                 let still = waits.iter().find(|wait| HELD.contains(&wait.kind));
                 stands_still |= still.is_some_and(|still| still.threads >= (1.0 - ELSEWHERE) * total);

@@ -78,6 +78,8 @@ const ANSWER: &str = "answer";
 /// Kinds of waits that another process or thread ends.
 const BETWEEN: &[&str] =
     &["mutex", "lock", "fanotify", "pipe", "queue", "unix", "tcp", "child", "traced", "fuse", ANSWER];
+/// No wait of a thread: connections whose other end does not read.
+const UNREAD: &str = "unread";
 /// A thread that has nothing to do.
 const ACCEPT: &str = "accept";
 const UNASKED: &[&str] = &[ACCEPT, "client"];
@@ -124,11 +126,26 @@ fn split(row: &str) -> Option<(u32, &str)> {
 
 /// What some processes wait for in a span, on average: what most wait for first. Empty where they were not looked at.
 fn waits_of<'a>(set: &'a SeriesSet, pids: &[u32], span: Span) -> Vec<Wait<'a>> {
+    rows_of(set, pids, span, Of::Threads)
+}
+
+/// What has rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Threads,
+    Connections,
+}
+
+fn is_unread(what: &str) -> bool {
+    what.starts_with(UNREAD)
+}
+
+fn rows_of<'a>(set: &'a SeriesSet, pids: &[u32], span: Span, of: Of) -> Vec<Wait<'a>> {
     let mut all: BTreeMap<(&str, Other<'_>), Wait<'a>> = BTreeMap::new();
     for pid in pids {
         let own = set.each(WAITS).filter_map(|(row, series)| {
             let (waiter, what) = split(row)?;
-            (waiter == *pid).then_some((row, what, series))
+            (waiter == *pid && is_unread(what) == (of == Of::Connections)).then_some((row, what, series))
         });
         let own: Vec<_> = own.collect();
         // A row is there only where somebody waits for it, and the process was looked at where it has any.

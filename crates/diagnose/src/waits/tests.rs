@@ -38,9 +38,12 @@ fn service(open: f64) -> SeriesSet {
 fn followed(set: &SeriesSet) -> (String, Option<u32>) {
     let none = SeriesSet::default();
     let view = View::new(set, Span::ALL, &none, None);
-    let mut finding = Finding::default();
+    let mut finding = Finding { confidence: 0.95, ..Finding::default() };
     let is_known = follow(&view, &mut finding, &Servers::of(&view, SERVICE), SERVICE, Span::ALL);
     assert_eq!(is_known, finding.culprit.pid.is_some());
+    // What is inferred is said not to be sure.
+    let is_inferred = finding.culprit.how == Some(mitra_model::report::How::Inferred);
+    assert_eq!(is_inferred, finding.confidence < 0.9);
     (finding.remarks.join("; "), finding.culprit.pid)
 }
 
@@ -104,6 +107,27 @@ fn whoever_certainly_stands_still_at_the_end_of_waits_is_named_past_threads_that
     let mut set = log("lock");
     wait_for(&mut set, "60>tcp:90", (90, "mirror"), 1.0);
     assert_eq!(followed(&set).1, None);
+}
+
+#[test]
+fn whoever_does_not_read_what_a_service_sends_is_followed() {
+    // A runtime whose requests are not its threads.
+    let sends = |open: f64| {
+        let mut set = service(open);
+        wait(&mut set, "50>accept", 1.0);
+        wait(&mut set, "50>futex", 4.0);
+        wait_for(&mut set, "50>unread:60", (60, "mobile-sync"), 1.0);
+        wait_for(&mut set, "60>pipe:70", (70, "import-worker"), 1.0);
+        wait(&mut set, "70>timer", 1.0);
+        set
+    };
+    let words = "mobile-sync (60) does not read what it is sent, which waits for a pipe of import-worker (70), which sleeps on a \
+                 timer";
+    assert_eq!(followed(&sends(3.0)), (words.to_owned(), Some(70)));
+    assert_eq!(followed(&sends(20.0)).1, None, "others wait for something else");
+    let mut set = sends(3.0);
+    wait_for(&mut set, "50>unread:61", (61, "web-sync"), 1.0);
+    assert_eq!(followed(&set).1, None, "two do not read");
 }
 
 #[test]

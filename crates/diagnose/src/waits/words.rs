@@ -2,7 +2,7 @@
 
 use mitra_model::{SeriesSet, Span};
 
-use super::{ANSWER, Other, THREADS_MIN, Wait, Walk, owner, text_of};
+use super::{ANSWER, Other, THREADS_MIN, UNREAD, Wait, Walk, owner, text_of};
 use crate::words;
 
 /// Who ends a wait: `a pipe of worker (5151)`.
@@ -26,6 +26,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         (Other::Process(pid), "fanotify") => format!("{what} from {}", name(pid)),
         (Other::Process(pid), "child") => format!("its child {} to end", name(pid)),
         (Other::Process(pid), "traced") => format!("{}{LETS_GO}", name(pid)),
+        (Other::Process(pid), UNREAD) => format!("{} does not read what it is sent", name(pid)),
         (Other::Process(pid), "fuse") => format!("{what} whose daemon is {}", name(pid)),
         (Other::Process(pid), _) => format!("{what} of {}", name(pid)),
         (Other::Children(comm), _) => match children {
@@ -83,6 +84,11 @@ impl Walk<'_> {
             let mut wait = if many == "1" { "waits" } else { "wait" }.to_owned();
             if step.inside >= THREADS_MIN {
                 wait.push_str(&format!(" (and {} for others of these)", threads(step.inside)));
+            }
+            if step.wait.kind == UNREAD {
+                let is_first = if i == 0 { "" } else { ", of whose connections one is full: " };
+                text.push_str(&format!("{is_first}{}", step.who));
+                continue;
             }
             let part = match (i, step.of < 1.5, step.processes) {
                 (0, true, _) => "its only thread waits".to_owned(),

@@ -1,14 +1,18 @@
 //! Waits at a FIFO and at a message queue, which have names, and in a call that was interrupted.
 
 use std::ffi::{CStr, CString};
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{looker, waits_of};
+use super::{SETTLED_WITHIN, looker, waits_of};
 use crate::waits::ends::{End, Kind};
+use crate::waits::look::Looker;
 use crate::waits::{mean, name_ends};
 
 /// A process that ends with the test.
@@ -62,6 +66,30 @@ fn who_opens_a_fifo_that_nobody_else_opens_waits_for_nobody_in_particular() {
     let opener = Started::shell(&format!("exec sleep 60 < '{}'", fifo.display()));
     let wanted = (Kind::Pipe, End::Unknown);
     assert_eq!(waits_of(&mut looker, opener.id(), wanted), [wanted]);
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn who_does_not_read_from_a_connection_is_seen_by_whom_writes_to_it() {
+    let Some(mut looker) = looker() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; exec sleep 60");
+    let reader = Started(Command::new("bash").arg("-c").arg(script).spawn().expect("bash"));
+    let (mut stream, _) = listener.accept().expect("a connection");
+    stream.set_nonblocking(true).expect("a setting");
+    let wanted = (Kind::Unread, End::Process(reader.id()));
+    let is_seen = |looker: &mut Looker| {
+        let edges = looker.look(&[std::process::id()]).edges;
+        edges.iter().any(|edge| edge.pid == std::process::id() && (edge.kind, edge.end) == wanted)
+    };
+    assert!(!is_seen(&mut looker), "nothing was written");
+    while stream.write(&[0; 65536]).is_ok() {}
+    let began = Instant::now();
+    while !is_seen(&mut looker) {
+        assert!(began.elapsed() < SETTLED_WITHIN, "not seen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// A copy of this process that sends to a queue until it is full, and waits then. This process has it open to receive.

@@ -93,6 +93,9 @@ const SLOWER: f64 = 3.0;
 const EXPLAINS: f64 = 0.5;
 /// What did less than half of a limit was not held by it.
 const ON_DEVICE: f64 = 0.5;
+/// In one second twice what the limit gives in one: it was saved up.
+const LUMP: f64 = 2.0;
+const NEED_S: f64 = 3.0;
 /// A task in two seconds is found held back.
 const HELD: f64 = 0.5;
 /// Functions that hold requests back by other rules than a limit (block/blk-rq-qos.c, blk-iocost.c, blk-iolatency.c,
@@ -215,7 +218,9 @@ fn held<'a>(
     // Bursts of large requests pass in one second what the limit gives for several: a mean over three seconds tells.
     let mean = pressure.zip(&smooth(&rate), |p, rate| at_limit(rate, p).unwrap_or(0.0));
     let both = now.zip(&mean, f64::max);
-    let high = view.high_signal(&both, floor, 3.0, pressure_before)?;
+    let steady = view.high_signal(&both, floor, NEED_S, pressure_before);
+    let lumps = in_lumps(view, &pressure, (&rate, limit), floor).filter(|_| metric.ends_with("_bytes"));
+    let high = steady.into_iter().chain(lumps).max_by(|a, b| a.run.high_s.total_cmp(&b.run.high_s))?;
     let span = high.run.span();
     let rate = view.of(metric, group)?.within(span).mean()?;
     // A group does I/O on devices without a limit too. On one that has a limit it did no more than that device did in all.
@@ -239,6 +244,16 @@ fn held<'a>(
         pressure_before: pressure_before.unwrap_or(0.0),
         high,
     })
+}
+
+/// The stretch in which tasks wait while a request that is larger than what the limit gives in seconds passes as a whole from time to
+/// time, and so many bytes in all as the limit allows. At its ends parts of such a request are missing.
+fn in_lumps(view: &View<'_>, pressure: &Signal, (rate, limit): (&Signal, f64), floor: f64) -> Option<High> {
+    let high = view.high_signal(pressure, floor, NEED_S, None)?;
+    let inside = rate.within(high.run.span());
+    let mean = inside.mean()?;
+    let is_lump = inside.max()? >= LUMP * limit && mean >= ON_DEVICE * limit && mean <= ABOVE_LIMIT * limit;
+    is_lump.then_some(high)
 }
 
 /// Requests a second of who waits for each before the next, at a limit. A slice gives whole requests only, and what is

@@ -212,6 +212,7 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
             words::percent(silent.used)
         ));
     }
+    finding.confidence = 0.95;
     let is_known = waits::follow(view, &mut finding, &servers, row, span);
     if !is_known && is_stopped {
         finding.waits_for =
@@ -221,7 +222,6 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
     finding.client_wait_s = Some(silent.waited_s);
     let walk = services::walk(view, row, span, silent.waited_s / silent.run.seconds().max(1.0));
     finding.despite = services::despite(view, &walk, span);
-    finding.confidence = 0.95;
     if !is_known && !is_stopped {
         services::lead_on(view, &mut finding, &servers, row, &walk.services, span);
     }
