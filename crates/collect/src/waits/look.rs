@@ -132,7 +132,8 @@ impl Looker {
                     }
                 }
             }
-            for (kind, end) in scene.unread(&process) {
+            let unread = if allowance.is_used_up() { Vec::new() } else { scene.unread(&process) };
+            for (kind, end) in unread {
                 look.edges.push(Edge { pid, tid: 0, kind, end, part: WHOLE, is_stuck: false });
                 if let End::Process(other) = end
                     && seen.insert(other)

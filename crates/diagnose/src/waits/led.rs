@@ -11,6 +11,7 @@ use crate::view::View;
 
 /// Waits of which nobody is in one who has nothing to do.
 const NEVER_IDLE: &[&str] = &["mutex", "lock", "fanotify", "fuse", "traced", UNREAD];
+
 /// Follows processes of which other threads do something else, or have nothing to do: each waits for one other process only, and
 /// the last one certainly stands still. What is idle ends at somebody who is idle.
 pub(super) fn led_to_a_stop<'a>(

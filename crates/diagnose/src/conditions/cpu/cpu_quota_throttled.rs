@@ -160,15 +160,15 @@ fn observe(view: &View<'_>) -> Observation {
     finding.active()
 }
 
-/// The distance of two samples, and as much again: who is born between two is throttled in the next.
-const BORN_S: f64 = 2.0;
+/// Samples: who is born between two is throttled in the next.
+const BORN: f64 = 2.0;
 /// Of what all tasks of the group wait: who waits for less has little to do.
 const LITTLE: f64 = 0.1;
 
 /// Whether all that wait for the quota of a group were started when the waiting began, and not when the recording did.
 fn are_new(view: &View<'_>, group: &str, run: &Run) -> bool {
     let began = view.set.span().map_or(i64::MIN, |span| span.since);
-    if words::between(began, run.onset) < NEED_S + BORN_S {
+    if words::between(began, run.onset) < NEED_S + BORN * run.step_s {
         return false;
     }
     let waits_s = |process: &Process<'_>| process.total(view.set, "task.run_delay", run.span());
@@ -176,9 +176,7 @@ fn are_new(view: &View<'_>, group: &str, run: &Run) -> bool {
     let all: f64 = inside().map(waits_s).sum();
     let mut waiting = inside().filter(|process| waits_s(process) >= LITTLE * all).peekable();
     let is_new = |process: &Process<'_>| {
-        process
-            .first_seen(view.set)
-            .is_some_and(|born| words::between(born, run.onset) <= BORN_S * run.step_s)
+        process.first_seen(view.set).is_some_and(|born| words::between(born, run.onset) <= BORN * run.step_s)
     };
     all > 0.0 && waiting.peek().is_some() && waiting.all(is_new)
 }

@@ -164,11 +164,17 @@ fn jobs<'a>(view: &View<'a>) -> Vec<Jobs<'a>> {
         }
     }
     // The recorder starts probes because of trouble.
-    let recorder = view.reading("mitra.pid", "").map(|pid| pid as u32);
+    let own: BTreeSet<u32> = view
+        .set
+        .get("mitra.pid", "")
+        .into_iter()
+        .flat_map(|pid| pid.samples(Span::ALL))
+        .map(|(_, _, pid)| pid as u32)
+        .collect();
     // A rhythm is seen over many bursts, of which each may be an episode of its own.
     by_job
         .into_iter()
-        .filter(|((parent, _), _)| Some(*parent) != recorder)
+        .filter(|((parent, _), _)| !own.contains(parent))
         .filter(|(_, lived)| lived.iter().any(|s| s.intersect(view.window).is_some()))
         .filter_map(|((pid, child), lived)| scheduled(view, pid, child, lived))
         .collect()

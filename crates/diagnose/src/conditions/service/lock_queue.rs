@@ -175,12 +175,13 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
     let may_be_on_purpose = !serves && (queue.kept_from_work(view) as f64) < CROWD;
     let purpose = "none of them was seen at anything else: they may have been started to wait their turn";
     let victims = if may_be_on_purpose { Some(purpose.to_owned()) } else { queue.victims(view) };
+    let beyond = queue.beyond();
     Some(Queue {
         process,
         statement: queue.words(view),
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
-        remarks: victims.into_iter().chain(queue.beyond()).collect(),
-        beyond: queue.beyond(),
+        remarks: victims.into_iter().chain(beyond.clone()).collect(),
+        beyond,
         confidence: if queue.has_holder() { NAMED } else { 0.6 },
         may_be_on_purpose,
         is_convoy: holder.is_some_and(|pid| waits_for_disk(view, pid, queue.high.run.span())),
@@ -406,7 +407,9 @@ fn is_postgres(finding: &Finding) -> bool {
 
 /// The program of a server whose sessions are threads, and the number of the one that holds the lock, where it is known.
 fn thread_session(finding: &Finding) -> Option<(&'static str, Option<&str>)> {
-    let comm = ["mariadbd", "mysqld"].into_iter().find(|comm| finding.statement.contains(comm))?;
+    // As `Server::name` has it: `mysqldump` is another program.
+    let is_named = |comm: &&str| finding.statement.contains(&format!("{comm} ("));
+    let comm = ["mariadbd", "mysqld"].into_iter().find(is_named)?;
     if is_of_files(finding) {
         return None;
     }

@@ -188,7 +188,8 @@ fn finding<'a>(view: &View<'a>, silent: &Silent<'a>) -> Finding {
         if waits.is_empty() { String::new() } else { format!(", with {} waiting", waits.join(" and ")) };
     let is_stopped = servers.are_stopped(view.set, span);
     // Of a task's time: somebody else had the CPU that one of its threads wanted.
-    let starved = servers.rate(view.set, "task.run_delay", span).filter(|share| *share >= STARVED);
+    let wanted = servers.rate(view.set, "task.run_delay", span);
+    let starved = wanted.filter(|share| !is_stopped && *share >= STARVED);
     finding.statement = format!(
         "{} answered nothing for {} while its processes {}{waits}",
         services::name(&servers, row),

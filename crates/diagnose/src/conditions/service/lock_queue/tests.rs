@@ -136,6 +136,10 @@ fn whoever_a_session_that_works_waits_for_keeps_the_lock() {
         assert_eq!(commands[0], "kill -CONT 70");
         assert_eq!(commands[1], "mariadb -e 'KILL 43'");
     }
+    // A program whose name only begins like that of a server.
+    let dumped =
+        Finding { statement: "it waits for a lock of mysqldump (60)".to_owned(), ..Finding::default() };
+    assert!(!remedies(&dumped)[0].command.starts_with("mysql"));
     // Another client waits, or the session does nothing.
     assert_eq!(observed(&dump("SELECT", Some(61.0))).culprit.pid, Some(4242));
     assert_eq!(observed(&dump("idle in transaction", None)).culprit.pid, Some(4242));
