@@ -157,7 +157,8 @@ impl<'a> Wanted<'a> {
 impl Recording {
     /// One in a folder.
     pub fn open(args: &ArchiveArgs) -> Result<Self> {
-        Self::of_view(args, None)
+        let (dir, reader) = open(args)?;
+        Self::of(dir, reader, None)
     }
 
     /// Of one that lies elsewhere, what is wanted is fetched.
@@ -171,14 +172,16 @@ impl Recording {
             Some(url) => {
                 let _progress = Progress::new("fetching");
                 let view = remote::fetch(&url.to_string_lossy(), wanted)?;
-                Self::of_view(&ArchiveArgs { archive: Some(view.path().to_owned()) }, Some(view))
+                let dir = view.path().to_owned();
+                let reader =
+                    view.reader().with_context(|| format!("cannot open the archive {}", dir.display()))?;
+                Self::of(dir, reader, Some(view))
             }
             None => Self::open(args),
         }
     }
 
-    fn of_view(args: &ArchiveArgs, view: Option<remote::View>) -> Result<Self> {
-        let (dir, reader) = open(args)?;
+    fn of(dir: PathBuf, reader: Reader, view: Option<remote::View>) -> Result<Self> {
         let span = reader.span().ok_or_else(|| unreadable(&dir, &reader))?;
         Ok(Recording { dir, reader, span, _view: view })
     }

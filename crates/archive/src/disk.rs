@@ -172,7 +172,7 @@ impl Disk {
                 Role::Sealed => {
                     sealed = Some(number);
                     let bytes = fs::metadata(&path).map_err(Error::io("stat", &path))?.len();
-                    let segment = Segment::open(&path, &mut Vec::new()).ok().flatten();
+                    let segment = Segment::open(&path, None, &mut Vec::new()).ok().flatten();
                     let last = segment.map(|s| self.recorded(s.index.last, &s.index.meta.host.boot_id));
                     self.shelf.add(Kept { number, path, bytes, last });
                 }

@@ -11,6 +11,7 @@ mod clock;
 mod compress;
 mod dir;
 mod disk;
+mod elsewhere;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -41,9 +42,10 @@ pub use active_tasks::ActiveTasks;
 pub use captures::{
     CaptureFile, capture_path, captures, read_capture, read_capture_head, replace_capture, store_capture,
 };
+pub use elsewhere::{Elsewhere, Stretch};
 pub use error::{Error, Skipped};
 pub use lock::recording;
 pub use reader::{Query, Reader, RowFilter, SegmentFile};
-pub use segment::file::is_intact;
+pub use segment::file::{is_indexed, is_intact};
 pub use status::{Part, Recording, Status};
 pub use writer::{Options, Writer};

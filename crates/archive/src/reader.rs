@@ -8,9 +8,11 @@ use std::time::SystemTime;
 use mitra_model::series::Gap;
 use mitra_model::{Entity, Event, Frame, HostInfo, Metric, SeriesSet, Span, Strings};
 
+use crate::block::{Kind, NO_ENTITY};
 use crate::captures;
 use crate::clock::{Moment, Placed, Timeline, place};
 use crate::dir::{self, Role};
+use crate::elsewhere::Elsewhere;
 use crate::error::{Error, Skipped};
 use crate::lock;
 use crate::replay;
@@ -74,6 +76,7 @@ pub struct Reader {
     dir: PathBuf,
     /// Files that were written before that are left out.
     since: Option<SystemTime>,
+    elsewhere: Option<Arc<dyn Elsewhere>>,
     segments: Vec<Arc<Segment>>,
     placed: Vec<Placed>,
     host: HostInfo,
@@ -86,19 +89,29 @@ pub struct Reader {
 impl Reader {
     /// Opens an archive. A writer may be active.
     pub fn open(dir: &Path) -> Result<Reader, Error> {
-        Reader::open_files(dir, None)
+        Reader::open_files(dir, None, None)
+    }
+
+    /// Opens an archive of which blocks may lie elsewhere, and are brought where they are wanted. The indexes are here.
+    pub fn open_with(dir: &Path, elsewhere: Arc<dyn Elsewhere>) -> Result<Reader, Error> {
+        Reader::open_files(dir, None, Some(elsewhere))
     }
 
     /// Opens the files that were written since a moment, for whoever wants the end of a recording and not the memory that all
     /// of it takes. The first of them may begin long before.
     pub fn open_since(dir: &Path, since: SystemTime) -> Result<Reader, Error> {
-        Reader::open_files(dir, Some(since))
+        Reader::open_files(dir, Some(since), None)
     }
 
-    fn open_files(dir: &Path, since: Option<SystemTime>) -> Result<Reader, Error> {
+    fn open_files(
+        dir: &Path,
+        since: Option<SystemTime>,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
+    ) -> Result<Reader, Error> {
         let mut reader = Reader {
             dir: dir.to_path_buf(),
             since,
+            elsewhere,
             segments: Vec::new(),
             placed: Vec::new(),
             host: HostInfo::default(),
@@ -116,6 +129,7 @@ impl Reader {
         let mut reader = Reader {
             dir: self.dir.clone(),
             since: self.since,
+            elsewhere: self.elsewhere.clone(),
             segments: self.segments.clone(),
             placed: Vec::new(),
             host: HostInfo::default(),
@@ -133,7 +147,7 @@ impl Reader {
         let mut listing = 1;
         self.segments = loop {
             skipped.clear();
-            match load(&self.dir, self.since, &self.segments, &mut skipped) {
+            match load(self, &mut skipped) {
                 Err(error) if error.is_missing() && self.dir.is_dir() && listing < LISTINGS_MAX => {
                     listing += 1
                 }
@@ -266,6 +280,7 @@ impl Reader {
     fn read_frames(&self, query: &Query) -> Result<SeriesSet, Error> {
         let mut timeline = Timeline::default();
         let mut builder = series::Builder::new(query);
+        self.bring(query.span, Some(&builder))?;
         self.walk(query.span, &mut timeline, &mut |opened, part, timeline| {
             builder.segment(opened, &self.schemas, part, timeline);
         })?;
@@ -276,6 +291,7 @@ impl Reader {
     /// version's tables, times are whole microseconds, and rows may stand in another order.
     pub fn frames(&self, span: Span, each: &mut dyn FnMut(&Frame, &Strings)) -> Result<(), Error> {
         let (mut timeline, mut segments) = (Timeline::default(), 0);
+        self.bring(span, None)?;
         self.walk(span, &mut timeline, &mut |opened, part, timeline| {
             segments += 1;
             if part.from < part.until {
@@ -295,6 +311,34 @@ impl Reader {
         // The frame before the span is the last one of the segment before, unless the span begins inside one.
         let starts_inside = start < end && first(start) < span.since;
         if starts_inside { start..end } else { start.saturating_sub(1)..end }
+    }
+
+    /// Has all that is not here brought at once that a read of a span wants: of rows and columns what these series are made of.
+    fn bring(&self, span: Span, series: Option<&series::Builder>) -> Result<(), Error> {
+        let Some(elsewhere) = &self.elsewhere else { return Ok(()) };
+        let mut missing = Vec::new();
+        for segment in &self.segments[self.in_span(span)] {
+            // What cannot be opened is noted when it is read.
+            let Ok(mut opened) = segment.reading() else { continue };
+            let schema = opened.schema(&self.schemas);
+            if let Some(error) = opened.failed() {
+                return Err(error);
+            }
+            let plan =
+                series.map(|series| schema.map_or_else(series::Plan::new, |schema| series.plan(&schema)));
+            missing.extend(opened.missing(|block| match block.kind {
+                Kind::Times | Kind::Texts | Kind::Events => true,
+                Kind::Rows | Kind::Columns => {
+                    plan.as_ref().is_none_or(|plan| series::is_planned(plan, block))
+                }
+                Kind::Meta | Kind::Schema | Kind::Index => false,
+            }));
+        }
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            elsewhere.bring(&missing).map_err(Error::io("fetch", &self.dir))
+        }
     }
 
     /// Visits the segments of a span in order and builds the timeline.
@@ -317,8 +361,7 @@ impl Reader {
                 }
                 Err(error) => return Err(error),
             };
-            let times =
-                opened.either(crate::block::Kind::Times, crate::block::NO_ENTITY, |p| parse_times(&p));
+            let times = opened.either(Kind::Times, NO_ENTITY, |p| parse_times(&p));
             if let Some(times) = times {
                 let at = |times: &crate::open::Times| placed.at(*times);
                 let from = times.partition_point(|t| at(t) < span.since);
@@ -337,6 +380,9 @@ impl Reader {
                 (from..until).for_each(|i| timeline.push(moment(i)));
                 let part = Part { placed, frames: times.len() as u32, from, until, has_lead, position };
                 visit(&mut opened, &part, timeline);
+            }
+            if let Some(error) = opened.failed() {
+                return Err(error);
             }
             self.note(opened.skipped);
         }
@@ -371,15 +417,11 @@ pub(crate) struct Part {
     pub(crate) position: usize,
 }
 
-/// `known` are the segments that were there before, in the order of their numbers.
-fn load(
-    dir: &Path,
-    since: Option<SystemTime>,
-    known: &[Arc<Segment>],
-    skipped: &mut Vec<Skipped>,
-) -> Result<Vec<Arc<Segment>>, Error> {
+/// The segments as they are now. Those that were there before stand in the order of their numbers.
+fn load(before: &Reader, skipped: &mut Vec<Skipped>) -> Result<Vec<Arc<Segment>>, Error> {
+    let (dir, since) = (before.dir.as_path(), before.since);
     let mut segments: Vec<Arc<Segment>> = Vec::new();
-    let mut known = known.iter().peekable();
+    let mut known = before.segments.iter().peekable();
     let mut sealed = None;
     for (number, role, path) in dir::list(dir)? {
         let meta = fs::metadata(&path);
@@ -397,7 +439,8 @@ fn load(
                     segments.push(Arc::clone(same));
                     continue;
                 }
-                let mut opened = passable(Segment::open(&path, skipped), &path, skipped)?.flatten();
+                let opened = Segment::open(&path, before.elsewhere.clone(), skipped);
+                let mut opened = passable(opened, &path, skipped)?.flatten();
                 if let (Some(opened), Some(last)) = (&mut opened, segments.last()) {
                     opened.index.share(&last.index);
                 }

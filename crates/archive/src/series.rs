@@ -16,6 +16,7 @@ use crate::schema::{Schema, convert};
 use crate::segment::column;
 use crate::segment::decode::{Column, Columns, Rows, events, texts};
 use crate::segment::file::{Opened, SchemaCache};
+use crate::segment::index::BlockRef;
 use crate::series_builder::{Cell, Cells, NEVER, NEW, Reading, SeriesBuilder};
 
 /// What tells a row from others across segments.
@@ -52,7 +53,15 @@ pub(crate) struct Builder {
     values: Vec<i64>,
 }
 
-type Plan = Vec<(u8, Entity, HashMap<u32, (usize, f64)>)>;
+/// What is read of an entity, and of which number it is.
+pub(crate) type Plan = Vec<(u8, Entity, HashMap<u32, (usize, f64)>)>;
+
+/// Whether a block with rows or columns is read.
+pub(crate) fn is_planned(plan: &Plan, block: &BlockRef) -> bool {
+    plan.iter().filter(|(number, ..)| *number == block.entity).any(|(_, _, columns)| {
+        block.kind == Kind::Rows || block.columns.iter().any(|column| columns.contains_key(column))
+    })
+}
 
 impl Builder {
     pub(crate) fn new(query: &Query) -> Self {
@@ -122,7 +131,8 @@ impl Builder {
         self.plan = Some((schema, plan));
     }
 
-    fn plan(&self, schema: &Schema) -> Plan {
+    /// What is read of files with this schema.
+    pub(crate) fn plan(&self, schema: &Schema) -> Plan {
         let mut by_metric: HashMap<&str, usize> = HashMap::new();
         for (i, wanted) in self.wanted.iter().enumerate() {
             by_metric.insert(wanted.metric.name, i);
@@ -179,7 +189,7 @@ impl Builder {
         columns: &HashMap<u32, (usize, f64)>,
         segment_texts: &mut Option<Vec<Arc<str>>>,
     ) {
-        let has = |block: &crate::segment::index::BlockRef| {
+        let has = |block: &BlockRef| {
             block.kind == Kind::Columns
                 && block.entity == number
                 && block.columns.iter().any(|column| columns.contains_key(column))

@@ -268,8 +268,8 @@ impl Sampler {
         self.network.read(&mut self.io, frame, is_slow);
         self.finder.services(&mut self.io, frame);
         self.sessions.fill(&mut self.io, frame);
-        self.waits.fill(&mut self.io, frame);
         self.status.fill(&mut self.io, frame);
+        self.waits.fill(&mut self.io, frame);
         self.fuse.fill(&mut self.io, frame);
         self.limits_reached.fill(&mut self.io, frame);
         self.followed.fill(&mut self.io, frame);

@@ -24,7 +24,7 @@ const IDLE: [&str; 4] = ["idle in transaction (aborted)", "idle in transaction",
 
 /// What a session does whose commit a synchronous standby has to confirm (`src/backend/replication/syncrep.c`: `waiting for
 /// 0/3000148`).
-const FOR_STANDBY: &str = " waiting for a standby";
+pub const FOR_STANDBY: &str = " waiting for a standby";
 
 /// Process ids, and what their titles said.
 type Activities = Vec<(u64, String)>;

@@ -99,7 +99,8 @@ pub fn standby_remedies(finding: &Finding) -> Option<Vec<Remedy>> {
     Some(vec![
         Remedy {
             action:
-                "find the standby, and see why it does not answer: stopped, frozen, a full disk, the network"
+                "find the standby, and see why it does not answer: stopped, frozen, a full disk, the network, or a query there \
+                 that its recovery waits for (its process startup says waiting)"
                     .to_owned(),
             command: "psql -c 'SELECT application_name, client_addr, state, sync_state, reply_time FROM \
                       pg_stat_replication'"

@@ -8,7 +8,7 @@ mod support;
 use mitra_diagnose::Role;
 use mitra_model::{CaptureRow, EventKind};
 use support::network::{culprit, is_silent, qdisc, serving, text};
-use support::{HEALTHY, INCIDENT, Machine, root};
+use support::{HEALTHY, INCIDENT, Machine, each, is_on, root};
 
 #[test]
 fn serving_is_no_incident() {
@@ -337,6 +337,31 @@ fn questions_that_are_answered_only_when_they_are_asked_again_were_lost() {
 }
 
 #[test]
+fn more_questions_for_the_same_work_are_a_search_list_and_no_slow_server() {
+    let told = |calls: f64, asker: f64| {
+        let mut m = serving();
+        let row = "10.9.0.1:53@web";
+        m.row("resolver.queries", row, 12.0, 60.0).row("resolver.answers", row, 12.0, 60.0);
+        m.row("resolver.unanswered", row, 0.0, 0.0).row("resolver.wait_time", row, 0.2, 1.05);
+        m.row("dependency.requests", "50>10.9.0.7:80@web", 12.0, calls);
+        m.values("resolver.pid", row, 0, each(|i| if is_on(i) { asker } else { 50.0 }));
+        text(&mut m, "resolver.comm", row, "cart-api");
+        text(&mut m, "dependency.comm", "50>10.9.0.7:80@web", "cart-api");
+        m
+    };
+    let report = told(12.0, 50.0).explain();
+    assert_eq!(root(&report), ("dns-query-growth", Some("cart-api"), Some(50)));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(
+        statement.contains("60/s and asked 12.0/s before") && statement.contains("5.0 times"),
+        "{statement}"
+    );
+    // It does five times as much; and another program asks now.
+    is_silent(&told(60.0, 50.0));
+    is_silent(&told(12.0, 51.0));
+}
+
+#[test]
 fn one_lost_datagram_and_servers_that_hardly_anybody_asked_are_no_slow_server() {
     // Two questions of five seconds each.
     let mut m = serving();
@@ -490,4 +515,34 @@ fn packets_of_which_each_takes_far_longer_are_the_root_and_who_loaded_the_rules_
     // More packets; and soft interrupts that are those of a device.
     is_silent(&machine(0.45, 50_000.0, 3.0));
     is_silent(&machine(0.45, 2_000.0, 20_000.0));
+    // Few packets, beside as many timers as ever, each of which waits for most of a millisecond.
+    let few = |timers: f64, busy: f64| {
+        let mut m = Machine::idle();
+        m.sys("sys.cpu_softirq", 0.005, busy).row("softnet.processed", "0", 180.0, 190.0);
+        m.row("softirq.timer", "0", 300.0, timers);
+        m
+    };
+    assert_eq!(root(&few(310.0, 0.17).explain()).0, "packet-cost");
+    is_silent(&few(900.0, 0.17));
+    is_silent(&few(310.0, 0.03));
+}
+
+#[test]
+fn a_full_neighbour_table_is_named_with_the_namespace_that_fills_it() {
+    let told = |refused: f64| {
+        let mut m = serving();
+        m.row("drop.packets", "neigh_createfail", 0.0, refused).row(
+            "netns.ip_OutDiscards",
+            "lab",
+            0.0,
+            refused,
+        );
+        m.values("netns.pid", "lab", 0, each(|_| 70.0));
+        text(&mut m, "netns.comm", "lab", "inventory");
+        m
+    };
+    let report = told(9_000.0).explain();
+    assert_eq!(root(&report), ("neighbour-table-full", Some("inventory"), Some(70)));
+    assert_eq!(culprit(&report).sysctl.as_deref(), Some("net.ipv4.neigh.default.gc_thresh3"));
+    is_silent(&told(0.0));
 }

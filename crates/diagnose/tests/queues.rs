@@ -51,6 +51,43 @@ fn a_queue_that_stands_is_felt_by_who_waits_for_answers() {
 }
 
 #[test]
+fn a_queue_that_stands_is_felt_by_a_caller_of_which_the_service_is_as_fast_as_ever() {
+    let told = |caller_s: f64, service_s: f64, sender: f64| {
+        let mut m = serving();
+        let (device, dependency, service) = ("hq0@web", "50>10.9.0.7:80@branch", "10.9.0.7:80@web");
+        m.row("nic.qdisc_backlog_bytes", device, 0.0, 250e3).row("nic.tx_bytes", device, 30e3, 2.4e6);
+        m.row("nic.rx_packets", device, 20.0, 400.0).row("dependency.requests", dependency, 10.0, 8.0);
+        m.row("dependency.latency_p50", dependency, 1.2e-3, caller_s).row(
+            "dependency.wait_time",
+            dependency,
+            0.01,
+            0.6,
+        );
+        m.row("service.latency_p50", service, 1.1e-3, service_s).row("service.requests", service, 10.0, 8.0);
+        m.row("service.sent_bytes", "10.9.0.7:81@web", 0.0, sender);
+        m.values("service.pid", "10.9.0.7:81@web", 0, each(|_| 60.0));
+        text(&mut m, "dependency.comm", dependency, "desk-app");
+        text(&mut m, "service.comm", "10.9.0.7:81@web", "imaged");
+        m
+    };
+    let report = told(0.1, 1.1e-3, 2.3e6).explain();
+    assert_eq!(root(&report), ("qdisc-drops", Some("imaged"), Some(60)));
+    assert_eq!(culprit(&report).nic.as_deref(), Some("hq0@web"));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(
+        statement.contains("desk-app (50) has answers of 10.9.0.7:80 in 100 ms instead of 1.2 ms"),
+        "{statement}"
+    );
+    assert_eq!(root(&told(0.1, 1.1e-3, 0.0).explain()), ("qdisc-drops", None, None));
+    // The service takes as long; and nobody waits longer.
+    let all = |m: support::Machine| {
+        m.explain().incidents.iter().map(|i| i.root_cause.condition.clone()).collect::<Vec<_>>()
+    };
+    assert!(!all(told(0.1, 0.1, 2.3e6)).contains(&"qdisc-drops".to_owned()));
+    is_silent(&told(1.2e-3, 1.1e-3, 2.3e6));
+}
+
+#[test]
 fn datagrams_that_nobody_reads_overflow_a_socket() {
     let mut m = serving();
     m.row("netns.udp_RcvbufErrors", "web", 0.0, 5351.0).row("netns.udp_InDatagrams", "web", 100.0, 2000.0);
@@ -63,6 +100,40 @@ fn datagrams_that_nobody_reads_overflow_a_socket() {
     assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.2:5000"));
     assert!(report.incidents[0].root_cause.statement.contains("UDP"));
     assert!(report.incidents[0].other_roots.is_empty());
+}
+
+#[test]
+fn a_flood_of_datagrams_is_named_by_who_sends_it() {
+    let told = |came_before: f64, read: f64| {
+        let mut m = serving();
+        m.row("netns.udp_RcvbufErrors", "web", 0.0, 700e3).row(
+            "netns.udp_InDatagrams",
+            "web",
+            came_before,
+            read,
+        );
+        m.row("netns.udp_OutDatagrams", "sens", 0.0, 710e3);
+        m.values("netns.pid", "sens", 0, each(|_| 80.0));
+        m.row("listener.drops", "10.9.0.2:5000/udp@web", 0.0, 700e3);
+        m.values("listener.pid", "10.9.0.2:5000/udp@web", HEALTHY, vec![61.0; INCIDENT]);
+        text(&mut m, "listener.comm", "10.9.0.2:5000/udp@web", "statsd");
+        text(&mut m, "netns.comm", "sens", "metrics-push");
+        let report = m.explain();
+        let (id, comm, pid) = root(&report);
+        (id.to_owned(), comm.map(str::to_owned), pid, report.incidents[0].root_cause.statement.clone())
+    };
+    let (id, comm, pid, statement) = told(450.0, 470.0);
+    assert_eq!(
+        (id.as_str(), comm.as_deref(), pid),
+        ("socket-buffer-overflow", Some("metrics-push"), Some(80))
+    );
+    assert!(
+        statement.contains("sends 710,000 datagrams/s, and statsd reads as much as before"),
+        "{statement}"
+    );
+    // As many came before; and it reads next to nothing any more.
+    assert_eq!(told(690e3, 470.0).1.as_deref(), Some("statsd"));
+    assert_eq!(told(450.0, 5.0).1.as_deref(), Some("statsd"));
 }
 
 #[test]

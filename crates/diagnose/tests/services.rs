@@ -530,3 +530,52 @@ fn who_stands_still_for_longer_than_an_answer_took_is_said_to() {
     let says = |words: &str| one(&report).chain.iter().any(|link| link.statement.contains(words));
     assert!(says("answered in 39.0 s or more instead of 2.0 ms"), "{report:#?}");
 }
+
+#[test]
+fn a_service_that_is_slow_only_for_a_caller_that_it_did_not_have_is_no_incident() {
+    let report = |own: Asked| {
+        let mut m = Machine::idle();
+        // A proxy, what it asks, and two clients of which one comes with the incident.
+        let both = during(Asked::each(100.0, 0.002), Asked { waiting: 14.0, ..Asked::each(100.0, 0.002) });
+        let late = |i: usize| if is_on(i) { Asked { p90: 3.5, ..both(i) } } else { both(i) };
+        service(&mut m, WEB, (40, "haproxy"), late);
+        service(&mut m, APP, (50, "nginx"), late);
+        dependency(&mut m, (40, "haproxy"), APP, late);
+        dependency(&mut m, (60, "desk"), "127.0.0.1:80", during(Asked::each(96.0, 0.002), own));
+        dependency(
+            &mut m,
+            (70, "crawler"),
+            "127.0.0.1:80",
+            during(Asked::nothing(0.0), Asked::each(4.0, 3.5)),
+        );
+        m.explain()
+    };
+    let report_of_all = report(Asked::each(96.0, 0.002));
+    assert!(report_of_all.incidents.is_empty(), "{:#?}", report_of_all.incidents);
+    // Who was there before waits too.
+    assert_eq!(root(&report(Asked { waiting: 9.0, ..Asked::each(96.0, 0.1) })).0, "service-slow");
+}
+
+#[test]
+fn more_calls_for_each_request_are_what_it_costs() {
+    let told = |rate: f64, calls: f64, took_s: f64| {
+        let mut m = Machine::idle();
+        service(
+            &mut m,
+            APP,
+            (50, "php-fpm"),
+            during(Asked::each(12.0, 0.012), Asked::each(rate, 0.053 * 12.0 / rate)),
+        );
+        dependency(&mut m, (50, "php-fpm"), DB, during(Asked::each(36.0, 0.003), Asked::each(calls, took_s)));
+        m.explain()
+    };
+    let report = told(12.0, 204.0, 0.003);
+    assert_eq!(root(&report), ("query-regression", Some("php-fpm"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("makes 17") && statement.contains("calls of 10.0.0.7:5432 instead of 3"),
+        "{statement}"
+    );
+    // As many, each of which is late.
+    assert_ne!(root(&told(12.0, 36.0, 0.017)).0, "query-regression");
+}

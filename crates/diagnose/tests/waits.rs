@@ -338,3 +338,50 @@ fn sessions_that_wait_their_turn_by_design_are_no_incident() {
     assert!(known(false).incidents.is_empty());
     assert_eq!(root(&known(true)), ("lock-queue", Some("postgres"), Some(33)));
 }
+
+#[test]
+fn clients_that_send_nothing_keep_all_places() {
+    let told = |waits: &[(&str, Option<(u32, &str)>)], queued: f64| {
+        let mut m = silent(6.0);
+        queue(&mut m, APP, (50, "appd"), |_| queued);
+        waits.iter().for_each(|(row, other)| wait(&mut m, row, *other, 1.0));
+        m.explain()
+    };
+    let only = ("50>client:60", Some((60, "asset-sync")));
+    let report = told(&[only], 6.0);
+    assert_eq!(root(&report), ("worker-pool-exhausted", Some("asset-sync"), Some(60)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    let words =
+        "its only thread that works reads from a connection of asset-sync (60), which sends no whole request";
+    assert!(statement.contains(words) && statement.contains("up to 6 queue"), "{statement}");
+    assert!(incident.remedies[0].action.contains("time limit"), "{:#?}", incident.remedies);
+    assert!(incident.chain.iter().any(|link| link.condition == "service-silent"));
+    // Nothing queues: it waits for something else. It accepts others; and who it is is not known.
+    assert_eq!(root(&told(&[only], 0.0)).0, "service-silent");
+    assert_eq!(root(&told(&[only, ("50>accept", None)], 6.0)).0, "service-silent");
+    assert_eq!(root(&told(&[("50>client", None)], 6.0)).0, "service-silent");
+}
+
+#[test]
+fn threads_of_a_java_program_that_wait_for_nothing_outside_wait_for_each_other() {
+    let told = |of_java: bool, more: Option<&str>| {
+        let mut m = silent(12.0);
+        if of_java {
+            m.row("jvm.old_max", "50", 1e8, 1e8);
+        }
+        wait(&mut m, "50>futex", None, 22.0);
+        wait(&mut m, "50>accept", None, 1.0);
+        more.iter().for_each(|row| wait(&mut m, row, None, 1.0));
+        m.explain()
+    };
+    let report = told(true, None);
+    assert_eq!(root(&report), ("worker-pool-exhausted", Some("appd"), Some(50)));
+    let incident = one(&report);
+    assert!(incident.root_cause.statement.contains("none of its 22 threads runs"), "{incident:#?}");
+    assert_eq!(incident.next[0].command, "jstack 50");
+    // An event loop, a thread that sleeps with a lock, and one that waits for many connections.
+    assert_eq!(root(&told(false, None)).0, "service-silent");
+    assert_eq!(root(&told(true, Some("50>timer"))).0, "service-silent");
+    assert_eq!(root(&told(true, Some("50>poll"))).0, "service-silent");
+}

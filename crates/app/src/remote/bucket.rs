@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::ops::Range;
 
 use anyhow::{Context, Result, anyhow, bail};
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ use mitra_model::Span;
 use mitra_model::time::SECOND;
 
 use super::settings::{self, Access, parsed};
-use super::{LIST_BYTES_MAX, RemoteFile, around, quoted};
+use super::{LIST_BYTES_MAX, RemoteFile, around, part_of, quoted, range_header};
 use crate::errors::usage;
 
 const TIME: &str = "%Y%m%dT%H%M%SZ";
@@ -50,6 +51,14 @@ pub struct Bucket {
 pub struct Listed {
     pub number: u64,
     pub bytes: u64,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    Whole,
+    Part(&'a Range<u64>),
+    Put(&'a [u8]),
 }
 
 impl Bucket {
@@ -117,7 +126,7 @@ impl Bucket {
     }
 
     pub fn read(&self, name: &str, bytes_max: u64, out: &mut dyn Write) -> Result<bool> {
-        let mut answer = self.ask(&self.path(name), &[], None)?;
+        let mut answer = self.ask(&self.path(name), &[], Asked::Whole)?;
         match answer.status().as_u16() {
             200 => {}
             404 => return Ok(false),
@@ -129,10 +138,22 @@ impl Bucket {
         Ok(true)
     }
 
+    /// A stretch of an object.
+    pub fn read_part(&self, name: &str, bytes: Range<u64>) -> Result<Option<Vec<u8>>> {
+        let mut answer = self.ask(&self.path(name), &[], Asked::Part(&bytes))?;
+        match answer.status().as_u16() {
+            200 | 206 => {}
+            404 => return Ok(None),
+            _ => return Err(self.refused(answer)),
+        }
+        let lost = || format!("{}: {name} did not come whole", self.shown());
+        part_of(&mut answer, &bytes).map(Some).with_context(lost)
+    }
+
     /// Stores a sealed segment.
     pub fn put(&self, file: &SegmentFile, bytes: &[u8]) -> Result<()> {
         let name = object(file).with_context(|| format!("{}: not the name of a segment", file.name))?;
-        let answer = self.ask(&self.path(&name), &[], Some(bytes))?;
+        let answer = self.ask(&self.path(&name), &[], Asked::Put(bytes))?;
         if answer.status().is_success() { Ok(()) } else { Err(self.refused(answer)) }
     }
 
@@ -168,7 +189,7 @@ impl Bucket {
             let mut query = vec![("list-type", "2"), ("prefix", prefix)];
             query.extend(folders.then_some(("delimiter", "/")));
             query.extend((!token.is_empty()).then_some(("continuation-token", token.as_str())));
-            let mut answer = self.ask(&format!("/{}", self.bucket), &query, None)?;
+            let mut answer = self.ask(&format!("/{}", self.bucket), &query, Asked::Whole)?;
             if answer.status() != 200 {
                 return Err(self.refused(answer));
             }
@@ -192,7 +213,8 @@ impl Bucket {
         bail!("{}: the listing does not end", self.shown())
     }
 
-    fn ask(&self, path: &str, query: &[(&str, &str)], body: Option<&[u8]>) -> Result<Response<Body>> {
+    fn ask(&self, path: &str, query: &[(&str, &str)], asked: Asked<'_>) -> Result<Response<Body>> {
+        let body = if let Asked::Put(body) = asked { Some(body) } else { None };
         let time = Timestamp::now().strftime(TIME).to_string();
         let request = SignedRequest {
             method: if body.is_some() { "PUT" } else { "GET" },
@@ -215,6 +237,11 @@ impl Bucket {
                 let get = headers
                     .into_iter()
                     .fold(self.agent.get(url), |get, (name, value)| get.header(name, value));
+                // It need not be signed.
+                let get = match asked {
+                    Asked::Part(bytes) => get.header("Range", range_header(bytes)),
+                    _ => get,
+                };
                 get.call()
             }
         };

@@ -1,21 +1,23 @@
-//! What was fetched: sealed files are kept, because they never change, and each question gets a folder of its own with the files
-//! that it wants, by other names of the same files. So nothing of an earlier question is read, and what is removed from the
+//! What was fetched: parts of sealed files are kept, because they never change, and each question gets a folder of its own with the
+//! files that it wants, by other names of the same files. So no file of an earlier question is read, and what is removed from the
 //! cache meanwhile stays readable.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use mitra_archive::{capture_path, is_intact};
+use mitra_archive::{Elsewhere, Reader, capture_path, is_intact};
 use mitra_http::sha256_hex;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use super::RemoteFile;
 use super::host::RemoteCapture;
+use super::parts::Parts;
 use crate::errors::usage;
 
 /// The oldest go first.
@@ -23,6 +25,8 @@ const CACHE_BYTES_MAX: u64 = 2 << 30;
 /// A log grows between the listing and the answer.
 pub(super) const GROWS_BYTES: u64 = 64 << 20;
 pub(super) const CAPTURE_BYTES_MAX: u64 = 64 << 20;
+/// The unit of `st_blocks` (stat(2)).
+const BLOCK_BYTES: u64 = 512;
 const VIEW: &str = "view.";
 /// Where no user has a cache.
 const SYSTEM: &str = "/var/cache";
@@ -42,6 +46,15 @@ pub struct View {
     root: PathBuf,
     /// The files of this archive that are kept.
     kept: PathBuf,
+    /// Where the blocks of sealed files come from.
+    pub(super) parts: Option<Arc<Parts>>,
+}
+
+/// A sealed file in a view.
+pub struct Placed {
+    pub name: String,
+    /// Nothing of it was kept.
+    fresh: Option<NamedTempFile>,
 }
 
 impl View {
@@ -63,19 +76,60 @@ impl View {
         let dir = Builder::new().prefix(VIEW).tempdir_in(root).with_context(cannot)?;
         let lock = File::open(dir.path()).with_context(cannot)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).with_context(cannot)?;
-        Ok(View { dir, _lock: lock, url: url.to_owned(), root: root.to_owned(), kept })
+        Ok(View { dir, _lock: lock, url: url.to_owned(), root: root.to_owned(), kept, parts: None })
     }
 
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Puts a file into the folder, as the one with this number.
-    pub fn fetch(&self, number: usize, file: &RemoteFile, read: Read<'_>) -> Result<()> {
-        let name = |ending: &str| self.path().join(format!("{number:010}.{ending}"));
-        if file.is_sealed {
-            return self.fetch_sealed(file, &name("seg"), read);
+    /// A reader of it, which fetches what it wants.
+    pub fn reader(&self) -> Result<Reader, mitra_archive::Error> {
+        match &self.parts {
+            Some(parts) => Reader::open_with(self.path(), Arc::clone(parts) as Arc<dyn Elsewhere>),
+            None => Reader::open(self.path()),
         }
+    }
+
+    /// Makes room for a sealed file, as the one with this number: what of it is kept, and holes.
+    pub fn place(&self, number: usize, file: &RemoteFile) -> Result<Placed> {
+        let cannot = || format!("cannot write to {}", self.kept.display());
+        let (kept, name) = (self.kept(file), format!("{number:010}.seg"));
+        let target = self.path().join(&name);
+        if fs::hard_link(&kept, &target).is_ok() {
+            if fs::symlink_metadata(&target).is_ok_and(|meta| meta.is_file() && meta.len() == file.bytes) {
+                // Used last, it is removed last.
+                _ = File::open(&kept).and_then(|kept| kept.set_modified(SystemTime::now()));
+                return Ok(Placed { name, fresh: None });
+            }
+            fs::remove_file(&target).with_context(|| format!("cannot remove {}", target.display()))?;
+        }
+        let fresh = NamedTempFile::new_in(&self.kept).with_context(cannot)?;
+        fresh.as_file().set_len(file.bytes).with_context(cannot)?;
+        fs::hard_link(fresh.path(), &target).with_context(cannot)?;
+        Ok(Placed { name, fresh: Some(fresh) })
+    }
+
+    /// Keeps a file of which something is there now. What is damaged where it comes from may be mended there: the next question
+    /// asks for it again.
+    pub fn keep(&self, file: &RemoteFile, placed: Placed, is_whole: bool) {
+        let kept = self.kept(file);
+        // Without a cache the next question takes longer.
+        _ = match placed.fresh {
+            Some(fresh) if is_whole => fresh.persist(&kept).map(drop).map_err(|error| error.error),
+            None if !is_whole => fs::remove_file(&kept),
+            _ => Ok(()),
+        };
+    }
+
+    fn kept(&self, file: &RemoteFile) -> PathBuf {
+        let base = file.name.rsplit('/').next().unwrap_or_default();
+        self.kept.join(format!("{}-{}-{}-{base}", file.span.since, file.span.until, file.bytes))
+    }
+
+    /// Puts a log into the folder, as the file with this number.
+    pub fn fetch_log(&self, number: usize, file: &RemoteFile, read: Read<'_>) -> Result<()> {
+        let name = |ending: &str| self.path().join(format!("{number:010}.{ending}"));
         let target = name("log");
         let bytes_max = file.bytes.saturating_add(GROWS_BYTES);
         if read(&file.name, bytes_max, &mut create(&target)?)? {
@@ -83,52 +137,12 @@ impl View {
         }
         // It was sealed since it was listed.
         fs::remove_file(&target).with_context(|| format!("cannot remove {}", target.display()))?;
-        let sealed = file.name.replace(".log", ".seg");
-        let sealed = RemoteFile { name: sealed, bytes: bytes_max, is_sealed: true, ..file.clone() };
-        match self.download(&sealed, &name("seg"), read)? {
-            (_, true) => Ok(()),
-            _ => bail!("{}: {} did not come whole; ask again", self.url, sealed.name),
-        }
-    }
-
-    fn fetch_sealed(&self, file: &RemoteFile, target: &Path, read: Read<'_>) -> Result<()> {
-        let base = file.name.rsplit('/').next().unwrap_or_default();
-        let kept = self.kept.join(format!("{}-{}-{}-{base}", file.span.since, file.span.until, file.bytes));
-        if fs::hard_link(&kept, target).is_ok() {
-            let is_whole = fs::metadata(target).is_ok_and(|meta| meta.is_file() && meta.len() == file.bytes);
-            if is_whole && is_intact(target).unwrap_or(false) {
-                // Used last, it is removed last.
-                _ = File::open(&kept).and_then(|kept| kept.set_modified(SystemTime::now()));
-                return Ok(());
-            }
-            fs::remove_file(target).with_context(|| format!("cannot remove {}", target.display()))?;
-        }
-        let (fresh, is_whole) = self.download(file, target, read)?;
-        if is_whole {
-            // Without a cache the next question takes longer.
-            _ = fresh.persist(&kept);
-        } else {
-            // A reader passes over what is damaged, here as there.
-            eprintln!("mitra: {}: {} is damaged there; what is whole of it is read", self.url, file.name);
+        let (sealed, target) = (file.name.replace(".log", ".seg"), name("seg"));
+        let is_there = read(&sealed, bytes_max, &mut create(&target)?)?;
+        if !is_there || !is_intact(&target)? {
+            bail!("{}: {sealed} did not come whole; ask again", self.url);
         }
         Ok(())
-    }
-
-    /// Gives a file its name in the folder when it is there, and says whether its checksums are right.
-    fn download(&self, file: &RemoteFile, target: &Path, read: Read<'_>) -> Result<(NamedTempFile, bool)> {
-        let cannot = || format!("cannot write to {}", self.kept.display());
-        let mut fresh = NamedTempFile::new_in(&self.kept).with_context(cannot)?;
-        let (url, name) = (&self.url, &file.name);
-        if !read(name, file.bytes, &mut fresh)? {
-            bail!("{url}: {name} was removed since it was listed; ask again");
-        }
-        let is_whole = is_intact(fresh.path()).with_context(cannot)?;
-        let came = fresh.as_file().metadata().with_context(cannot)?.len();
-        if !is_whole && came < file.bytes {
-            bail!("{url}: {name} did not come whole: {came} of {} bytes", file.bytes);
-        }
-        fs::hard_link(fresh.path(), target).with_context(cannot)?;
-        Ok((fresh, is_whole))
     }
 
     pub fn fetch_capture(&self, capture: &RemoteCapture, read: Read<'_>) -> Result<()> {
@@ -193,7 +207,8 @@ fn trim(root: &Path, bytes_max: u64) {
         .flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten())
         .filter_map(|entry| {
             let meta = entry.metadata().ok()?;
-            Some((meta.modified().ok()?, meta.len(), entry.path()))
+            // Holes take no room.
+            Some((meta.modified().ok()?, meta.blocks() * BLOCK_BYTES, entry.path()))
         })
         .collect();
     files.sort();
@@ -210,102 +225,51 @@ fn trim(root: &Path, bytes_max: u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::os::unix::fs::PermissionsExt;
 
-    use mitra_archive::simulate::Machine;
-    use mitra_archive::{Options, Reader, Writer};
-
+    use super::super::tests::sealed;
     use super::*;
 
-    /// A sealed file as another host has it.
-    fn sealed() -> (Vec<u8>, RemoteFile) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut machine = Machine::new(3, 1, 1);
-        let mut writer = Writer::open(dir.path(), &Machine::host(), Options::default()).unwrap();
-        for _ in 0..5 {
-            machine.tick();
-            writer.append(machine.frame(), machine.strings()).unwrap();
-        }
-        writer.finish().unwrap();
-        let file = Reader::open(dir.path()).unwrap().segment_files().remove(0);
-        let bytes = fs::read(dir.path().join(&file.name)).unwrap();
-        assert_eq!((file.bytes, file.is_sealed), (bytes.len() as u64, true));
-        (bytes, RemoteFile { name: file.name, bytes: file.bytes, span: file.span, is_sealed: true })
-    }
-
     #[test]
-    fn what_is_kept_is_not_fetched_again_and_not_believed_blindly() {
-        let (bytes, file) = sealed();
+    fn what_is_kept_takes_the_room_that_it_fills_and_the_oldest_goes() {
+        let file = sealed(5).1;
         let root = tempfile::tempdir().unwrap();
         let root = root.path().join("archives");
-        let asked = Cell::new(0);
-        let read = |_: &str, _: u64, out: &mut dyn Write| -> Result<bool> {
-            asked.set(asked.get() + 1);
-            out.write_all(&bytes)?;
-            Ok(true)
-        };
-        let fetched = || {
+        let place = || {
             let view = View::make_in(&root, "https://web17").unwrap();
-            view.fetch(1, &file, &read).unwrap();
-            assert_eq!(Reader::open(view.path()).unwrap().span(), Some(file.span));
-            view.kept.clone()
+            let placed = view.place(1, &file).unwrap();
+            assert_eq!(fs::metadata(view.path().join(&placed.name)).unwrap().len(), file.bytes);
+            view.keep(&file, placed, true);
+            view.kept(&file)
         };
-        let kept = fetched();
-        assert_eq!(asked.get(), 1);
-        fetched();
-        assert_eq!(asked.get(), 1, "it was kept");
-        let path = fs::read_dir(&kept).unwrap().next().unwrap().unwrap().path();
-        for spoil in [bytes.len() / 2, 3, bytes.len() - 3] {
-            let mut damaged = bytes.clone();
-            damaged[spoil] ^= 1;
-            let before = asked.get();
-            fs::write(&path, damaged).unwrap();
-            fetched();
-            assert_eq!(asked.get(), before + 1, "it was damaged at byte {spoil}");
-        }
+        let kept = place();
+        assert_eq!(kept.metadata().unwrap().blocks(), 0, "a hole");
+        fs::write(&kept, [1; 10]).unwrap();
+        place();
+        assert_eq!(kept.metadata().unwrap().len(), file.bytes, "one of another size is replaced");
+        fs::write(&kept, vec![1; file.bytes as usize]).unwrap();
+        place();
+        assert_ne!(kept.metadata().unwrap().blocks(), 0, "it was kept");
         assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
-        let views = fs::read_dir(&root).unwrap().filter(|e| e.as_ref().unwrap().path() != kept).count();
+        let views = fs::read_dir(&root).unwrap().flatten();
+        let views = views.filter(|entry| entry.file_name().to_string_lossy().starts_with(VIEW)).count();
         assert_eq!(views, 0, "views are removed");
-        trim(&root, bytes.len() as u64);
-        assert!(path.exists());
-        trim(&root, bytes.len() as u64 - 1);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn what_does_not_come_whole_is_not_kept() {
-        let (bytes, file) = sealed();
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path().join("archives");
+        let bytes = kept.metadata().unwrap().blocks() * BLOCK_BYTES;
+        trim(&root, bytes);
+        assert!(kept.exists());
+        trim(&root, bytes - 1);
+        assert!(!kept.exists());
+        place();
         let view = View::make_in(&root, "https://web17").unwrap();
-        let tried = |bytes: &[u8]| {
-            let read = |_: &str, _: u64, out: &mut dyn Write| -> Result<bool> {
-                Ok(out.write_all(bytes).map(|()| true)?)
-            };
-            view.fetch(1, &file, &read).unwrap_err().to_string()
-        };
-        for cut in [0, 10, bytes.len() / 2, bytes.len() - 1] {
-            let wanted = format!("did not come whole: {cut} of {} bytes", bytes.len());
-            assert_eq!(tried(&bytes[..cut]), format!("https://web17: {} {wanted}", file.name));
-        }
-        let gone = view.fetch(1, &file, &|_, _, _| Ok(false)).unwrap_err().to_string();
-        assert!(gone.contains("was removed since it was listed"), "{gone}");
-        assert_eq!(fs::read_dir(view.path()).unwrap().count(), 0);
-        // What is damaged on the host is read as there, and not kept.
-        let mut damaged = bytes.clone();
-        damaged[bytes.len() / 2] ^= 1;
-        let read = |_: &str, _: u64, out: &mut dyn Write| -> Result<bool> {
-            Ok(out.write_all(&damaged).map(|()| true)?)
-        };
-        view.fetch(1, &file, &read).unwrap();
-        assert_eq!(Reader::open(view.path()).unwrap().span(), Some(file.span));
-        assert_eq!(fs::read_dir(&view.kept).unwrap().count(), 0);
+        view.keep(&file, view.place(1, &file).unwrap(), false);
+        assert!(!kept.exists(), "it is damaged there");
+        view.keep(&file, view.place(2, &file).unwrap(), false);
+        assert!(!kept.exists());
     }
 
     #[test]
     fn a_log_that_was_sealed_meanwhile_is_fetched_sealed() {
-        let (bytes, file) = sealed();
+        let (bytes, file) = sealed(5);
         let root = tempfile::tempdir().unwrap();
         let view = View::make_in(&root.path().join("archives"), "https://web17").unwrap();
         let log = RemoteFile {
@@ -321,7 +285,7 @@ mod tests {
             }
             Ok(is_there)
         };
-        view.fetch(1, &log, &read).unwrap();
+        view.fetch_log(1, &log, &read).unwrap();
         assert_eq!(Reader::open(view.path()).unwrap().span(), Some(file.span));
     }
 

@@ -1,6 +1,7 @@
 //! `mitra serve` of another host.
 
 use std::io::{Read, Write};
+use std::ops::Range;
 
 use anyhow::{Context, Result, anyhow, bail};
 use jiff::Timestamp;
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::settings::Access;
-use super::{LIST_BYTES_MAX, RemoteFile, quoted};
+use super::{LIST_BYTES_MAX, RemoteFile, part_of, quoted, range_header};
 
 const LIST: &str = "/api/v1/segments";
 
@@ -92,8 +93,28 @@ impl Host {
         Ok(true)
     }
 
+    /// A stretch of a sealed file.
+    pub fn read_part(&self, name: &str, bytes: Range<u64>) -> Result<Option<Vec<u8>>> {
+        let mut answer = self.ask(&format!("{LIST}/{name}"), Some(&bytes))?;
+        match answer.status().as_u16() {
+            200 | 206 => {}
+            404 => return Ok(None),
+            _ => return Err(self.refused(answer)),
+        }
+        part_of(&mut answer, &bytes)
+            .map(Some)
+            .with_context(|| format!("{}: {name} did not come whole", self.url))
+    }
+
     fn get(&self, path: &str) -> Result<Response<Body>> {
+        self.ask(path, None)
+    }
+
+    fn ask(&self, path: &str, part: Option<&Range<u64>>) -> Result<Response<Body>> {
         let mut request = self.agent.get(format!("{}{path}", self.url));
+        if let Some(part) = part {
+            request = request.header("Range", range_header(part));
+        }
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }

@@ -1,17 +1,23 @@
 //! Archives that lie elsewhere: behind `mitra serve` of another host, or in an object store. Such an archive is a folder that is
-//! filled on demand: of the files, which are listed with their times, those of the wanted range are fetched.
+//! filled on demand: of the files, which are listed with their times, the indexes of those of the wanted range are fetched, and
+//! the blocks that a reader wants when it wants them.
 
 mod bucket;
 mod cache;
 mod host;
+mod parts;
 mod settings;
 
-use std::io::Write;
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
+use mitra_http::ureq::Body;
+use mitra_http::ureq::http::{Response, StatusCode};
 use mitra_model::Span;
 
 use crate::errors::usage;
@@ -19,6 +25,7 @@ use crate::render::style::rfc3339;
 
 pub use bucket::{Bucket, Listed};
 pub use cache::View;
+use parts::Parts;
 pub use settings::{url_of_host, url_of_uploads};
 
 /// Files that are fetched at a time: what takes long is the way there and back.
@@ -74,6 +81,14 @@ impl Source {
         }
     }
 
+    /// `None` if there is no file of that name any more.
+    fn read_part(&self, name: &str, bytes: Range<u64>) -> Result<Option<Vec<u8>>> {
+        match self {
+            Source::Host(host) => host.read_part(name, bytes),
+            Source::Bucket(bucket) => bucket.read_part(name, bytes),
+        }
+    }
+
     /// Writes a file. False if there is none of that name any more.
     fn read(&self, name: &str, bytes_max: u64, out: &mut dyn Write) -> Result<bool> {
         match self {
@@ -106,8 +121,8 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
         Source::Bucket(_) => Vec::new(),
     };
     // The server says how long they are, and a log grows meanwhile.
-    let grows = |file: &RemoteFile| if file.is_sealed { 0 } else { cache::GROWS_BYTES };
-    let sizes = files.iter().map(|file| file.bytes.saturating_add(grows(file)));
+    let logs = files.iter().filter(|file| !file.is_sealed);
+    let sizes = logs.map(|file| file.bytes.saturating_add(cache::GROWS_BYTES));
     let bytes = sizes.chain(captures.iter().map(|one| one.bytes)).fold(0, u64::saturating_add);
     if bytes > FETCH_BYTES_MAX || files.len() + captures.len() > FILES_MAX {
         let (many, most) = (bytes >> 20, FETCH_BYTES_MAX >> 20);
@@ -116,13 +131,42 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
             files.len()
         )));
     }
-    let view = View::make(url)?;
-    let jobs: Vec<_> = files.iter().enumerate().collect();
-    each(&jobs, |(number, file)| {
-        view.fetch(number + 1, file, &|name, most, out| source.read(name, most, out))
-    })?;
+    let mut view = View::make(url)?;
+    let mut sealed = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        if file.is_sealed {
+            sealed.push((file, view.place(number + 1, file)?));
+        } else {
+            view.fetch_log(number + 1, file, &|name, most, out| source.read(name, most, out))?;
+        }
+    }
     each(&captures, |capture| view.fetch_capture(capture, &|name, most, out| source.read(name, most, out)))?;
+    drop(captures);
+    let parts = Parts {
+        url: url.to_owned(),
+        dir: view.path().to_owned(),
+        files: sealed.iter().map(|(file, placed)| (placed.name.clone(), (*file).clone())).collect(),
+        read: Box::new(move |name, bytes| source.read_part(name, bytes)),
+        fetched: AtomicU64::new(bytes),
+    };
+    let is_damaged = Mutex::new(HashSet::new());
+    each(&sealed, |(_, placed)| {
+        if !parts.index(&placed.name)? {
+            is_damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(placed.name.clone());
+        }
+        Ok(())
+    })?;
+    let is_damaged = is_damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (file, placed) in sealed {
+        let is_whole = !is_damaged.contains(&placed.name);
+        if !is_whole {
+            // A reader passes over what is damaged, here as there.
+            eprintln!("mitra: {url}: {} is damaged there; what is whole of it is read", file.name);
+        }
+        view.keep(file, placed, is_whole);
+    }
     view.trim();
+    view.parts = Some(Arc::new(parts));
     Ok(view)
 }
 
@@ -167,6 +211,23 @@ fn chosen(files: &[RemoteFile], spans: &[Span]) -> Vec<RemoteFile> {
     wanted.map(|(file, _)| file.clone()).collect()
 }
 
+/// The header that asks for a stretch.
+fn range_header(bytes: &Range<u64>) -> String {
+    format!("bytes={}-{}", bytes.start, bytes.end.saturating_sub(1))
+}
+
+/// The stretch of a file that an answer has. A server that knows no ranges sends all of it.
+fn part_of(answer: &mut Response<Body>, bytes: &Range<u64>) -> std::io::Result<Vec<u8>> {
+    let before = if answer.status() == StatusCode::PARTIAL_CONTENT { 0 } else { bytes.start };
+    let wanted = bytes.end.saturating_sub(bytes.start);
+    let limit = before.saturating_add(wanted).saturating_add(1);
+    let mut body = answer.body_mut().with_config().limit(limit).reader();
+    std::io::copy(&mut body.by_ref().take(before), &mut std::io::sink())?;
+    let mut part = Vec::new();
+    body.take(wanted).read_to_end(&mut part)?;
+    Ok(part)
+}
+
 /// What a server said, on one short line.
 fn quoted(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
@@ -177,7 +238,26 @@ fn quoted(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mitra_archive::simulate::Machine;
+    use mitra_archive::{Options, Reader, Writer};
+
     use super::*;
+
+    /// A sealed file of so many samples as another host has it.
+    pub(super) fn sealed(samples: usize) -> (Vec<u8>, RemoteFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut machine = Machine::new(100, 50, 1);
+        let mut writer = Writer::open(dir.path(), &Machine::host(), Options::default()).unwrap();
+        for _ in 0..samples {
+            machine.tick();
+            writer.append(machine.frame(), machine.strings()).unwrap();
+        }
+        writer.finish().unwrap();
+        let file = Reader::open(dir.path()).unwrap().segment_files().remove(0);
+        let bytes = std::fs::read(dir.path().join(&file.name)).unwrap();
+        assert_eq!((file.bytes, file.is_sealed), (bytes.len() as u64, true));
+        (bytes, RemoteFile { name: file.name, bytes: file.bytes, span: file.span, is_sealed: true })
+    }
 
     fn file(since: i64, until: i64) -> RemoteFile {
         RemoteFile { name: format!("{since}"), bytes: 1, span: Span { since, until }, is_sealed: true }

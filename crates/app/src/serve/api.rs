@@ -270,7 +270,8 @@ impl Server {
             }
             Some(Route::Segment) => {
                 query(&[], &[])?;
-                segments::one(self, segments::asked(path).unwrap_or_default(), client).await
+                let range = request.headers().get(hyper::header::RANGE);
+                segments::one(self, segments::asked(path).unwrap_or_default(), range, client).await
             }
             Some(Route::Search) => {
                 let query = query(&["query", "at", "changed", "since", "until", "limit"], &[])?;

@@ -1,12 +1,15 @@
 """An object store in memory that checks signatures: moto, with one user and one bucket. Prints its address, the key and its secret;
 ends with its standard input."""
 
+import logging
 import sys
 import urllib.request
 
 import boto3
 from moto.server import ThreadedMotoServer
 
+# A line for each request would fill the pipe of whoever does not read them.
+logging.getLogger("werkzeug").setLevel(logging.WARNING)
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
 server.start()
 host, port = server.get_host_and_port()

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -195,24 +196,15 @@ fn by_hand_an_hour_out_of_a_month_in_an_object_store() {
     let (since, until) = (at(60 * 3), at(60 * 4));
     let explain = |archive: &str| {
         let start = Instant::now();
-        let out = store.user.good(&[
-            "explain",
-            "--json",
-            "--since",
-            &since,
-            "--until",
-            &until,
-            "--archive",
-            archive,
-        ]);
-        (out, start.elapsed().as_secs_f64())
+        let report = store.user.report(archive, &since, &until);
+        (report, start.elapsed().as_secs_f64())
     };
     let (here, here_s) = explain(text(dir.path()));
     let (there, first_s) = explain(ARCHIVE);
     let (_, again_s) = explain(ARCHIVE);
-    let bytes: u64 = store.user.kept().iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    let bytes: u64 = store.user.kept().iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum();
     println!(
-        "{} segments of 10 minutes, {} fetched, {:.2} MB; {first_s:.2} s, again {again_s:.2} s, from a folder {here_s:.2} s; same report: {}",
+        "{} segments of 10 minutes, parts of {} fetched, {:.2} MB; {first_s:.2} s, again {again_s:.2} s, from a folder {here_s:.2} s; same report: {}",
         files.len() + 30 * 144,
         store.user.kept().len(),
         bytes as f64 / 1e6,

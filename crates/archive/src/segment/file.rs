@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::index::{Index, TRAILER_BYTES, parse_trailer};
+use super::index::{BlockRef, Index, TRAILER_BYTES, parse_trailer};
 use crate::block::{self, Kind};
+use crate::elsewhere::{Elsewhere, Stretch, stretches};
 use crate::error::{Error, Skipped};
 use crate::log::record::{FILE_HEADER_BYTES, file_version};
 use crate::schema::{self, Schema};
@@ -47,6 +48,8 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
     /// Of a file whose index was whole.
     identity: Option<Identity>,
+    /// Where blocks are that are not here.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
 }
 
 /// The schemas that were read before, by checksum: hardly ever more than one.
@@ -77,11 +80,17 @@ pub(crate) struct Opened<'a> {
     name: PathBuf,
     /// What turned out to be damaged.
     pub(crate) skipped: Vec<Skipped>,
+    /// Why blocks that lie elsewhere could not be had.
+    failed: Option<io::Error>,
 }
 
 impl Segment {
     /// Reads the index of a file, or rebuilds it.
-    pub(crate) fn open(path: &Path, skipped: &mut Vec<Skipped>) -> Result<Option<Segment>, Error> {
+    pub(crate) fn open(
+        path: &Path,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
+        skipped: &mut Vec<Skipped>,
+    ) -> Result<Option<Segment>, Error> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let identity = Identity::of(&file.metadata().map_err(Error::io("stat", path))?);
         let bytes = identity.bytes;
@@ -116,7 +125,7 @@ impl Segment {
         };
         let identity = is_whole.then_some(identity);
         let source = Source::Disk(path.to_path_buf());
-        Ok(Some(Segment { source, name: file_name(path), index, bytes, identity }))
+        Ok(Some(Segment { source, name: file_name(path), index, bytes, identity, elsewhere }))
     }
 
     /// Whether it is of this file, which has not changed since. A sealed segment never does.
@@ -134,7 +143,15 @@ impl Segment {
         });
         let index = index.or_else(|_| Index::scan(&bytes))?;
         let name = file_name(log);
-        Ok(Segment { bytes: bytes.len() as u64, source: Source::Memory(bytes), name, index, identity: None })
+        let (identity, elsewhere) = (None, None);
+        Ok(Segment {
+            bytes: bytes.len() as u64,
+            source: Source::Memory(bytes),
+            name,
+            index,
+            identity,
+            elsewhere,
+        })
     }
 
     /// Of a file on disk.
@@ -156,12 +173,19 @@ impl Segment {
             Source::Memory(_) => (None, PathBuf::from("log")),
             Source::Disk(path) => (Some(File::open(path).map_err(Error::io("open", path))?), path.clone()),
         };
-        Ok(Opened { segment: self, file, name, skipped: Vec::new() })
+        Ok(Opened { segment: self, file, name, skipped: Vec::new(), failed: None })
     }
 }
 
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether the index of a sealed segment is here, by which its blocks are found.
+pub fn is_indexed(path: &Path) -> Result<bool, Error> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let bytes = file.metadata().map_err(Error::io("stat", path))?.len();
+    Ok(indexed(&file, bytes).map_err(Error::io("read", path))?.is_ok())
 }
 
 /// Whether every byte of a sealed segment is as it was written, by its own checksums.
@@ -219,36 +243,74 @@ impl Opened<'_> {
     /// The payload of the block with this number in the index; noted as skipped if it is damaged.
     pub(crate) fn block(&mut self, number: usize) -> Option<Vec<u8>> {
         let block = self.segment.index.blocks.get(number)?;
-        let (kind, entity) = (block.kind, block.entity);
-        let unpacked = match (&self.file, &self.segment.source) {
-            (Some(file), _) => {
-                // The size is bounded by the file, so a damaged index cannot ask for more memory than that.
-                let size = block.bytes.min(self.segment.bytes.saturating_sub(block.offset)) as usize;
-                let mut bytes = vec![0; size];
-                match file.read_exact_at(&mut bytes, block.offset) {
-                    Ok(()) => block::unpack(&bytes),
-                    Err(_) => Err(Corrupt("a block that can be read")),
+        let unpacked = self.unpacked(block).or_else(|corrupt| match &self.segment.elsewhere {
+            Some(elsewhere) => {
+                let wanted = stretches(&self.segment.name, std::iter::once(block), self.segment.bytes);
+                match elsewhere.bring(&wanted) {
+                    Ok(()) => self.unpacked(block),
+                    Err(error) => {
+                        self.failed.get_or_insert(error);
+                        Err(corrupt)
+                    }
                 }
             }
-            (None, Source::Memory(bytes)) => {
-                block::unpack(bytes.get(block.offset as usize..).unwrap_or_default())
-            }
-            (None, Source::Disk(_)) => Err(Corrupt("an open file")),
-        };
-        let checked = unpacked.and_then(|(header, payload)| {
-            if header.kind == kind && header.entity == entity {
-                Ok(payload)
-            } else {
-                Err(Corrupt("the block that the index announces"))
-            }
+            None => Err(corrupt),
         });
-        match checked {
+        match unpacked {
             Ok(payload) => Some(payload),
             Err(corrupt) => {
                 self.skip(number, corrupt);
                 None
             }
         }
+    }
+
+    fn unpacked(&self, block: &BlockRef) -> Got<Vec<u8>> {
+        let (header, payload) = match (&self.file, &self.segment.source) {
+            (Some(_), _) => block::unpack(&self.stored(block)?)?,
+            (None, Source::Memory(bytes)) => {
+                block::unpack(bytes.get(block.offset as usize..).unwrap_or_default())?
+            }
+            (None, Source::Disk(_)) => return Err(Corrupt("an open file")),
+        };
+        if header.kind == block.kind && header.entity == block.entity {
+            Ok(payload)
+        } else {
+            Err(Corrupt("the block that the index announces"))
+        }
+    }
+
+    /// A block of a file as it stands there.
+    fn stored(&self, block: &BlockRef) -> Got<Vec<u8>> {
+        let file = self.file.as_ref().ok_or(Corrupt("an open file"))?;
+        // The size is bounded by the file, so a damaged index cannot ask for more memory than that.
+        let size = block.bytes.min(self.segment.bytes.saturating_sub(block.offset)) as usize;
+        let mut bytes = vec![0; size];
+        let read = file.read_exact_at(&mut bytes, block.offset);
+        read.map(|()| bytes).map_err(|_| Corrupt("a block that can be read"))
+    }
+
+    /// Where those of these blocks lie that are not here; of a kind that is there twice, the first.
+    pub(crate) fn missing(&self, is_wanted: impl Fn(&BlockRef) -> bool) -> Vec<Stretch> {
+        if self.segment.elsewhere.is_none() {
+            return Vec::new();
+        }
+        let is_here = |block: &BlockRef| self.stored(block).is_ok_and(|stored| block::check(&stored).is_ok());
+        let mut singles = Vec::new();
+        let mut is_first = |block: &BlockRef| {
+            let single = (block.kind, block.entity);
+            let is_known =
+                block.kind != Kind::Columns && block.kind != Kind::Events && singles.contains(&single);
+            singles.push(single);
+            !is_known
+        };
+        let wanted = self.segment.index.blocks.iter().filter(|block| is_wanted(block) && is_first(block));
+        stretches(&self.segment.name, wanted.filter(|block| !is_here(block)), self.segment.bytes)
+    }
+
+    /// Why something that lies elsewhere could not be had.
+    pub(crate) fn failed(&mut self) -> Option<Error> {
+        self.failed.take().map(Error::io("fetch", &self.name))
     }
 
     /// Notes that a block could not be used.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::SessionSaid;
 use super::wire::{Failure, Wire, keyword, name, number};
+use crate::sessions::FOR_STANDBY;
 
 /// Protocol 3.0.
 const VERSION: u32 = 3 << 16;
@@ -154,7 +155,13 @@ fn session(row: &Row) -> Option<SessionSaid> {
     let activity = match cell(1)? {
         b"active" => {
             let command = cell(6).and_then(keyword).unwrap_or("a statement");
-            format!("{command}{}", if waits { " waiting" } else { "" })
+            let is_for_standby = cell(2) == Some(b"IPC") && cell(3) == Some(b"SyncRep");
+            let waits = match (waits, is_for_standby) {
+                (true, _) => " waiting",
+                (false, true) => FOR_STANDBY,
+                (false, false) => "",
+            };
+            format!("{command}{waits}")
         }
         state => STATES.into_iter().find(|known| known.as_bytes() == state)?.to_owned(),
     };
@@ -233,6 +240,16 @@ pub mod tests {
         for query in ["hunter2 is a", "/*hunter2*/", "'hunter2'", "\u{1b}[31mhunter2", ""] {
             assert_eq!(of(query).activity, "a statement waiting", "{query}");
         }
+    }
+
+    #[test]
+    fn a_commit_that_waits_for_a_standby_is_no_lock() {
+        let cells = ["4242", "active", "IPC", "SyncRep", "", "1500", "insert into", "127.0.0.1", "5000"];
+        let said = says(&[row(&cells.map(Some))]).unwrap().remove(0);
+        assert_eq!(
+            (said.activity.as_str(), said.waits_for, said.blocked_by),
+            ("INSERT waiting for a standby", None, vec![])
+        );
     }
 
     #[test]

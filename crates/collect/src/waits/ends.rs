@@ -54,7 +54,7 @@ kinds! {
     Frozen = "frozen",
     /// A connection to accept.
     Accept = "accept",
-    /// A request of a client of its own.
+    /// A request of a client of its own, or the rest of one.
     Client = "client",
     /// The other end of a connection of its own, unless another thread of its process wakes it: clients whose event loop has a
     /// descriptor for that.

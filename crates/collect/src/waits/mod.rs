@@ -43,6 +43,8 @@ const ROWS_MAX: usize = 256;
 const MUTEXES_MAX: usize = 16;
 /// As many of the threads that wait are named.
 const NAMED_MAX: usize = 16;
+/// Of sessions that hold what others wait for, the clients that are looked at.
+const CLIENTS_MAX: usize = 4;
 /// From as many open requests on.
 const OPEN_MIN: i64 = 2;
 /// Times as long as usual an answer takes: caches, mixes of requests and queues of half-busy servers make less.
@@ -119,6 +121,8 @@ pub struct Waits {
     requests: usize,
     wait_time: usize,
     service_pid: usize,
+    blocked_by: usize,
+    client_pid: usize,
 }
 
 impl Waits {
@@ -134,15 +138,21 @@ impl Waits {
             requests: col("service.requests"),
             wait_time: col("service.wait_time"),
             service_pid: col("service.pid"),
+            blocked_by: col("session.blocked_by"),
+            client_pid: col("session.client_pid"),
         }
     }
 
-    /// Fills rows with what was found when it was asked for, at the frame before. Services have to be in the frame already.
+    /// Fills rows with what was found when it was asked for, at the frame before. Services and sessions have to be in the frame
+    /// already.
     pub fn fill(&mut self, io: &mut Io, frame: &mut Frame) {
         if !io.root.is_host() {
             return;
         }
-        let pids = self.kept_waiting(frame, &io.strings);
+        let mut pids = self.kept_waiting(frame, &io.strings);
+        if !pids.is_empty() {
+            pids.extend(self.clients_of_holders(frame, &io.strings));
+        }
         if let Some(looker) = &self.looker
             && let Some(seen) = looker.answers().last()
         {
@@ -199,6 +209,26 @@ impl Waits {
                 self.lock.iter().zip(values).for_each(|(column, value)| set(row, *column, value));
             }
         }
+    }
+
+    /// The clients of sessions that hold what others wait for, and wait for no other session: what they wait for keeps all waiting.
+    fn clients_of_holders(&self, frame: &Frame, strings: &Strings) -> Vec<u32> {
+        let sessions = frame.table(Entity::Session);
+        let text = |id: u64| u32::try_from(id).ok().and_then(|id| strings.get(id)).unwrap_or_default();
+        let blocked_by = |row: &[i64]| {
+            let id = row.get(self.blocked_by).and_then(|id| u64::try_from(*id).ok());
+            id.map(text).filter(|blockers| !blockers.is_empty())
+        };
+        let blockers: Vec<&str> = sessions.rows().filter_map(|(_, row)| blocked_by(row)).collect();
+        // Of MySQL the process id of the server stands before the number of a connection.
+        let number = |id: &str| id.rsplit(':').next().unwrap_or_default().to_owned();
+        let is_blocker = |id: &str| blockers.iter().any(|all| all.split(',').any(|one| one == number(id)));
+        let clients = sessions.rows().filter_map(|(key, row)| {
+            let holds = blocked_by(row).is_none() && is_blocker(text(key.id));
+            let client = row.get(self.client_pid).and_then(|pid| u32::try_from(*pid).ok());
+            client.filter(|pid| holds && *pid > 0)
+        });
+        clients.take(CLIENTS_MAX).collect()
     }
 
     /// The processes of services that have more requests open than they have answered since the last frame, which wait for

@@ -312,10 +312,11 @@ impl<'l> Scene<'l> {
         if found.is_listening {
             return (Kind::Accept, End::Unknown);
         }
-        if found.is_server && side == Side::Reads {
-            return (Kind::Client, End::Unknown);
-        }
-        let kind = if found.is_tcp { Kind::Tcp } else { Kind::Unix };
+        let kind = match found.is_server && side == Side::Reads {
+            true => Kind::Client,
+            false if found.is_tcp => Kind::Tcp,
+            false => Kind::Unix,
+        };
         let root = self.root;
         match found.peer {
             Peer::Socket(peer) => of_holder(kind, self.holders().of_sockets(root, &[peer], process.waiter())),

@@ -111,7 +111,7 @@ impl Graph {
             "either" if op.b == op.process as i32 => one(Kind::Poll, End::Unknown),
             "either" => [op.a, op.b].map(|a| (Kind::Pipe, self.process(a))).into(),
             "tcp_woken" | "unix_woken" => one(Kind::Answer, self.process(op.a)),
-            "unix_serve" | "tcp_serve" => one(Kind::Client, End::Unknown),
+            "unix_serve" | "tcp_serve" => one(Kind::Client, self.process(op.a)),
             name if name.starts_with("pipe") => one(Kind::Pipe, self.process(op.a)),
             name if name.starts_with("tcp") => one(Kind::Tcp, self.process(op.a)),
             _ => one(Kind::Unix, self.process(op.a)),
@@ -153,8 +153,10 @@ impl Graph {
             let before = reached.len();
             for op in &self.plan.ops {
                 if reached.contains(&self.pids[op.process]) {
-                    reached.extend(self.truth(op).into_iter().filter_map(|(_, end)| match end {
-                        End::Process(pid) => Some(pid),
+                    // Who waits to be asked is not looked at further.
+                    reached.extend(self.truth(op).into_iter().filter_map(|(kind, end)| match (kind, end) {
+                        (Kind::Client, _) => None,
+                        (_, End::Process(pid)) => Some(pid),
                         _ => None,
                     }));
                 }

@@ -63,7 +63,9 @@ mod memory {
 }
 mod network {
     pub(super) mod conntrack_full;
+    pub(super) mod dns_query_growth;
     pub(super) mod listen_overflow;
+    pub(super) mod neighbour_table_full;
     pub(super) mod nic_drops;
     pub(super) mod packet_cost;
     pub(super) mod port_exhaustion;
@@ -196,6 +198,8 @@ pub fn all() -> &'static [Condition] {
         host::device_lost::CONDITION,
         page_cache::caches_dropped::CONDITION,
         network::packet_cost::CONDITION,
+        network::dns_query_growth::CONDITION,
+        network::neighbour_table_full::CONDITION,
         service::retry_storm::CONDITION,
         service::timeout_cascade::CONDITION,
         memory::free_memory_low::CONDITION,

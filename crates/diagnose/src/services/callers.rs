@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
-use crate::services::{Address, DEPENDENCY, Servers, Traffic, usual_of_address};
+use crate::services::{Address, DEPENDENCY, SERVED, Servers, Traffic, usual_of_address};
 use crate::view::View;
 use crate::words;
 
@@ -92,6 +92,82 @@ fn follow<'a>(view: &View<'a>, first: Servers<'_, 'a>, span: Span, needed: f64, 
         }
         at += 1;
     }
+}
+
+/// What a service asks of an address.
+#[derive(Debug)]
+pub struct Calls<'a> {
+    pub address: Address<'a>,
+    /// Questions a second, now and before.
+    pub rate: (f64, f64),
+    /// Seconds in each second that are waited for the answers, now and before.
+    pub waits: (f64, f64),
+}
+
+/// All that a service asks of others in a span.
+#[must_use]
+pub fn calls_of<'a>(view: &View<'a>, servers: &Servers<'_, '_>, span: Span) -> Vec<Calls<'a>> {
+    let Some(baseline) = view.baseline else { return Vec::new() };
+    let of = |(address, rows): (Address<'a>, Vec<&'a str>)| {
+        let own: Vec<&str> = rows.into_iter().filter(|row| calls(view.set, servers, row)).collect();
+        let both =
+            |metric: &str| (rate(view.set, &own, metric, span), rate(view.base_set, &own, metric, baseline));
+        Calls { address, rate: both("dependency.requests"), waits: both("dependency.wait_time") }
+    };
+    rows_by_address(view.set, "dependency.requests").into_iter().map(of).collect()
+}
+
+/// A caller asks for others, and these for others still: so many of one machine.
+const CALLERS_MAX: usize = 4;
+/// As good as all that is waited, and as good as nothing of it.
+const NEARLY_ALL: f64 = 0.8;
+const NEARLY_NONE: f64 = 0.1;
+
+/// Whether everybody who called a service before is answered as before, and only those wait longer who did not call it then, or who ask for
+/// such: what they ask may always take that long, or is held back on purpose. `beyond` is how many clients wait, more than usual.
+#[must_use]
+pub fn only_newcomers_wait(view: &View<'_>, service: &[&str], span: Span, beyond: f64) -> bool {
+    newcomers_wait(view, service, span, beyond, CALLERS_MAX)
+}
+
+fn newcomers_wait(view: &View<'_>, service: &[&str], span: Span, beyond: f64, left: usize) -> bool {
+    let (Some(baseline), Some(left)) = (view.baseline, left.checked_sub(1)) else { return false };
+    let now = by_caller(view.set, service);
+    let before = by_caller(view.base_set, service);
+    let (mut all, mut known, mut answered) = (0.0, 0.0, 0.0);
+    for (comm, rows) in &now {
+        let earlier = before.get(comm).map(Vec::as_slice).unwrap_or_default();
+        let then = |metric: &str| rate(view.base_set, earlier, metric, baseline);
+        let waits = rate(view.set, rows, "dependency.wait_time", span) - then("dependency.wait_time");
+        all += waits.max(0.0);
+        if then("dependency.requests") * baseline.seconds() < SERVED {
+            continue;
+        }
+        answered += rate(view.set, rows, "dependency.requests", span) * span.seconds();
+        let own =
+            view.services().iter().filter(|own| Servers::of(view, own.row).comm.as_deref() == Some(comm));
+        let asks_for_newcomers =
+            || own.into_iter().any(|own| newcomers_wait(view, &own.rows, span, waits, left));
+        known += if waits > 0.0 && !asks_for_newcomers() { waits } else { 0.0 };
+    }
+    all >= NEARLY_ALL * beyond && known <= NEARLY_NONE * all && answered >= SERVED
+}
+
+/// The rows of those who call a service, by their names.
+fn by_caller<'a>(set: &'a SeriesSet, service: &[&str]) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let reaches = |row: &str| service.iter().any(|own| Address::called(row).reaches(&Address::of(own)));
+    let mut callers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (row, _) in set.each("dependency.requests").filter(|(row, _)| reaches(row)) {
+        callers.entry(caller(set, row)).or_default().push(row);
+    }
+    callers
+}
+
+/// Who a row of `dependency` is about.
+fn caller<'a>(set: &'a SeriesSet, row: &'a str) -> &'a str {
+    let who = row.split_once('>').map_or(row, |(who, _)| who);
+    let comm = || set.text("dependency.comm", row)?.last();
+    if who.bytes().all(|byte| byte.is_ascii_digit()) { comm().unwrap_or(who) } else { who }
 }
 
 /// The services and addresses that those of a service wait for, by name.
@@ -234,6 +310,13 @@ pub fn is_or_asks(view: &View<'_>, servers: &Servers<'_, '_>, comm: &str) -> boo
 
 fn mean(set: &SeriesSet, rows: &[&str], metric: &str, span: Span) -> f64 {
     rows.iter().filter_map(|row| set.get(metric, row)?.mean(span)).fold(0.0, |a, b| a + b)
+}
+
+/// A metric of some rows per second of a span. A process gets a row of its own some time after its first question: no mean of rows that
+/// come and go can be added.
+fn rate(set: &SeriesSet, rows: &[&str], metric: &str, span: Span) -> f64 {
+    let totals = rows.iter().filter_map(|row| set.get(metric, row)?.total(span));
+    totals.fold(0.0, |a, b| a + b) / span.seconds().max(1.0)
 }
 
 /// Seconds per second that processes waited for connections, more than before.

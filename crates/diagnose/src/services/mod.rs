@@ -19,8 +19,8 @@ mod traffic;
 pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{
-    Walk, asks, called_by, called_service, callers, local_service, overlapping, rows_by_address, waited_for,
-    waits_for_answers, walk, who_has_most,
+    Calls, Walk, asks, called_by, called_service, callers, calls_of, local_service, only_newcomers_wait,
+    overlapping, rows_by_address, waited_for, waits_for_answers, walk, who_has_most,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use datagrams::{DATAGRAMS, Datagrams};

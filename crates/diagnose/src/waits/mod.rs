@@ -3,6 +3,7 @@
 //! Nodes are processes and threads, edges are waits that only one process or thread can end (`wait.*`, `lock.*`). The recorder
 //! looks only at services whose requests wait and at those that they wait for.
 
+mod clients;
 mod knot;
 mod led;
 mod still;
@@ -10,6 +11,7 @@ mod still;
 mod tests;
 mod words;
 
+pub use clients::{are_slow as are_clients_slow, clients, of_own};
 pub use knot::knot;
 use led::led_to_a_stop;
 use still::say_held;

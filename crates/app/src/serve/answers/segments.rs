@@ -1,16 +1,17 @@
 //! The files of the recording themselves, for a reader on another machine: a list with their times, and the bytes of one.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
-use hyper::Response;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_LENGTH, HeaderValue};
+use hyper::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, HeaderValue};
+use hyper::{Response, StatusCode};
 use mitra_archive::{capture_path, captures};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
@@ -57,19 +58,43 @@ pub async fn list(server: &Server, client: Client) -> Result<Value, Failure> {
     server.pool.run(ticket, work).await
 }
 
-/// The bytes of one file of the list, as many as it has now.
-pub async fn one(server: &Server, name: &str, client: Client) -> Result<Response<Body>, Failure> {
+/// The bytes of one file of the list, as many as it has now, or the stretch of them that is asked for.
+pub async fn one(
+    server: &Server,
+    name: &str,
+    range: Option<&HeaderValue>,
+    client: Client,
+) -> Result<Response<Body>, Failure> {
     let view = server.archive.fresh().await;
     let (name, ticket) = (name.to_owned(), server.pool.ticket(client)?);
-    let (file, bytes) = server.pool.run(ticket, move |_: &Cancel| open(&view, &name)).await?;
+    let (mut file, bytes) = server.pool.run(ticket, move |_: &Cancel| open(&view, &name)).await?;
+    let part = range.and_then(|range| stretch(range.to_str().ok()?, bytes));
+    let Range { start, end } = part.clone().unwrap_or(0..bytes);
+    file.seek(SeekFrom::Start(start)).context("cannot read it")?;
     // Transfers take a place in the queue, so that one address has a few at a time.
     let ticket = server.pool.ticket(client)?;
     let (sender, body) = Channel::new(WAITING_MAX);
-    tokio::spawn(send(file.take(bytes), sender, ticket));
+    tokio::spawn(send(file.take(end - start), sender, ticket));
     let mut response = with("application/octet-stream", Either::Right(body));
     // Where the file ends early the connection does too, and the client notices.
-    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
+    response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if part.is_some() {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let of = format!("bytes {start}-{}/{bytes}", end - 1);
+        response.headers_mut().insert(CONTENT_RANGE, of.parse().context("a header")?);
+    }
     Ok(response)
+}
+
+/// The one stretch that a header asks for. Of several, of the last bytes, or of none that are there, all is sent (RFC 9110, 14.2).
+fn stretch(range: &str, bytes: u64) -> Option<Range<u64>> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let number =
+        |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    let first = number(first)?;
+    let end = if last.is_empty() { bytes } else { number(last)?.saturating_add(1).min(bytes) };
+    (first < end).then_some(first..end)
 }
 
 fn open(view: &View, name: &str) -> Result<(File, u64), Failure> {
@@ -113,6 +138,28 @@ async fn send(mut file: std::io::Take<File>, mut sender: Sender<Bytes>, _ticket:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stretch_is_one_of_bytes_that_are_there() {
+        assert_eq!(stretch("bytes=0-0", 10), Some(0..1));
+        assert_eq!(stretch("bytes=3-6", 10), Some(3..7));
+        assert_eq!(stretch("bytes=3-", 10), Some(3..10));
+        assert_eq!(stretch("bytes=9-18446744073709551615", 10), Some(9..10));
+        for all in [
+            "bytes=10-11",
+            "bytes=-5",
+            "bytes=5-3",
+            "bytes=0-1,3-4",
+            "lines=0-1",
+            "bytes=+1-2",
+            "bytes=1",
+            "",
+            "bytes=-",
+        ] {
+            assert_eq!(stretch(all, 10), None, "{all}");
+        }
+        assert_eq!(stretch("bytes=0-", 0), None);
+    }
 
     #[test]
     fn a_name_is_one_part_of_a_path() {

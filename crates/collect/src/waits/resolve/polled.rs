@@ -23,13 +23,18 @@ impl Scene<'_> {
             return vec![(Kind::Timer, End::Unknown)];
         }
         let mut ends: Vec<Wait> = Vec::new();
+        let is_for_one = polled.len() == 1;
         for (fd, events) in polled {
             let side = match (events & POLL_IN != 0, events & POLL_OUT != 0) {
                 (true, _) => Side::Reads,
                 (false, true) => Side::Writes,
                 (false, false) => continue,
             };
-            let end = self.descriptor(process, tid, fd, side);
+            let mut end = self.descriptor(process, tid, fd, side);
+            // Any of its clients may ask next.
+            if end.0 == Kind::Client && !is_for_one {
+                end.1 = End::Unknown;
+            }
             if end.0 == Kind::Accept {
                 return vec![end];
             }

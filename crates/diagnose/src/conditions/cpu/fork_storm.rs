@@ -15,6 +15,7 @@ pub const CONDITION: Condition = Condition {
     title: "processes are forked and exit all the time",
     area: "cpu",
     needs: &[
+        "sys.cpu_idle",
         "sys.forks",
         "exited.count",
         "exited.lifetime",
@@ -208,8 +209,21 @@ fn observe(view: &View<'_>) -> Observation {
         words::seconds(top.lifetime_s)
     );
     finding.confidence = 0.5 + 0.5 * top.share;
+    finding.is_harmless = leaves_room(view, &finding, span);
     captured::name_program(view, &mut finding);
     finding.active()
+}
+
+/// A CPU that idles is there for whoever wants one.
+const IDLE: f64 = 1.0;
+/// Of a task's time, and in all: what the short processes wait for each other.
+const FELT: f64 = 0.25;
+
+/// Whether a CPU idled on average all the time, and tasks hardly waited longer for one than before.
+fn leaves_room(view: &View<'_>, finding: &Finding, span: Span) -> bool {
+    let idle = view.system("sys.cpu_idle").and_then(|idle| idle.within(span).mean());
+    let lost = finding.loss_s.map(|lost| lost / span.seconds().max(1.0));
+    idle.is_some_and(|idle| idle >= IDLE) && lost.is_some_and(|lost| lost < FELT)
 }
 
 /// Names the parent of most of the processes that came in a span, and says so.

@@ -6,7 +6,7 @@
 //! time of all soft interrupts and the packets that passed the backlog or a driver's poll (`/proc/net/softnet_stat`).
 //!
 //! Soft interrupts of block devices, tasklets (encryption), timers, the scheduler and RCU are no packets: where there are as many of
-//! these, nothing is said. Segments of one connection that came together count as one packet (GRO).
+//! these, and more than before, nothing is said. Segments of one connection that came together count as one packet (GRO).
 
 use crate::deaths;
 use crate::prelude::*;
@@ -63,9 +63,13 @@ const OTHERS: &[&str] = METRICS.split_at(2).1;
 const BUSY: f64 = 0.2;
 /// Larger packets, another protocol and a state that is new take up to twice as long; five times is something else.
 const DEARER: f64 = 5.0;
+/// A packet of which each takes so long is felt by whoever sends a few and waits for each, however few there are in all.
+const FELT_S: f64 = 0.5e-3;
 /// A packet takes some microseconds from the driver to the socket, also with a hundred rules; one of 64 KiB that was put together of
 /// segments some thirty.
 const LEAST_S: f64 = 50e-6;
+/// Soft interrupts for something else that are as many as before.
+const AS_MANY: f64 = 1.5;
 /// Of fewer in a second a mean says little.
 const MANY: f64 = 100.0;
 const NEED_S: f64 = 3.0;
@@ -87,21 +91,32 @@ const LOADERS: &[&str] = &[
     "bpftool",
 ];
 
-/// Seconds of soft interrupts for each packet, while packets are what they are for.
-fn cost(set: &SeriesSet, span: Span) -> Option<(Signal, Signal)> {
-    let sum = |metric: &str| Signal::sum(set.each(metric).map(|(_, series)| series), span);
-    let (time, packets) = (Signal::sum(set.system(TIME), span)?, sum(PACKETS)?);
-    let others = OTHERS.iter().filter_map(|metric| sum(metric)).reduce(|a, b| a.zip(&b, |a, b| a + b));
-    let others = others.unwrap_or_else(|| packets.clone().map(|_| 0.0));
-    let packets = packets.zip(&others, |packets, others| if others < packets { packets } else { 0.0 });
+fn sum(set: &SeriesSet, metric: &str, span: Span) -> Option<Signal> {
+    Signal::sum(set.each(metric).map(|(_, series)| series), span)
+}
+
+/// Soft interrupts for something else.
+fn others(set: &SeriesSet, span: Span) -> Signal {
+    let all = OTHERS.iter().filter_map(|metric| sum(set, metric, span));
+    all.reduce(|a, b| a.zip(&b, |a, b| a + b)).unwrap_or_default()
+}
+
+/// Seconds of soft interrupts for each packet, while packets are what they are for: there are fewer others, or as many as are usual.
+fn cost(set: &SeriesSet, usual_others: f64, span: Span) -> Option<(Signal, Signal)> {
+    let (time, packets) = (Signal::sum(set.system(TIME), span)?, sum(set, PACKETS, span)?);
+    let others = others(set, span);
+    let others = if others.t.is_empty() { packets.clone().map(|_| 0.0) } else { others };
+    let is_for_packets = |packets: f64, others: f64| others < packets || others <= AS_MANY * usual_others;
+    let packets =
+        packets.zip(&others, |packets, others| if is_for_packets(packets, others) { packets } else { 0.0 });
     let cost = time.zip(&packets, |time, packets| if packets >= MANY { time / packets } else { f64::NAN });
     Some((cost, time))
 }
 
-/// One where a packet takes so much longer than it should that a part of a CPU goes into it.
+/// One where a packet takes so much longer than it should that a part of a CPU goes into it, or that each is felt.
 fn dear(cost: &Signal, time: &Signal, usual: f64) -> Signal {
     let least = LEAST_S.max(DEARER * usual);
-    cost.zip(time, |cost, time| step(cost >= least && time >= BUSY))
+    cost.zip(time, |cost, time| step(cost >= least && (time >= BUSY || cost >= FELT_S)))
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -111,11 +126,14 @@ fn observe(view: &View<'_>) -> Observation {
             &[PACKETS],
         );
     }
-    let before = view.baseline.and_then(|baseline| cost(view.base_set, baseline)).map(|(cost, _)| cost);
+    let usual_others =
+        view.baseline.and_then(|baseline| others(view.base_set, baseline).mean()).unwrap_or(0.0);
+    let before = view.baseline.and_then(|baseline| cost(view.base_set, usual_others, baseline));
+    let before = before.map(|(cost, _)| cost);
     let Some(usual) = before.as_ref().and_then(mean) else {
         return Observation::inactive("what a packet took before is not known");
     };
-    let Some((cost, time)) = cost(view.set, view.window) else {
+    let Some((cost, time)) = cost(view.set, usual_others, view.window) else {
         return Observation::inactive("no packets were counted");
     };
     let Some(run) = dear(&cost, &time, usual).run(1.0, NEED_S) else {
@@ -169,7 +187,8 @@ fn loader<'v, 'a>(view: &'v View<'a>, onset: i64) -> Option<(&'a str, &'v Proces
 }
 
 fn are_dear(set: &SeriesSet, window: Span) -> Vec<Signal> {
-    let found = cost(set, window).and_then(|(cost, time)| {
+    let usual_others = best_tenth(&others(set, window).v).unwrap_or(0.0);
+    let found = cost(set, usual_others, window).and_then(|(cost, time)| {
         let usual = best_tenth(&cost.v)?;
         Some(dear(&cost, &time, usual))
     });

@@ -7,12 +7,14 @@
 //!
 //! A queue that is nearly full drops nothing yet, and everything that is sent has to wait behind it. That is how a long
 //! transfer fills a link, and hurts only who else needs it: those who wait for answers ask again when they have them, so
-//! that less comes back over the device than before.
+//! that less comes back over the device than before. Where a caller is known it is seen by itself: it waits by about that delay longer for
+//! answers that the service gives as fast as ever.
 //!
 //! Drops on receive are `nic-drops`; those of a socket that nobody reads are `socket-buffer-overflow`.
 
-use crate::network;
+use crate::network::{self, Net};
 use crate::prelude::*;
+use crate::services::{self, Address, SERVED};
 
 pub const CONDITION: Condition = Condition {
     id: "qdisc-drops",
@@ -29,6 +31,7 @@ pub const CONDITION: Condition = Condition {
         "udp.SndbufErrors",
         "netns.udp_SndbufErrors",
     ],
+    needs_of: &[CALLS],
     triggers: &[
         // Packets that this machine itself lost. A single burst is short.
         each_above(&["nic.qdisc_dropped"], 1.0),
@@ -39,6 +42,7 @@ pub const CONDITION: Condition = Condition {
         effect("retransmit-storm", "what the device's own queue drops is sent again").here(),
         effect("resolver-slow", "queries that are dropped before they are sent get no answer").here(),
         effect("session-drop", "heartbeats are dropped with the rest"),
+        explains("service-slow", "what it asks for and answers waits in the queue"),
     ],
     remedies_of: remedies,
     next_of: next,
@@ -62,12 +66,49 @@ const FEWER: f64 = 0.5;
 /// Of fewer packets a second a share says nothing.
 const BACK_S: f64 = 10.0;
 
+/// What callers and services have on either side of a queue.
+const CALLS: &[&str] = &[
+    "dependency.latency_p50",
+    "dependency.requests",
+    "dependency.wait_time",
+    "dependency.comm",
+    "dependency.pid",
+    "dependency.sent_bytes",
+    "service.latency_p50",
+    "service.sent_bytes",
+    "service.comm",
+    "service.pid",
+];
+/// A caller behind a queue waits so many times as long as before, and by so much of the delay of the queue longer: answers pass it once, or
+/// questions and answers do.
+const LONGER: f64 = 3.0;
+const OF_DELAY: f64 = 0.5;
+/// A service that answers as fast as ever does so within a fifth.
+const AS_FAST: f64 = 1.2;
+/// Who sends most of what goes out fills the queue.
+const MOST: f64 = 0.5;
+
 /// A queue in front of a device that others wait behind.
 struct Standing<'a> {
     row: &'a str,
     high: High,
+    behind: Behind<'a>,
+}
+
+/// Who waits behind a queue.
+enum Behind<'a> {
     /// Packets that came back each second, before and during.
-    back: (f64, f64),
+    Fewer(f64, f64),
+    Caller(Caller<'a>),
+}
+
+/// A caller of which the answers take longer than the service takes for them.
+struct Caller<'a> {
+    row: &'a str,
+    before_s: f64,
+    during_s: f64,
+    /// Seconds in each second that it waits more than before.
+    beyond: f64,
 }
 
 /// The drops of one device.
@@ -120,15 +161,69 @@ fn dropping<'a>(view: &View<'_>, row: &'a str) -> Option<Dropping<'a>> {
 }
 
 /// A queue that stands, and behind which somebody waits.
-fn standing<'a>(view: &View<'_>, row: &'a str) -> Option<Standing<'a>> {
+fn standing<'a>(view: &View<'a>, row: &'a str) -> Option<Standing<'a>> {
     let delay = queue_delay(view.set, row, view.window)?;
     let before = queue_delay(view.base_set, row, view.baseline?)?;
     let mut high =
         view.high_signal(&delay, view.threshold(QUEUE_TARGET_S, &before.v), STANDS_S, before.mean())?;
     high.during = delay.within(high.run.span()).mean()?;
-    let back =
-        (view.before("nic.rx_packets", row)?, view.set.get("nic.rx_packets", row)?.mean(high.run.span())?);
-    (back.0 >= BACK_S && back.1 <= FEWER * back.0).then_some(Standing { row, high, back })
+    let span = high.run.span();
+    let fewer = || {
+        let before = view.before("nic.rx_packets", row)?;
+        let during = view.set.get("nic.rx_packets", row)?.mean(span)?;
+        (before >= BACK_S && during <= FEWER * before).then_some(Behind::Fewer(before, during))
+    };
+    let behind = callers_behind(view, row, high.during, span).map(Behind::Caller).or_else(fewer)?;
+    Some(Standing { row, high, behind })
+}
+
+/// The caller on either side of a device that waits longest behind its queue.
+fn callers_behind<'a>(view: &View<'a>, row: &str, delay_s: f64, span: Span) -> Option<Caller<'a>> {
+    let (_, net) = network::device(row);
+    let baseline = view.baseline?;
+    let callers = view.each("dependency.latency_p50").filter_map(|(caller, latency)| {
+        let address = Address::called(caller);
+        let service = services::local_service(view.set, &address);
+        // A device of the namespace that is called from, or that is called.
+        let is_near = address.net == net || service.is_some_and(|service| Address::of(service).net == net);
+        let before = |metric: &str| view.base_set.get(metric, caller);
+        let asked = before("dependency.requests")?.total(baseline)?;
+        let (before_s, during_s) = (before("dependency.latency_p50")?.mean(baseline)?, latency.mean(span)?);
+        let is_longer = during_s >= LONGER * before_s && during_s - before_s >= OF_DELAY * delay_s;
+        let service_s = |set: &SeriesSet, span: Span| set.get("service.latency_p50", service?)?.mean(span);
+        let is_fast = match (service, service_s(view.base_set, baseline), service_s(view.set, span)) {
+            (None, ..) => true,
+            (Some(_), before, during) => {
+                before.zip(during).is_some_and(|(before, now)| now <= AS_FAST * before)
+            }
+        };
+        let waits = |set: &SeriesSet, span: Span| set.get("dependency.wait_time", caller)?.mean(span);
+        let beyond = waits(view.set, span)? - waits(view.base_set, baseline)?;
+        (is_near && asked >= SERVED && is_longer && is_fast).then_some(Caller {
+            row: caller,
+            before_s,
+            during_s,
+            beyond,
+        })
+    });
+    callers.max_by(|a, b| a.beyond.total_cmp(&b.beyond))
+}
+
+/// Whoever of a namespace sends most of what goes out over a device.
+fn sender<'a>(view: &View<'a>, net: Net<'_>, out: f64, span: Span) -> Option<(&'a str, Option<u32>, f64)> {
+    let set: &'a SeriesSet = view.set;
+    let of = |side: &str, metric: &'static str, row: &'a str| {
+        let sent = set.get(metric, row)?.mean(span)?;
+        let comm = set.text(&format!("{side}.comm"), row)?.last()?;
+        let pid = set.get(&format!("{side}.pid"), row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
+        Some((comm, pid, sent / out))
+    };
+    let services = set.each("service.sent_bytes").filter(|(row, _)| Address::of(row).net == net);
+    let callers = set.each("dependency.sent_bytes").filter(|(row, _)| Address::called(row).net == net);
+    let services = services.filter_map(|(row, _)| of("service", "service.sent_bytes", row));
+    let callers = callers.filter_map(|(row, _)| of("dependency", "dependency.sent_bytes", row));
+    let most = services.chain(callers).max_by(|a, b| a.2.total_cmp(&b.2))?;
+    (most.2 >= MOST).then_some(most)
 }
 
 fn of_standing(view: &View<'_>, queue: &Standing<'_>) -> Finding {
@@ -138,16 +233,35 @@ fn of_standing(view: &View<'_>, queue: &Standing<'_>) -> Finding {
     finding.netns = Some(net.id());
     finding.culprit.nic = Some(row.to_owned());
     let backlog = view.set.get("nic.qdisc_backlog_bytes", row).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    let felt = match &queue.behind {
+        Behind::Fewer(before, during) => {
+            format!("and {} packets/s come back instead of {}", words::count(*during), words::count(*before))
+        }
+        Behind::Caller(caller) => {
+            finding.client_wait_s = Some((caller.beyond * queue.high.run.high_s).max(0.0));
+            finding.prove(view, &["dependency.latency_p50", "dependency.wait_time"], caller.row, span);
+            format!(
+                "and {} has answers of {} in {} instead of {}",
+                services::callers(view, [caller.row]),
+                Address::called(caller.row).text,
+                words::seconds(caller.during_s),
+                words::seconds(caller.before_s)
+            )
+        }
+    };
     finding.statement = format!(
-        "a queue of {} stands before {device}{}: what is sent is delayed by {} ({} before), and {} packets/s come back \
-         instead of {}; little or nothing is dropped yet",
+        "a queue of {} stands before {device}{}: what is sent is delayed by {} ({} before), {felt}; little or nothing is dropped yet",
         words::bytes(backlog),
         net.place(),
         words::seconds(queue.high.during),
         words::seconds(queue.high.before.unwrap_or(0.0)),
-        words::count(queue.back.1),
-        words::count(queue.back.0)
     );
+    let out = view.set.get("nic.tx_bytes", row).and_then(|s| s.mean(span)).filter(|out| *out > 0.0);
+    if let Some((comm, pid, share)) = out.and_then(|out| sender(view, net, out, span)) {
+        finding.remarks.push(format!("{comm} sends {} of what goes out", words::percent(share.min(1.0))));
+        finding.culprit.process = Some(comm.to_owned());
+        finding.culprit.pid = pid;
+    }
     let metrics = [
         "nic.qdisc_backlog_bytes",
         "nic.qdisc_backlog_packets",

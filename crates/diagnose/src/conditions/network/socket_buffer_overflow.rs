@@ -7,6 +7,9 @@
 //! Where all UDP sockets together have reached `net.ipv4.udp_mem`, datagrams that find no memory are counted apart
 //! (`MemErrors`). Then the socket that drops need not be the one that is not read.
 //!
+//! Where many times as much comes as before and the program reads as much as ever, it is not the program: whoever sends so much is named,
+//! where that is a network namespace of this machine.
+//!
 //! /proc/net/dev shows none of it, so it is no `nic-drops`; drops on send are `qdisc-drops`. Where the kernel's limit for
 //! all sockets together was reached the root is `tcp-memory-pressure`.
 
@@ -27,6 +30,10 @@ pub const CONDITION: Condition = Condition {
         "tcpext.TCPRcvQDrop",
         "tcp.InSegs",
         "netns.udp_RcvbufErrors",
+        "udp.OutDatagrams",
+        "netns.udp_OutDatagrams",
+        "netns.pid",
+        "netns.comm",
         "netns.udp_InDatagrams",
         "netns.udp_MemErrors",
         "netns.tcpext_TCPBacklogDrop",
@@ -70,6 +77,13 @@ const RATE_S: f64 = 1.0;
 const NEED_S: f64 = 2.0;
 /// Fewer are chance.
 const LEAST: f64 = 10.0;
+
+/// Times as much as before: no program is made for that.
+const FLOOD: f64 = 10.0;
+/// A program that reads as much as ever.
+const AS_MUCH: f64 = 0.8;
+/// Who sends half of what comes.
+const MOST: f64 = 0.5;
 
 /// The setting for the memory of all UDP sockets together.
 const UDP_MEM: &str = "net.ipv4.udp_mem";
@@ -171,8 +185,54 @@ fn finding(view: &View<'_>, worst: &Overflow<'_>) -> Finding {
     // Where it is the limit of all, the socket that finds no memory need not be the one that has it.
     if worst.protocol == "UDP" && !is_limit {
         name_socket(view, &mut finding, net, span);
+        name_sender(view, &mut finding, net, span);
     }
     finding
+}
+
+/// Whoever sends so much that no reader could keep up.
+fn name_sender(view: &View<'_>, finding: &mut Finding, net: Net<'_>, span: Span) {
+    const READ: &str = "udp.InDatagrams";
+    let of = |metrics: &[&'static str]| {
+        let rate = |set: &SeriesSet, span: Span| net.sum(set, metrics, span).and_then(|signal| signal.mean());
+        Some((rate(view.base_set, view.baseline?)?, rate(view.set, span)?))
+    };
+    let (Some((came_before, came)), Some((read_before, read))) =
+        (of(&[READ, UDP[0], NO_MEMORY]), of(&[READ]))
+    else {
+        return;
+    };
+    if came < FLOOD * came_before || read < AS_MUCH * read_before {
+        return;
+    }
+    let sent =
+        |from: &Net<'_>| from.sum(view.set, &["udp.OutDatagrams"], span).and_then(|signal| signal.mean());
+    let senders = network::nets(view.set, "udp.OutDatagrams").into_iter();
+    let most = senders.filter_map(|from| Some((from, sent(&from)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((from, sends)) = most.filter(|(_, sends)| *sends >= MOST * came) else { return };
+    let name = from.name.unwrap_or_default();
+    let comm = view.set.text("netns.comm", name).and_then(|text| text.last());
+    let pid = view.set.get("netns.pid", name).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
+    let reader = finding.culprit.process.take().map(|comm| format!("{comm} reads"));
+    finding.culprit.pid = None;
+    let who = match comm.zip(pid) {
+        Some((comm, pid)) => {
+            finding.blame_pid(comm, pid);
+            format!("{comm} ({pid}) in the network namespace {name}")
+        }
+        None => format!("somebody{}", from.place()),
+    };
+    finding.infer_culprit();
+    finding.evidence.extend(from.evidence(view, "udp.OutDatagrams", span));
+    finding.statement = format!(
+        "{who} sends {} datagrams/s, and {} as much as before ({}/s): {} of them were dropped at the socket",
+        words::count(sends),
+        reader.unwrap_or_else(|| "their reader reads".to_owned()),
+        words::count(read),
+        words::percent(network::share_of(came - read, read))
+    );
+    finding.remarks.push(format!("{}/s came before", words::count(came_before)));
+    finding.confidence = 0.85;
 }
 
 /// The socket of the namespace that dropped most, and whose it is.

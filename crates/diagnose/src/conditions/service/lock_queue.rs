@@ -239,9 +239,12 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     // Of those that hold it in turns one at a time waits.
     let is_convoy =
         if in_turns { blocked >= MOST } else { own.is_some_and(|pid| waits_for_disk(view, pid, span)) };
-    // Who is idle in a transaction waits for its client, which is said; one that works may wait for somebody else meanwhile.
-    let beyond =
-        holder.filter(|session| !is_idle(session)).and_then(|session| beyond(view, &server, session, span));
+    // Who is idle in a transaction waits for its client, which is said; one that works may wait for somebody else meanwhile, and either of
+    // them for a client that waits for somebody else itself.
+    let beyond = holder
+        .filter(|session| !is_idle(session))
+        .and_then(|session| beyond(view, &server, session, span))
+        .or_else(|| beyond_client(view, &server, holder?, span));
     let culprit = beyond.as_ref().and_then(Walk::culprit);
     if let Some(beyond) = beyond.as_ref().filter(|_| culprit.is_some()) {
         statement.push_str(&format!(", and waits itself: {}", beyond.words()));
@@ -281,6 +284,19 @@ fn beyond<'a>(view: &View<'a>, server: &Server<'_>, session: &Session<'_>, span:
         return None;
     }
     waits::of_holder(view, pid, Some(tid), span)
+}
+
+/// Whom the client of a session waits for that holds a lock, and that the client neither goes on with nor reads from.
+fn beyond_client<'a>(
+    view: &View<'a>,
+    server: &Server<'_>,
+    session: &Session<'_>,
+    span: Span,
+) -> Option<Walk<'a>> {
+    let client = view.set.get("session.client_pid", session.row)?.last(span).filter(|pid| *pid >= 1.0)?;
+    let walk = waits::of_holder(view, client as u32, None, span)?;
+    let (other, _) = walk.culprit()?;
+    (Some(other) != server.pid && Some(other) != session.row.parse().ok()).then_some(walk)
 }
 
 /// Whether the clients of all sessions that wait are known, and none of them serves anybody.

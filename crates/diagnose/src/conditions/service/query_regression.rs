@@ -1,15 +1,18 @@
-//! Each request to a service costs several times as much as before: of CPU time, or of bytes that are read from a device.
+//! Each request to a service costs several times as much as before: of CPU time, of bytes that are read from a device, or of calls to another
+//! service.
 //!
 //! An index that is gone, a plan that changed, a release that computes more. What is asked is not more than before
 //! (`load-increase`), in datagrams too; what it takes is divided by how much is answered. Of a service that is asked far more
 //! often nearly all requests are others than those of before, and cost what they cost. The requests that wait are at work, or in the run queue
-//! before the CPU that others of them use: a service whose requests sleep waits for somebody else, however little is answered.
+//! before the CPU that others of them use: a service whose requests sleep waits for somebody else, however little is answered. Who asks that
+//! one many more times for each request, one after the other (a query for each row of another query, a cache that is gone), waits for as many
+//! answers, each of which is as quick as ever.
 //!
 //! A few requests that keep an event loop (`event-loop-blocked`) and a collector of garbage (`gc-pressure`) make the mean rise
 //! as well, and are told apart by what they do.
 
 use crate::prelude::*;
-use crate::services::{self, Datagrams, SERVICE, Servers, Service, Slow, Traffic};
+use crate::services::{self, Address, Calls, Datagrams, SERVED, SERVICE, Servers, Service, Slow, Traffic};
 
 pub const CONDITION: Condition = Condition {
     id: "query-regression",
@@ -57,6 +60,9 @@ pub const CONDITION: Condition = Condition {
 
 const CPU: &str = "task.cpu_time";
 const READ: &str = "task.read_bytes";
+/// Answers that take as long as before: who is late is asked again, which is no other request.
+const AS_QUICK: f64 = 1.5;
+const MAKES: &str = "makes";
 /// Times as much: caches, mixes of requests and idle CPUs that clock higher make less.
 const MORE: f64 = 3.0;
 /// Times as many requests: of these at most one in ten is one of those of before.
@@ -79,8 +85,14 @@ struct Grown<'a> {
     row: &'a str,
     slow: Slow,
     usual_rate: f64,
-    metric: &'static str,
-    cost: (f64, f64),
+    cost: Cost<'a>,
+}
+
+/// What each request costs, now and before.
+enum Cost<'a> {
+    Cpu(f64, f64),
+    Read(f64, f64),
+    Calls(Address<'a>, f64, f64),
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -122,6 +134,9 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
     let is_cpu = is_more(cpu, CPU_MORE);
     let is_read = read.is_some_and(|read| is_more(read, READ_MORE));
     if !is_cpu && !is_read {
+        if let Some(cost) = more_calls(view, &servers, &slow, usual.rate) {
+            return Ok(Some(Grown { row, slow, usual_rate: usual.rate, cost }));
+        }
         return Err(format!(
             "each request to {name} cost {} of CPU ({} before)",
             words::seconds(cpu.0),
@@ -167,11 +182,31 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
              for something else"
         ));
     }
-    let (metric, cost) = match read {
-        Some(read) if is_read && !is_cpu => (READ, read),
-        _ => (CPU, cpu),
+    let cost = match read {
+        Some((now, before)) if is_read && !is_cpu => Cost::Read(now, before),
+        _ => Cost::Cpu(cpu.0, cpu.1),
     };
-    Ok(Some(Grown { row, slow, usual_rate: usual.rate, metric, cost }))
+    Ok(Some(Grown { row, slow, usual_rate: usual.rate, cost }))
+}
+
+/// Calls of one address that each request makes several times as many of, and that most of the clients wait for.
+fn more_calls<'a>(
+    view: &View<'a>,
+    servers: &Servers<'_, '_>,
+    slow: &Slow,
+    usual_rate: f64,
+) -> Option<Cost<'a>> {
+    let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
+    let baseline = view.baseline?;
+    let is_more = |calls: &Calls<'a>| {
+        let (now, before) = (calls.rate.0 / slow.rate, calls.rate.1 / usual_rate);
+        let is_known = calls.rate.1 * baseline.seconds() >= SERVED;
+        let is_as_quick = calls.waits.0 * calls.rate.1 <= AS_QUICK * calls.waits.1 * calls.rate.0;
+        is_known && now >= MORE * before && is_as_quick && calls.waits.0 - calls.waits.1 >= FETCHED * beyond
+    };
+    let all = services::calls_of(view, servers, slow.run.span()).into_iter().filter(is_more);
+    let most = all.max_by(|a, b| a.waits.0.total_cmp(&b.waits.0))?;
+    Some(Cost::Calls(most.address, most.rate.0 / slow.rate, most.rate.1 / usual_rate))
 }
 
 /// Of each service: one where half of its answers take ten times as long.
@@ -190,17 +225,24 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
     servers.blame(&mut finding, row);
     let group = servers.processes.first().and_then(|p| p.cgroup).filter(|group| *group != "/");
     finding.culprit.cgroup = group.map(str::to_owned);
-    let (now, before) = grown.cost;
-    let amount = |cost: f64| {
-        if grown.metric == CPU { words::seconds(cost) } else { words::bytes(cost) }
+    let costs = match grown.cost {
+        Cost::Cpu(now, before) => {
+            format!("costs {} of CPU instead of {}", words::seconds(now), words::seconds(before))
+        }
+        Cost::Read(now, before) => {
+            format!("costs {} read from a device instead of {}", words::bytes(now), words::bytes(before))
+        }
+        Cost::Calls(address, now, before) => {
+            let service = services::local_service(view.set, &address);
+            let whom = service.map_or_else(
+                || address.text.to_owned(),
+                |service| services::name(&Servers::of(view, service), service),
+            );
+            finding.remarks.push(format!("{whom} answers each as fast as before, or about"));
+            format!("{MAKES} {} calls of {whom} instead of {}", words::count(now), words::count(before))
+        }
     };
-    let what = if grown.metric == CPU { "of CPU" } else { "read from a device" };
-    finding.statement = format!(
-        "each request to {} costs {} {what} instead of {}",
-        services::name(&servers, row),
-        amount(now),
-        amount(before)
-    );
+    finding.statement = format!("each request to {} {costs}", services::name(&servers, row));
     finding.remarks.push(format!(
         "it answered {} requests a second ({} before): it is what they cost, and not their number",
         words::count(grown.slow.rate),
@@ -208,11 +250,15 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
     ));
     finding.client_wait_s = Some(grown.slow.beyond_s);
     finding.prove(view, &["service.requests", "service.latency_p50", "service.wait_time"], row, span);
-    if let [process] = servers.processes[..] {
-        let used =
-            |set: &SeriesSet, span: Span| process.total(set, grown.metric, span) / span.seconds().max(1e-9);
+    let metric = match grown.cost {
+        Cost::Cpu(..) => Some(CPU),
+        Cost::Read(..) => Some(READ),
+        Cost::Calls(..) => None,
+    };
+    if let ([process], Some(metric)) = (&servers.processes[..], metric) {
+        let used = |set: &SeriesSet, span: Span| process.total(set, metric, span) / span.seconds().max(1e-9);
         let earlier = view.baseline.map(|baseline| used(view.base_set, baseline));
-        finding.evidence.push(view.task_evidence(grown.metric, process, earlier, used(view.set, span), span));
+        finding.evidence.push(view.task_evidence(metric, process, earlier, used(view.set, span), span));
     }
     finding.confidence = 0.85;
     finding
@@ -220,6 +266,19 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    if finding.statement.contains(MAKES) {
+        return vec![Remedy {
+            action: format!(
+                "see what changed in {who} when it began (a release, a setting, a cache that is gone), and roll it back; then ask once for \
+                 many (a join, WHERE … IN, a pipeline) where it asks for each"
+            ),
+            command: "the statements of one request: log_min_duration_statement = 0 of PostgreSQL for a session, general_log of MySQL, \
+                      redis-cli MONITOR for a second"
+                .to_owned(),
+            verify: "a request makes as many calls as before: mitra services".to_owned(),
+            risk: "logging each statement costs the server, and the log has values in it".to_owned(),
+        }];
+    }
     match who {
         "postgres" => vec![Remedy {
             action: "find the statement that takes the time, and see its plan: an index that is gone or invalid, \

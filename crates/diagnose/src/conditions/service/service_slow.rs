@@ -110,6 +110,12 @@ fn observe(view: &View<'_>) -> Observation {
                     name()
                 );
             }
+            Ok(slow) if is_slow_for_newcomers(view, service, &slow) => {
+                because = format!(
+                    "{} is slow only for callers that it did not have before: it answers the others as it did",
+                    name()
+                );
+            }
             Ok(slow) => {
                 let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
                 let walk = services::walk(view, row, slow.run.span(), beyond);
@@ -128,6 +134,11 @@ fn observe(view: &View<'_>) -> Observation {
         Some(front) => finding(view, front, &found).active(),
         None => Observation::Inactive(because),
     }
+}
+
+fn is_slow_for_newcomers(view: &View<'_>, service: &Service<'_>, slow: &Slow) -> bool {
+    let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
+    services::only_newcomers_wait(view, &service.rows, slow.run.span(), beyond)
 }
 
 /// A service that gets less than this of what it was asked before is asked less; a caller that gets as much is as busy as ever.

@@ -11,12 +11,16 @@
 //! calling an address that it called for each request before, though nothing that it asked there is open. Its connections to
 //! that address are all taken, by requests that do not give them back.
 //!
+//! Threads of a Java program that all wait for each other are seen by what they do not wait for: nothing outside can end that.
+//!
+//! Clients may keep the workers too: each reads from a connection on which no whole request comes.
+//!
 //! A program with a few threads that waits for the events of many connections has no workers, but a limit (`connection-limit`).
 //! Where nothing was taken at all the service stands still (`service-silent`); where the workers compute, there are too few of
 //! them or of CPUs.
 
 use crate::prelude::*;
-use crate::services::{self, ASLEEP, Address, Places, QUEUED, QUEUED_S, Servers, Service};
+use crate::services::{self, ASLEEP, Address, Places, QUEUED, QUEUED_S, Servers, Service, Traffic, Usual};
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
@@ -34,6 +38,7 @@ pub const CONDITION: Condition = Condition {
         "dependency.wait_time",
         "dependency.connect_time",
         "task.cpu_time",
+        "jvm.old_max",
     ],
     needs_of: &[services::NEEDS, services::POOLS, waits::NEEDS],
     observe,
@@ -48,13 +53,6 @@ pub const CONDITION: Condition = Condition {
         within("service-failing", "clients give up before a worker is free"),
         asked("listen-overflow", "no worker is left that accepts"),
     ],
-    remedies: &[Advice {
-        action: "shorten what the workers wait for (timeouts, a circuit breaker), before there are more of them: those \
-                 wait too",
-        command: "mitra capture offcpu --pid {pid}",
-        verify: "ss -ltn: Recv-Q of its socket is 0",
-        risk: "more workers put more load on what does not answer",
-    }],
     remedies_of: remedies,
     next_of: next,
     source: include_str!("worker_pool_exhausted.rs"),
@@ -62,10 +60,30 @@ pub const CONDITION: Condition = Condition {
 };
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if waits::are_clients_slow(finding) {
+        return vec![Remedy {
+            action: "give clients a time limit for sending a request, or put a proxy before the service that takes requests whole \
+                     before it passes them on"
+                .to_owned(),
+            command: "nginx: client_header_timeout, client_body_timeout, proxy_request_buffering on; haproxy: timeout http-request, \
+                      option http-buffer-request"
+                .to_owned(),
+            verify: "ss -ltn: Recv-Q of its socket is 0".to_owned(),
+            risk: "clients on slow lines are cut off".to_owned(),
+        }];
+    }
+    let shorten = Remedy {
+        action: "shorten what the workers wait for (timeouts, a circuit breaker), before there are more of them: those wait too"
+            .to_owned(),
+        command: format!("mitra capture offcpu --pid {}", finding.pid()),
+        verify: "ss -ltn: Recv-Q of its socket is 0".to_owned(),
+        risk: "more workers put more load on what does not answer".to_owned(),
+    };
     if !finding.culprit.process.as_deref().is_some_and(|comm| comm.starts_with("php-fpm")) {
-        return Vec::new();
+        return vec![shorten];
     }
     vec![
+        shorten,
         Remedy {
             action: "let the pool log what its slow requests wait for, and end those that never come back".to_owned(),
             command: "request_slowlog_timeout = 2s, slowlog = /var/log/php-fpm.slow.log, request_terminate_timeout = 30s in \
@@ -85,6 +103,10 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 
 fn next(finding: &Finding) -> Vec<Next> {
     let pid = finding.pid();
+    // Its culprit is the Java program itself.
+    if finding.statement.contains(EACH_OTHER) {
+        return vec![to_measure("what each of its threads waits for", format!("jstack {pid}"))];
+    }
     let own = services::ask(finding.culprit.process.as_deref(), &pid);
     let stacks = to_measure("what each worker waits for", format!("mitra capture offcpu --pid {pid}"));
     own.into_iter().chain([stacks]).collect()
@@ -101,13 +123,17 @@ fn observe(view: &View<'_>) -> Observation {
             Ok(finding) => return finding.active(),
             Err(reason) => because = reason,
         }
+        if let Some(finding) = kept_by_clients(view, row, &high.run, high.peak) {
+            return finding.active();
+        }
     }
     let services = view.services();
     if let Some(finding) = services.iter().find_map(|service| barely_exhausted(view, service)) {
         return finding.active();
     }
     let of_pool = || services.iter().find_map(|service| kept_inside(view, service));
-    match services.iter().find_map(|service| are_busy(view, service)).or_else(of_pool) {
+    let of_itself = || services.iter().find_map(|service| waits_for_itself(view, service));
+    match services.iter().find_map(|service| are_busy(view, service)).or_else(of_pool).or_else(of_itself) {
         Some(finding) => finding.active(),
         None => Observation::Inactive(because),
     }
@@ -172,22 +198,59 @@ const NEXT_TO_NOTHING: f64 = 0.2;
 /// As often a second an address was called that a request needs.
 const CALLED: f64 = 1.0;
 
+/// One where next to nothing is answered and more requests wait than usual.
+fn standing(traffic: &Traffic, usual: &Usual) -> Signal {
+    let stands = |i: usize| {
+        step(traffic.requests[i] < NEXT_TO_NOTHING * usual.rate && traffic.waiting[i] >= usual.crowd(1.0))
+    };
+    let v = (0..traffic.t.len()).map(stands).collect();
+    Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v }
+}
+
+const EACH_OTHER: &str = "so that they wait for each other";
+
+/// Whether a process is a Java program: each of its threads does one thing at a time, and those of its machine wait for each other, too.
+/// The only thread of an event loop waits for connections while it waits for everything else.
+fn is_java(view: &View<'_>, pid: u32) -> bool {
+    view.each("jvm.old_max").any(|(row, _)| row.parse() == Ok(pid))
+}
+
+/// A program of many threads whose requests wait inside of it, and of which each thread waits for another one or to be asked.
+fn waits_for_itself<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
+    let (row, usual) = (service.row, service.usual?);
+    let run = standing(&service.traffic, &usual).run(1.0, QUEUED_S)?;
+    let span = run.span();
+    let servers = Servers::of(view, row);
+    let pid = servers.pid.filter(|pid| is_java(view, *pid))?;
+    if servers.used(view, span)? >= ASLEEP || servers.blocked(view.set, span)? >= ASLEEP {
+        return None;
+    }
+    let waits = waits::of_own(view, &servers, span)?;
+    let walk = services::walk(view, row, span, service.traffic.waiting.iter().copied().fold(0.0, f64::max));
+    if walk.services.len() > 1 || !walk.elsewhere.is_empty() {
+        return None;
+    }
+    let mut finding = view.finding(&run);
+    servers.blame(&mut finding, row);
+    finding.culprit.pid = Some(pid);
+    finding.statement = format!(
+        "requests wait inside of {}: none of its {} threads runs, or waits for anything outside, {EACH_OTHER}: tasks of a \
+         pool for tasks of the same pool, or a lock that is not given back",
+        services::name(&servers, row),
+        words::count(waits.round())
+    );
+    finding.client_wait_s = service.beyond_s(span);
+    finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
+    finding.prove(view, &[waits::WAITS], &format!("{pid}>futex"), span);
+    finding.infer_culprit();
+    finding.confidence = 0.75;
+    Some(finding)
+}
+
 /// A service whose requests wait inside of it, and that no longer calls what it needs for them.
 fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
     let (row, traffic, usual) = (service.row, &service.traffic, service.usual?);
-    let stands = Signal {
-        v: (0..traffic.t.len())
-            .map(|i| {
-                step(
-                    traffic.requests[i] < NEXT_TO_NOTHING * usual.rate
-                        && traffic.waiting[i] >= usual.crowd(1.0),
-                )
-            })
-            .collect(),
-        t: traffic.t.clone(),
-        dt: traffic.dt.clone(),
-    };
-    let run = stands.run(1.0, QUEUED_S)?;
+    let run = standing(traffic, &usual).run(1.0, QUEUED_S)?;
     let span = run.span();
     let servers = Servers::of(view, row);
     if servers.used(view, span)? >= ASLEEP || servers.blocked(view.set, span)? >= ASLEEP {
@@ -290,6 +353,36 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, run: &Run, peak: f64) -> Result<
     Ok(finding)
 }
 
+/// A service each of whose threads reads from a client that sends nothing, while others queue for it. A connection on which nothing was
+/// asked is no request.
+fn kept_by_clients(view: &View<'_>, row: &str, run: &Run, peak: f64) -> Option<Finding> {
+    let span = run.span();
+    let servers = Servers::of(view, row);
+    let clients = waits::clients(view, &servers, span)?;
+    let able = clients.threads.max(1.0);
+    if servers.used(view, span)? >= ASLEEP * able || servers.are_often_stopped(view.set, span) {
+        return None;
+    }
+    let mut finding = view.finding(run);
+    servers.blame(&mut finding, row);
+    finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
+    finding.statement = format!(
+        "{} takes no connection, and up to {} queue for it: {}",
+        services::name(&servers, row),
+        words::count(peak),
+        clients.words
+    );
+    finding.prove(
+        view,
+        &["listener.queue", "listener.backlog", "service.open", "service.requests"],
+        row,
+        span,
+    );
+    clients.blame(view, &mut finding, span);
+    finding.confidence = 0.85;
+    Some(finding)
+}
+
 /// Says what the threads wait for. An error where they wait for answers of another service: that one is the trouble.
 fn follow(
     view: &View<'_>,
@@ -298,7 +391,8 @@ fn follow(
     row: &str,
     span: Span,
 ) -> Result<bool, String> {
-    let is_known = waits::follow(view, finding, servers, row, span);
+    let is_known = waits::follow(view, finding, servers, row, span)
+        || waits::clients(view, servers, span).is_some_and(|clients| clients.tell(view, finding, span));
     let end = finding.culprit.pid.filter(|pid| is_known && Some(*pid) != servers.pid);
     match end.and_then(|pid| services::called_service(view, servers, pid)) {
         Some(inner) => {

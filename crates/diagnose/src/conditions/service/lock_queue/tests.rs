@@ -150,6 +150,13 @@ fn whoever_a_session_that_works_waits_for_keeps_the_lock() {
     let finding = observed(&set);
     assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("pg_dump"), Some(60)));
     assert_eq!(remedies(&finding)[0].command, "psql -c 'SELECT pg_terminate_backend(43)'");
+    // It was not looked at, and its client was: it waits for somebody else, or for what the session says.
+    for (activity, other, culprit) in [("COPY", 70, 70), ("idle in transaction", 70, 70), ("COPY", 43, 43)] {
+        let mut set = blocked(None, "43", activity);
+        series(&mut set, "session.client_pid", "43", vec![60.0; 8]);
+        wait_for(&mut set, &format!("60>tcp:{other}"), 60, (other, "tape-gw"));
+        assert_eq!(observed(&set).culprit.pid, Some(culprit), "{activity}");
+    }
 }
 
 fn is_queued(set: &SeriesSet) -> bool {
