@@ -111,6 +111,8 @@ async function checkLooks(page, name) {
     for (const width of WIDTHS) {
       await page.setViewportSize({ width, height: 900 });
       await page.waitForTimeout(250);
+      // Drawings follow the size of the window a little later on a busy machine.
+      await page.waitForFunction(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth, null, { timeout: 5000 }).catch(() => {});
       const { scrolled, shown } = await page.evaluate(() => ({ scrolled: document.documentElement.scrollWidth, shown: document.documentElement.clientWidth }));
       assert.ok(scrolled <= shown, `${name}: ${scrolled} px of page at a width of ${shown}`);
       const cut = await page.$$eval(".legend td", (cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent));

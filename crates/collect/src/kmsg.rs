@@ -42,6 +42,7 @@ const IMPORTANT: &[&str] = &[
     "SYN flooding",
     "table full",
     "neighbour table overflow",
+    "neighbor table overflow",
     "Link is Down",
     "Link is Up",
     "link is not ready",

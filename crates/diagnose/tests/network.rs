@@ -356,9 +356,12 @@ fn more_questions_for_the_same_work_are_a_search_list_and_no_slow_server() {
         statement.contains("60/s and asked 12.0/s before") && statement.contains("5.0 times"),
         "{statement}"
     );
-    // It does five times as much; and another program asks now.
+    // It does five times as much; another program asks now; and answers take longer, so that questions are asked again.
     is_silent(&told(60.0, 50.0));
     is_silent(&told(12.0, 51.0));
+    let mut late = told(12.0, 50.0);
+    late.row("resolver.wait_time", "10.9.0.1:53@web", 0.2, 2.5);
+    is_silent(&late);
 }
 
 #[test]

@@ -85,6 +85,8 @@ fn a_queue_that_stands_is_felt_by_a_caller_of_which_the_service_is_as_fast_as_ev
     };
     assert!(!all(told(0.1, 0.1, 2.3e6)).contains(&"qdisc-drops".to_owned()));
     is_silent(&told(1.2e-3, 1.1e-3, 2.3e6));
+    // It waits for far longer than the queue takes.
+    assert!(!all(told(2.0, 1.1e-3, 2.3e6)).contains(&"qdisc-drops".to_owned()));
 }
 
 #[test]
@@ -131,9 +133,10 @@ fn a_flood_of_datagrams_is_named_by_who_sends_it() {
         statement.contains("sends 710,000 datagrams/s, and statsd reads as much as before"),
         "{statement}"
     );
-    // As many came before; and it reads next to nothing any more.
+    // As many came before; it reads next to nothing any more; and it never read anything.
     assert_eq!(told(690e3, 470.0).1.as_deref(), Some("statsd"));
     assert_eq!(told(450.0, 5.0).1.as_deref(), Some("statsd"));
+    assert_eq!(told(0.0, 0.0).1.as_deref(), Some("statsd"));
 }
 
 #[test]

@@ -552,8 +552,9 @@ fn a_service_that_is_slow_only_for_a_caller_that_it_did_not_have_is_no_incident(
     };
     let report_of_all = report(Asked::each(96.0, 0.002));
     assert!(report_of_all.incidents.is_empty(), "{:#?}", report_of_all.incidents);
-    // Who was there before waits too.
+    // Who was there before waits too; and it asks less, as who has given up.
     assert_eq!(root(&report(Asked { waiting: 9.0, ..Asked::each(96.0, 0.1) })).0, "service-slow");
+    assert_eq!(root(&report(Asked::each(30.0, 0.002))).0, "service-slow");
 }
 
 #[test]

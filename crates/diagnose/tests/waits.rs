@@ -352,8 +352,7 @@ fn clients_that_send_nothing_keep_all_places() {
     assert_eq!(root(&report), ("worker-pool-exhausted", Some("asset-sync"), Some(60)));
     let incident = one(&report);
     let statement = &incident.root_cause.statement;
-    let words =
-        "its only thread that works reads from a connection of asset-sync (60), which sends no whole request";
+    let words = "its only thread that works reads from a connection of asset-sync (60), which has not sent a whole request";
     assert!(statement.contains(words) && statement.contains("up to 6 queue"), "{statement}");
     assert!(incident.remedies[0].action.contains("time limit"), "{:#?}", incident.remedies);
     assert!(incident.chain.iter().any(|link| link.condition == "service-silent"));

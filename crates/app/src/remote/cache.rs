@@ -22,6 +22,8 @@ use crate::errors::usage;
 
 /// The oldest go first.
 const CACHE_BYTES_MAX: u64 = 2 << 30;
+/// No sealed file is larger, whatever a server says (`crates/archive/src/segment/file.rs`).
+const SEALED_BYTES_MAX: u64 = 1 << 30;
 /// A log grows between the listing and the answer.
 pub(super) const GROWS_BYTES: u64 = 64 << 20;
 pub(super) const CAPTURE_BYTES_MAX: u64 = 64 << 20;
@@ -93,6 +95,9 @@ impl View {
 
     /// Makes room for a sealed file, as the one with this number: what of it is kept, and holes.
     pub fn place(&self, number: usize, file: &RemoteFile) -> Result<Placed> {
+        if file.bytes > SEALED_BYTES_MAX {
+            bail!("{}: {} is larger than any file of a recording: {} bytes", self.url, file.name, file.bytes);
+        }
         let cannot = || format!("cannot write to {}", self.kept.display());
         let (kept, name) = (self.kept(file), format!("{number:010}.seg"));
         let target = self.path().join(&name);
@@ -156,9 +161,11 @@ impl View {
         }
         Ok(())
     }
+}
 
-    /// Removes the oldest files of all archives while they are too large together.
-    pub fn trim(&self) {
+/// Removes the oldest files of all archives while they are too large together.
+impl Drop for View {
+    fn drop(&mut self) {
         trim(&self.root, CACHE_BYTES_MAX);
     }
 }
@@ -265,6 +272,10 @@ mod tests {
         assert!(!kept.exists(), "it is damaged there");
         view.keep(&file, view.place(2, &file).unwrap(), false);
         assert!(!kept.exists());
+        let endless = RemoteFile { bytes: 1 << 40, ..file };
+        assert!(
+            view.place(3, &endless).is_err_and(|error| error.to_string().contains("larger than any file"))
+        );
     }
 
     #[test]

@@ -165,7 +165,6 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
         }
         view.keep(file, placed, is_whole);
     }
-    view.trim();
     view.parts = Some(Arc::new(parts));
     Ok(view)
 }
@@ -218,7 +217,12 @@ fn range_header(bytes: &Range<u64>) -> String {
 
 /// The stretch of a file that an answer has. A server that knows no ranges sends all of it.
 fn part_of(answer: &mut Response<Body>, bytes: &Range<u64>) -> std::io::Result<Vec<u8>> {
-    let before = if answer.status() == StatusCode::PARTIAL_CONTENT { 0 } else { bytes.start };
+    let is_part = answer.status() == StatusCode::PARTIAL_CONTENT;
+    let told = answer.headers().get("Content-Range").and_then(|range| range.to_str().ok());
+    if is_part && told.is_some_and(|told| !told.starts_with(&format!("bytes {}-", bytes.start))) {
+        return Err(std::io::Error::other("another stretch came than was asked for"));
+    }
+    let before = if is_part { 0 } else { bytes.start };
     let wanted = bytes.end.saturating_sub(bytes.start);
     let limit = before.saturating_add(wanted).saturating_add(1);
     let mut body = answer.body_mut().with_config().limit(limit).reader();

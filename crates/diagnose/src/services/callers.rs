@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
-use crate::services::{Address, DEPENDENCY, SERVED, Servers, Traffic, usual_of_address};
+use crate::services::{Address, DEPENDENCY, SERVED, Servers, Service, Traffic, usual_of_address};
 use crate::view::View;
 use crate::words;
 
@@ -121,36 +121,56 @@ pub fn calls_of<'a>(view: &View<'a>, servers: &Servers<'_, '_>, span: Span) -> V
 const CALLERS_MAX: usize = 4;
 /// As good as all that is waited, and as good as nothing of it.
 const NEARLY_ALL: f64 = 0.8;
+/// Who asks less than that of what it asked before asks less.
+const AS_MUCH: f64 = 0.8;
 const NEARLY_NONE: f64 = 0.1;
 
-/// Whether everybody who called a service before is answered as before, and only those wait longer who did not call it then, or who ask for
-/// such: what they ask may always take that long, or is held back on purpose. `beyond` is how many clients wait, more than usual.
+/// Whether everybody who called a service before asks as much and is answered as before, and only those wait longer who did not call it
+/// then, or who ask for such: what they ask may always take that long, or is held back on purpose. `beyond` is how many clients wait,
+/// more than usual.
 #[must_use]
-pub fn only_newcomers_wait(view: &View<'_>, service: &[&str], span: Span, beyond: f64) -> bool {
-    newcomers_wait(view, service, span, beyond, CALLERS_MAX)
+pub fn only_newcomers_wait<'a>(view: &View<'a>, service: &Service<'a>, span: Span, beyond: f64) -> bool {
+    newcomers_wait(view, service, span, beyond, &mut Vec::new())
 }
 
-fn newcomers_wait(view: &View<'_>, service: &[&str], span: Span, beyond: f64, left: usize) -> bool {
-    let (Some(baseline), Some(left)) = (view.baseline, left.checked_sub(1)) else { return false };
-    let now = by_caller(view.set, service);
-    let before = by_caller(view.base_set, service);
-    let (mut all, mut known, mut answered) = (0.0, 0.0, 0.0);
-    for (comm, rows) in &now {
-        let earlier = before.get(comm).map(Vec::as_slice).unwrap_or_default();
-        let then = |metric: &str| rate(view.base_set, earlier, metric, baseline);
-        let waits = rate(view.set, rows, "dependency.wait_time", span) - then("dependency.wait_time");
-        all += waits.max(0.0);
-        if then("dependency.requests") * baseline.seconds() < SERVED {
+fn newcomers_wait<'a>(
+    view: &View<'a>,
+    service: &Service<'a>,
+    span: Span,
+    beyond: f64,
+    seen: &mut Vec<&'a str>,
+) -> bool {
+    let Some(baseline) = view.baseline else { return false };
+    if seen.len() >= CALLERS_MAX || seen.contains(&service.row) {
+        return false;
+    }
+    seen.push(service.row);
+    let now = by_caller(view.set, &service.rows);
+    let mut all: f64 = now.values().map(|rows| rate(view.set, rows, "dependency.wait_time", span)).sum();
+    let (mut known, mut answered) = (0.0, 0.0);
+    for (comm, earlier) in by_caller(view.base_set, &service.rows) {
+        let then = |metric: &str| rate(view.base_set, &earlier, metric, baseline);
+        let (asked, waited) = (then("dependency.requests"), then("dependency.wait_time"));
+        all -= waited;
+        if asked * baseline.seconds() < SERVED {
             continue;
         }
-        answered += rate(view.set, rows, "dependency.requests", span) * span.seconds();
-        let own =
-            view.services().iter().filter(|own| Servers::of(view, own.row).comm.as_deref() == Some(comm));
+        // Whoever is gone, or asks less, may have given up.
+        let Some(rows) = now.get(comm) else { return false };
+        let asks = rate(view.set, rows, "dependency.requests", span);
+        if asks < AS_MUCH * asked {
+            return false;
+        }
+        answered += asks * span.seconds();
+        let waits = rate(view.set, rows, "dependency.wait_time", span) - waited;
+        let is_of =
+            |own: &&Service<'a>| rows.iter().all(|row| calls(view.set, &Servers::of(view, own.row), row));
+        let caller = || view.services().iter().find(is_of);
         let asks_for_newcomers =
-            || own.into_iter().any(|own| newcomers_wait(view, &own.rows, span, waits, left));
-        known += if waits > 0.0 && !asks_for_newcomers() { waits } else { 0.0 };
+            waits > 0.0 && caller().is_some_and(|caller| newcomers_wait(view, caller, span, waits, seen));
+        known += if asks_for_newcomers { 0.0 } else { waits.max(0.0) };
     }
-    all >= NEARLY_ALL * beyond && known <= NEARLY_NONE * all && answered >= SERVED
+    all > 0.0 && all >= NEARLY_ALL * beyond && known <= NEARLY_NONE * all && answered >= SERVED
 }
 
 /// The rows of those who call a service, by their names.

@@ -18,15 +18,15 @@ const CLIENT: &str = "client";
 /// Threads of a process that do not take requests, and those that end what takes too long.
 const BESIDE: &[&str] = &[FUTEX, "timer"];
 /// What is said of them.
-const READS: &str = ", which sends no whole request";
-const READ: &str = ", which send no whole request";
+const READS: &str = ", which has not sent a whole request";
+const READ: &str = ", which have not sent a whole request";
 
 /// The clients that a service reads from.
 #[derive(Debug)]
 pub struct Clients<'a> {
     /// How many threads read.
     pub threads: f64,
-    /// `reads from a connection of asset-sync (4242), which sends no whole request`
+    /// `reads from a connection of asset-sync (4242), which has not sent a whole request`
     pub words: String,
     /// The process that all connections are of, where it does not pass on what others ask.
     only: Option<(u32, Option<&'a str>)>,

@@ -381,6 +381,12 @@ fn csv_of_pmrep() {
     check(&set, "disk.reads", "vda", &[12.0, 14.0]);
     check(&set, "disk.write_bytes", "vda", &[66_048.0, 131_072.0]);
     check(&set, "nic.rx_bytes", "eth0", &[1200.0, 2400.0]);
+    // Counters as the kernel has them (`-r`) are no rates.
+    let raw = "Time,\"kernel.all.pswitch\",\"kernel.all.load-1 minute\"\n2026-11-27 23:10:01,81234567,0.210\n\
+               2026-11-27 23:10:02,81235591,0.250\n";
+    let set = import("x", raw).set;
+    check(&set, "sys.load1", "", &[0.21, 0.25]);
+    assert!(set.get("sys.ctxt", "").is_none());
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub const CONDITION: Condition = Condition {
 
 const QUERIES: &str = "resolver.queries";
 const WAITS: &str = "resolver.wait_time";
-const METRICS: &[&str] = &[QUERIES, WAITS, "resolver.pid", "resolver.comm"];
+const METRICS: &[&str] = &[QUERIES, WAITS, "resolver.unanswered", "resolver.pid", "resolver.comm"];
 /// What a program does that asks for names.
 const WORK: &[&str] =
     &["dependency.requests", "dependency.connects", "dependency.comm", "service.requests", "service.comm"];
@@ -57,6 +57,12 @@ const MORE: f64 = 1.8;
 const FELT: f64 = 0.25;
 /// As much work as before: what differs by less is the same.
 const AS_MUCH: f64 = 1.25;
+/// Answers that take as long as before.
+const AS_QUICK: f64 = 1.5;
+/// One question in a hundred that is lost.
+const LOST: f64 = 0.01;
+/// Of the samples.
+const NEARLY_ALL: f64 = 0.9;
 /// Of fewer calls and questions a rate says little.
 const MANY: f64 = 20.0;
 const NEED_S: f64 = 3.0;
@@ -85,12 +91,25 @@ fn observe(view: &View<'_>) -> Observation {
             continue;
         };
         let span = run.span();
-        let asker = |set: &SeriesSet, span: Span| set.get("resolver.pid", row)?.last(span);
-        let Some(pid) = asker(view.set, span).filter(|pid| Some(*pid) == asker(view.base_set, baseline))
-        else {
-            because = format!("others ask {} than before", network::device(row).0);
+        let asked_before = asker(view.base_set, row, baseline);
+        let Some(pid) = asker(view.set, row, span).filter(|pid| Some(*pid) == asked_before) else {
+            because = format!("others ask {} than before, or several do", network::device(row).0);
             continue;
         };
+        // Who gets no answer, or a late one, asks again.
+        let unanswered = |set: &SeriesSet, span: Span| {
+            let of = |metric: &str| set.get(metric, row).and_then(|series| series.total(span)).unwrap_or(0.0);
+            of("resolver.unanswered") / of(QUERIES).max(1.0)
+        };
+        let mean = |signal: &Signal| signal.within(span).mean().unwrap_or(0.0);
+        let is_as_quick = mean(&waits) * usual <= AS_QUICK * waited * mean(&queries);
+        if !is_as_quick || unanswered(view.set, span) > unanswered(view.base_set, baseline) + LOST {
+            because = format!(
+                "{} answers later than before, or not: questions are asked again",
+                network::device(row).0
+            );
+            continue;
+        }
         let comm = view.set.text("resolver.comm", row).and_then(|text| text.last()).unwrap_or_default();
         let (now, then) = (work(view.set, comm, span), work(view.base_set, comm, baseline));
         if then * baseline.seconds() < MANY {
@@ -102,7 +121,6 @@ fn observe(view: &View<'_>) -> Observation {
             continue;
         }
         let (address, net) = network::device(row);
-        let mean = |signal: &Signal| signal.within(span).mean().unwrap_or(0.0);
         let mut finding = view.finding(&run);
         finding.netns = Some(net.id());
         finding.blame_pid(comm, pid as u32);
@@ -126,6 +144,14 @@ fn observe(view: &View<'_>) -> Observation {
     Observation::Inactive(because)
 }
 
+/// The program that waits longest for a name server in nearly all samples: the kernel's counts are of all that ask it.
+fn asker(set: &SeriesSet, row: &str, span: Span) -> Option<f64> {
+    let pids = set.get("resolver.pid", row)?.values(span);
+    let last = *pids.last()?;
+    let own = pids.iter().filter(|pid| **pid == last).count();
+    (own as f64 >= NEARLY_ALL * pids.len() as f64).then_some(last)
+}
+
 /// How often a second the processes of a name call others and are called.
 fn work(set: &SeriesSet, comm: &str, span: Span) -> f64 {
     let is_own = |row: &str| {
@@ -135,7 +161,9 @@ fn work(set: &SeriesSet, comm: &str, span: Span) -> f64 {
     let calls = WORK[..2].iter().flat_map(|metric| set.each(metric)).filter(|(row, _)| is_own(row));
     let is_served = |row: &str| set.text("service.comm", row).is_some_and(|text| text.last() == Some(comm));
     let served = set.each("service.requests").filter(|(row, _)| is_served(row));
-    calls.chain(served).filter_map(|(_, series)| series.mean(span)).fold(0.0, |a, b| a + b)
+    // Rows come and go: no mean of theirs can be added.
+    let totals = calls.chain(served).filter_map(|(_, series)| series.total(span));
+    totals.fold(0.0, |a, b| a + b) / span.seconds().max(1.0)
 }
 
 fn are_more(set: &SeriesSet, window: Span) -> Vec<Signal> {

@@ -104,8 +104,10 @@ fn observe(view: &View<'_>) -> Observation {
             )),
         }
     }
+    // An entry is refused for lack of memory, too, and where a device is being taken down.
     let said = |event: &&Event| matches!(&event.kind, EventKind::KernelLog { text, .. } if text.contains("table overflow"));
-    let mut said = view.set.events.iter().filter(|event| view.window.contains(event.real)).filter(said);
+    let mut said = view.set.events.iter().filter(|event| span.contains(event.real)).filter(said);
+    finding.confidence = 0.75;
     if let Some(first) = said.next() {
         let count = 1.0 + said.count() as f64;
         finding.evidence.push(view.event_evidence(
@@ -115,7 +117,7 @@ fn observe(view: &View<'_>) -> Observation {
             "",
             first,
         ));
+        finding.confidence = 0.95;
     }
-    finding.confidence = 0.95;
     finding.active()
 }

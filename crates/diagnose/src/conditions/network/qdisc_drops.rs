@@ -83,10 +83,13 @@ const CALLS: &[&str] = &[
 /// questions and answers do.
 const LONGER: f64 = 3.0;
 const OF_DELAY: f64 = 0.5;
+const DELAYS: f64 = 3.0;
 /// A service that answers as fast as ever does so within a fifth.
 const AS_FAST: f64 = 1.2;
 /// Who sends most of what goes out fills the queue.
 const MOST: f64 = 0.5;
+/// All of it, with what the device adds or leaves out; who sends more sends to somebody nearer.
+const ALL: f64 = 1.2;
 
 /// A queue in front of a device that others wait behind.
 struct Standing<'a> {
@@ -185,11 +188,13 @@ fn callers_behind<'a>(view: &View<'a>, row: &str, delay_s: f64, span: Span) -> O
         let address = Address::called(caller);
         let service = services::local_service(view.set, &address);
         // A device of the namespace that is called from, or that is called.
-        let is_near = address.net == net || service.is_some_and(|service| Address::of(service).net == net);
+        let is_near = !is_local(&address)
+            && (address.net == net || service.is_some_and(|service| Address::of(service).net == net));
         let before = |metric: &str| view.base_set.get(metric, caller);
         let asked = before("dependency.requests")?.total(baseline)?;
         let (before_s, during_s) = (before("dependency.latency_p50")?.mean(baseline)?, latency.mean(span)?);
-        let is_longer = during_s >= LONGER * before_s && during_s - before_s >= OF_DELAY * delay_s;
+        let (more, few_delays) = (during_s - before_s, OF_DELAY * delay_s..=DELAYS * delay_s);
+        let is_longer = during_s >= LONGER * before_s && few_delays.contains(&more);
         let service_s = |set: &SeriesSet, span: Span| set.get("service.latency_p50", service?)?.mean(span);
         let is_fast = match (service, service_s(view.base_set, baseline), service_s(view.set, span)) {
             (None, ..) => true,
@@ -218,12 +223,18 @@ fn sender<'a>(view: &View<'a>, net: Net<'_>, out: f64, span: Span) -> Option<(&'
         let pid = set.get(&format!("{side}.pid"), row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
         Some((comm, pid, sent / out))
     };
-    let services = set.each("service.sent_bytes").filter(|(row, _)| Address::of(row).net == net);
-    let callers = set.each("dependency.sent_bytes").filter(|(row, _)| Address::called(row).net == net);
+    let is_out = |address: Address<'_>| address.net == net && !is_local(&address);
+    let services = set.each("service.sent_bytes").filter(|(row, _)| is_out(Address::of(row)));
+    let callers = set.each("dependency.sent_bytes").filter(|(row, _)| is_out(Address::called(row)));
     let services = services.filter_map(|(row, _)| of("service", "service.sent_bytes", row));
     let callers = callers.filter_map(|(row, _)| of("dependency", "dependency.sent_bytes", row));
     let most = services.chain(callers).max_by(|a, b| a.2.total_cmp(&b.2))?;
-    (most.2 >= MOST).then_some(most)
+    (MOST..=ALL).contains(&most.2).then_some(most)
+}
+
+/// What passes no device but the loopback.
+fn is_local(address: &Address<'_>) -> bool {
+    ["unix:", "127.", "[::1]", "::1"].iter().any(|start| address.text.starts_with(start))
 }
 
 fn of_standing(view: &View<'_>, queue: &Standing<'_>) -> Finding {

@@ -202,11 +202,16 @@ fn name_sender(view: &View<'_>, finding: &mut Finding, net: Net<'_>, span: Span)
     else {
         return;
     };
-    if came < FLOOD * came_before || read < AS_MUCH * read_before {
+    // What never read anything is known for nothing.
+    let was_read = view.baseline.is_some_and(|baseline| read_before * baseline.seconds() >= LEAST);
+    if !was_read || came < FLOOD * came_before || read < AS_MUCH * read_before {
         return;
     }
-    let sent =
-        |from: &Net<'_>| from.sum(view.set, &["udp.OutDatagrams"], span).and_then(|signal| signal.mean());
+    // Whoever answers what it reads sends as much.
+    let sent = |from: &Net<'_>| {
+        let sent = from.sum(view.set, &["udp.OutDatagrams"], span).and_then(|signal| signal.mean())?;
+        Some(if *from == net { sent - read } else { sent })
+    };
     let senders = network::nets(view.set, "udp.OutDatagrams").into_iter();
     let most = senders.filter_map(|from| Some((from, sent(&from)?))).max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((from, sends)) = most.filter(|(_, sends)| *sends >= MOST * came) else { return };

@@ -136,9 +136,9 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
-fn is_slow_for_newcomers(view: &View<'_>, service: &Service<'_>, slow: &Slow) -> bool {
+fn is_slow_for_newcomers<'a>(view: &View<'a>, service: &Service<'a>, slow: &Slow) -> bool {
     let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
-    services::only_newcomers_wait(view, &service.rows, slow.run.span(), beyond)
+    services::only_newcomers_wait(view, service, slow.run.span(), beyond)
 }
 
 /// A service that gets less than this of what it was asked before is asked less; a caller that gets as much is as busy as ever.

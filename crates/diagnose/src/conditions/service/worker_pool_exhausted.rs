@@ -62,11 +62,11 @@ pub const CONDITION: Condition = Condition {
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     if waits::are_clients_slow(finding) {
         return vec![Remedy {
-            action: "give clients a time limit for sending a request, or put a proxy before the service that takes requests whole \
+            action: "give clients a time limit for a request and between two, or put a proxy before the service that takes requests whole \
                      before it passes them on"
                 .to_owned(),
-            command: "nginx: client_header_timeout, client_body_timeout, proxy_request_buffering on; haproxy: timeout http-request, \
-                      option http-buffer-request"
+            command: "Apache: RequestReadTimeout, KeepAliveTimeout; nginx: client_header_timeout, client_body_timeout, \
+                      proxy_request_buffering on; haproxy: timeout http-request, option http-buffer-request"
                 .to_owned(),
             verify: "ss -ltn: Recv-Q of its socket is 0".to_owned(),
             risk: "clients on slow lines are cut off".to_owned(),
@@ -207,7 +207,7 @@ fn standing(traffic: &Traffic, usual: &Usual) -> Signal {
     Signal { t: traffic.t.clone(), dt: traffic.dt.clone(), v }
 }
 
-const EACH_OTHER: &str = "so that they wait for each other";
+const EACH_OTHER: &str = "so that they wait for each other or for the time";
 
 /// Whether a process is a Java program: each of its threads does one thing at a time, and those of its machine wait for each other, too.
 /// The only thread of an event loop waits for connections while it waits for everything else.
@@ -235,7 +235,7 @@ fn waits_for_itself<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Findin
     finding.culprit.pid = Some(pid);
     finding.statement = format!(
         "requests wait inside of {}: none of its {} threads runs, or waits for anything outside, {EACH_OTHER}: tasks of a \
-         pool for tasks of the same pool, or a lock that is not given back",
+         pool for tasks of the same pool, a lock that is not given back, a pause",
         services::name(&servers, row),
         words::count(waits.round())
     );
@@ -243,7 +243,7 @@ fn waits_for_itself<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Findin
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.prove(view, &[waits::WAITS], &format!("{pid}>futex"), span);
     finding.infer_culprit();
-    finding.confidence = 0.75;
+    finding.confidence = 0.65;
     Some(finding)
 }
 

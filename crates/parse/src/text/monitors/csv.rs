@@ -254,7 +254,13 @@ fn timed(lines: &mut Lines<'_>, import: &mut Import, wide: &Wide, time_at: usize
         let Some(when) = when.filter(|_| behind == wide.cells.len()) else {
             return Took::unread_if(lines.soon(1, |line| cells(line).len() == wide.cells.len() + 1));
         };
-        wide.row(list.into_iter().skip(time_at + 1), (when, at, false), &mut sink, import);
+        // With `-r` counters are as the kernel has them, and are printed without a point; a rate has one, unless `-P 0` takes it.
+        let is_raw = |cell: &Option<Cell>, word: &[u8]| {
+            cell.as_ref().is_some_and(|cell| cell.form == Form::Rate) && !word.contains(&b'.')
+        };
+        let row = list.into_iter().skip(time_at + 1).zip(&wide.cells);
+        let row = row.map(|(word, cell)| if is_raw(cell, word) { &b""[..] } else { word });
+        wide.row(row, (when, at, false), &mut sink, import);
         Took::Yes
     });
 }
