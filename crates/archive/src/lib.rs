@@ -46,6 +46,6 @@ pub use elsewhere::{Elsewhere, Stretch};
 pub use error::{Error, Skipped};
 pub use lock::recording;
 pub use reader::{Query, Reader, RowFilter, SegmentFile};
-pub use segment::file::{is_indexed, is_intact};
+pub use segment::file::{SEGMENT_BYTES_MAX, is_indexed, is_intact};
 pub use status::{Part, Recording, Status};
 pub use writer::{Options, Writer};

@@ -26,6 +26,27 @@ fn group(grows: impl Fn(f64) -> f64) -> Report {
 }
 
 #[test]
+fn a_fork_storm_that_leaves_a_cpu_free_harms_nobody() {
+    let storm = |idle: f64, waits: f64| {
+        let mut m = Machine::idle();
+        m.task(120, "bash", 0).sys("sys.forks", 1.0, 290.0).sys("tasks.exited", 0.0, 290.0);
+        m.sys("sys.cpu_idle", 1.9, idle).sys("tasks.run_delay", 0.01, waits);
+        m.row("exited.count", "120:sed", 0.0, 290.0).row("exited.lifetime", "120:sed", 0.0, 0.3);
+        m.text("exited.parent_comm", "120:sed", 0, "bash");
+        let report = m.explain();
+        let has = |ids: Vec<&str>| ids.contains(&"fork-storm");
+        (
+            has(report.incidents.iter().map(|incident| incident.root_cause.condition.as_str()).collect()),
+            has(report.findings.iter().map(|finding| finding.condition.as_str()).collect()),
+        )
+    };
+    assert_eq!(storm(1.5, 0.12), (false, true));
+    // No CPU is free; and somebody waits all the same, such as in a group at its quota.
+    assert_eq!(storm(0.1, 0.12), (true, false));
+    assert_eq!(storm(1.5, 1.1), (true, false));
+}
+
+#[test]
 fn memory_of_a_group_is_told_before_it_is_at_its_limit() {
     let report = group(|t| 50.0 * MB + 2.0 * MB * t);
     assert!(report.incidents.is_empty());

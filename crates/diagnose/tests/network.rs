@@ -353,7 +353,7 @@ fn more_questions_for_the_same_work_are_a_search_list_and_no_slow_server() {
     assert_eq!(root(&report), ("dns-query-growth", Some("cart-api"), Some(50)));
     let statement = &report.incidents[0].root_cause.statement;
     assert!(
-        statement.contains("60/s and asked 12.0/s before") && statement.contains("5.0 times"),
+        statement.contains("60 questions a second instead of 12.0") && statement.contains("5.0 times"),
         "{statement}"
     );
     // It does five times as much; another program asks now; and answers take longer, so that questions are asked again.

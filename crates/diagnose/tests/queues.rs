@@ -85,6 +85,14 @@ fn a_queue_that_stands_is_felt_by_a_caller_of_which_the_service_is_as_fast_as_ev
     };
     assert!(!all(told(0.1, 0.1, 2.3e6)).contains(&"qdisc-drops".to_owned()));
     is_silent(&told(1.2e-3, 1.1e-3, 2.3e6));
+    // How fast the service of another machine is, nobody knows.
+    let mut remote = told(0.1, 1.1e-3, 2.3e6);
+    for (metric, during) in [("requests", 8.0), ("wait_time", 0.6), ("latency_p50", 0.1)] {
+        remote.row(&format!("dependency.{metric}"), "50>10.9.0.7:80@branch", 0.0, 0.0);
+        let before = if metric == "requests" { 10.0 } else { during / 60.0 };
+        remote.row(&format!("dependency.{metric}"), "50>192.0.2.9:80@web", before, during);
+    }
+    assert!(!all(remote).contains(&"qdisc-drops".to_owned()));
     // It waits for far longer than the queue takes.
     assert!(!all(told(2.0, 1.1e-3, 2.3e6)).contains(&"qdisc-drops".to_owned()));
 }
@@ -122,7 +130,9 @@ fn a_flood_of_datagrams_is_named_by_who_sends_it() {
         text(&mut m, "netns.comm", "sens", "metrics-push");
         let report = m.explain();
         let (id, comm, pid) = root(&report);
-        (id.to_owned(), comm.map(str::to_owned), pid, report.incidents[0].root_cause.statement.clone())
+        let action = report.incidents[0].remedies[0].action.clone();
+        let statement = report.incidents[0].root_cause.statement.clone();
+        (id.to_owned(), comm.map(str::to_owned), pid, format!("{statement}; {action}"))
     };
     let (id, comm, pid, statement) = told(450.0, 470.0);
     assert_eq!(
@@ -130,7 +140,8 @@ fn a_flood_of_datagrams_is_named_by_who_sends_it() {
         ("socket-buffer-overflow", Some("metrics-push"), Some(80))
     );
     assert!(
-        statement.contains("sends 710,000 datagrams/s, and statsd reads as much as before"),
+        statement.contains("sends 710,000 datagrams/s, and statsd reads as much as before")
+            && statement.ends_with("let metrics-push send less, or stop it"),
         "{statement}"
     );
     // As many came before; it reads next to nothing any more; and it never read anything.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use mitra_archive::{Elsewhere, Reader, capture_path, is_intact};
+use mitra_archive::{Elsewhere, Reader, SEGMENT_BYTES_MAX, capture_path, is_intact};
 use mitra_http::sha256_hex;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::{Builder, NamedTempFile, TempDir};
@@ -22,8 +22,6 @@ use crate::errors::usage;
 
 /// The oldest go first.
 const CACHE_BYTES_MAX: u64 = 2 << 30;
-/// No sealed file is larger, whatever a server says (`crates/archive/src/segment/file.rs`).
-const SEALED_BYTES_MAX: u64 = 1 << 30;
 /// A log grows between the listing and the answer.
 pub(super) const GROWS_BYTES: u64 = 64 << 20;
 pub(super) const CAPTURE_BYTES_MAX: u64 = 64 << 20;
@@ -95,7 +93,7 @@ impl View {
 
     /// Makes room for a sealed file, as the one with this number: what of it is kept, and holes.
     pub fn place(&self, number: usize, file: &RemoteFile) -> Result<Placed> {
-        if file.bytes > SEALED_BYTES_MAX {
+        if file.bytes > SEGMENT_BYTES_MAX {
             bail!("{}: {} is larger than any file of a recording: {} bytes", self.url, file.name, file.bytes);
         }
         let cannot = || format!("cannot write to {}", self.kept.display());

@@ -8,11 +8,10 @@ mod host;
 mod parts;
 mod settings;
 
-use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
@@ -135,7 +134,7 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
     let mut sealed = Vec::new();
     for (number, file) in files.iter().enumerate() {
         if file.is_sealed {
-            sealed.push((file, view.place(number + 1, file)?));
+            sealed.push((file, view.place(number + 1, file)?, AtomicBool::new(false)));
         } else {
             view.fetch_log(number + 1, file, &|name, most, out| source.read(name, most, out))?;
         }
@@ -145,20 +144,16 @@ pub fn fetch(url: &str, wanted: Wanted<'_>) -> Result<View> {
     let parts = Parts {
         url: url.to_owned(),
         dir: view.path().to_owned(),
-        files: sealed.iter().map(|(file, placed)| (placed.name.clone(), (*file).clone())).collect(),
+        files: sealed.iter().map(|(file, placed, _)| (placed.name.clone(), (*file).clone())).collect(),
         read: Box::new(move |name, bytes| source.read_part(name, bytes)),
         fetched: AtomicU64::new(bytes),
     };
-    let is_damaged = Mutex::new(HashSet::new());
-    each(&sealed, |(_, placed)| {
-        if !parts.index(&placed.name)? {
-            is_damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(placed.name.clone());
-        }
+    each(&sealed, |(_, placed, is_whole)| {
+        is_whole.store(parts.index(&placed.name)?, Ordering::Relaxed);
         Ok(())
     })?;
-    let is_damaged = is_damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for (file, placed) in sealed {
-        let is_whole = !is_damaged.contains(&placed.name);
+    for (file, placed, is_whole) in sealed {
+        let is_whole = is_whole.into_inner();
         if !is_whole {
             // A reader passes over what is damaged, here as there.
             eprintln!("mitra: {url}: {} is damaged there; what is whole of it is read", file.name);

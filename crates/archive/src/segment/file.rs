@@ -18,7 +18,7 @@ use crate::writer::{SEGMENT_MAGIC, VERSION};
 /// The index of an ordinary segment is read together with the trailer.
 const TAIL_BYTES: u64 = 8 << 10;
 /// No segment is larger; a scan reads it whole.
-const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 enum Source {
     Disk(PathBuf),

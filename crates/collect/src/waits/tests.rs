@@ -85,6 +85,26 @@ fn only_a_service_that_answers_less_than_waits_is_looked_at() {
 }
 
 #[test]
+fn the_client_of_a_session_that_holds_what_others_wait_for_is_looked_at() {
+    let waits = Waits::new();
+    let mut strings = Strings::default();
+    // Of PostgreSQL, and of MariaDB with the process id of the server in front.
+    for server in ["", "4242:"] {
+        let mut frame = Frame::new();
+        for (id, blocked_by, client) in
+            [("41", "43", 71), ("42", "41,43", 72), ("43", "", 73), ("44", "", 74)]
+        {
+            let key = Key::named(strings.intern(&format!("{server}{id}")));
+            let blocked_by = (!blocked_by.is_empty()).then(|| i64::from(strings.intern(blocked_by)));
+            let row = frame.table_mut(Entity::Session).push(key);
+            set(row, waits.blocked_by, blocked_by.unwrap_or(NA));
+            set(row, waits.client_pid, client);
+        }
+        assert_eq!(waits.clients_of_holders(&frame, &strings), [73], "{server}");
+    }
+}
+
+#[test]
 fn a_service_that_answers_much_later_than_usual_is_looked_at_until_it_is_usual() {
     let mut waits = Waits::new();
     let mut strings = Strings::default();

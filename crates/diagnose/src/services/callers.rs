@@ -121,9 +121,9 @@ pub fn calls_of<'a>(view: &View<'a>, servers: &Servers<'_, '_>, span: Span) -> V
 const CALLERS_MAX: usize = 4;
 /// As good as all that is waited, and as good as nothing of it.
 const NEARLY_ALL: f64 = 0.8;
+const NEARLY_NONE: f64 = 0.1;
 /// Who asks less than that of what it asked before asks less.
 const AS_MUCH: f64 = 0.8;
-const NEARLY_NONE: f64 = 0.1;
 
 /// Whether everybody who called a service before asks as much and is answered as before, and only those wait longer who did not call it
 /// then, or who ask for such: what they ask may always take that long, or is held back on purpose. `beyond` is how many clients wait,

@@ -1,6 +1,8 @@
 //! Search requests: the query text with all defaults of `query_string` fixed, in the indices of a
 //! scope.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::day::Day;
@@ -10,10 +12,10 @@ use crate::fields;
 use crate::query::Query;
 use crate::scope::Scope;
 
-use super::http::{Body, Request};
+use super::http::{Body, Reply, Request};
 use super::names::{IndexKind, Names};
 use super::nodes::{self, Outcome};
-use super::{Cluster, aggregate};
+use super::{Cluster, aggregate, retry};
 
 /// If a scope has more days, the cluster is asked which of them exist.
 const DAYS_NAMED_MAX: i32 = 62;
@@ -26,6 +28,10 @@ const HOSTS_MAX: usize = 60_000;
 const FUZZY_MAX: u32 = 1_000;
 /// The default of Lucene.
 const DETERMINIZED_MAX: u32 = 10_000;
+/// How often a search is sent again to a cluster that has no memory or no place in its queue for it, and the first
+/// wait; waits double. Somebody may be looking at the screen, so in all it is a few seconds.
+const AGAIN_MAX: u32 = 3;
+const AGAIN_FIRST: Duration = Duration::from_millis(500);
 
 /// The indices of a scope, and a filter on their documents.
 #[derive(Debug, Clone, PartialEq)]
@@ -175,15 +181,19 @@ pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Res
     let head = json!({"index": indices, "ignore_unavailable": true, "allow_no_indices": true});
     let lines = format!("{head}\n{body}\n");
     let request = Request { method: "POST", path: "/_msearch", body: Body::Lines(lines.as_bytes()) };
-    let reply = match cluster.nodes.ask(request)? {
-        Outcome::TooLarge => return Ok(SearchReply::TooLarge),
-        Outcome::Reply(reply) if reply.is_ok() => reply,
-        Outcome::Reply(reply) => return Err(nodes::error(&reply)),
+    let mut refusals = 0;
+    let reply = loop {
+        let reply = match cluster.nodes.ask(request)? {
+            Outcome::TooLarge => return Ok(SearchReply::TooLarge),
+            Outcome::Reply(reply) if reply.is_ok() => alone(&reply),
+            Outcome::Reply(reply) => reply,
+        };
+        if !is_overloaded(&reply) || refusals == AGAIN_MAX {
+            break reply;
+        }
+        std::thread::sleep(retry::half_jitter(retry::doubled(AGAIN_FIRST, refusals, Duration::MAX)));
+        refusals += 1;
     };
-    let answer = reply.body.pointer("/responses/0").cloned().unwrap_or_default();
-    let status =
-        answer.get("status").and_then(Value::as_u64).and_then(|s| u16::try_from(s).ok()).unwrap_or(500);
-    let reply = super::http::Reply { status, body: answer };
     if !reply.is_ok() {
         return Err(nodes::error(&reply));
     }
@@ -201,6 +211,24 @@ pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Res
     Ok(SearchReply::Answer(reply.body))
 }
 
+/// The answer to the only search of a request for several.
+fn alone(reply: &Reply) -> Reply {
+    let body = reply.body.pointer("/responses/0").cloned().unwrap_or_default();
+    let status =
+        body.get("status").and_then(Value::as_u64).and_then(|s| u16::try_from(s).ok()).unwrap_or(500);
+    Reply { status, body }
+}
+
+/// Whether the cluster, or the node of one shard, refused for lack of memory or of a place in its queue.
+fn is_overloaded(reply: &Reply) -> bool {
+    let passes = |kind: &Value| {
+        matches!(kind.as_str(), Some("circuit_breaking_exception" | "rejected_execution_exception"))
+    };
+    let shards = reply.body.pointer("/_shards/failures").and_then(Value::as_array);
+    reply.status == 429
+        || shards.is_some_and(|all| all.iter().filter_map(|one| one.pointer("/reason/type")).any(passes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Settings;
@@ -209,6 +237,20 @@ mod tests {
     fn cluster() -> Cluster {
         let nodes = vec!["http://127.0.0.1:9".to_owned()];
         Cluster::connect(Settings { nodes, ..Settings::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_without_memory_for_a_search_is_asked_again() {
+        let of = |status, body| Reply { status, body };
+        let shard = |kind: &str| json!({"_shards": {"failed": 1, "failures": [{"reason": {"type": kind}}]}});
+        let answers =
+            json!({"responses": [{"status": 429, "error": {"type": "circuit_breaking_exception"}}]});
+        assert!(is_overloaded(&alone(&of(200, answers))));
+        assert!(is_overloaded(&of(200, shard("circuit_breaking_exception"))));
+        assert!(is_overloaded(&of(200, shard("rejected_execution_exception"))));
+        assert!(!is_overloaded(&of(200, shard("query_shard_exception"))));
+        assert!(!is_overloaded(&of(200, json!({"_shards": {"failed": 0}}))));
+        assert!(!is_overloaded(&alone(&of(200, json!({})))));
     }
 
     #[test]

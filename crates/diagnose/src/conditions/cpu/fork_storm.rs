@@ -219,7 +219,7 @@ const IDLE: f64 = 1.0;
 /// Of a task's time, and in all: what the short processes wait for each other.
 const FELT: f64 = 0.25;
 
-/// Whether a CPU idled on average all the time, and tasks hardly waited longer for one than before.
+/// Whether a CPU was free on average, and tasks hardly waited longer for one than before.
 fn leaves_room(view: &View<'_>, finding: &Finding, span: Span) -> bool {
     let idle = view.system("sys.cpu_idle").and_then(|idle| idle.within(span).mean());
     let lost = finding.loss_s.map(|lost| lost / span.seconds().max(1.0));

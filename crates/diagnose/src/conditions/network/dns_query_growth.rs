@@ -53,7 +53,7 @@ const WORK: &[&str] =
     &["dependency.requests", "dependency.connects", "dependency.comm", "service.requests", "service.comm"];
 /// One more domain makes two questions of one.
 const MORE: f64 = 1.8;
-/// Of a task's time, more than before: a client of which each tenth request takes a second, or of which all take a quarter longer.
+/// Of a task's time, more than before: a program that does one thing at a time is slower by as much.
 const FELT: f64 = 0.25;
 /// As much work as before: what differs by less is the same.
 const AS_MUCH: f64 = 1.25;
@@ -126,8 +126,8 @@ fn observe(view: &View<'_>) -> Observation {
         finding.blame_pid(comm, pid as u32);
         finding.culprit.address = Some(address.to_owned());
         finding.statement = format!(
-            "{comm} ({pid:.0}) asks the name server {address}{} {}/s and asked {}/s before, for as many calls ({}/s): each name takes {} \
-             times as many questions, and it waits {} of its time for them ({} before)",
+            "{comm} ({pid:.0}) asks the name server {address}{} {} questions a second instead of {}, for as many calls as before ({}/s): \
+             each name takes {} times as many, and its threads wait {} of a task's time for the answers instead of {}",
             net.place(),
             words::count(mean(&queries)),
             words::count(usual),

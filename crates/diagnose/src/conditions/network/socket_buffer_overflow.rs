@@ -15,6 +15,8 @@
 
 use std::collections::BTreeSet;
 
+use mitra_model::report::How;
+
 use crate::network::{self, Net};
 use crate::prelude::*;
 
@@ -278,6 +280,16 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
                 .to_owned(),
             verify: "nstat -az UdpMemErrors: stops growing".to_owned(),
             risk: "this memory cannot be swapped".to_owned(),
+        }];
+    }
+    // It is who sends, and no reader keeps up with that.
+    if finding.culprit.how == Some(How::Inferred) {
+        return vec![Remedy {
+            action: format!("let {who} send less, or stop it"),
+            command: "ss -uanp; nft add rule … limit rate over 10000/second drop, in front of the socket"
+                .to_owned(),
+            verify,
+            risk: "what is dropped is lost, as it is now".to_owned(),
         }];
     }
     vec![

@@ -62,7 +62,7 @@ const CPU: &str = "task.cpu_time";
 const READ: &str = "task.read_bytes";
 /// Answers that take as long as before: who is late is asked again, which is no other request.
 const AS_QUICK: f64 = 1.5;
-const MAKES: &str = "makes";
+const CALLS_OF: &str = "calls of";
 /// Times as much: caches, mixes of requests and idle CPUs that clock higher make less.
 const MORE: f64 = 3.0;
 /// Times as many requests: of these at most one in ten is one of those of before.
@@ -92,7 +92,7 @@ struct Grown<'a> {
 enum Cost<'a> {
     Cpu(f64, f64),
     Read(f64, f64),
-    Calls(Address<'a>, f64, f64),
+    Calls { of: Address<'a>, many: (f64, f64), each_s: (f64, f64) },
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -197,7 +197,7 @@ fn more_calls<'a>(
     usual_rate: f64,
 ) -> Option<Cost<'a>> {
     let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
-    let baseline = view.baseline?;
+    let baseline = view.baseline.filter(|_| slow.rate > 0.0)?;
     let is_more = |calls: &Calls<'a>| {
         let (now, before) = (calls.rate.0 / slow.rate, calls.rate.1 / usual_rate);
         let is_known = calls.rate.1 * baseline.seconds() >= SERVED;
@@ -206,7 +206,11 @@ fn more_calls<'a>(
     };
     let all = services::calls_of(view, servers, slow.run.span()).into_iter().filter(is_more);
     let most = all.max_by(|a, b| a.waits.0.total_cmp(&b.waits.0))?;
-    Some(Cost::Calls(most.address, most.rate.0 / slow.rate, most.rate.1 / usual_rate))
+    Some(Cost::Calls {
+        of: most.address,
+        many: (most.rate.0 / slow.rate, most.rate.1 / usual_rate),
+        each_s: (most.waits.0 / most.rate.0, most.waits.1 / most.rate.1),
+    })
 }
 
 /// Of each service: one where half of its answers take ten times as long.
@@ -232,14 +236,18 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
         Cost::Read(now, before) => {
             format!("costs {} read from a device instead of {}", words::bytes(now), words::bytes(before))
         }
-        Cost::Calls(address, now, before) => {
-            let service = services::local_service(view.set, &address);
+        Cost::Calls { of, many, each_s } => {
+            let service = services::local_service(view.set, &of);
             let whom = service.map_or_else(
-                || address.text.to_owned(),
+                || of.text.to_owned(),
                 |service| services::name(&Servers::of(view, service), service),
             );
-            finding.remarks.push(format!("{whom} answers each as fast as before, or about"));
-            format!("{MAKES} {} calls of {whom} instead of {}", words::count(now), words::count(before))
+            finding.remarks.push(format!(
+                "an answer of {whom} takes {} ({} before)",
+                words::seconds(each_s.0),
+                words::seconds(each_s.1)
+            ));
+            format!("makes {} {CALLS_OF} {whom} instead of {}", words::count(many.0), words::count(many.1))
         }
     };
     finding.statement = format!("each request to {} {costs}", services::name(&servers, row));
@@ -253,7 +261,7 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
     let metric = match grown.cost {
         Cost::Cpu(..) => Some(CPU),
         Cost::Read(..) => Some(READ),
-        Cost::Calls(..) => None,
+        Cost::Calls { .. } => None,
     };
     if let ([process], Some(metric)) = (&servers.processes[..], metric) {
         let used = |set: &SeriesSet, span: Span| process.total(set, metric, span) / span.seconds().max(1e-9);
@@ -266,7 +274,7 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let who = finding.culprit.process.as_deref().unwrap_or("the service");
-    if finding.statement.contains(MAKES) {
+    if finding.statement.contains(CALLS_OF) {
         return vec![Remedy {
             action: format!(
                 "see what changed in {who} when it began (a release, a setting, a cache that is gone), and roll it back; then ask once for \

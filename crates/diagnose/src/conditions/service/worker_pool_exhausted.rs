@@ -226,7 +226,8 @@ fn waits_for_itself<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Findin
         return None;
     }
     let waits = waits::of_own(view, &servers, span)?;
-    let walk = services::walk(view, row, span, service.traffic.waiting.iter().copied().fold(0.0, f64::max));
+    let waited_s = service.beyond_s(span)?;
+    let walk = services::walk(view, row, span, waited_s / run.seconds().max(1.0));
     if walk.services.len() > 1 || !walk.elsewhere.is_empty() {
         return None;
     }
@@ -239,7 +240,7 @@ fn waits_for_itself<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Findin
         services::name(&servers, row),
         words::count(waits.round())
     );
-    finding.client_wait_s = service.beyond_s(span);
+    finding.client_wait_s = Some(waited_s);
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
     finding.prove(view, &[waits::WAITS], &format!("{pid}>futex"), span);
     finding.infer_culprit();
