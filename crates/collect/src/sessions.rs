@@ -6,7 +6,7 @@
 //! The kernel takes the title out of the memory of the process, and waits for the lock of its address space: a thread of its
 //! own does that, so that the recorder never waits.
 
-use mitra_model::{Entity, Frame, Key, NA};
+use mitra_model::{Entity, Frame, Key, NA, Strings};
 
 use crate::aside::Aside;
 use crate::cells::{col, set};
@@ -15,6 +15,8 @@ use crate::io::Io;
 
 /// What a process of the server is called.
 const SERVER: &str = "postgres";
+/// Programs that keep its sessions for others: while one waits there for a session the server has no request.
+const POOLERS: [&str; 2] = ["pgbouncer", "pgpool"];
 /// As many sessions are looked at in a frame.
 const SESSIONS_MAX: usize = 128;
 /// A title is not read beyond.
@@ -72,7 +74,7 @@ impl Sessions {
     /// in the frame already.
     pub fn fill(&mut self, io: &mut Io, frame: &mut Frame) {
         let server = i64::from(io.strings.intern(SERVER));
-        if !io.root.is_host() || !self.is_anybody_kept_waiting(server, frame) {
+        if !io.root.is_host() || !self.is_anybody_kept_waiting(&io.strings, frame) {
             return;
         }
         if self.reader.is_none() {
@@ -97,9 +99,11 @@ impl Sessions {
         reader.ask(sessions.map(|(key, _)| key.id).take(SESSIONS_MAX).collect());
     }
 
-    fn is_anybody_kept_waiting(&self, server: i64, frame: &Frame) -> bool {
+    fn is_anybody_kept_waiting(&self, strings: &Strings, frame: &Frame) -> bool {
+        let is_meant = |comm: &str| comm == SERVER || POOLERS.contains(&comm);
         frame.table(Entity::Service).rows().any(|(_, row)| {
-            row.get(self.service_comm) == Some(&server) && row.get(self.open).is_some_and(|open| *open > 0)
+            row.get(self.open).is_some_and(|open| *open > 0)
+                && row.get(self.service_comm).and_then(|comm| strings.cell(*comm)).is_some_and(is_meant)
         })
     }
 }

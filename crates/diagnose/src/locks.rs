@@ -1,5 +1,6 @@
 //! Locks of files that processes wait for (`/proc/locks`), mutexes that threads wait for, and who holds them.
 
+use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
 
 use crate::process::Process;
@@ -12,7 +13,8 @@ pub const LOCKS: &str = "lock.waiters";
 /// Tasks that wait for a lock of the kernel.
 pub const OF_KERNEL: &str = "tasks.d_lock";
 /// What the functions of this module read.
-pub const NEEDS: &[&str] = &[LOCKS, "lock.pid", "lock.kind", "lock.waiter_pids"];
+pub const NEEDS: &[&str] =
+    &[LOCKS, "lock.pid", "lock.kind", "lock.waiter_pids", "wait.pid", "wait.comm", "wait.file"];
 /// A lock that is held for as long as it takes to work on a file is free again by the next sample.
 pub const NEED_S: f64 = 2.0;
 /// Who holds a lock may wait for another one. A chain is not longer.
@@ -77,7 +79,8 @@ impl<'a> Queue<'a> {
         }
         let Some((row, holder)) = self.chain.last() else { return (None, None) };
         let pid = mutex_of(row).or(*holder);
-        (comm(view, pid), pid)
+        let seen = || seen(view.set, row, self.high.run.end)?.comm.map(str::to_owned);
+        (comm(view, pid).or_else(seen), pid)
     }
 
     /// The rows of the locks, the one that most wait for first.
@@ -180,7 +183,10 @@ fn lock_in_words(view: &View<'_>, row: &str, until: i64) -> String {
         return format!("the mutex at {address} of {}", process_in_words(view, Some(pid)));
     }
     let kind = view.set.text("lock.kind", row).and_then(|t| t.at(until)).unwrap_or("lock");
-    format!("the {kind} lock of file {row}")
+    match seen(view.set, row, until) {
+        Some(Seen { file: Some(path), .. }) => format!("the {kind} lock of {path}"),
+        _ => format!("the {kind} lock of file {row}"),
+    }
 }
 
 fn comm(view: &View<'_>, pid: Option<u32>) -> Option<String> {
@@ -189,8 +195,13 @@ fn comm(view: &View<'_>, pid: Option<u32>) -> Option<String> {
 }
 
 fn named(view: &View<'_>, row: &str, holder: Option<u32>) -> String {
+    // A process that did nothing at all has no rows.
+    let seen = || seen(view.set, row, view.window.until).filter(|seen| seen.holder == holder)?.comm;
     match (mutex_of(row), holder) {
         (Some(_), Some(tid)) => format!("thread {tid}"),
+        (None, Some(pid)) if comm(view, holder).is_none() && seen().is_some() => {
+            format!("{} ({pid})", seen().unwrap_or_default())
+        }
         _ => process_in_words(view, holder),
     }
 }
@@ -203,7 +214,43 @@ fn process_in_words(view: &View<'_>, pid: Option<u32>) -> String {
     }
 }
 
+/// What was seen of a lock when those were looked at that wait for it.
+struct Seen<'a> {
+    holder: Option<u32>,
+    comm: Option<&'a str>,
+    file: Option<&'a str>,
+}
+
+/// Looks come each second.
+const SEEN_NS: i64 = 5 * SECOND;
+
+fn seen<'a>(set: &'a SeriesSet, lock: &str, until: i64) -> Option<Seen<'a>> {
+    // Threads wait for a mutex, and these have ids of their own.
+    if is_mutex(lock) {
+        return None;
+    }
+    let span = Span { since: until.saturating_sub(SEEN_NS), until: until.saturating_add(1) };
+    waiters(set, lock, until).into_iter().find_map(|pid| {
+        let begin = format!("{pid}>lock");
+        let is_meant =
+            |row: &str| row.strip_prefix(&begin).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+        let waits = set
+            .each(waits::WAITS)
+            .filter(|(row, series)| is_meant(row) && series.max(span).is_some_and(|threads| threads > 0.0));
+        // Of one that waits for several it is not known which is meant.
+        let mut rows = waits.map(|(row, _)| row);
+        let (row, None) = (rows.next()?, rows.next()) else { return None };
+        let text = |metric: &str| waits::text_of(set, metric, row, span);
+        let holder = set.get("wait.pid", row).and_then(|pid| pid.last(span)).filter(|pid| *pid >= 1.0);
+        Some(Seen { holder: holder.map(|pid| pid as u32), comm: text("wait.comm"), file: text("wait.file") })
+    })
+}
+
+/// The process that the kernel names took the lock, and may have left it to its children since.
 fn holder_of(set: &SeriesSet, file: &str, until: i64) -> Option<u32> {
+    if let Some(holder) = seen(set, file, until).and_then(|seen| seen.holder) {
+        return Some(holder);
+    }
     let span = Span { since: i64::MIN, until: until.saturating_add(1) };
     set.get("lock.pid", file)?.last(span).filter(|pid| *pid >= 1.0).map(|pid| pid as u32)
 }

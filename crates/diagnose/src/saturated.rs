@@ -1,7 +1,8 @@
-//! Block devices that are busy all the time and whose requests queue.
+//! Block devices that are busy for most of the time, and whose requests queue.
 
 use crate::condition::Finding;
 use crate::device::{is_partition, is_stacked};
+use crate::signal::step;
 use crate::view::{High, View};
 use crate::{words, xfs};
 
@@ -9,6 +10,10 @@ use crate::{words, xfs};
 pub const BUSY: f64 = 0.9;
 /// On average at least two requests: with one, a single task waits for nothing but its own request.
 const QUEUE: f64 = 2.0;
+/// Whoever writes in turns with its own work leaves the device idle between. Busy for half of the time, with so many requests on average,
+/// what arrives finds as many before it.
+const HALF: f64 = 0.5;
+const LONG_QUEUE: f64 = 8.0;
 /// How far Little's law may be off: the columns are rounded and averaged apart.
 const LITTLE: f64 = 0.25;
 
@@ -51,9 +56,12 @@ pub fn all(view: &View<'_>) -> Vec<Saturated> {
 fn one(view: &View<'_>, device: &str) -> Option<Saturated> {
     let busy = view.of("disk.io_time", device)?;
     let queue = view.of("disk.weighted_time", device)?;
-    let both = busy.zip(&queue, |busy, queue| if queue >= QUEUE { busy } else { 0.0 });
-    let high = view.high_signal(&both, BUSY, 3.0, view.before("disk.io_time", device))?;
+    let full = busy.zip(&queue, |busy, queue| {
+        step(busy >= BUSY && queue >= QUEUE || busy >= HALF && queue >= LONG_QUEUE)
+    });
+    let mut high = view.high_signal(&full, 1.0, 3.0, view.before("disk.io_time", device))?;
     let span = high.run.span();
+    (high.during, high.peak) = (busy.within(span).mean()?, busy.within(span).max()?);
     let mean = |metric: &str| view.of(metric, device).and_then(|s| s.within(span).mean());
     let before = |metric: &str| view.before_span(metric, device, span);
     let both = |get: &dyn Fn(&str) -> Option<f64>| -> Option<(f64, f64)> {

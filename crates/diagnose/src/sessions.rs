@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use mitra_model::report::Remedy;
+use mitra_model::sessions::GLOBAL_LOCKS;
 use mitra_model::{Series, SeriesSet, Span, TextSeries};
 
 use crate::condition::Finding;
@@ -239,6 +240,18 @@ impl<'a> Server<'a> {
         self.sessions.iter().find(|session| session.id() == id)
     }
 
+    /// Whether those that wait do so for the lock of all tables.
+    #[must_use]
+    pub fn waits_for_all_tables(&self, view: &View<'_>, span: Span) -> bool {
+        let waits = self.sessions.iter().filter(|session| session.waits.within(span).total() > 0.0);
+        let last = |session: &Session<'_>| {
+            let texts = view.set.text("session.waits_for", session.row)?;
+            let until = texts.changes.iter().rev().filter(|(t, _)| *t <= span.until);
+            until.into_iter().find_map(|(_, text)| text.as_deref())
+        };
+        waits.filter_map(last).any(|lock| GLOBAL_LOCKS.contains(&lock))
+    }
+
     /// What those wait for that wait: `row locks`.
     #[must_use]
     pub fn waits_for(&self, view: &View<'_>) -> String {
@@ -263,10 +276,13 @@ impl<'a> Server<'a> {
             Some(text) if text.starts_with("idle in transaction") => "is idle in a transaction".to_owned(),
             Some(text) => format!("runs {text}"),
             None if session.waits.within(span).total() > 0.0 => "waits itself".to_owned(),
-            None => "runs nothing, and holds it for as long as it is connected".to_owned(),
+            None => "runs nothing".to_owned(),
         };
         let time = view.set.get(STATE_TIME, session.row).and_then(|time| time.max(span));
-        let time = time.map_or_else(String::new, |time| format!(" for {}", words::seconds(time)));
+        let mut time = time.map_or_else(String::new, |time| format!(" for {}", words::seconds(time)));
+        if does == "runs nothing" {
+            time.push_str(", and holds it for as long as it is connected");
+        }
         format!("{does}{time}{}", client(view, session.row, "session.client", "session.client_pid", span))
     }
 }

@@ -408,3 +408,38 @@ fn who_opens_many_files_when_a_service_begins_to_fail_is_said() {
     assert!(fails(131.0));
     assert!(!fails(20.0));
 }
+
+#[test]
+fn what_its_caller_waits_for_and_the_server_knows_nothing_of_is_lost_on_the_way() {
+    // Both ends are on this machine, each in a network namespace of its own.
+    let between = |server_waits: f64| {
+        let mut m = Machine::idle();
+        service(
+            &mut m,
+            "10.1.0.2:8000@app",
+            (50, "api"),
+            during(Asked::each(40.0, 0.002), Asked::each(40.0, 0.2)),
+        );
+        let asked = |waiting: f64| Asked { waiting, ..Asked::each(280.0, 0.0001) };
+        service(&mut m, "10.1.0.1:6379@db", (60, "redis-server"), during(asked(0.03), asked(server_waits)));
+        dependency(&mut m, (50, "api"), "10.1.0.1:6379@app", during(asked(0.03), asked(4.0)));
+        m.row("netns.tcp_OutSegs", "app", 500.0, 500.0).row("netns.tcp_RetransSegs", "app", 0.0, 17.0);
+        m.row("netns.tcpext_TCPTimeouts", "app", 0.0, 15.0).row(
+            "peer.retransmits",
+            "10.1.0.1:6379@app",
+            0.0,
+            17.0,
+        );
+        m.explain()
+    };
+    let report = between(0.03);
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.condition, "retransmit-storm", "{:#?}", incident.root_cause);
+    assert!(incident.chain.iter().any(|link| link.condition == "service-slow"));
+    // Here the server is late itself.
+    let late = between(4.0);
+    assert!(late.incidents.iter().all(|incident| {
+        let has = |id: &str| incident.chain.iter().any(|link| link.condition == id);
+        !(has("retransmit-storm") && has("service-slow"))
+    }));
+}

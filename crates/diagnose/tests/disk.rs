@@ -350,6 +350,21 @@ fn tasks_that_wait_for_a_lock_are_no_victims_of_who_fills_a_disk() {
 }
 
 #[test]
+fn a_device_is_full_where_its_writer_lets_it_idle_between_long_queues() {
+    let hog = |busy: f64, queue: f64| {
+        let mut m = Machine::idle();
+        device(&mut m, "vda", (100.0, 4096.0, 2e-4), (2_000.0, 1_048_576.0, 0.008), "write");
+        m.row("disk.io_time", "vda", 0.02, busy).row("disk.weighted_time", "vda", 0.02, queue);
+        m.task(70, "thumbs", HEALTHY).task_during(70, "task.write_bytes", 2e9);
+        stuck(&mut m, 71, "postgres", "folio_wait_bit_common;filemap_fdatawait");
+        matches!(observe(&m, "disk-hog"), Observation::Active(_))
+    };
+    assert!(hog(0.8, 16.0));
+    assert!(!hog(0.8, 3.0), "a few at a time, and it idles");
+    assert!(!hog(0.3, 16.0), "it idles for most of the time");
+}
+
+#[test]
 fn who_needs_many_short_requests_is_hurt_though_hardly_found_waiting() {
     // Requests of 4 kB took 0.2 ms and take 40 ms behind those of fio. Nobody is in D when the states are seen.
     let hog = |bytes_s: f64| {

@@ -222,6 +222,43 @@ fn a_service_that_is_asked_more_at_the_same_cost_is_under_load() {
 }
 
 #[test]
+fn requests_that_cost_more_because_they_are_large_name_who_sends_them() {
+    let large = |bytes: f64, calls: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "node"), during(Asked::each(80.0, 0.0004), Asked::each(80.0, 0.07)));
+        m.task(50, "node", 0).task_rate(50, "task.cpu_time", 0.03, 0.7);
+        m.task_rate(50, "task.run_delay", 0.0, 0.5);
+        dependency(&mut m, (60, "partner-sync"), APP, during(Asked::each(2.0, 0.001), Asked::each(2.0, 0.3)));
+        m.task(60, "partner-sync", 0).row("dependency.sent_bytes", &format!("60>{APP}"), 12e3, bytes);
+        dependency(&mut m, (50, "node"), DB, during(Asked::each(80.0, 0.0001), Asked::each(calls, 0.0001)));
+        let report = m.explain();
+        assert_eq!(root(&report).0, "query-regression");
+        one(&report).root_cause.statement.clone()
+    };
+    let said = large(15.6e6, 80.0);
+    assert!(said.contains("partner-sync (60) sends it 15.6 MB a second"), "{said}");
+    assert!(!large(13e3, 80.0).contains("sends it"));
+    let said = large(13e3, 40_000.0);
+    assert!(said.contains("makes 500 calls of 10.0.0.7:5432 instead of 1"), "{said}");
+}
+
+#[test]
+fn answers_that_come_in_bursts_are_no_more_requests() {
+    // Something holds all of them back for a second and lets them go.
+    let of = |i: usize| match is_on(i) {
+        true if i.is_multiple_of(2) => Asked::each(400.0, 0.5),
+        true => Asked::each(4.0, 0.5),
+        false => Asked::each(200.0, 0.002),
+    };
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), of);
+    m.task(50, "java", 0).task_rate(50, "task.cpu_time", 0.2, 0.2);
+    let report = m.explain();
+    let out = one(&report).ruled_out.iter().find(|r| r.condition == "load-increase").unwrap();
+    assert!(out.because.contains("requests/s"), "{}", out.because);
+}
+
+#[test]
 fn what_a_thread_does_besides_is_no_cost_of_its_requests() {
     // Hardly asked, a server with one thread takes twice the CPU for its housekeeping that its requests take: 200 us for each of them,
     // which are answered in 60. Then 8,000 a second take 120 us each.

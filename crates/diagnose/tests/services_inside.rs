@@ -235,7 +235,7 @@ fn a_broker_that_says_once_that_its_disk_is_full_and_answers_nothing_has_reached
     assert_eq!(root(&report), ("connection-limit", Some("beam.smp"), Some(70)));
     let statement = &one(&report).root_cause.statement;
     assert!(
-        statement.contains("disk_free_limit") && statement.contains("answered nothing since"),
+        statement.contains("disk_free_limit") && statement.contains("then answered next to nothing for"),
         "{statement}"
     );
     assert!(one(&report).remedies[0].command.contains("rabbitmq-diagnostics alarms"));
@@ -498,4 +498,34 @@ fn a_service_that_gets_no_cpu_is_not_said_to_sleep() {
     // It sleeps beside the same program: that is no reason.
     let asleep = starved(0.0);
     assert!(asleep.incidents.iter().any(|i| i.root_cause.condition == "service-silent"), "{asleep:#?}");
+}
+
+#[test]
+fn a_pool_whose_sessions_are_idle_in_transactions_waits_for_whoever_left_them() {
+    const POOL: &str = "127.0.0.1:6432";
+    let pinned = |idle: usize| {
+        let mut m = Machine::idle();
+        service(&mut m, POOL, (50, "pgbouncer"), during(Asked::each(60.0, 0.001), Asked::each(6.0, 2.0)));
+        service(&mut m, DB, (70, "postgres"), during(Asked::each(60.0, 0.001), Asked::each(6.0, 0.001)));
+        dependency(&mut m, (50, "pgbouncer"), DB, during(Asked::each(60.0, 0.001), Asked::each(6.0, 0.001)));
+        m.row("dependency.established", &format!("50>{DB}"), 6.0, 6.0);
+        dependency(&mut m, (80, "exporter"), POOL, during(Asked::each(1.0, 0.001), Asked::each(0.5, 0.001)));
+        m.task(80, "exporter", 0).values(
+            "dependency.established",
+            &format!("80>{POOL}"),
+            0,
+            (0..HEALTHY + INCIDENT).map(|i| if is_on(i) { 6.0 } else { 0.0 }).collect(),
+        );
+        for pid in (71..77).take(idle) {
+            let row = pid.to_string();
+            m.values("session.pid", &row, HEALTHY, vec![f64::from(pid); INCIDENT]);
+            m.text("session.activity", &row, HEALTHY, "idle in transaction");
+        }
+        let report = m.explain();
+        one(&report).root_cause.statement.clone()
+    };
+    let said = pinned(6);
+    assert!(said.contains("requests wait inside of pgbouncer (port 6432): 6 of the 6 sessions that pgbouncer (port 6432) has at postgres"), "{said}");
+    assert!(said.contains("exporter (80) keeps 6 connections open"), "{said}");
+    assert!(!pinned(2).contains("idle in a transaction"));
 }

@@ -9,7 +9,7 @@ mod support;
 
 use mitra_model::report::Incident;
 use mitra_model::{TextSeries, lookup};
-use services::{Asked, during, one, queue, service};
+use services::{Asked, dependency, during, one, queue, service};
 use support::{HEALTHY, INCIDENT, Machine, START, root};
 
 const APP: &str = "127.0.0.1:8080";
@@ -27,6 +27,46 @@ fn wait(m: &mut Machine, row: &str, other: Option<(u32, &str)>, threads: f64) {
         m.values("wait.pid", row, HEALTHY, vec![f64::from(pid); INCIDENT]);
         text(m, "wait.comm", row, comm);
     }
+}
+
+/// A broker that answers nobody, whose consumers were fed by it all the time and wait for the lock of a file now, or go on.
+fn broker(consumed: f64) -> Machine {
+    let mut m = silent(8.0);
+    for pid in [80, 81] {
+        let fetches = |rate| Asked { rate, p50: 0.09, p90: 0.1, waiting: 0.09 * rate };
+        dependency(&mut m, (pid, "worker"), APP, during(fetches(10.0), fetches(consumed)));
+        m.row("dependency.established", &format!("{pid}>{APP}"), 1.0, 1.0).task(pid, "worker", 0);
+        m.task_rate(pid, "task.cpu_time", 0.01, 0.0);
+        wait(&mut m, &format!("{pid}>lock:90"), Some((90, "media-backup")), 1.0);
+        text(&mut m, "wait.file", &format!("{pid}>lock:90"), "/srv/media/.index.lock");
+    }
+    wait(&mut m, "90>timer", None, 1.0);
+    m.values("lock.waiters", "fe:00:7", HEALTHY, vec![2.0; INCIDENT]);
+    // Who took it has ended, and left it to somebody else.
+    m.values("lock.pid", "fe:00:7", HEALTHY, vec![89.0; INCIDENT]);
+    text(&mut m, "lock.kind", "fe:00:7", "flock");
+    text(&mut m, "lock.waiter_pids", "fe:00:7", "80,81");
+    m
+}
+
+#[test]
+fn a_broker_whose_consumers_wait_for_a_lock_is_silent_because_of_its_holder() {
+    let report = broker(0.0).explain();
+    assert_eq!(root(&report), ("lock-queue", Some("media-backup"), Some(90)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(
+        statement.contains("the flock lock of /srv/media/.index.lock, which media-backup (90) holds"),
+        "{statement}"
+    );
+    assert!(incident.chain.iter().any(|link| link.condition == "service-silent"), "{:?}", incident.chain);
+    // Those that go on to fetch do not keep it waiting.
+    let report = broker(10.0).explain();
+    let is_linked = |incident: &Incident| {
+        let has = |id: &str| incident.chain.iter().any(|link| link.condition == id);
+        has("lock-queue") && has("service-silent")
+    };
+    assert!(!report.incidents.iter().any(is_linked), "{:#?}", report.incidents);
 }
 
 /// A service that answers fifty requests a second, and then none of so many that wait.

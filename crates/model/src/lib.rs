@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod report;
 pub mod scheduled_job;
 pub mod series;
+pub mod sessions;
 pub mod strings;
 pub mod suspicion;
 pub mod time;

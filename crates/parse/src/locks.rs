@@ -47,6 +47,7 @@ impl Default for Locks {
 struct Line<'a> {
     is_waiting: bool,
     kind: &'a [u8],
+    is_exclusive: bool,
     pid: i64,
     file: &'a [u8],
 }
@@ -97,6 +98,17 @@ pub fn waiting(input: &[u8], mut f: impl FnMut(&Waiting)) {
             }),
             _ if line.is_waiting => {}
             _ => held = Some(line),
+        }
+    }
+}
+
+/// Calls `f` with the process and the file of each lock of which there can be only one.
+pub fn exclusive(input: &[u8], mut f: impl FnMut(u32, &str)) {
+    let held = input.split(|byte| *byte == b'\n').filter_map(line);
+    for line in held.filter(|line| !line.is_waiting && line.is_exclusive && line.kind != b"LEASE") {
+        // A lock of an open file belongs to nobody.
+        if let (Ok(pid), Ok(file)) = (u32::try_from(line.pid), std::str::from_utf8(line.file)) {
+            f(pid, file);
         }
     }
 }
@@ -172,13 +184,13 @@ fn line(text: &[u8]) -> Option<Line<'_>> {
     };
     let (kind, rest) = word(rest)?;
     let (_mandatory, rest) = word(skip_blanks(rest))?;
-    let (_access, rest) = word(skip_blanks(rest))?;
+    let (access, rest) = word(skip_blanks(rest))?;
     let (pid, rest) = signed(skip_blanks(rest))?;
     let (file, _) = word(skip_blanks(rest))?;
     let colons = file.iter().filter(|byte| **byte == b':').count();
     // Who waits for a lease has no file yet.
     let is_file = colons == 2 || is_waiting && file == b"<none>:0";
-    is_file.then_some(Line { is_waiting, kind, pid, file })
+    is_file.then_some(Line { is_waiting, kind, is_exclusive: access == b"WRITE", pid, file })
 }
 
 #[cfg(test)]
@@ -193,6 +205,21 @@ mod tests {
         3: -> OFDLCK ADVISORY  WRITE -1 00:2d:7 0 99\n\
         4: POSIX  ADVISORY  WRITE 5 fe:00:12345 100 200\n\
         4: -> POSIX  ADVISORY  WRITE 6 fe:00:12345 100 200\n";
+
+    #[test]
+    fn exclusive_locks_of_processes() {
+        let mut all = Vec::new();
+        super::exclusive(TEXT, |pid, file| all.push((pid, file.to_owned())));
+        super::exclusive(
+            b"5: POSIX  ADVISORY  READ 9 fe:00:1 0 EOF\n6: LEASE  ACTIVE  WRITE 9 fe:00:1 0 EOF\n",
+            |_, _| panic!("shared, and a lease"),
+        );
+        let file = |name: &str| name.to_owned();
+        assert_eq!(
+            all,
+            [(708, file("fe:00:12345")), (19840, file("fe:00:12886344")), (5, file("fe:00:12345"))]
+        );
+    }
 
     #[test]
     fn who_opens_a_file_waits_for_its_lease() {

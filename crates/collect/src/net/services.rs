@@ -24,7 +24,7 @@ const IDLE_NS_MAX: i64 = 600_000_000_000;
 const CROWDED_IDLE_NS_MAX: i64 = 5_000_000_000;
 const CROWDED: usize = 768;
 /// A process that is younger shares a row with those of its name: many live for one request only.
-const YOUNG_NS: i64 = 10_000_000_000;
+const YOUNG_NS: i64 = 3_000_000_000;
 /// In the first frames it is not known yet which ports of which namespaces are listened on.
 const SETTLE_FRAMES: u32 = 3;
 /// A service whose listening socket is not known by then is called by the address of its connections.

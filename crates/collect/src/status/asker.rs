@@ -248,7 +248,7 @@ fn connect(root: &Root, server: Server) -> Result<Connection, Failure> {
             let user = server::name_of(root, server.pid, us.as_raw())?;
             Connection::MySql(MySql::begin(server::open(root, server, None)?, &user, LIMIT)?)
         }
-        Program::Redis => Connection::Redis(Redis::begin(server::open(root, server, None)?, LIMIT_OF_REDIS)?),
+        Program::Redis => Connection::Redis(Redis::begin(server::open_any(root, server)?, LIMIT_OF_REDIS)?),
         Program::HaProxy | Program::PhpFpm => {
             return Err(Failure::Lasting("it keeps no connection".to_owned()));
         }

@@ -7,6 +7,8 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use mitra_model::sessions::GLOBAL_LOCKS;
+
 use super::wire::{Failure, Wire, keyword, name, number};
 use super::{BLOCKERS_MAX, SessionSaid};
 
@@ -53,6 +55,19 @@ const WAITS: [&str; 2] = [
      JOIN information_schema.INNODB_TRX b ON b.trx_id = w.BLOCKING_ENGINE_TRANSACTION_ID \
      ORDER BY b.trx_state = 'LOCK WAIT' LIMIT 512",
 ];
+
+/// Sessions that do nothing. Who holds the lock of all tables (FLUSH TABLES WITH READ LOCK, a backup) is in no table of MariaDB.
+const IDLE: [&str; 2] = [
+    "SELECT ID, COMMAND, STATE, FLOOR(TIME_MS), HOST, NULL, NULL FROM information_schema.PROCESSLIST \
+     WHERE ID <> CONNECTION_ID() AND COMMAND = 'Sleep' ORDER BY TIME_MS LIMIT 512",
+    "SELECT ID, COMMAND, STATE, TIME * 1000, HOST, NULL, NULL FROM performance_schema.processlist \
+     WHERE ID <> CONNECTION_ID() AND COMMAND = 'Sleep' ORDER BY TIME LIMIT 512",
+];
+/// A server that is asked at all is asked for something that often: who took the lock did so shortly before the first began to wait, and
+/// has done nothing since.
+const BEFORE_MS: u64 = 2_000;
+/// Of two that have idled for about as long nobody knows which it is. MySQL tells whole seconds.
+const APART_MS: [u64; 2] = [1_000, 2_000];
 
 /// A session of ours.
 #[derive(Debug)]
@@ -118,6 +133,14 @@ impl MySql {
                     one.blocked_by.push(holds);
                 }
             })?;
+        }
+        if let Some(waits_ms) =
+            sessions.iter().filter(|one| waits_for_all(one)).filter_map(|one| one.state_ms).max()
+        {
+            let mut idle: Vec<SessionSaid> = Vec::new();
+            self.ask(of(IDLE, self.dialect), limit, |row| idle.extend(session(&row, server)))?;
+            let apart_ms = APART_MS.get(self.dialect).copied().unwrap_or(u64::MAX);
+            keep_all_waiting(&mut sessions, idle, (waits_ms, apart_ms));
         }
         Ok(sessions)
     }
@@ -229,6 +252,48 @@ fn cells(mut rest: &[u8], columns: u64) -> Result<Row, Failure> {
     Ok(row)
 }
 
+/// Whether a session waits for the lock of all tables, and nobody is known to hold it.
+fn waits_for_all(session: &SessionSaid) -> bool {
+    session.waits_for.as_deref().is_some_and(|lock| GLOBAL_LOCKS.contains(&lock))
+        && session.blocked_by.is_empty()
+}
+
+/// Statements that ask for the lock of all tables.
+const ASKS_FOR_ALL: [&str; 2] = ["FLUSH", "BACKUP"];
+
+/// Names the only idle session that can hold the lock of all tables for which some wait, the first of them for so long. Where somebody
+/// still asks for it, or works for longer than all wait, nobody is named.
+fn keep_all_waiting(
+    sessions: &mut Vec<SessionSaid>,
+    mut idle: Vec<SessionSaid>,
+    (waits_ms, apart_ms): (u64, u64),
+) {
+    let asks = |one: &SessionSaid| ASKS_FOR_ALL.iter().any(|word| one.activity.starts_with(word));
+    let works = |one: &SessionSaid| {
+        one.waits_for.is_none()
+            && !one.activity.starts_with("idle")
+            && one.state_ms.is_some_and(|ms| ms >= waits_ms)
+    };
+    if sessions.iter().any(|one| asks(one) || works(one)) {
+        return;
+    }
+    idle.retain(|one| one.state_ms.is_some_and(|idle_ms| idle_ms >= waits_ms));
+    idle.sort_by_key(|one| one.state_ms);
+    let ms = |at: usize| idle.get(at).and_then(|one| one.state_ms);
+    let is_near = ms(0).is_some_and(|idle_ms| idle_ms - waits_ms <= BEFORE_MS);
+    let is_alone = ms(1).is_none_or(|next| ms(0).is_some_and(|first| next - first >= apart_ms));
+    if !is_near || !is_alone {
+        return;
+    }
+    let holder = idle.swap_remove(0);
+    for one in sessions.iter_mut().filter(|one| waits_for_all(one)) {
+        one.blocked_by.push(holder.id);
+    }
+    if !sessions.iter().any(|one| one.id == holder.id) {
+        sessions.push(holder);
+    }
+}
+
 /// What a transaction of InnoDB waits for.
 const ROW: &str = "row lock";
 
@@ -292,6 +357,37 @@ pub mod tests {
         let other =
             ["42", "Query", "Waiting for table level lock", "9", "localhost", "hunter2", "hunter2"].map(Some);
         table(7, &[row(&waits), row(&other)])
+    }
+
+    #[test]
+    fn who_has_idled_since_all_wait_for_the_lock_of_all_tables_holds_it() {
+        let said = |id: u64, waits_for: Option<&str>, ms: u64| SessionSaid {
+            id,
+            pid: 9,
+            activity: "idle".to_owned(),
+            waits_for: waits_for.map(str::to_owned),
+            blocked_by: Vec::new(),
+            state_ms: Some(ms),
+            client: None,
+        };
+        let held = |idle: &[(u64, u64)]| {
+            let mut all = vec![said(1, Some("backup lock"), 4_000), said(2, Some("row lock"), 9_000)];
+            let idle = idle.iter().map(|(id, ms)| said(*id, None, *ms)).collect();
+            keep_all_waiting(&mut all, idle, (4_000, 1_000));
+            assert!(all[1].blocked_by.is_empty());
+            (all[0].blocked_by.clone(), all.len())
+        };
+        assert_eq!(held(&[(7, 4_100), (8, 60_000), (9, 20)]), (vec![7], 3));
+        assert_eq!(held(&[(7, 4_100), (8, 4_200)]), (vec![], 2), "two of them");
+        assert_eq!(held(&[(8, 60_000)]), (vec![], 2), "long before");
+        assert_eq!(held(&[]), (vec![], 2));
+        // Somebody works since before, or still asks for the lock.
+        for (activity, waits_for) in [("SELECT", None), ("FLUSH waiting", Some("backup lock"))] {
+            let mut all = vec![said(1, Some("backup lock"), 4_000), said(3, waits_for, 5_000)];
+            all[1].activity = activity.to_owned();
+            keep_all_waiting(&mut all, vec![said(7, None, 4_100)], (4_000, 1_000));
+            assert!(all[0].blocked_by.is_empty(), "{activity}");
+        }
     }
 
     pub fn read(says: &[u8]) -> String {

@@ -3,9 +3,13 @@
 //! The path comes from the list of the kernel (`/proc/PID/net/unix`), the inode has to be among the descriptors of the process,
 //! and what listens there has to be the process, by the kernel's word (`SO_PEERCRED`): nothing is sent to anybody else. Its
 //! program has to be a file of root's that nobody else may write.
+//!
+//! Redis mostly has no Unix socket: then it is asked over TCP, at an address of this machine where nobody else listens. Nothing that is
+//! sent there is secret.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -16,9 +20,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 
+use mitra_parse::netlink::Listener;
+
 use super::Program;
 use super::wire::Failure;
 use crate::file::{Buffer, Root, each_entry, inode_in_link, regular};
+use crate::net::ask::{Asker, Sockets};
 
 /// As many descriptors of the process are looked at: it listens before clients come.
 const DESCRIPTORS_MAX: usize = 1024;
@@ -50,8 +57,8 @@ fn sockets(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(paths)
 }
 
-/// The paths of Unix sockets on which the process listens.
-fn listened(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
+/// The inode numbers of the sockets of a process.
+fn inodes(root: &Root, pid: u32) -> Result<Vec<u32>, Failure> {
     let mut inodes: Vec<u32> = Vec::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat(root.fd(), format!("proc/{pid}/fd"), flags, Mode::empty())?;
@@ -62,6 +69,12 @@ fn listened(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
             inodes.extend(inode_in_link(&dir, name, b"socket"));
         }
     })?;
+    Ok(inodes)
+}
+
+/// The paths of Unix sockets on which the process listens.
+fn listened(root: &Root, pid: u32) -> Result<Vec<Vec<u8>>, Failure> {
+    let inodes = inodes(root, pid)?;
     let mut buffer = Buffer::default();
     let list = root.read(&format!("proc/{pid}/net/unix"), &mut buffer)?;
     Ok(list
@@ -120,6 +133,41 @@ pub fn open(root: &Root, server: Server, as_user: Option<u32>) -> Result<OwnedFd
         }
     }
     Err(failed.unwrap_or_else(|| Failure::Passing("its sockets are gone".to_owned())))
+}
+
+/// A connection to a Unix socket on which the process listens, or else over TCP to an address of this machine at which only it does.
+pub fn open_any(root: &Root, server: Server) -> Result<OwnedFd, Failure> {
+    check_program(root, server)?;
+    if !listened(root, server.pid)?.is_empty() {
+        return open(root, server, None);
+    }
+    let net = |pid: &str| inode_in_link(root.fd(), format!("proc/{pid}/ns/net"), b"net");
+    if net(&server.pid.to_string()) != net("thread-self") {
+        return Err(Failure::Lasting(
+            "it listens on no Unix socket, and in another network namespace".to_owned(),
+        ));
+    }
+    let own = inodes(root, server.pid)?;
+    let mut all = Vec::new();
+    Asker::new().listeners(&Sockets::open()?, |listener| all.push(*listener))?;
+    let is_own = |listener: &Listener| own.contains(&listener.inode);
+    let is_alone = |one: &&Listener| all.iter().all(|other| other.port != one.port || is_own(other));
+    // The bus of a cluster has a higher port.
+    let found = all.iter().filter(|listener| is_own(listener)).filter(is_alone).min_by_key(|one| one.port);
+    let listener = found.ok_or_else(|| Failure::Lasting("it listens nowhere alone".to_owned()))?;
+    let address = match listener.address {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &SocketAddr::new(address, listener.port)) {
+        // It is writable once it is connected.
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// A connection to a socket that the process has, of those that its configuration names. Its parent may be the one that listens: a

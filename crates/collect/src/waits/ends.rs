@@ -24,10 +24,14 @@ kinds! {
     Mutex = "mutex",
     /// A lock of a file.
     FileLock = "lock",
+    /// It sleeps for moments, and a file that it has open is locked by somebody else: it tries again until it gets the lock.
+    Tries = "tries",
     /// Permission of a program that scans files as they are opened (`FAN_OPEN_PERM`).
     Fanotify = "fanotify",
     /// The other end of a pipe or a FIFO.
     Pipe = "pipe",
+    /// The other end of a pipe or a FIFO that is full: it writes, and nobody reads.
+    Full = "full",
     /// The other end of a POSIX message queue.
     Queue = "queue",
     /// The other end of a Unix socket.
@@ -70,10 +74,24 @@ kinds! {
 impl Kind {
     /// Whether another process or thread ends such a wait, known or not.
     pub fn has_other_end(self) -> bool {
-        use Kind::{Answer, Child, Fanotify, FileLock, Fuse, Mutex, Pipe, Queue, Tcp, Traced, Unix};
+        use Kind::{
+            Answer, Child, Fanotify, FileLock, Full, Fuse, Mutex, Pipe, Queue, Tcp, Traced, Tries, Unix,
+        };
         matches!(
             self,
-            Mutex | FileLock | Fanotify | Pipe | Queue | Unix | Tcp | Child | Answer | Traced | Fuse
+            Mutex
+                | FileLock
+                | Tries
+                | Fanotify
+                | Full
+                | Pipe
+                | Queue
+                | Unix
+                | Tcp
+                | Child
+                | Answer
+                | Traced
+                | Fuse
         )
     }
 }

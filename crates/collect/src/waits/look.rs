@@ -45,6 +45,8 @@ impl Edge {
 #[derive(Debug, Default)]
 pub struct Look {
     pub edges: Vec<Edge>,
+    /// The files whose locks are waited for: who waits, for whom, and the path.
+    pub files: Vec<((u32, Kind, End), String)>,
     /// Processes and threads that were too many, or to which it did not come in the time that it had.
     pub left_out: u32,
 }
@@ -123,7 +125,12 @@ impl Looker {
                 thread(&mut scene, &mut process, tid, &mut look.edges);
                 for edge in look.edges.iter_mut().skip(from).filter(|edge| edge.kind.has_other_end()) {
                     let runs = runs(scene.root, scene.buffer, pid, tid);
-                    edge.is_stuck = runs.is_some() && runs == before.get(&tid).copied();
+                    let earlier = before.get(&tid).copied();
+                    edge.is_stuck = runs.is_some() && runs == earlier;
+                    // Who tries for a lock wakes up again and again.
+                    if edge.kind == Kind::Tries && (edge.is_stuck || earlier.is_none()) {
+                        (edge.kind, edge.end) = (Kind::Timer, End::Unknown);
+                    }
                     self.runs.extend(runs.map(|runs| (tid, runs)));
                     if let End::Process(other) = edge.end
                         && seen.insert(other)
@@ -142,6 +149,7 @@ impl Looker {
                 }
             }
         }
+        look.files = scene.files();
         look
     }
 }

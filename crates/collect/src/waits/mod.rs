@@ -43,8 +43,10 @@ const ROWS_MAX: usize = 256;
 const MUTEXES_MAX: usize = 16;
 /// As many of the threads that wait are named.
 const NAMED_MAX: usize = 16;
-/// Of sessions that hold what others wait for, the clients that are looked at.
+/// Of sessions that hold what others wait for, the clients that are looked at; of services the clients that may fetch work.
 const CLIENTS_MAX: usize = 4;
+/// Processes in queues for locks that are looked at.
+const WAITERS_MAX: usize = 4;
 /// From as many open requests on.
 const OPEN_MIN: i64 = 2;
 /// Times as long as usual an answer takes: caches, mixes of requests and queues of half-busy servers make less.
@@ -77,6 +79,8 @@ struct Waiters {
     /// Those of the look in which most did.
     tids: Vec<u32>,
     comm: Option<String>,
+    /// Whose lock they wait for.
+    file: Option<String>,
 }
 
 /// What some looks have seen.
@@ -115,7 +119,7 @@ pub struct Waits {
     looker: Option<Aside<Question, Seen>>,
     known: Past<Known>,
     lock: [usize; 4],
-    wait: [usize; 6],
+    wait: [usize; 7],
     left_out: usize,
     open: usize,
     requests: usize,
@@ -123,6 +127,7 @@ pub struct Waits {
     service_pid: usize,
     blocked_by: usize,
     client_pid: usize,
+    dependency: [usize; 3],
 }
 
 impl Waits {
@@ -132,7 +137,16 @@ impl Waits {
             looker: None,
             known: Past::new(),
             lock: ["lock.waiters", "lock.pid", "lock.kind", "lock.waiter_pids"].map(col),
-            wait: ["wait.threads", "wait.stuck", "wait.kind", "wait.pid", "wait.comm", "wait.tids"].map(col),
+            wait: [
+                "wait.threads",
+                "wait.stuck",
+                "wait.kind",
+                "wait.pid",
+                "wait.comm",
+                "wait.file",
+                "wait.tids",
+            ]
+            .map(col),
             left_out: col("probe.waits_left_out"),
             open: col("service.open"),
             requests: col("service.requests"),
@@ -140,6 +154,7 @@ impl Waits {
             service_pid: col("service.pid"),
             blocked_by: col("session.blocked_by"),
             client_pid: col("session.client_pid"),
+            dependency: ["dependency.open", "dependency.established", "dependency.pid"].map(col),
         }
     }
 
@@ -151,7 +166,12 @@ impl Waits {
         }
         let mut pids = self.kept_waiting(frame, &io.strings);
         if !pids.is_empty() {
+            let fetchers = self.fetchers(&pids, frame, &io.strings);
             pids.extend(self.clients_of_holders(frame, &io.strings));
+            pids.extend(fetchers);
+            pids.extend(self.in_queues(frame, &io.strings));
+            pids.sort_unstable();
+            pids.dedup();
         }
         if let Some(looker) = &self.looker
             && let Some(seen) = looker.answers().last()
@@ -180,7 +200,7 @@ impl Waits {
 
     fn fill_rows(&self, seen: &Seen, io: &mut Io, frame: &mut Frame) {
         set(frame.system_mut(), self.left_out, i64::from(seen.left_out));
-        let [threads, stuck, kind, pid, comm, tids] = self.wait;
+        let [threads, stuck, kind, pid, comm, file, tids] = self.wait;
         let mut mutexes = 0;
         for (key @ (_, of, end), waiters) in &seen.rows {
             let named: Vec<String> = waiters.tids.iter().take(NAMED_MAX).map(u32::to_string).collect();
@@ -197,6 +217,9 @@ impl Waits {
             }
             if let Some(other) = &waiters.comm {
                 set(row, comm, i64::from(io.strings.intern(other)));
+            }
+            if let Some(path) = &waiters.file {
+                set(row, file, i64::from(io.strings.intern(path)));
             }
             if let (pid, _, End::Thread { word, tid }) = *key
                 && !waiters.tids.is_empty()
@@ -229,6 +252,36 @@ impl Waits {
             client.filter(|pid| holds && *pid > 0)
         });
         clients.take(CLIENTS_MAX).collect()
+    }
+
+    /// Processes that wait for locks of files.
+    fn in_queues(&self, frame: &Frame, strings: &Strings) -> Vec<u32> {
+        let [.., waiters] = self.lock;
+        let named = |row: &[i64]| row.get(waiters).and_then(|id| strings.get(u32::try_from(*id).ok()?));
+        let all = frame.table(Entity::Lock).rows().filter_map(|(_, row)| named(row));
+        all.flat_map(|pids| pids.split(',')).filter_map(|pid| pid.parse().ok()).take(WAITERS_MAX).collect()
+    }
+
+    /// Processes that are connected to one of the services of some processes and ask nothing: those that fetch work there may have stopped.
+    fn fetchers(&self, of: &[u32], frame: &Frame, strings: &Strings) -> Vec<u32> {
+        let text = |id: u64| u32::try_from(id).ok().and_then(|id| strings.get(id)).unwrap_or_default();
+        let number = |row: &[i64], column: usize| row.get(column).copied().filter(|value| *value != NA);
+        let pid = |row: &[i64], column| number(row, column).and_then(|pid| u32::try_from(pid).ok());
+        fn port(address: &str) -> &str {
+            address.rsplit(':').next().unwrap_or_default()
+        }
+        let services = frame.table(Entity::Service);
+        let own = services
+            .rows()
+            .filter(|(_, row)| pid(row, self.service_pid).is_some_and(|pid| of.contains(&pid)));
+        let ports: Vec<&str> = own.map(|(key, _)| port(text(key.id))).collect();
+        let [open, established, caller] = self.dependency;
+        let calls = frame.table(Entity::Dependency).rows().filter(|(key, row)| {
+            number(row, open) == Some(0)
+                && number(row, established).is_some_and(|many| many > 0)
+                && ports.contains(&port(text(key.id)))
+        });
+        calls.filter_map(|(_, row)| pid(row, caller)).take(CLIENTS_MAX).collect()
     }
 
     /// The processes of services that have more requests open than they have answered since the last frame, which wait for
@@ -277,6 +330,7 @@ fn look_often(looker: &mut Looker, question: &Question) -> Seen {
     let allowance = Allowance::of(spread / COST_PART);
     let (mut looks, mut left_out) = (0, 0);
     let mut edges: Vec<(Edge, u32)> = Vec::new();
+    let mut files = BTreeMap::new();
     for nth in 0..LOOKS {
         let random = RandomState::new().build_hasher().finish() >> 32;
         let moment = part * nth + part.mul_f64(random as f64 / f64::from(u32::MAX));
@@ -285,6 +339,7 @@ fn look_often(looker: &mut Looker, question: &Question) -> Seen {
         let look = looker.look_within(&question.pids, before);
         looks += 1;
         edges.extend(look.edges.into_iter().map(|edge| (edge, looks)));
+        files.extend(look.files);
         left_out = left_out.max(look.left_out);
         let left = allowance.left();
         if left < before - left || began.elapsed() > spread {
@@ -295,6 +350,7 @@ fn look_often(looker: &mut Looker, question: &Question) -> Seen {
     seen.left_out += u32::try_from(seen.rows.len().saturating_sub(ROWS_MAX)).unwrap_or(u32::MAX);
     seen.rows.truncate(ROWS_MAX);
     name_ends(&mut seen.rows);
+    seen.rows.iter_mut().for_each(|(key, waiters)| waiters.file = files.remove(key));
     seen
 }
 

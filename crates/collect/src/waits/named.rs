@@ -42,6 +42,11 @@ impl Named {
         }
     }
 
+    /// Whether the CPU time of the look is over.
+    pub fn is_used_up(&self) -> bool {
+        self.of_all.is_used_up()
+    }
+
     /// Whether a process has a file open through which the lock is held. The kernel keeps naming the process that took a lock where
     /// only a child has the file still.
     pub fn has_lock(&mut self, root: &Root, pid: u32, file: &str) -> bool {

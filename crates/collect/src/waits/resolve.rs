@@ -2,11 +2,13 @@
 
 mod inside;
 mod polled;
+mod tried;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use mitra_parse::locks::{Waiting, waiting};
+use rustix::fs::readlinkat_raw;
 
 use super::call::Call;
 use super::ends::{End, Kind};
@@ -21,11 +23,16 @@ use crate::memory::Memory;
 use crate::net::ask::Asker;
 use inside::Inside;
 pub use inside::function;
+use tried::Exclusive;
 
 /// A thread that waits for any of more than this waits for nobody in particular.
 const ENDS_MAX: usize = 8;
 /// Children of one process.
 const CHILDREN_MAX: usize = 256;
+/// Files whose locks are waited for that are named in a look.
+const FILES_MAX: usize = 64;
+/// Of a longer path the beginning is kept.
+const PATH_BYTES: usize = 256;
 /// So many fifths of the CPU time of a look are for threads. Of the others two are for the walk over who holds what, and one is for what
 /// came since that began.
 const FIFTHS: u32 = 5;
@@ -48,6 +55,8 @@ pub struct Process {
     threads_by_id: Option<HashMap<u32, u32>>,
     children_by_id: Option<HashMap<u32, u32>>,
     children: Option<Vec<u32>>,
+    /// Who keeps a lock for which those may try again that sleep for moments.
+    tried: Option<End>,
     /// Whom those wait for that wait for an epoll instance.
     polled: HashMap<i32, Vec<Wait>>,
 }
@@ -80,6 +89,8 @@ pub struct Scene<'l> {
     are_holders_new: bool,
     nets: HashMap<u32, NetSockets>,
     locks: Option<Vec<Waiting>>,
+    exclusive: Option<Vec<Exclusive>>,
+    files: BTreeMap<(u32, Kind, End), String>,
     named: Named,
     fuse: Fuse,
     cpu_max: Duration,
@@ -102,6 +113,8 @@ impl<'l> Scene<'l> {
             are_holders_new: false,
             nets: HashMap::new(),
             locks: None,
+            exclusive: None,
+            files: BTreeMap::new(),
             named: Named::within(Allowance::of(Duration::ZERO)),
             fuse: Fuse::default(),
             cpu_max,
@@ -164,17 +177,36 @@ impl<'l> Scene<'l> {
                 vec![(Kind::Child, child)]
             }
             Call::FileLock { fd, is_flock } => {
-                vec![(Kind::FileLock, self.file_lock(process.pid, fd, is_flock))]
+                let end = self.file_lock(process.pid, fd, is_flock);
+                self.note_file(process.pid, (Kind::FileLock, end), fd);
+                vec![(Kind::FileLock, end)]
             }
             Call::Open => vec![self.lease(process.pid, tid)],
-            Call::Timer => vec![(Kind::Timer, End::Unknown)],
+            Call::Timer => vec![self.timer(process)],
             // The functions of futexes and descriptors have names of their own; those of a sleep that goes on may be left out.
             Call::Again => match self.inside(process.pid, tid) {
-                NOBODY => vec![(Kind::Timer, End::Unknown)],
+                NOBODY => vec![self.timer(process)],
                 known => vec![known],
             },
             Call::Other => vec![self.inside(process.pid, tid)],
         }
+    }
+
+    /// Keeps the path of a file whose lock a process waits for.
+    fn note_file(&mut self, pid: u32, (kind, end): Wait, fd: i32) {
+        let mut space = [0; PATH_BYTES];
+        if self.files.len() < FILES_MAX
+            && let Ok(len) = readlinkat_raw(self.root.fd(), format!("proc/{pid}/fd/{fd}"), &mut space[..])
+        {
+            let path = String::from_utf8_lossy(space.get(..len).unwrap_or_default());
+            let cut = if len == PATH_BYTES { "…" } else { "" };
+            self.files.entry((pid, kind, end)).or_insert_with(|| format!("{path}{cut}"));
+        }
+    }
+
+    /// The files whose locks are waited for.
+    pub fn files(self) -> Vec<((u32, Kind, End), String)> {
+        self.files.into_iter().collect()
     }
 
     /// The processes that do not read what was written into connections of one.
@@ -203,7 +235,7 @@ impl<'l> Scene<'l> {
     /// The same of one that reads or writes what has a name: a FIFO and a message queue have another end.
     fn file(&mut self, process: &Process, tid: u32, fd: i32, side: Side) -> Wait {
         let kind = match Inside::of(self.root, process.pid, tid, self.buffer) {
-            Some(Inside::Fifo) => Kind::Pipe,
+            Some(Inside::Fifo) => of_pipe(side),
             Some(Inside::Queue) => Kind::Queue,
             Some(Inside::Fuse) => return (Kind::Fuse, self.fuse_daemon(process.pid, Some(fd))),
             Some(Inside::Asked) => return (Kind::Client, End::Unknown),
@@ -294,7 +326,7 @@ impl<'l> Scene<'l> {
         match open(self.root, process.pid, fd) {
             Some(Open::Pipe(inode)) => {
                 let root = self.root;
-                of_holder(Kind::Pipe, self.holders().of_pipe(root, inode, side, process.waiter()))
+                of_holder(of_pipe(side), self.holders().of_pipe(root, inode, side, process.waiter()))
             }
             Some(Open::Socket(inode)) => self.socket(process, inode, side),
             Some(Open::Epoll) => (Kind::Poll, End::Unknown),
@@ -376,6 +408,14 @@ impl<'l> Scene<'l> {
             Ok(holder) if self.named.has_lock(self.root, holder, file) => End::Process(holder),
             _ => self.named.heir(self.root, (pid, fd), file).map_or(End::Unknown, End::Process),
         }
+    }
+}
+
+/// Who writes into a pipe waits only where it is full.
+fn of_pipe(side: Side) -> Kind {
+    match side {
+        Side::Reads => Kind::Pipe,
+        Side::Writes => Kind::Full,
     }
 }
 

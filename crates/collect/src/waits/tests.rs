@@ -54,6 +54,51 @@ fn who_holds_a_mutex_of_the_c_library_and_who_waits_for_it() {
 }
 
 #[test]
+fn who_sleeps_for_moments_before_a_locked_file_tries_for_its_lock() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap().to_owned();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let sleeper = std::thread::spawn(move || {
+        tell.send(tid()).unwrap();
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let sleeps = told.recv().unwrap();
+    let mut looker = Looker::new().unwrap();
+    let mut look = || {
+        let mut seen = Vec::new();
+        let mut files = Vec::new();
+        while seen.len() < 20 {
+            let look = looker.look(&[std::process::id()]);
+            let of_this = look.edges.iter().filter(|edge| edge.tid == sleeps && edge.kind != Kind::Cpu);
+            seen.extend(of_this.map(|edge| (edge.kind, edge.end)));
+            files.extend(look.files);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        (seen, files)
+    };
+    assert!(look().0.iter().all(|seen| *seen == (Kind::Timer, End::Unknown)), "nobody has a lock");
+    let mut holder =
+        std::process::Command::new("flock").args([&path, "sleep", "60"]).spawn().expect("util-linux");
+    let is_held = || rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err();
+    while !is_held() {
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock).unwrap();
+        std::thread::yield_now();
+    }
+    let (seen, files) = look();
+    let tries = (Kind::Tries, End::Process(holder.id()));
+    assert!(seen.contains(&tries), "{seen:?}");
+    assert!(seen.iter().all(|(_, end)| [End::Unknown, tries.1].contains(end)), "{seen:?}");
+    assert!(files.contains(&((std::process::id(), Kind::Tries, tries.1), path)), "{files:?}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    stop.send(()).unwrap();
+    sleeper.join().unwrap();
+}
+
+#[test]
 fn whom_a_look_has_no_time_for_is_left_out() {
     let mut looker = Looker::new().unwrap();
     let pid = std::process::id();

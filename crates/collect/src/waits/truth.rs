@@ -112,6 +112,7 @@ impl Graph {
             "either" => [op.a, op.b].map(|a| (Kind::Pipe, self.process(a))).into(),
             "tcp_woken" | "unix_woken" => one(Kind::Answer, self.process(op.a)),
             "unix_serve" | "tcp_serve" => one(Kind::Client, self.process(op.a)),
+            "pipe_write" => one(Kind::Full, self.process(op.a)),
             name if name.starts_with("pipe") => one(Kind::Pipe, self.process(op.a)),
             name if name.starts_with("tcp") => one(Kind::Tcp, self.process(op.a)),
             _ => one(Kind::Unix, self.process(op.a)),

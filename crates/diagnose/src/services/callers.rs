@@ -9,6 +9,8 @@ use crate::services::{Address, DEPENDENCY, SERVED, Servers, Service, Traffic, us
 use crate::view::View;
 use crate::words;
 
+/// Bytes that a caller sent.
+pub const SENT: &str = "dependency.sent_bytes";
 /// A fifth of a task's time that is waited for others is felt, or a quarter of what the service's own clients wait.
 const WAITS: f64 = 0.2;
 const WAITS_SHARE: f64 = 0.25;
@@ -73,13 +75,15 @@ fn follow<'a>(view: &View<'a>, first: Servers<'_, 'a>, span: Span, needed: f64, 
     let (mut servers, mut at) = (first, walk.services.len());
     loop {
         for (address, rows) in rows_by_address(set, "dependency.pid") {
-            let own: Vec<&str> = rows.into_iter().filter(|row| calls(set, &servers, row)).collect();
+            let own: Vec<&str> = rows.into_iter().filter(|row| calls(view, set, &servers, row)).collect();
             if own.is_empty() || waits_beyond(view, &own, span) < needed {
                 continue;
             }
             // A service of this machine that nobody can connect to does not wait itself.
             let is_connecting = connects_beyond(view, &own, span) >= needed;
-            match local_service(set, &address).filter(|_| !is_connecting) {
+            let is_reached =
+                |next: &&str| !is_connecting && !wait_on_the_way(set, &own, &address, next, span);
+            match local_service(set, &address).filter(is_reached) {
                 Some(next) if !walk.services.contains(&next) => walk.services.push(next),
                 Some(_) => {}
                 None if !walk.elsewhere.contains(&address) => walk.elsewhere.push(address),
@@ -92,6 +96,22 @@ fn follow<'a>(view: &View<'a>, first: Servers<'_, 'a>, span: Span, needed: f64, 
         }
         at += 1;
     }
+}
+
+/// Of what callers wait the server knows no more than that.
+const KNOWS: f64 = 0.2;
+
+/// Whether callers in another network namespace wait for a service that has answered about as much as they asked, and at which next to
+/// nothing waited: packets are lost or late on the way.
+fn wait_on_the_way(set: &SeriesSet, own: &[&str], address: &Address<'_>, service: &str, span: Span) -> bool {
+    let [asked, waited] =
+        ["dependency.requests", "dependency.wait_time"].map(|metric| mean(set, own, metric, span));
+    let [answered, known] =
+        ["service.requests", "service.wait_time"].map(|metric| mean(set, &[service], metric, span));
+    address.net != Address::of(service).net
+        && asked > 0.0
+        && answered >= AS_MUCH * asked
+        && known < KNOWS * waited
 }
 
 /// What a service asks of an address.
@@ -109,7 +129,7 @@ pub struct Calls<'a> {
 pub fn calls_of<'a>(view: &View<'a>, servers: &Servers<'_, '_>, span: Span) -> Vec<Calls<'a>> {
     let Some(baseline) = view.baseline else { return Vec::new() };
     let of = |(address, rows): (Address<'a>, Vec<&'a str>)| {
-        let own: Vec<&str> = rows.into_iter().filter(|row| calls(view.set, servers, row)).collect();
+        let own: Vec<&str> = rows.into_iter().filter(|row| calls(view, view.set, servers, row)).collect();
         let both =
             |metric: &str| (rate(view.set, &own, metric, span), rate(view.base_set, &own, metric, baseline));
         Calls { address, rate: both("dependency.requests"), waits: both("dependency.wait_time") }
@@ -163,8 +183,9 @@ fn newcomers_wait<'a>(
         }
         answered += asks * span.seconds();
         let waits = rate(view.set, rows, "dependency.wait_time", span) - waited;
-        let is_of =
-            |own: &&Service<'a>| rows.iter().all(|row| calls(view.set, &Servers::of(view, own.row), row));
+        let is_of = |own: &&Service<'a>| {
+            rows.iter().all(|row| calls(view, view.set, &Servers::of(view, own.row), row))
+        };
         let caller = || view.services().iter().find(is_of);
         let asks_for_newcomers =
             waits > 0.0 && caller().is_some_and(|caller| newcomers_wait(view, caller, span, waits, seen));
@@ -209,7 +230,7 @@ pub fn overlapping(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: 
     let open = mean(view.set, &[row], "service.open", span);
     let mut may: Vec<String> = Vec::new();
     for (address, rows) in rows_by_address(view.set, "dependency.requests") {
-        let own: Vec<&str> = rows.into_iter().filter(|row| calls(view.set, servers, row)).collect();
+        let own: Vec<&str> = rows.into_iter().filter(|row| calls(view, view.set, servers, row)).collect();
         let connections = mean(view.set, &own, "dependency.established", span).round();
         let is_asked = mean(view.set, &own, "dependency.requests", span) > 0.0;
         let service = local_service(view.set, &address);
@@ -256,7 +277,7 @@ const AS_LONG: f64 = 3.0;
 #[must_use]
 pub fn waits_for_answers(view: &View<'_>, pid: u32, other: Option<u32>, span: Span) -> bool {
     let Some(servers) = Servers::of_process(view, pid) else { return false };
-    let mut asked = called_by(view.set, &servers);
+    let mut asked = called_by(view, view.set, &servers);
     asked.retain(|row| match (local_service(view.set, &Address::called(row)), other) {
         (Some(service), Some(other)) => serves(view, service, other),
         (None, None) => true,
@@ -284,7 +305,7 @@ pub fn waits_for_answers(view: &View<'_>, pid: u32, other: Option<u32>, span: Sp
 /// The service of this machine that a process answers for and that another service calls.
 #[must_use]
 pub fn called_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, pid: u32) -> Option<&'a str> {
-    let mut called = called_by(view.set, servers)
+    let mut called = called_by(view, view.set, servers)
         .into_iter()
         .filter_map(|row| local_service(view.set, &Address::called(row)));
     called.find(|service| serves(view, service, pid))
@@ -297,19 +318,21 @@ fn serves(view: &View<'_>, service: &str, pid: u32) -> bool {
 
 /// The rows of `dependency` of these processes.
 #[must_use]
-pub fn called_by<'a>(set: &'a SeriesSet, servers: &Servers<'_, '_>) -> Vec<&'a str> {
-    set.each("dependency.requests").map(|(row, _)| row).filter(|row| calls(set, servers, row)).collect()
+pub fn called_by<'a>(view: &View<'_>, set: &'a SeriesSet, servers: &Servers<'_, '_>) -> Vec<&'a str> {
+    set.each("dependency.requests").map(|(row, _)| row).filter(|row| calls(view, set, servers, row)).collect()
 }
 
 /// Whether a row of `dependency` is of one of these processes. Young ones share a row by their name, which stays where a process
-/// asks nothing any more: it knows who asked last.
-fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
+/// asks nothing any more: it knows who asked last in each sample. Of who lived too short for that it is not known whose they are.
+fn calls(view: &View<'_>, set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
     let Some((who, _)) = row.split_once('>') else { return false };
     let Ok(pid) = who.parse::<u32>() else {
-        let asked_last = || set.get("dependency.pid", row)?.last(Span::ALL).map(|pid| pid as u32);
+        let asked = set.get("dependency.pid", row).map(|asked| asked.values(Span::ALL)).unwrap_or_default();
+        let asked = || asked.iter().map(|pid| *pid as u32);
+        let is_own = |pid: u32| servers.processes.iter().any(|p| p.pid == pid);
+        let is_unknown = || asked().len() == 0 || asked().any(|pid| view.process(pid).is_none());
         return servers.comm.as_deref() == Some(who)
-            && (servers.may_be_young(set)
-                || asked_last().is_some_and(|pid| servers.processes.iter().any(|p| p.pid == pid)));
+            && (asked().any(is_own) || servers.may_be_young(set) && is_unknown());
     };
     if servers.processes.is_empty() {
         let comm = set.text("dependency.comm", row).and_then(|t| t.last());
@@ -324,8 +347,63 @@ pub fn is_or_asks(view: &View<'_>, servers: &Servers<'_, '_>, comm: &str) -> boo
     let asked = |row: &str| local_service(set, &Address::called(row));
     let is_asked =
         |row: &str| asked(row).is_some_and(|row| Servers::of(view, row).comm.as_deref() == Some(comm));
-    let mut own = set.each("dependency.pid").map(|(row, _)| row).filter(|row| calls(set, servers, row));
+    let mut own = set.each("dependency.pid").map(|(row, _)| row).filter(|row| calls(view, set, servers, row));
     servers.comm.as_deref() == Some(comm) || own.any(is_asked)
+}
+
+/// The caller that sent a service most of its bytes in a span, with how many these were and how many all sent. A process that is young
+/// stands under its name first, and then under its id.
+#[must_use]
+pub fn who_sends_most<'a>(view: &View<'a>, service: &str, span: Span) -> Option<(&'a str, f64, f64)> {
+    let own = Address::of(service);
+    let mut sent: BTreeMap<(Option<u32>, &str), (&str, f64)> = BTreeMap::new();
+    for (row, series) in view.each(SENT).filter(|(row, _)| Address::called(row).reaches(&own)) {
+        let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
+        let key = (pid, if pid.is_some() { "" } else { row });
+        sent.entry(key).or_insert((row, 0.0)).1 += series.total(span).unwrap_or(0.0);
+    }
+    let all = sent.values().map(|(_, bytes)| bytes).fold(0.0, |a, b| a + b);
+    let (row, most) = sent.into_values().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (most > HAS_MOST * all).then_some((row, most, all))
+}
+
+/// What callers of a service had of a gauge, or did per second, before a span: all of them, or those of one name. A program that was
+/// started anew has another row.
+#[must_use]
+pub fn callers_before(view: &View<'_>, service: &str, comm: Option<&str>, metric: &str, span: Span) -> f64 {
+    let own = Address::of(service);
+    let earlier = Span { since: i64::MIN, until: span.since };
+    let (set, span) = view.baseline.map_or((view.around, earlier), |baseline| (view.base_set, baseline));
+    let is_meant =
+        |row: &str| Address::called(row).reaches(&own) && comm.is_none_or(|comm| caller(set, row) == comm);
+    let rows = set.each(metric).filter(|(row, _)| is_meant(row));
+    rows.filter_map(|(_, series)| series.mean(span)).fold(0.0, |a, b| a + b)
+}
+
+/// The name of who calls by a row.
+#[must_use]
+pub fn caller_name<'a>(view: &View<'a>, row: &'a str) -> &'a str {
+    caller(view.set, row)
+}
+
+/// Times as much as all sent before, and more than buffers of sockets have: then it is what is sent.
+const SENDS_MORE: f64 = 3.0;
+const LARGE_S: f64 = 256e3;
+
+/// Who sends a service most, where that is far more than all of its callers sent before: in words.
+#[must_use]
+pub fn sends_more(view: &View<'_>, service: &str, span: Span) -> Option<String> {
+    let (row, bytes, _) = who_sends_most(view, service, span)?;
+    let per_s = bytes / span.seconds().max(1.0);
+    let before = callers_before(view, service, None, SENT, span);
+    (per_s >= LARGE_S.max(SENDS_MORE * before)).then(|| {
+        format!(
+            "{} sends it {} a second (all of its clients sent {} before)",
+            callers(view, [row]),
+            words::bytes(per_s),
+            words::bytes(before)
+        )
+    })
 }
 
 fn mean(set: &SeriesSet, rows: &[&str], metric: &str, span: Span) -> f64 {

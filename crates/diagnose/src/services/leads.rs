@@ -44,13 +44,18 @@ pub fn lead_on<'a>(
     span: Span,
 ) {
     let mut called = passed.to_vec();
-    if let Some((address, words)) = polled(view, servers, row, span) {
+    let fetches_nobody = services::consumers::lead_on(view, finding, row, span);
+    if let Some(words) = pinned(view, servers, row, span).filter(|_| !fetches_nobody) {
+        finding.waits_for = Some(words);
+        finding.confidence = finding.confidence.min(LIKELY);
+    } else if let Some((address, words)) = polled(view, servers, row, span).filter(|_| !fetches_nobody) {
         finding.waits_for = Some(words);
         finding.confidence = finding.confidence.min(LIKELY);
         called.extend(services::local_service(view.set, &address));
     }
     finding.remarks.extend(still_writes(view, row, span));
     finding.remarks.extend(newcomers(view, &called, finding.onset));
+    finding.remarks.extend(services::sends_more(view, row, span));
 }
 
 /// The address that a service asks again and again while its own clients wait, and that in words. It is answered at once.
@@ -70,8 +75,8 @@ fn polled<'a>(
     // Each request that waits asks once a second or more, and sleeps between.
     let least = mean(set, "service.open", row, span).max(1.0);
     servers.used(view, span).filter(|used| *used < ASLEEP * least)?;
-    let own = services::called_by(set, servers);
-    let earlier = services::called_by(view.base_set, servers);
+    let own = services::called_by(view, set, servers);
+    let earlier = services::called_by(view, view.base_set, servers);
     let (caller, calls, before) = own
         .into_iter()
         .filter(|caller| mean(set, "dependency.wait_time", caller, span) < WAITS)
@@ -102,6 +107,77 @@ fn polled<'a>(
         words::count(before)
     );
     Some((address, words))
+}
+
+/// Nearly all of its sessions.
+const NEARLY_ALL: f64 = 0.8;
+
+/// That nearly all sessions that a service has at PostgreSQL are idle in a transaction: others of a pool wait until one of them ends.
+#[must_use]
+pub fn pinned(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<String> {
+    let called = services::called_by(view, view.set, servers);
+    let server = |caller: &str| {
+        let service = services::local_service(view.set, &Address::called(caller))?;
+        (Servers::of(view, service).comm.as_deref() == Some("postgres")).then_some(service)
+    };
+    let service = called.iter().find_map(|caller| server(caller))?;
+    let sessions = called.iter().filter(|caller| server(caller) == Some(service));
+    let sessions: f64 = sessions.map(|caller| mean(view.set, "dependency.established", caller, span)).sum();
+    let idle = |set: &SeriesSet, span: Span| {
+        let is_idle = |row: &str, t: i64| {
+            let text = set.text("session.activity", row).and_then(|texts| texts.at(t));
+            text.is_some_and(|text| text.starts_with("idle in transaction"))
+        };
+        // Where it is known whose a session is, it has to be of this service.
+        let is_own = |row: &str| {
+            let client = set.get("session.client_pid", row).and_then(|pid| pid.last(span));
+            client.is_none_or(|pid| servers.processes.iter().any(|p| f64::from(p.pid) == pid))
+        };
+        let of = |(row, series): (&str, &mitra_model::Series)| {
+            let all = series.samples(span);
+            all.filter(|(t, dt, _)| dt.is_finite() && is_idle(row, *t)).map(|(_, dt, _)| dt).sum::<f64>()
+        };
+        let own = set.each("session.pid").filter(|(row, _)| is_own(row));
+        own.map(of).sum::<f64>() / span.seconds().max(1.0)
+    };
+    let begins = view.set.span().map_or(span.since, |all| all.since);
+    let earlier = Span { since: begins, until: span.since.max(begins) };
+    let before = match view.baseline {
+        Some(baseline) => idle(view.base_set, baseline),
+        None => idle(view.set, earlier),
+    };
+    let now = idle(view.set, span);
+    // Others have sessions there, too.
+    let are_own = (NEARLY_ALL * sessions..=sessions + 1.0).contains(&now);
+    if sessions < 1.0 || !are_own || before >= HALF * now {
+        return None;
+    }
+    let who = keeps_connections(view, row, now, span).map(|who| format!("; {who}")).unwrap_or_default();
+    Some(format!(
+        "{} of the {} sessions that {} has at {} are idle in a transaction: who began those neither goes on nor ends them{who}",
+        words::count(now),
+        words::count(sessions),
+        services::name(servers, row),
+        services::name(&Servers::of(view, service), service)
+    ))
+}
+
+/// Who has as many more connections to a service than before, in words.
+fn keeps_connections(view: &View<'_>, row: &str, least: f64, span: Span) -> Option<String> {
+    let more = view.each("dependency.established").filter(|(caller, _)| reaches(caller, row));
+    let more = more.filter_map(|(caller, series)| {
+        let comm = Some(services::caller_name(view, caller));
+        let before = services::callers_before(view, row, comm, "dependency.established", span);
+        let now = series.max(span)?;
+        (now - before >= NEARLY_ALL * least).then_some((caller, now, before))
+    });
+    let (caller, now, before) = more.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)))?;
+    Some(format!(
+        "{} keeps {} connections open ({} before)",
+        services::callers(view, [caller]),
+        words::count(now),
+        words::count(before)
+    ))
 }
 
 /// That a service sends while it begins no answer, in words: an answer counts when it begins to be sent.
@@ -163,7 +239,8 @@ pub fn wait_together(view: &View<'_>, outer: &str, inner: &str, span: Span) -> b
 }
 
 /// Programs that called one of some services for the first time when it began, in words.
-fn newcomers(view: &View<'_>, called: &[&str], onset: i64) -> Option<String> {
+#[must_use]
+pub fn newcomers(view: &View<'_>, called: &[&str], onset: i64) -> Option<String> {
     let near = Span { since: onset.saturating_sub(NEAR_NS), until: onset.saturating_add(NEAR_NS) };
     // Of what there was before the recording nobody knows when it came.
     view.set.span().filter(|span| span.since < near.since)?;

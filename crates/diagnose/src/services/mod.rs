@@ -8,6 +8,7 @@ mod address;
 mod ask;
 mod callers;
 mod commands;
+mod consumers;
 mod datagrams;
 mod leads;
 mod places;
@@ -19,15 +20,16 @@ mod traffic;
 pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{
-    Calls, Walk, asks, called_by, called_service, callers, calls_of, local_service, only_newcomers_wait,
-    overlapping, rows_by_address, waited_for, waits_for_answers, walk, who_has_most,
+    Calls, SENT, Walk, asks, called_by, called_service, caller_name, callers, callers_before, calls_of,
+    local_service, only_newcomers_wait, overlapping, rows_by_address, sends_more, waited_for,
+    waits_for_answers, walk, who_has_most, who_sends_most,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use datagrams::{DATAGRAMS, Datagrams};
-pub use leads::{LIKELY, is_stuck, lead_on, wait_together};
+pub use leads::{LIKELY, is_stuck, lead_on, newcomers, pinned, wait_together};
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
-pub use service::Service;
+pub use service::{Service, is_interpreter};
 pub use serving::Serving;
 pub use traffic::{
     CLOSES, CROWD, KEPT_OPEN, LATE_S, Late, NEED_S, QUICK, SERVED, Slow, Traffic, Usual, best_tenth,
@@ -74,6 +76,7 @@ pub const NEEDS: &[&str] = &[
     "dependency.pid",
     "dependency.comm",
     "dependency.established",
+    "dependency.sent_bytes",
     "task.cpu_time",
     "task.run_delay",
     "task.blkio_delay",
@@ -82,10 +85,12 @@ pub const NEEDS: &[&str] = &[
     "lock.waiter_pids",
     "service.open",
     "wait.comm",
+    "wait.file",
     "wait.pid",
     "wait.threads",
     "wait.tids",
     "session.pid",
+    "session.activity",
     "limit.lines",
 ];
 
@@ -246,7 +251,7 @@ impl<'v, 'a> Servers<'v, 'a> {
         let is_own = |p: &Process<'a>| match own {
             Some(own) => own.iter().any(|service| serving.may_be_of(view, p, service)),
             // Interpreters have one name for all programs.
-            None => serving.of(view, p).is_none() && !service::is_interpreter(p.comm),
+            None => serving.of(view, p).is_none() && !is_interpreter(p.comm),
         };
         Some(Servers::like(view, one, Some(pid), is_own))
     }
@@ -325,9 +330,7 @@ impl<'v, 'a> Servers<'v, 'a> {
     /// what it does.
     fn wait_for_a_lock(&self, view: &View<'_>, span: Span) -> bool {
         let is_own = |pid: u32| self.pid == Some(pid) || self.processes.iter().any(|p| p.pid == pid);
-        let names_own = |text: &str| text.split(',').filter_map(|pid| pid.trim().parse().ok()).any(is_own);
-        let mut waiters = view.set.each_text("lock.waiter_pids").flat_map(|(_, text)| &text.changes);
-        waiters.any(|(t, pids)| *t < span.until && pids.as_deref().is_some_and(names_own))
+        is_in_a_queue(view, span, is_own)
             || view.each("session.pid").any(|(_, pid)| pid.last(span).is_some_and(|pid| is_own(pid as u32)))
     }
 
@@ -389,6 +392,13 @@ impl<'v, 'a> Servers<'v, 'a> {
     }
 }
 
+/// Whether one of some processes waits for the lock of a file.
+fn is_in_a_queue(view: &View<'_>, span: Span, is_meant: impl Fn(u32) -> bool + Copy) -> bool {
+    let names_one = |text: &str| text.split(',').filter_map(|pid| pid.trim().parse().ok()).any(is_meant);
+    let mut waiters = view.set.each_text("lock.waiter_pids").flat_map(|(_, text)| &text.changes);
+    waiters.any(|(t, pids)| *t < span.until && pids.as_deref().is_some_and(names_one))
+}
+
 /// A tenth of the time is more than a debugger or a checkpoint takes in passing.
 const OFTEN_STOPPED: f64 = 0.1;
 
@@ -411,7 +421,9 @@ pub fn despite<'a>(view: &View<'a>, walk: &Walk<'a>, span: Span) -> Vec<&'static
     if walk.elsewhere.is_empty() {
         despite.extend(ELSEWHERE);
     }
-    if !passed.iter().any(|servers| servers.wait_for_a_lock(view, span)) && !through_others() {
+    let consumers = consumers::away(view, &walk.services, span);
+    let fetchers = || is_in_a_queue(view, span, |pid| consumers.contains(&pid));
+    if !passed.iter().any(|servers| servers.wait_for_a_lock(view, span)) && !through_others() && !fetchers() {
         despite.push("lock-queue");
     }
     let limited = || view.each("limit.lines").filter_map(|(row, _)| Some(row.rsplit_once(':')?.0));
@@ -444,6 +456,20 @@ pub fn limit_reached<'a>(view: &View<'a>, servers: &Servers<'_, '_>, span: Span)
 
 /// Two samples of five: the log is read from the second after the first sign on.
 const SAID: f64 = 0.4;
+
+/// More addresses in a sentence nobody reads.
+const ADDRESSES_MAX: usize = 3;
+
+/// `10.0.0.7:5432, 10.0.0.8:5432, 10.0.0.9:5432 and 12 other addresses`.
+#[must_use]
+pub fn addresses(all: &[Address<'_>]) -> String {
+    let list: Vec<&str> = all.iter().take(ADDRESSES_MAX).map(|address| address.text).collect();
+    match all.len().saturating_sub(ADDRESSES_MAX) {
+        0 => list.join(", "),
+        1 => format!("{} and another address", list.join(", ")),
+        more => format!("{} and {more} other addresses", list.join(", ")),
+    }
+}
 
 /// `python3 (port 8080)`.
 #[must_use]
@@ -491,17 +517,22 @@ mod tests {
         let set = served();
         let none = SeriesSet::default();
         let view = View::new(&set, Span::ALL, &none, None);
-        assert!(called_by(&set, &Servers::of(&view, "127.0.0.1:80")).is_empty());
+        assert!(called_by(&view, &set, &Servers::of(&view, "127.0.0.1:80")).is_empty());
         let mut young = served();
         series(&mut young, "task.tgid", "50@1", [vec![f64::NAN; 4], vec![50.0; 4]].concat());
         let view = View::new(&young, Span::ALL, &none, None);
-        assert_eq!(called_by(&young, &Servers::of(&view, "127.0.0.1:80")), ["python3>127.0.0.1:81"]);
+        assert_eq!(called_by(&view, &young, &Servers::of(&view, "127.0.0.1:80")), ["python3>127.0.0.1:81"]);
+        // Of a program that is known whose it is.
+        series(&mut young, "task.tgid", "51@1", vec![51.0; 8]);
+        series(&mut young, "dependency.pid", "python3>127.0.0.1:81", vec![51.0; 8]);
+        let view = View::new(&young, Span::ALL, &none, None);
+        assert!(called_by(&view, &young, &Servers::of(&view, "127.0.0.1:80")).is_empty());
         // Or who called last is known to be one of its processes.
         for (pid, calls) in [(50.0, 1), (51.0, 0)] {
             let mut last = served();
             series(&mut last, "dependency.pid", "python3>127.0.0.1:81", vec![pid; 8]);
             let view = View::new(&last, Span::ALL, &none, None);
-            assert_eq!(called_by(&last, &Servers::of(&view, "127.0.0.1:80")).len(), calls);
+            assert_eq!(called_by(&view, &last, &Servers::of(&view, "127.0.0.1:80")).len(), calls);
         }
     }
 

@@ -131,7 +131,7 @@ const INTERPRETERS: &[&str] =
     &["python", "node", "java", "ruby", "perl", "php", "beam.smp", "dotnet", "bash", "sh", "lua"];
 
 /// Whether a name is that of an interpreter, with or without its version: `python3.11`.
-pub(super) fn is_interpreter(comm: &str) -> bool {
+pub fn is_interpreter(comm: &str) -> bool {
     let is_version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     INTERPRETERS.iter().any(|interpreter| comm.strip_prefix(interpreter).is_some_and(is_version))
 }

@@ -4,13 +4,32 @@ use mitra_model::{SeriesSet, Span};
 
 use super::still::HELD;
 use super::{
-    ANSWER, ELSEWHERE, FUTEX, Node, Of, Other, Step, THREADS_MIN, UNREAD, WALK_MAX, Walk, is_between,
-    rows_of, sum, text_of, words,
+    ANSWER, ELSEWHERE, FULL, FUTEX, MAJORITY, Node, Of, Other, STUCK, Step, THREADS_MIN, TRIES, UNASKED,
+    UNREAD, WALK_MAX, Wait, Walk, is_between, rows_of, sum, text_of, words,
 };
+use crate::services;
 use crate::view::View;
 
 /// Waits of which nobody is in one who has nothing to do.
-const NEVER_IDLE: &[&str] = &["mutex", "lock", "fanotify", "fuse", "traced", UNREAD];
+const NEVER_IDLE: &[&str] = &["mutex", "lock", TRIES, FULL, "fanotify", "fuse", "traced", UNREAD];
+
+/// Several waits of one kind for processes of one name, such as the workers of a server, are one: with those processes. `None` where they
+/// are for different ones.
+fn of_one_program<'a>(set: &SeriesSet, held: &[Wait<'a>], span: Span) -> Option<(Wait<'a>, Vec<u32>)> {
+    let (first, others) = held.split_first()?;
+    let comm = |wait: &Wait<'_>| text_of(set, "wait.comm", wait.row, span).map(str::to_owned);
+    let own = comm(first);
+    let is_program = own.as_deref().is_some_and(|comm| !services::is_interpreter(comm));
+    let is_alike = |wait: &Wait<'_>| {
+        wait.kind == first.kind && wait.other.process().is_some() && is_program && comm(wait) == own
+    };
+    if others.is_empty() {
+        return Some((*first, first.other.process().into_iter().collect()));
+    }
+    let mut pids: Vec<u32> = held.iter().filter_map(|wait| wait.other.process()).collect();
+    pids.sort_unstable();
+    others.iter().all(is_alike).then(|| (Wait { threads: sum(held.iter()), ..*first }, pids))
+}
 
 /// Follows processes of which other threads do something else, or have nothing to do: each waits for one other process only, and
 /// the last one certainly stands still. What is idle ends at somebody who is idle.
@@ -23,31 +42,50 @@ pub(super) fn led_to_a_stop<'a>(
     let set: &'a SeriesSet = view.set;
     let mut walk = Walk { steps: Vec::new(), end: None, culprit: None, is_certain: false };
     let (mut seen, mut stands_still) = (Vec::new(), false);
+    // Who sends what the process does not read: it is not waited for.
+    let mut sender: Option<Node> = None;
     loop {
         if seen.contains(&node) || seen.len() >= WALK_MAX {
             return None;
         }
         seen.push(node.clone());
-        let waits = node.waits(set, span);
+        let mut waits = node.waits(set, span);
         let total = sum(waits.iter());
+        if let Some(sender) = sender.take() {
+            waits.retain(|wait| wait.other.process().is_none_or(|pid| !sender.pids().contains(&pid)));
+        }
         // A runtime that has few threads for many requests waits in none of them.
         let mut unread = rows_of(set, node.pids(), span, Of::Connections);
         unread.retain(|wait| wait.threads >= THREADS_MIN);
-        let mut held = waits.iter().filter(|wait| is_between(wait) && wait.kind != ANSWER);
-        let main = match (held.next(), held.next()) {
-            (Some(main), None) => main,
-            (None, _) if unread.len() == 1 => &unread[0],
+        let held: Vec<Wait<'_>> =
+            waits.iter().filter(|wait| is_between(wait) && wait.kind != ANSWER).copied().collect();
+        let (main, pids) = match (held.first(), unread.as_slice()) {
+            (Some(_), _) => of_one_program(set, &held, span)?,
+            (None, [unread]) => (*unread, unread.other.process().into_iter().collect()),
             (None, _) => {
                 let still = waits.iter().find(|wait| HELD.contains(&wait.kind));
                 stands_still |= still.is_some_and(|still| still.threads >= (1.0 - ELSEWHERE) * total);
                 walk.end = still.or(waits.first()).map(|wait| words::does(wait.kind));
                 break;
             }
-            _ => return None,
         };
         // Its own threads and those that wait for these hold all of its requests.
         let hold = main.threads + sum(waits.iter().filter(|wait| wait.kind == FUTEX));
-        if walk.steps.is_empty() && open.is_none_or(|open| hold < (1.0 - ELSEWHERE) * open) {
+        // The threads of a runtime that has few of them for many requests may stand still with one that writes, and do nothing else then:
+        // unless they wait for answers of others.
+        let stands = || {
+            let stuck = set.get(STUCK, main.row).and_then(|stuck| stuck.mean(span)).unwrap_or(0.0);
+            let asks = |pid: &u32| services::waits_for_answers(view, *pid, None, span);
+            main.threads >= 1.0 - ELSEWHERE
+                && stuck > MAJORITY * main.threads
+                && !node.pids().iter().any(asks)
+        };
+        let stop_with_it = main.kind == FULL
+            && stands()
+            && waits.iter().all(|wait| {
+                wait.kind == FULL || [FUTEX, "poll"].contains(&wait.kind) || UNASKED.contains(&wait.kind)
+            });
+        if walk.steps.is_empty() && !stop_with_it && open.is_none_or(|open| hold < (1.0 - ELSEWHERE) * open) {
             return None;
         }
         stands_still |= NEVER_IDLE.contains(&main.kind);
@@ -55,13 +93,14 @@ pub(super) fn led_to_a_stop<'a>(
             of: total,
             processes: node.count(),
             inside: 0.0,
-            wait: *main,
-            who: words::who(set, main, &[], span),
+            wait: main,
+            who: words::who(set, &main, &[], span),
         });
         let Other::Process(pid) = main.other else { break };
         let comm = text_of(set, "wait.comm", main.row, span);
         walk.culprit = Some((pid, comm.map(str::to_owned)));
-        node = Node::Processes(vec![pid]);
+        let from = std::mem::replace(&mut node, Node::Processes(pids));
+        sender = (main.kind == UNREAD).then_some(from);
     }
     (stands_still && walk.culprit.is_some()).then_some(walk)
 }

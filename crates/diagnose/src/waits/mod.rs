@@ -30,8 +30,18 @@ pub const WAITS: &str = "wait.threads";
 /// Those that have not run since.
 pub const STUCK: &str = "wait.stuck";
 /// What the functions of this module read.
-pub const NEEDS: &[&str] =
-    &[WAITS, STUCK, OPEN, WAITED, "wait.pid", "wait.comm", "wait.tids", "lock.pid", "listener.queue"];
+pub const NEEDS: &[&str] = &[
+    WAITS,
+    STUCK,
+    OPEN,
+    WAITED,
+    "wait.pid",
+    "wait.comm",
+    "wait.file",
+    "wait.tids",
+    "lock.pid",
+    "listener.queue",
+];
 /// Requests that are open at a moment.
 const OPEN: &str = "service.open";
 /// Seconds in each second that requests wait.
@@ -45,6 +55,8 @@ const MAJORITY: f64 = 0.5;
 const POOL: f64 = 2.0;
 /// Of the requests that are open: up to three queue for each that a thread holds. Where it is far fewer, others hold them.
 const QUARTER: f64 = 0.25;
+/// Of what is open threads hold as much at least, however many connections queue.
+const LEAST: f64 = 0.05;
 /// Less of a thread on average is a wait that is over at once.
 const THREADS_MIN: f64 = 0.5;
 /// Means are recorded in hundredths of a thread, and a sum of two is off by as much.
@@ -75,11 +87,17 @@ struct Wait<'a> {
     threads: f64,
 }
 
+/// A lock of a file, for which it sleeps and tries again, as far as can be told.
+const TRIES: &str = "tries";
+/// A pipe that is full, and that it writes into: nobody does so for lack of anything to do.
+const FULL: &str = "full";
 /// For whoever is at the other end of a connection, unless another thread of the process wakes it.
 const ANSWER: &str = "answer";
 /// Kinds of waits that another process or thread ends.
-const BETWEEN: &[&str] =
-    &["mutex", "lock", "fanotify", "pipe", "queue", "unix", "tcp", "child", "traced", "fuse", ANSWER];
+const BETWEEN: &[&str] = &[
+    "mutex", "lock", TRIES, "fanotify", "pipe", FULL, "queue", "unix", "tcp", "child", "traced", "fuse",
+    ANSWER,
+];
 /// No wait of a thread: connections whose other end does not read.
 const UNREAD: &str = "unread";
 /// A thread that has nothing to do.
@@ -319,10 +337,15 @@ fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: S
     let mean = |metric: &str| view.set.get(metric, row).and_then(|series| series.mean(span));
     let open = [OPEN, WAITED].into_iter().filter_map(mean).max_by(f64::total_cmp);
     let strict = walk(view, Node::Processes(pids.clone()), span, open);
-    if strict.as_ref().is_some_and(|walk| walk.culprit.is_some()) {
+    // Who has nothing to do may not be read from itself.
+    let is_idle = |walk: &Walk<'_>| walk.end == Some(words::does(ACCEPT));
+    if strict.as_ref().is_some_and(|walk| walk.culprit.is_some() && !is_idle(walk)) {
         return strict;
     }
-    led_to_a_stop(view, Node::Processes(pids), span, open).or(strict)
+    // No thread holds what nobody has accepted yet. Of connections in the queue some may have asked nothing.
+    let queued = mean("listener.queue").unwrap_or(0.0);
+    led_to_a_stop(view, Node::Processes(pids), span, open.map(|open| (open - queued).max(LEAST * open)))
+        .or(strict)
 }
 
 fn is_between(wait: &Wait<'_>) -> bool {
@@ -355,7 +378,8 @@ pub fn follow<'a>(
     true
 }
 
-fn blame(view: &View<'_>, finding: &mut Finding, pid: u32, comm: Option<&str>) {
+/// Names the process at the end of a walk.
+pub fn blame(view: &View<'_>, finding: &mut Finding, pid: u32, comm: Option<&str>) {
     let process = view.process(pid);
     finding.culprit.process = comm.or(process.map(|p| p.comm)).map(str::to_owned);
     finding.culprit.pid = Some(pid);
@@ -374,6 +398,36 @@ pub fn wait_for_a_lock<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str
 pub fn of_holder<'a>(view: &View<'a>, pid: u32, tid: Option<u32>, span: Span) -> Option<Walk<'a>> {
     let node = tid.map_or_else(|| Node::Processes(vec![pid]), |tid| Node::Thread(pid, tid));
     walk(view, node, span, None)
+}
+
+/// Follows a process that keeps something for as long as it waits, and sleeps between two times: what its only thread waits for when it does
+/// not sleep.
+#[must_use]
+pub fn of_keeper<'a>(view: &View<'a>, pid: u32, span: Span) -> Option<Walk<'a>> {
+    let node = Node::Processes(vec![pid]);
+    let certain = walk(view, node.clone(), span, None);
+    if certain.as_ref().is_some_and(|walk| walk.culprit.is_some()) {
+        return certain;
+    }
+    let waits = node.waits(view.set, span);
+    let total = sum(waits.iter());
+    let main = waits.first().filter(|wait| is_between(wait) && wait.threads > MAJORITY * total)?;
+    let sleeps = waits.iter().skip(1).all(|wait| wait.kind == "timer");
+    let (Some(other), true) = (main.other.process(), sleeps && total <= 1.0 + ROUNDED) else {
+        return certain;
+    };
+    let comm = text_of(view.set, "wait.comm", main.row, span).map(str::to_owned);
+    let who = words::who(view.set, main, &[], span);
+    let first = Step { of: total, processes: 1, inside: 0.0, wait: *main, who };
+    let next = Node::Processes(vec![other]);
+    let does = next.waits(view.set, span).first().map(|wait| words::does(wait.kind));
+    let beyond = walk(view, next, span, None).filter(|beyond| beyond.culprit.is_some());
+    Some(match beyond {
+        Some(Walk { steps, end, culprit, .. }) => {
+            Walk { steps: std::iter::once(first).chain(steps).collect(), end, culprit, is_certain: false }
+        }
+        None => Walk { steps: vec![first], end: does, culprit: Some((other, comm)), is_certain: false },
+    })
 }
 
 /// The only thread of a process that another process holds up, and that one.
@@ -437,6 +491,7 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
         if !is_main {
             break;
         }
+        walk.is_certain &= main.kind != TRIES;
         node = match main.other {
             Other::Process(pid) => {
                 let comm = text_of(set, "wait.comm", main.row, span);
@@ -471,7 +526,7 @@ fn is_pool(waiting: f64, busy: f64, open: Option<f64>) -> bool {
 }
 
 /// The last text of a row until the end of a span: rows come and go.
-fn text_of<'a>(set: &'a SeriesSet, metric: &str, row: &str, span: Span) -> Option<&'a str> {
+pub fn text_of<'a>(set: &'a SeriesSet, metric: &str, row: &str, span: Span) -> Option<&'a str> {
     let changes = &set.text(metric, row)?.changes;
     changes.iter().rev().filter(|(t, _)| *t <= span.until).find_map(|(_, text)| text.as_deref())
 }
@@ -491,7 +546,14 @@ impl Walk<'_> {
     /// Whether one of the waits is for a lock.
     #[must_use]
     pub fn passes_a_lock(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step.wait.kind, "lock" | "mutex"))
+        self.steps.iter().any(|step| matches!(step.wait.kind, "lock" | "mutex" | TRIES))
+    }
+
+    /// Whether the last one to be waited for does nothing but keep a pipe open.
+    #[must_use]
+    pub fn ends_at_a_pipe_left_open(&self) -> bool {
+        self.end == Some(words::does("timer"))
+            && self.steps.last().is_some_and(|step| step.wait.kind == "pipe")
     }
 
     /// The row of the first wait.

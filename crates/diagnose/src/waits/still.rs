@@ -69,17 +69,46 @@ pub fn go_on(finding: &Finding) -> Option<Remedy> {
             risk: "what the tracer has not written yet is lost; a debugger that is killed by SIGKILL may leave breakpoints".to_owned(),
         });
     }
-    waits.ends_with(words::IS_FROZEN).then(|| Remedy {
-        action: format!(
-            "thaw the cgroup of {who}, once it is known who froze it (docker pause, a snapshot, a suspend)"
-        ),
-        command: format!(
-            "cat /proc/{pid}/cgroup; echo 0 > /sys/fs/cgroup/GROUP/cgroup.freeze; version 1: echo THAWED > \
+    if waits.ends_with(words::IS_FROZEN) {
+        return Some(Remedy {
+            action: format!(
+                "thaw the cgroup of {who}, once it is known who froze it (docker pause, a snapshot, a suspend)"
+            ),
+            command: format!(
+                "cat /proc/{pid}/cgroup; echo 0 > /sys/fs/cgroup/GROUP/cgroup.freeze; version 1: echo THAWED > \
              /sys/fs/cgroup/freezer/GROUP/freezer.state"
-        ),
-        verify: "cgroup.events has frozen 0, and requests are answered again".to_owned(),
-        risk: "whoever froze it may be in the middle of a snapshot".to_owned(),
-    })
+            ),
+            verify: "cgroup.events has frozen 0, and requests are answered again".to_owned(),
+            risk: "whoever froze it may be in the middle of a snapshot".to_owned(),
+        });
+    }
+    // Who is named is the last one to be waited for.
+    let ends_at = |phrase: &str| {
+        let beyond = waits.rsplit_once(phrase).map(|(_, beyond)| beyond);
+        beyond.is_some_and(|beyond| !beyond.contains(" waits for ") && !beyond.contains(" wait for "))
+    };
+    if ends_at(words::SCANNED) {
+        return Some(Remedy {
+            action: format!(
+                "let {who} leave these files out, or answer faster; stop it meanwhile, if what it guards may be open for so long"
+            ),
+            command: format!("ls -l /proc/{pid}/fdinfo; grep -H fanotify /proc/{pid}/fdinfo/*; kill {pid}"),
+            verify: "files are opened as fast as before".to_owned(),
+            risk: "nothing is scanned without it".to_owned(),
+        });
+    }
+    if ends_at(words::NOT_READ) || ends_at(words::UNREAD_PIPE) {
+        return Some(Remedy {
+            action: format!(
+                "let {who} go on, or end it; let whoever writes drop what is not read in time, or buffer it elsewhere (a proxy that \
+                 buffers, a log of its own)"
+            ),
+            command: format!("cat /proc/{pid}/stack; ss -tnp | grep 'pid={pid},'; kill {pid}"),
+            verify: "requests are answered again".to_owned(),
+            risk: "what was written and not read is lost".to_owned(),
+        });
+    }
+    None
 }
 
 /// What to do about it.

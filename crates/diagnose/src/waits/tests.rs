@@ -110,6 +110,19 @@ fn whoever_certainly_stands_still_at_the_end_of_waits_is_named_past_threads_that
 }
 
 #[test]
+fn who_tries_for_a_lock_again_and_again_waits_for_its_holder_most_likely() {
+    let mut set = service(3.0);
+    wait_for(&mut set, "50>tries:60", (60, "rates-import"), 3.0);
+    wait(&mut set, "60>timer", 1.0);
+    let (said, culprit) = followed(&set);
+    assert_eq!(culprit, Some(60), "{said}");
+    assert!(
+        said.contains("a lock of a file that rates-import (60) holds, by trying again and again"),
+        "{said}"
+    );
+}
+
+#[test]
 fn whoever_does_not_read_what_a_service_sends_is_followed() {
     // A runtime whose requests are not its threads.
     let sends = |open: f64| {
@@ -128,6 +141,49 @@ fn whoever_does_not_read_what_a_service_sends_is_followed() {
     let mut set = sends(3.0);
     wait_for(&mut set, "50>unread:61", (61, "web-sync"), 1.0);
     assert_eq!(followed(&set).1, None, "two do not read");
+}
+
+#[test]
+fn workers_are_followed_through_a_proxy_to_the_client_that_does_not_read() {
+    let kept = |second: &str| {
+        let mut set = service(50.0);
+        series(&mut set, "listener.queue", SERVICE, vec![46.0; SECONDS]);
+        wait_for(&mut set, "50>tcp:60", (60, "nginx"), 2.0);
+        wait_for(&mut set, "50>tcp:61", (61, second), 2.0);
+        wait(&mut set, "50>accept", 1.0);
+        for proxy in [60, 61] {
+            wait(&mut set, &format!("{proxy}>accept"), 1.0);
+            wait_for(&mut set, &format!("{proxy}>unread:70"), (70, "mirror"), 2.0);
+        }
+        // It reads from one of them at times.
+        wait_for(&mut set, "70>tcp:60", (60, "nginx"), 2.0);
+        wait(&mut set, "70>timer", 4.0);
+        set
+    };
+    let (said, culprit) = followed(&kept("nginx"));
+    assert_eq!(culprit, Some(70), "{said}");
+    assert!(
+        said.contains("mirror (70) does not read what it is sent") && said.ends_with("sleeps on a timer"),
+        "{said}"
+    );
+    assert_eq!(followed(&kept("haproxy")).1, None, "two programs");
+}
+
+#[test]
+fn a_thread_that_writes_into_a_full_pipe_holds_up_all_of_a_runtime() {
+    let writes = |other: &str| {
+        let mut set = service(40.0);
+        wait_for(&mut set, "50>full:60", (60, "log-shipper"), 1.0);
+        wait(&mut set, "50>futex", 4.0);
+        wait(&mut set, &format!("50>{other}"), 1.0);
+        wait_for(&mut set, "60>tcp:70", (70, "collector"), 1.0);
+        wait(&mut set, "70>timer", 1.0);
+        set
+    };
+    let (said, culprit) = followed(&writes("poll"));
+    assert_eq!(culprit, Some(70), "{said}");
+    assert!(said.contains("a full pipe that log-shipper (60) does not read from"), "{said}");
+    assert_eq!(followed(&writes("disk")).1, None, "one waits for something else");
 }
 
 #[test]

@@ -2,16 +2,19 @@
 
 use mitra_model::{SeriesSet, Span};
 
-use super::{ANSWER, Other, THREADS_MIN, UNREAD, Wait, Walk, owner, text_of};
+use super::{ANSWER, FULL, Other, THREADS_MIN, TRIES, UNREAD, Wait, Walk, owner, text_of};
 use crate::words;
 
 /// Who ends a wait: `a pipe of worker (5151)`.
 pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> String {
     let comm = text_of(set, "wait.comm", wait.row, span);
+    let file = text_of(set, "wait.file", wait.row, span);
+    let locked = file.map_or_else(|| "a lock of a file".to_owned(), |path| format!("the lock of {path}"));
     let what = match wait.kind {
-        "lock" => "a lock of a file",
-        "fanotify" => "permission to open a file (fanotify)",
+        "lock" | TRIES => locked.as_str(),
+        "fanotify" => SCANNED,
         "pipe" => "a pipe",
+        FULL => "a full pipe",
         "queue" => "a message queue",
         "unix" => "a Unix socket",
         "tcp" | ANSWER => "a connection",
@@ -22,11 +25,13 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
     let name = |pid: u32| comm.map_or(format!("process {pid}"), |comm| format!("{comm} ({pid})"));
     match (wait.other, wait.kind) {
         (Other::Process(pid), "lock") => format!("{what} that {} holds", name(pid)),
+        (Other::Process(pid), FULL) => format!("{what} that {}{UNREAD_PIPE}", name(pid)),
+        (Other::Process(pid), TRIES) => format!("{what} that {} holds, by trying again and again", name(pid)),
         (Other::Process(pid), "tcp" | ANSWER) => format!("{what} with {}", name(pid)),
         (Other::Process(pid), "fanotify") => format!("{what} from {}", name(pid)),
         (Other::Process(pid), "child") => format!("its child {} to end", name(pid)),
         (Other::Process(pid), "traced") => format!("{}{LETS_GO}", name(pid)),
-        (Other::Process(pid), UNREAD) => format!("{} does not read what it is sent", name(pid)),
+        (Other::Process(pid), UNREAD) => format!("{}{NOT_READ}", name(pid)),
         (Other::Process(pid), "fuse") => format!("{what} whose daemon is {}", name(pid)),
         (Other::Process(pid), _) => format!("{what} of {}", name(pid)),
         (Other::Children(comm), _) => match children {
@@ -43,6 +48,11 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         (Other::Unknown, _) => format!("{what}, and who is at its other end is not certain"),
     }
 }
+
+/// How it is said that a scanner is asked, and that somebody does not read.
+pub(super) const SCANNED: &str = "permission to open a file (fanotify)";
+pub(super) const NOT_READ: &str = " does not read what it is sent";
+pub(super) const UNREAD_PIPE: &str = " does not read from";
 
 /// What is expected of a tracer.
 pub(super) const LETS_GO: &str = ", which traces it (ptrace), to let it go on";

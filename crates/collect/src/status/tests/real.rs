@@ -292,7 +292,7 @@ fn redis_names_the_command_that_takes_its_time_and_who_asks() {
     let dir = folder(0);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let socket = dir.path().join("s.sock");
-    let mut command = Command::new(redis);
+    let mut command = Command::new(&redis);
     command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--slowlog-log-slower-than", "1000"]);
     let running =
         Killed(quiet(command.arg("--unixsocket").arg(&socket)).current_dir(dir.path()).spawn().unwrap());
@@ -318,6 +318,13 @@ fn redis_names_the_command_that_takes_its_time_and_who_asks() {
     assert!(found.contains(&format!(" command.client_pid={} ", asks.0.id())), "{found}");
     assert!(found.contains(" command.client=127.0.0.1:"), "{found}");
     stands_still(server, Duration::from_secs(3));
+    // One without a Unix socket is asked over TCP.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let mut command = Command::new(&redis);
+    command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+    let plain = Killed(quiet(&mut command).current_dir(dir.path()).spawn().unwrap());
+    let plain = Server { pid: plain.0.id(), program: Program::Redis };
+    until("an answer over TCP", || look(plain, &[]).said.ok());
     run(&["config", "set", "requirepass", SECRET]);
     let refused = look(server, &[]).said.map(drop);
     assert_eq!(refused, Err(Failure::Lasting("it asks for a password (NOAUTH)".to_owned())));

@@ -49,7 +49,7 @@ fn who_writes_to_a_fifo_waits_for_the_process_that_reads_it() {
     let (_directory, fifo) = fifo();
     let reader = Started::shell(&format!("exec sleep 60 < '{}'", fifo.display()));
     let writer = Started::shell(&format!("exec dd if=/dev/zero bs=65536 > '{}'", fifo.display()));
-    let wanted = (Kind::Pipe, End::Process(reader.id()));
+    let wanted = (Kind::Full, End::Process(reader.id()));
     assert_eq!(waits_of(&mut looker, writer.id(), wanted), [wanted]);
     let edges = looker.look(&[writer.id()]).edges;
     let mut rows = mean(&edges.into_iter().map(|edge| (edge, 1)).collect::<Vec<_>>(), 1);

@@ -18,6 +18,7 @@ pub const CONDITION: Condition = Condition {
         "cgroup.cpu_quota",
         "cgroup.cpu_period",
         "cgroup.cpu_usage",
+        "cgroup.cpu_shares",
         "cgroup.psi_cpu_full",
         "task.run_delay",
         "task.cpu_time",
@@ -165,6 +166,9 @@ const BORN: f64 = 2.0;
 /// Of what all tasks of the group wait: who waits for less has little to do.
 const LITTLE: f64 = 0.1;
 
+/// Of the time for which a group stands still.
+const AS_LONG: f64 = 0.8;
+
 /// Whether all that wait for the quota of a group were started when the waiting began, and not when the recording did.
 fn are_new(view: &View<'_>, group: &str, run: &Run) -> bool {
     let began = view.set.span().map_or(i64::MIN, |span| span.since);
@@ -172,9 +176,18 @@ fn are_new(view: &View<'_>, group: &str, run: &Run) -> bool {
         return false;
     }
     let waits_s = |process: &Process<'_>| process.total(view.set, "task.run_delay", run.span());
-    let inside = || view.processes().iter().filter(|process| process::is_inside(process.cgroup, group));
-    let all: f64 = inside().map(waits_s).sum();
-    let mut waiting = inside().filter(|process| waits_s(process) >= LITTLE * all).peekable();
+    let inside = |process: &&Process<'_>| process::is_inside(process.cgroup, group);
+    let mut members: Vec<&Process<'_>> = view.processes().iter().filter(inside).collect();
+    if members.is_empty() && view.set.get("cgroup.cpu_shares", group).is_some() {
+        // Of version 1 a task may be in another group for its CPU than for the rest: who waits for as long as the group stands still is in it.
+        let still = view.set.get("cgroup.throttled_time", group).and_then(|series| series.total(run.span()));
+        let is_meant = |process: &&Process<'_>| {
+            !process.kthread && waits_s(process) >= AS_LONG * still.unwrap_or(f64::MAX)
+        };
+        members = view.processes().iter().filter(is_meant).collect();
+    }
+    let all: f64 = members.iter().map(|process| waits_s(process)).sum();
+    let mut waiting = members.into_iter().filter(|process| waits_s(process) >= LITTLE * all).peekable();
     let is_new = |process: &Process<'_>| {
         process.first_seen(view.set).is_some_and(|born| words::between(born, run.onset) <= BORN * run.step_s)
     };

@@ -71,7 +71,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let saturated = saturated::all(view);
     let Some(first) = saturated.first() else {
-        return Observation::inactive("no device was busy all the time with a queue");
+        return Observation::inactive("no device was busy for long with a queue");
     };
     let span = first.busy.run.span();
     let moved = |p: &Process<'_>| {

@@ -259,7 +259,7 @@ const KEPT: f64 = 0.5;
 /// The address of which a process waits for so many answers and connections at a time.
 fn waits_for(view: &View<'_>, pid: u32, span: Span, answers: f64) -> Option<String> {
     let servers = Servers::of_process(view, pid)?;
-    let rows = services::called_by(view.set, &servers);
+    let rows = services::called_by(view, view.set, &servers);
     let open = |row: &&str| {
         let of = |metric: &str| view.set.get(metric, row).and_then(|s| s.max(span)).unwrap_or(0.0);
         of("dependency.open") + of("dependency.connecting")

@@ -37,6 +37,8 @@ pub const CONDITION: Condition = Condition {
         "service.connections",
         "service.established",
         "dependency.established",
+        "dependency.sent_bytes",
+        "dependency.pid",
         "listener.queue",
         "listener.backlog",
         "fs.avail_bytes",
@@ -149,19 +151,24 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
     let service = service_of(view, comm, pid, view.window)?;
     let usual = services::usual(view, service).filter(|usual| usual.rate >= BUSY)?;
     let said = Signal::of(view.set.get(LINES, row)?, view.window);
-    let silent = silence(&view.of("service.requests", service)?, &said);
+    let silent = silence(&view.of("service.requests", service)?, &said, usual.rate);
     let run = silent.run(1.0, NEED_S)?;
     // Of all others somebody waits for an answer.
     let waits = if text.is_unread { ESTABLISHED } else { "service.open" };
     view.set.get(waits, service)?.max(run.span()).filter(|open| *open >= 1.0)?;
     let mut finding = finding_of(view, row, &run)?;
     finding.statement = format!(
-        "{} has reached {}, its limit of {}: it said so in its log, and has answered nothing since ({} requests a second before)",
+        "{} has reached {}, its limit of {}: it said so in its log, and then answered next to nothing for {} ({} requests a second before)",
         services::name(&Servers::of(view, service), service),
         text.kind,
         text.words,
+        words::seconds(run.seconds()),
         words::count(usual.rate)
     );
+    // What is kept for those that fetch it came from those that send.
+    if text.is_unread && !text.is_of_space {
+        blame_sender(view, &mut finding, service, run.onset);
+    }
     if text.is_of_space
         && let Some(shrank) = filesystems::shrank(view, run.onset)
     {
@@ -188,14 +195,63 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
     Some(finding)
 }
 
-/// One where nothing is answered from about when it was said that a limit is reached, until the next answer.
-fn silence(requests: &Signal, said: &Signal) -> Signal {
-    let heard = said.t.iter().zip(&said.v).find(|(_, lines)| **lines > 0.0).map(|(t, _)| *t);
-    let Some(heard) = heard else { return requests.clone().map(|_| 0.0) };
-    let answers = requests.t.iter().zip(&requests.v).filter(|(_, n)| **n > 0.0).map(|(t, _)| *t);
-    let until = answers.into_iter().find(|t| *t > heard).unwrap_or(i64::MAX);
-    let span = Span { since: heard.saturating_sub(HEARD_NS), until };
-    let v = requests.t.iter().zip(&requests.v).map(|(t, n)| step(*n <= 0.0 && span.contains(*t))).collect();
+/// So long before a limit is reached those sent that filled what is limited.
+const FILLED_NS: i64 = 30 * SECOND;
+/// Who sends no more than that many times as much as before does so every day.
+const MORE: f64 = 2.0;
+
+/// Names who sent a service most of its bytes before a moment, and more than before.
+fn blame_sender(view: &View<'_>, finding: &mut Finding, service: &str, onset: i64) {
+    let span = Span { since: onset.saturating_sub(FILLED_NS), until: onset.saturating_add(1) };
+    let Some((row, bytes, all)) = services::who_sends_most(view, service, span) else { return };
+    let comm = Some(services::caller_name(view, row));
+    let before = services::callers_before(view, service, comm, services::SENT, span);
+    if bytes <= MORE * before * span.seconds() {
+        return;
+    }
+    finding.remarks.insert(
+        0,
+        format!(
+            "{} sent it {} of the {} that it got in the {} before",
+            services::callers(view, [row]),
+            words::bytes(bytes),
+            words::bytes(all),
+            words::seconds(span.seconds())
+        ),
+    );
+    finding.prove(view, &[services::SENT], row, span);
+    let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(span)).filter(|pid| *pid >= 1.0);
+    if let Some(process) = pid.and_then(|pid| view.process(pid as u32)) {
+        finding.blame(process);
+        // The address is that of the service.
+        finding.culprit.address = None;
+        finding.infer_culprit();
+    }
+}
+
+/// Of what is usually answered.
+const NEXT_TO_NOTHING: f64 = 0.2;
+
+/// One where next to nothing is answered from about when it was said that a limit is reached, until it is more again. A limit may be
+/// left and reached again.
+fn silence(requests: &Signal, said: &Signal, usual: f64) -> Signal {
+    let few = NEXT_TO_NOTHING * usual;
+    let heard = said.t.iter().zip(&said.v).filter(|(_, lines)| **lines > 0.0).map(|(t, _)| *t);
+    let span = |heard: i64| {
+        let more = requests.t.iter().zip(&requests.v).filter(|(_, n)| **n >= few).map(|(t, _)| *t);
+        Span {
+            since: heard.saturating_sub(HEARD_NS),
+            until: more.into_iter().find(|t| *t > heard).unwrap_or(i64::MAX),
+        }
+    };
+    let spans: Vec<Span> = heard.map(span).collect();
+    let is_said = |t: i64| spans.iter().any(|span| span.contains(t));
+    let v = requests
+        .t
+        .iter()
+        .zip(&requests.v)
+        .map(|(t, n)| step((*n < few || *n <= 0.0) && is_said(*t)))
+        .collect();
     Signal { t: requests.t.clone(), dt: requests.dt.clone(), v }
 }
 
@@ -345,7 +401,13 @@ fn are_at_a_limit(set: &SeriesSet, window: Span) -> Vec<Signal> {
                 || pid.is_some() && set.get("service.pid", row).and_then(|pid| pid.last(window)) == pid
         };
         let services = set.each("service.requests").filter(|(row, _)| is_own(row));
-        Some(services.map(|(_, requests)| silence(&Signal::of(requests, window), &said)).collect())
+        // In the mean of all: what is usual is not known yet.
+        let of = |(_, requests): (&str, &Series)| {
+            let requests = Signal::of(requests, window);
+            let mean = requests.mean().unwrap_or(0.0);
+            silence(&requests, &said, mean)
+        };
+        Some(services.map(of).collect())
     };
     set.each(LINES).filter_map(of_limit).flatten().collect()
 }

@@ -110,6 +110,10 @@ fn loaded<'a>(
             words::count(usual.rate)
         ));
     };
+    // Answers that come in bursts, because something holds them back in between, are no more of them.
+    if high.during < threshold {
+        return Err(format!("{name} got {} requests/s on average", words::count(high.during)));
+    }
     if slow.run.end <= high.run.onset || high.run.end <= slow.run.onset || slow.rate < 0.8 * usual.rate {
         return Err(format!("{name} was late when it got no more requests than before"));
     }

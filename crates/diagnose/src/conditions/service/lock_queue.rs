@@ -219,6 +219,19 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
             server.waits_for(view)
         );
         (confidence, holder, remarks) = (NAMED, session, Vec::new());
+        if server.waits_for_all_tables(view, span) {
+            confidence = services::LIKELY;
+            remarks.push(format!(
+                "the server does not say who keeps the lock of all tables (FLUSH TABLES WITH READ LOCK, a backup): session {id} is the only \
+                 one that has done nothing since shortly before the first began to wait; one that works may keep it, too"
+            ));
+            let of_server = |row: &&str| {
+                view.set.get("service.pid", row).and_then(|pid| pid.last(span)).map(|pid| pid as u32)
+                    == server.pid
+            };
+            let own: Vec<&str> = view.each("service.pid").map(|(row, _)| row).filter(of_server).collect();
+            remarks.extend(services::newcomers(view, &own, high.run.onset));
+        }
         in_turns = share < NEARLY_ALL;
         if in_turns {
             remarks.push(format!("it held up {} of them; others held up the rest", words::percent(share)));
@@ -294,8 +307,11 @@ fn beyond_client<'a>(
     span: Span,
 ) -> Option<Walk<'a>> {
     let client = view.set.get("session.client_pid", session.row)?.last(span).filter(|pid| *pid >= 1.0)?;
-    let walk = waits::of_holder(view, client as u32, None, span)?;
+    let walk = waits::of_keeper(view, client as u32, span)?;
     let (other, _) = walk.culprit()?;
+    if walk.ends_at_a_pipe_left_open() {
+        return None;
+    }
     (Some(other) != server.pid && Some(other) != session.row.parse().ok()).then_some(walk)
 }
 

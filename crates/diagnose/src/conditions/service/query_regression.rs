@@ -213,6 +213,30 @@ fn more_calls<'a>(
     })
 }
 
+/// More calls than by chance.
+const CALLS_S: f64 = 10.0;
+
+/// The address of which each request makes most more calls than before, in words: they are some of what it costs.
+fn calls_more(view: &View<'_>, servers: &Servers<'_, '_>, grown: &Grown<'_>) -> Option<String> {
+    let baseline = view.baseline?;
+    let of = |rate: f64, requests: f64| rate / requests.max(1e-9);
+    let all = services::calls_of(view, servers, grown.slow.run.span()).into_iter();
+    let each =
+        all.map(|calls| (of(calls.rate.0, grown.slow.rate), of(calls.rate.1, grown.usual_rate), calls));
+    let more = each.filter(|(now, before, calls)| {
+        // Of a process that was started since nothing is known of before.
+        let is_known = calls.rate.1 * baseline.seconds() >= SERVED;
+        is_known && *now >= MORE * before && *now >= 1.0 && calls.rate.0 - calls.rate.1 >= CALLS_S
+    });
+    let (now, before, calls) = more.max_by(|a, b| (a.0 - a.1).total_cmp(&(b.0 - b.1)))?;
+    let service = services::local_service(view.set, &calls.address);
+    let whom = service.map_or_else(
+        || calls.address.text.to_owned(),
+        |service| services::name(&Servers::of(view, service), service),
+    );
+    Some(format!(", and makes {} {CALLS_OF} {whom} instead of {}", words::count(now), words::count(before)))
+}
+
 /// Of each service: one where half of its answers take ten times as long.
 fn are_dearer(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let dearer = |(row, _): (&str, &Series)| {
@@ -250,7 +274,16 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
             format!("makes {} {CALLS_OF} {whom} instead of {}", words::count(many.0), words::count(many.1))
         }
     };
-    finding.statement = format!("each request to {} {costs}", services::name(&servers, row));
+    let calls = match grown.cost {
+        Cost::Calls { .. } => None,
+        _ => calls_more(view, &servers, grown),
+    };
+    let large = services::sends_more(view, row, span).map(|who| format!(", and {who}")).unwrap_or_default();
+    finding.statement = format!(
+        "each request to {} {costs}{}{large}",
+        services::name(&servers, row),
+        calls.unwrap_or_default()
+    );
     finding.remarks.push(format!(
         "it answered {} requests a second ({} before): it is what they cost, and not their number",
         words::count(grown.slow.rate),

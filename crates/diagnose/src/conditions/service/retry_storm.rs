@@ -156,7 +156,7 @@ fn for_each(view: &View<'_>, rows: &[&str], span: Span) -> Option<(f64, f64, Cal
     for (service, _) in view.each(ASKED.answered) {
         let servers = Servers::of(view, service);
         let own: Vec<&str> =
-            called_by(view.set, &servers).into_iter().filter(|row| rows.contains(row)).collect();
+            called_by(view, view.set, &servers).into_iter().filter(|row| rows.contains(row)).collect();
         if own.is_empty() {
             continue;
         }

@@ -160,7 +160,8 @@ fn is_left_with_long_ones<'a>(view: &View<'a>, service: &Service<'a>, slow: &Slo
             let usual = caller.usual.map(|usual| usual.rate).or_else(earlier);
             rate(span).zip(usual).is_some_and(|(rate, usual)| usual > 0.0 && rate >= LEFT * usual)
         };
-        let calls = || services::called_by(view.set, &Servers::of(view, caller.row)).into_iter().any(reaches);
+        let calls =
+            || services::called_by(view, view.set, &Servers::of(view, caller.row)).into_iter().any(reaches);
         caller.row != service.row && is_busy() && calls()
     };
     view.services().iter().any(turns_away)
@@ -215,7 +216,6 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     finding.culprit.cgroup = group.map(str::to_owned);
     if inner != row {
         let name = services::name(&inner_servers, inner);
-        finding.waits_for = Some(format!("it waits for {name}, and why that one is slow was not found"));
         finding.remarks.push(format!("it waits for {name}"));
         if !is_slow(inner) {
             finding.remarks.push(if is_as_late(inner) {
@@ -236,6 +236,14 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     sessions::follow_standby(view, &mut finding, inner_servers.comm.as_deref(), span);
     if !is_known {
         services::lead_on(view, &mut finding, &inner_servers, inner, &front.walk.services, span);
+    }
+    if inner != row && !is_known {
+        let name = services::name(&inner_servers, inner);
+        finding.waits_for = Some(match finding.waits_for.take() {
+            Some(why) if why.contains(&name) => why,
+            Some(why) => format!("it waits for {name}: {why}"),
+            None => format!("it waits for {name}, and why that one is slow was not found"),
+        });
     }
     let passed: Vec<Servers<'_, '_>> = front.walk.services.iter().map(|row| Servers::of(view, row)).collect();
     judge(view, &mut finding, &passed, &front.walk, span);
@@ -273,8 +281,7 @@ fn judge<'a>(
         finding.despite.retain(|cause| *cause != "lock-queue");
     }
     if !walk.elsewhere.is_empty() {
-        let list: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
-        finding.remarks.push(format!("its processes wait for {}", list.join(", ")));
+        finding.remarks.push(format!("its processes wait for {}", services::addresses(&walk.elsewhere)));
     }
     // Who waited most for name servers is known, and nobody else.
     let asks_names = |servers: &Servers<'_, '_>| {

@@ -59,7 +59,7 @@ fn observe(view: &View<'_>) -> Observation {
             continue;
         }
         let servers = Servers::of(view, row);
-        let own = called_by(view.set, &servers);
+        let own = called_by(view, view.set, &servers);
         let given_up =
             |row: &str| view.set.get("dependency.abandoned", row).and_then(|s| s.mean(span)).unwrap_or(0.0);
         let Some(call) = own.iter().max_by(|a, b| given_up(a).total_cmp(&given_up(b))) else { continue };

@@ -20,7 +20,9 @@
 //! them or of CPUs.
 
 use crate::prelude::*;
-use crate::services::{self, ASLEEP, Address, Places, QUEUED, QUEUED_S, Servers, Service, Traffic, Usual};
+use crate::services::{
+    self, ASLEEP, Address, Calls, Places, QUEUED, QUEUED_S, Servers, Service, Traffic, Usual,
+};
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
@@ -79,6 +81,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         verify: "ss -ltn: Recv-Q of its socket is 0".to_owned(),
         risk: "more workers put more load on what does not answer".to_owned(),
     };
+    if let Some(remedy) = waits::go_on(finding) {
+        return vec![remedy, shorten];
+    }
     if !finding.culprit.process.as_deref().is_some_and(|comm| comm.starts_with("php-fpm")) {
         return vec![shorten];
     }
@@ -150,6 +155,10 @@ const WORKERS_MIN: f64 = 4.0;
 fn are_busy<'a>(view: &View<'a>, service: &Service<'a>) -> Option<Finding> {
     let (row, usual) = (service.row, service.usual?);
     let servers = Servers::of(view, row);
+    // Each session of PostgreSQL is a process of its own: there are as many as its clients want.
+    if servers.comm.as_deref() == Some("postgres") {
+        return None;
+    }
     let is_master = |pid: u32| servers.processes.iter().any(|p| p.ppid == Some(pid));
     let (masters, workers): (Vec<&Process<'_>>, Vec<&Process<'_>>) =
         servers.processes.iter().copied().partition(|p| is_master(p.pid));
@@ -257,38 +266,38 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
     if servers.used(view, span)? >= ASLEEP || servers.blocked(view.set, span)? >= ASLEEP {
         return None;
     }
-    let baseline = view.baseline?;
-    let mean = |set: &SeriesSet, row: &str, metric: &str, span: Span| {
-        set.get(metric, row).and_then(|series| series.mean(span)).unwrap_or(0.0)
-    };
-    let mut own: Vec<&str> = services::called_by(view.set, &servers);
     // What calls the service under its own name is a client of it: a standby, a health check.
-    own.retain(|called| !service.rows.iter().any(|row| Address::called(called).reaches(&Address::of(row))));
+    let is_own = |address: &Address<'_>| service.rows.iter().any(|row| address.reaches(&Address::of(row)));
+    let mut own = services::calls_of(view, &servers, span);
+    own.retain(|calls| !is_own(&calls.address));
     // Somebody elsewhere keeps them waiting.
-    let waits = |row: &&str| {
-        mean(view.set, row, "dependency.wait_time", span)
-            + mean(view.set, row, "dependency.connect_time", span)
-    };
-    if own.iter().map(waits).fold(0.0, f64::max) >= ASLEEP {
+    let mut rows = services::called_by(view, view.set, &servers);
+    rows.retain(|row| !is_own(&Address::called(row)));
+    let mean = |row: &str, metric: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    let waits = |row: &&str| mean(row, "dependency.wait_time") + mean(row, "dependency.connect_time");
+    if rows.iter().map(waits).fold(0.0, f64::max) >= ASLEEP {
         return None;
     }
-    let called = |row: &str, set: &SeriesSet, span: Span| mean(set, row, "dependency.requests", span);
-    let before = |row: &str| called(row, view.base_set, baseline);
     let stopped =
-        |row: &&&str| before(row) >= CALLED && called(row, view.set, span) < NEXT_TO_NOTHING * before(row);
-    let pool = own.iter().filter(stopped).max_by(|a, b| before(a).total_cmp(&before(b)))?;
+        |calls: &&Calls<'_>| calls.rate.1 >= CALLED && calls.rate.0 < NEXT_TO_NOTHING * calls.rate.1;
+    let pool = own.iter().filter(stopped).max_by(|a, b| a.rate.1.total_cmp(&b.rate.1))?;
     let mut finding = view.finding(&run);
     servers.blame(&mut finding, row);
     finding.statement = format!(
         "requests wait inside of {}: it called {} {} times a second and has stopped, though nothing that it asked there is \
          open; none of its connections there is free, or its threads wait for each other",
         services::name(&servers, row),
-        Address::called(pool).text,
-        words::count(before(pool)),
+        pool.address.text,
+        words::count(pool.rate.1),
     );
+    if let Some(pinned) = services::pinned(view, &servers, row, span) {
+        finding.statement = format!("requests wait inside of {}: {pinned}", services::name(&servers, row));
+    }
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
-    finding.prove(view, &["dependency.requests"], pool, span);
+    for row in rows.iter().filter(|row| Address::called(row) == pool.address) {
+        finding.prove(view, &["dependency.requests"], row, span);
+    }
     finding.despite = vec!["lock-queue", "dependency-slow", "dependency-unreachable"];
     let is_known = follow(view, &mut finding, &servers, row, span).ok()?;
     if !is_known {
@@ -325,8 +334,9 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, run: &Run, peak: f64) -> Result<
     }
     let mut finding = view.finding(run);
     servers.blame(&mut finding, row);
-    let targets: Vec<&str> = walk.elsewhere.iter().map(|address| address.text).collect();
-    let waits = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(", ")) };
+    let targets = &walk.elsewhere;
+    let waits =
+        if targets.is_empty() { String::new() } else { format!(" for {}", services::addresses(targets)) };
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     let queue = match words::count(peak) {
         one if one == "1" => "a connection queues".to_owned(),

@@ -159,6 +159,39 @@ fn whoever_a_session_that_works_waits_for_keeps_the_lock() {
     }
 }
 
+#[test]
+fn a_client_whose_commands_nobody_types_keeps_its_lock_itself() {
+    for (writer, culprit) in [("timer", 43), ("disk", 70)] {
+        let mut set = blocked(None, "43", "idle in transaction");
+        series(&mut set, "session.client_pid", "43", vec![60.0; 8]);
+        wait_for(&mut set, "60>pipe:70", 60, (70, "feed"));
+        series(&mut set, waits::WAITS, &format!("70>{writer}"), vec![1.0; 8]);
+        assert_eq!(observed(&set).culprit.pid, Some(culprit), "{writer}");
+    }
+}
+
+#[test]
+fn a_client_that_sleeps_between_two_transactions_waits_for_somebody_inside_of_them() {
+    let holds = |slept: &str, waited: f64| {
+        let mut set = blocked(None, "43", "idle in transaction");
+        series(&mut set, "session.client_pid", "43", vec![60.0; 8]);
+        wait_for(&mut set, "60>tcp:70", 60, (70, "psp"));
+        series(&mut set, waits::WAITS, "60>tcp:70", vec![waited; 8]);
+        series(&mut set, waits::WAITS, &format!("60>{slept}"), vec![1.0 - waited; 8]);
+        series(&mut set, waits::WAITS, "70>timer", vec![1.0; 8]);
+        observed(&set)
+    };
+    let finding = holds("timer", 0.8);
+    assert_eq!(finding.culprit.pid, Some(70));
+    assert!(
+        finding.statement.contains("a connection with psp (70), which sleeps on a timer"),
+        "{}",
+        finding.statement
+    );
+    assert_eq!(holds("timer", 0.3).culprit.pid, Some(43), "it sleeps for most of the time");
+    assert_eq!(holds("disk", 0.8).culprit.pid, Some(43), "it waits for something else, too");
+}
+
 fn is_queued(set: &SeriesSet) -> bool {
     let none = SeriesSet::default();
     matches!(observe(&View::new(set, Span::ALL, &none, None)), Observation::Active(_))
