@@ -130,7 +130,7 @@ need_services() {
     need_postgresql
 }
 
-# OpenSearch itself comes through Maven: tools/opensearch.sh.
+# OpenSearch and Kafka themselves come through Maven: tools/opensearch.sh, tools/kafka.sh.
 need_search() {
     need_command java default-jre-headless
     need_command mvn maven

@@ -4,13 +4,15 @@
     tools/test.py hermetic   needs neither root, nor a network, nor a quiet machine
     tools/test.py kernel     as root against this kernel: BPF programs, probes, hostile processes,
                              privileges, full disks
-    tools/test.py search     against a real OpenSearch, which tools/opensearch.sh fetches and starts
+    tools/test.py search     against a real OpenSearch, which tools/opensearch.sh fetches and starts,
+                             and a real Kafka (tools/kafka.sh)
     tools/test.py cost       instructions of a sample, counted: `make bench-cost`
     tools/test.py lab        as root a handful of real incidents
     tools/test.py all        all of them, one after the other
 
 Tests of the tiers `kernel` and `search` are marked `#[ignore = "REASON"]`: a plain `cargo test`
-names them and does not run them. Tests of the tier `search` have `opensearch` in their names.
+names them and does not run them. Tests of the tier `search` have `opensearch` or `kafka` in
+their names.
 Ignored tests with `by_hand` in their names are measurements, which no tier runs. A test that cannot
 run here prints a line `skipped: REASON`; it counts as skipped, not as passed.
 
@@ -35,8 +37,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What each tier tells a test program.
 SELECT = {
     "hermetic": [],
-    "kernel": ["--ignored", "--skip", "opensearch", "--skip", "by_hand"],
-    "search": ["--ignored", "opensearch"],
+    "kernel": ["--ignored", "--skip", "opensearch", "--skip", "kafka", "--skip", "by_hand"],
+    "search": ["--ignored", "opensearch", "kafka"],
 }
 NEEDS_ROOT = {"kernel", "lab"}
 # What these measure depends on what else the machine does.

@@ -1,11 +1,15 @@
 //! What nobody suffers from yet is told below incidents, and never as one.
 
+#[path = "support/services.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod services;
 #[path = "support/mod.rs"]
 #[expect(dead_code, reason = "each test program uses its own part of the support")]
 mod support;
 
 use mitra_model::report::Report;
 use mitra_model::{CaptureRow, EventKind};
+use services::{Asked, during, service};
 use support::{AFTER, HEALTHY, INCIDENT, Machine};
 
 const SECONDS: usize = HEALTHY + INCIDENT + AFTER;
@@ -188,4 +192,35 @@ fn calls_in_vain_are_told_with_what_they_cost() {
         finding.statement
     );
     assert!(failing(900.0).findings.is_empty());
+}
+
+/// A store at a full load by its clients, and what is told of it.
+fn store(before: Asked, then: Asked) -> Report {
+    let mut m = Machine::idle();
+    service(&mut m, "127.0.0.1:11211", (50, "memcached"), during(before, then));
+    m.explain()
+}
+
+#[test]
+fn a_store_several_times_slower_and_still_fast_is_told_and_never_as_an_incident() {
+    // Eight clients that ask again half a millisecond after their answer.
+    let closed_loop = |took_s: f64| Asked::each(8.0 / (took_s + 0.0005), took_s);
+    let report = store(closed_loop(0.0005), closed_loop(0.0017));
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+    let [finding] = report.findings.as_slice() else { panic!("{:#?}", report.findings) };
+    assert_eq!((finding.condition.as_str(), finding.culprit.pid), ("service-slower", Some(50)));
+    let says = "memcached (port 11211) answered in 1.7 ms instead of 500 µs";
+    assert!(finding.statement.contains(says), "{}", finding.statement);
+    // One client at a time, who waits for most of its time.
+    let report = store(Asked::each(30.0, 0.0005), Asked::each(29.0, 0.009));
+    assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
+    // Little more, hardly anybody who waits, or more clients: nothing to say.
+    for (before, then) in [
+        (closed_loop(0.0005), closed_loop(0.0012)),
+        (Asked::each(100.0, 0.0005), Asked::each(100.0, 0.0017)),
+        (Asked::each(1000.0, 0.0005), Asked::each(3000.0, 0.004)),
+    ] {
+        let report = store(before, then);
+        assert!(report.findings.iter().all(|f| f.condition != "service-slower"), "{:#?}", report.findings);
+    }
 }

@@ -25,6 +25,8 @@ mod auth;
 mod bulk;
 mod changes;
 mod deliver;
+#[cfg(test)]
+mod fake;
 mod fleet;
 pub mod fuzzing;
 mod groups;

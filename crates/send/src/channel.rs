@@ -1,4 +1,4 @@
-//! How samples reach a store: a request over HTTP, or a connection of TCP.
+//! How samples reach a store: a request over HTTP, a connection of TCP, or messages of Kafka.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use mitra_http::rustls::ClientConfig;
 use mitra_http::ureq::http::{HeaderMap, Uri};
 use mitra_http::{Agent, client_tls_with, client_with, secret};
 
-use crate::config::{Kind, Output};
+use crate::config::{Format, Kind, Output, Topic};
 use crate::encode::{clickhouse, graphite, influx, opentsdb, otlp, remote_write, text};
 use crate::endpoint::{ANSWER_MAX, ANSWER_WITHIN, CONNECT_WITHIN, Endpoint};
+use crate::kafka::Kafka;
 use crate::record::LogRecord;
 use crate::series::Series;
 
 /// Of an answer that is quoted.
 const QUOTE_MAX: usize = 300;
+/// Samples of a message, which a broker takes up to a megabyte of: a sample with long labels is some hundred bytes.
+const MESSAGE_SAMPLES: usize = 1_000;
 /// How many samples a store of remote write 2.0 has written.
 const WRITTEN: &str = "x-prometheus-remote-write-samples-written";
 
@@ -48,6 +52,7 @@ pub struct Channel {
 enum To {
     Http { agent: Agent, authorization: Option<String> },
     Tcp(Endpoint),
+    Kafka(Kafka, Format),
 }
 
 impl Channel {
@@ -64,8 +69,13 @@ impl Channel {
             (Some(scheme @ ("tcp" | "tls")), Some(host), Some(port)) => {
                 let tls = (scheme == "tls").then(|| client_tls_with(ca_file, identity)).transpose();
                 let tls = tls.map_err(|error| failed(error.to_string()))?;
-                let host = host.trim_start_matches('[').trim_end_matches(']');
-                To::Tcp(Endpoint::new(host, port, tls).map_err(failed)?)
+                match &output.topic {
+                    Some(topic) => To::Kafka(kafka(output, topic, tls).map_err(failed)?, topic.format),
+                    None => {
+                        let host = host.trim_start_matches('[').trim_end_matches(']');
+                        To::Tcp(Endpoint::new(host, port, tls).map_err(failed)?)
+                    }
+                }
             }
             (Some(scheme @ ("http" | "https")), ..) => {
                 let is_secure = scheme == "https";
@@ -83,14 +93,14 @@ impl Channel {
     /// # Errors
     /// If the store does not take it.
     pub fn send(&self, batch: &[Series]) -> Result<Taken, Failure> {
-        let body = self.bytes(batch)?;
         match &self.to {
+            To::Kafka(kafka, format) => send_messages(kafka, *format, batch),
             To::Http { agent, authorization } => {
                 let count = batch.iter().map(|series| series.samples.len() as u64).sum();
-                self.post(agent, authorization.as_deref(), &body, count)
+                self.post(agent, authorization.as_deref(), &self.bytes(batch)?, count)
             }
             To::Tcp(endpoint) => {
-                let said = endpoint.send(&body).map_err(|error| Failure::Later(error, None))?;
+                let said = endpoint.send(&self.bytes(batch)?).map_err(|error| Failure::Later(error, None))?;
                 // Only a telnet port of OpenTSDB answers: a line for each point that it does not like.
                 let refused = (said.lines > 0).then(|| (said.lines, quote(&said.begin)));
                 Ok(Taken { answer: "read to the end".to_owned(), refused })
@@ -111,6 +121,11 @@ impl Channel {
                 };
                 self.post(agent, authorization.as_deref(), &body, records.len() as u64)
             }
+            To::Kafka(kafka, _) => {
+                let Some(last) = records.last() else { return Ok(Taken::default()) };
+                let answer = kafka.send(&last.host, last.observed_ns, vec![otlp::logs::body(records)])?;
+                Ok(Taken { answer, refused: None })
+            }
             To::Tcp(..) => Err(Failure::Never("records of a log are sent over HTTP".to_owned())),
         }
     }
@@ -123,12 +138,10 @@ impl Channel {
             (Kind::Otlp, _) => otlp::metrics::body(batch),
             (Kind::Influx, _) => influx::body(batch).into_bytes(),
             (Kind::Opentsdb, To::Http { .. }) => opentsdb::json(batch).into_bytes(),
-            (Kind::Opentsdb, To::Tcp(..)) => opentsdb::lines(batch).into_bytes(),
+            (Kind::Opentsdb, _) => opentsdb::lines(batch).into_bytes(),
             (Kind::Graphite, _) if self.output.pickle => graphite::pickles(batch),
             (Kind::Graphite, _) => graphite::lines(batch).into_bytes(),
-            (Kind::Parquet | Kind::OtlpLogs | Kind::Clickhouse, _) => {
-                return Err(Failure::Never(format!("no samples are sent to {}", self.output.kind.name())));
-            }
+            (kind, _) => return Err(Failure::Never(format!("no samples are sent to {}", kind.name()))),
         })
     }
 
@@ -137,12 +150,13 @@ impl Channel {
     pub fn shown(output: &Output, batch: &[Series]) -> String {
         match output.kind {
             Kind::Influx => influx::body(batch),
+            Kind::Kafka if output.topic.as_ref().is_some_and(|topic| topic.format == Format::Influx) => {
+                influx::body(batch)
+            }
             Kind::Opentsdb if !output.url.starts_with("http") => opentsdb::lines(batch),
             Kind::Opentsdb => opentsdb::json(batch) + "\n",
             Kind::Graphite => graphite::lines(batch),
-            Kind::Prometheus | Kind::Otlp | Kind::OtlpLogs | Kind::Clickhouse | Kind::Parquet => {
-                text::body(batch)
-            }
+            _ => text::body(batch),
         }
     }
 
@@ -202,6 +216,38 @@ impl Channel {
         };
         Ok(Taken { answer, refused })
     }
+}
+
+/// Reads the password that the output names.
+fn kafka(output: &Output, topic: &Topic, tls: Option<ClientConfig>) -> Result<Kafka, String> {
+    let login = match (&output.user, &output.password_file) {
+        (Some(user), Some(file)) => Some((user.clone(), secret(file).map_err(|error| error.to_string())?)),
+        _ => None,
+    };
+    let (_, broker) = output.url.split_once("://").unwrap_or_default();
+    Kafka::new(broker.trim_end_matches('/').to_owned(), topic.clone(), tls, login)
+}
+
+/// Sends samples of one machine as messages that a broker takes.
+fn send_messages(kafka: &Kafka, format: Format, batch: &[Series]) -> Result<Taken, Failure> {
+    let (mut messages, mut from, mut samples) = (Vec::new(), 0, 0);
+    let message = |part: &[Series]| match format {
+        Format::Otlp => otlp::metrics::body(part),
+        Format::Influx => influx::body(part).into_bytes(),
+    };
+    for (i, series) in batch.iter().enumerate() {
+        if samples > 0 && samples + series.samples.len() > MESSAGE_SAMPLES {
+            messages.extend(batch.get(from..i).map(message));
+            (from, samples) = (i, 0);
+        }
+        samples += series.samples.len();
+    }
+    messages.extend(batch.get(from..).filter(|rest| !rest.is_empty()).map(message));
+    let of_host = |series: &Series| series.labels.iter().find(|(name, _)| &**name == "host").cloned();
+    let host = batch.iter().find_map(of_host).map_or_else(String::new, |(_, host)| host.to_string());
+    let last_ns = batch.iter().filter_map(|series| Some(series.samples.last()?.0)).max();
+    let answer = kafka.send(&host, last_ns.unwrap_or_default(), messages)?;
+    Ok(Taken { answer, refused: None })
 }
 
 fn headers(output: &Output) -> &'static [(&'static str, &'static str)] {

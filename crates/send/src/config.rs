@@ -1,5 +1,7 @@
 //! The tables `[[output]]` of `/etc/mitra/mitra.toml`.
 
+mod topic;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -9,6 +11,8 @@ use std::time::Duration;
 use mitra_http::ureq::http::Uri;
 use serde::Deserialize;
 use toml::Spanned;
+
+pub use topic::{Format, Sasl, Topic};
 
 /// Outputs of one file.
 const OUTPUTS_MAX: usize = 20;
@@ -43,6 +47,10 @@ pub enum Kind {
     Opentsdb,
     /// Lines or pickles over TCP.
     Graphite,
+    /// Messages of a topic.
+    Kafka,
+    /// The same with incidents and findings.
+    KafkaLogs,
     /// A file for each hour.
     Parquet,
 }
@@ -59,6 +67,8 @@ impl Kind {
             Kind::Influx => "influx",
             Kind::Opentsdb => "opentsdb",
             Kind::Graphite => "graphite",
+            Kind::Kafka => "kafka",
+            Kind::KafkaLogs => "kafka-logs",
             Kind::Parquet => "parquet",
         }
     }
@@ -66,7 +76,13 @@ impl Kind {
     /// Whether incidents and findings are sent, and no samples.
     #[must_use]
     pub fn is_of_incidents(self) -> bool {
-        matches!(self, Kind::OtlpLogs | Kind::Clickhouse)
+        matches!(self, Kind::OtlpLogs | Kind::Clickhouse | Kind::KafkaLogs)
+    }
+
+    /// Whether it is a topic of Kafka.
+    #[must_use]
+    pub fn is_kafka(self) -> bool {
+        matches!(self, Kind::Kafka | Kind::KafkaLogs)
     }
 }
 
@@ -85,6 +101,8 @@ pub struct Output {
     pub is_version_2: bool,
     /// Whether Graphite gets pickles.
     pub pickle: bool,
+    /// The topic of Kafka.
+    pub topic: Option<Topic>,
     /// Patterns of the metrics that are sent; without one those of `/metrics`.
     pub metrics: Vec<String>,
     /// How many processes are sent.
@@ -140,6 +158,9 @@ struct Table {
     folder: Option<Spanned<PathBuf>>,
     version: Option<Spanned<u32>>,
     pickle: Option<Spanned<bool>>,
+    topic: Option<Spanned<String>>,
+    format: Option<Spanned<Format>>,
+    sasl: Option<Spanned<Sasl>>,
     #[serde(default)]
     metrics: Vec<Spanned<String>>,
     top: Option<Spanned<usize>>,
@@ -204,8 +225,9 @@ fn output(
     only_for(Kind::Graphite, "pickle", table.pickle.as_ref().map(Spanned::span))?;
     only_for(Kind::Parquet, "folder", table.folder.as_ref().map(Spanned::span))?;
     if let Some(findings) = table.findings.as_ref().filter(|_| !kind.is_of_incidents()) {
-        return wrong(findings.span(), "findings is only for otlp-logs and clickhouse");
+        return wrong(findings.span(), "findings is only for otlp-logs, clickhouse and kafka-logs");
     }
+    let topic = Topic::of(kind, &table)?;
     let is_version_2 = match &table.version {
         Some(given) if !(1..=2).contains(given.get_ref()) => return wrong(given.span(), "wanted 1 or 2"),
         given => given.as_ref().is_some_and(|given| *given.get_ref() == 2),
@@ -252,7 +274,7 @@ fn output(
     let every = within(table.every, usual, EVERY_RANGE)?;
     let top = match &table.top {
         Some(given) if *given.get_ref() > TOP_MAX || kind == Kind::Parquet || kind.is_of_incidents() => {
-            let why = format!("wanted at most {TOP_MAX}, and none for parquet, otlp-logs and clickhouse");
+            let why = format!("wanted at most {TOP_MAX}, and none for parquet and for incidents");
             return wrong(given.span(), why);
         }
         Some(given) if *given.get_ref() > 0 && every > EVERY_MAX_OF_TOP => {
@@ -268,6 +290,7 @@ fn output(
         folder: table.folder.map(Spanned::into_inner),
         is_version_2,
         pickle: table.pickle.is_some_and(Spanned::into_inner),
+        topic,
         metrics: table.metrics.into_iter().map(Spanned::into_inner).collect(),
         top,
         findings: table.findings.is_none_or(Spanned::into_inner),
@@ -362,12 +385,12 @@ fn check_url(kind: Kind, url: &str, has_password: bool, insecure: bool) -> Resul
     let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
     let is_tcp = scheme == "tcp" || scheme == "tls";
     let wanted = match kind {
-        Kind::Graphite => "tcp://HOST:PORT or tls://HOST:PORT",
+        Kind::Graphite | Kind::Kafka | Kind::KafkaLogs => "tcp://HOST:PORT or tls://HOST:PORT",
         Kind::Opentsdb => "http://, https://, tcp://HOST:PORT or tls://HOST:PORT",
         _ => "http:// or https://",
     };
     let is_right = match (kind, scheme) {
-        (Kind::Graphite, _) => is_tcp,
+        (Kind::Graphite | Kind::Kafka | Kind::KafkaLogs, _) => is_tcp,
         (Kind::Opentsdb, _) if is_tcp => true,
         (_, scheme) => scheme == "http" || scheme == "https",
     };
@@ -377,178 +400,19 @@ fn check_url(kind: Kind, url: &str, has_password: bool, insecure: bool) -> Resul
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err("a password stands in a file of its own, not in the address".to_owned());
     }
-    if is_tcp && has_password {
+    if is_tcp && has_password && !kind.is_kafka() {
         return Err(format!("{scheme}:// has no password and no token"));
     }
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let is_here = bare == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    if has_password && scheme == "http" && !is_here && !insecure {
-        return Err(
-            "the password or the token would go over the network in clear: wanted https://, or insecure = true"
-                .to_owned(),
-        );
+    if has_password && !is_encrypted(url) && !is_here && !insecure {
+        let wanted = if is_tcp { "tls://" } else { "https://" };
+        return Err(format!(
+            "the password or the token would go over the network in clear: wanted {wanted}, or insecure = true"
+        ));
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<Config, Mistake> {
-        Config::read(text, &|_, pattern| {
-            if pattern.starts_with("nix") { Err("no metric".into()) } else { Ok(()) }
-        })
-    }
-
-    #[test]
-    fn a_mistake_is_told_with_its_place() {
-        for (text, at, says) in [
-            ("to = \"pigeon\"", "\"pigeon\"", "unknown variant `pigeon`"),
-            ("to = \"influx\"", "\"influx\"", "wanted url"),
-            ("to = \"parquet\"", "\"parquet\"", "wanted folder"),
-            ("to = \"parquet\"\nurl = \"http://a/\"", "\"parquet\"", "and no url"),
-            ("to = \"parquet\"\nfolder = \"x\"", "\"x\"", "the whole path"),
-            ("to = \"influx\"\nfolder = \"/x\"", "\"/x\"", "folder is only for parquet"),
-            ("to = \"graphite\"\nurl = \"http://a:1\"", "\"http", "wanted an address with tcp://HOST:PORT"),
-            ("to = \"graphite\"\nurl = \"tcp://a\"", "\"tcp", "wanted an address"),
-            ("to = \"influx\"\nurl = \"tcp://a:1\"", "\"tcp", "wanted an address with http"),
-            ("to = \"influx\"\nurl = \"a b\"", "\"a b", "not an address"),
-            ("to = \"influx\"\nurl = \"http://u:p@a/\"", "\"http", "a password stands in a file"),
-            ("to = \"influx\"\nurl = \"http://a/\"\ntoken-file = \"/t\"", "\"http", "in clear"),
-            (
-                "to = \"influx\"\nurl = \"http://127.0.0.1.evil.example/\"\ntoken-file = \"/t\"",
-                "\"http",
-                "in clear",
-            ),
-            ("to = \"opentsdb\"\nurl = \"tcp://a:1\"\ntoken-file = \"/t\"", "\"tcp", "no password"),
-            (
-                "to = \"graphite\"\nurl = \"tls://a\"",
-                "\"tls",
-                "wanted an address with tcp://HOST:PORT or tls",
-            ),
-            (
-                "to = \"graphite\"\nurl = \"tls://a:1\"\ntoken-file = \"/t\"",
-                "\"tls",
-                "tls:// has no password",
-            ),
-            ("to = \"influx\"\nurl = \"tls://a:1\"", "\"tls", "wanted an address with http"),
-            (
-                "to = \"graphite\"\nurl = \"tls://a:1\"\ncert-file = \"/c\"",
-                "\"/c\"",
-                "both cert-file and key-file",
-            ),
-            (
-                "to = \"influx\"\nurl = \"https://a/\"\nkey-file = \"/k\"",
-                "\"/k\"",
-                "both cert-file and key-file",
-            ),
-            (
-                "to = \"graphite\"\nurl = \"tcp://a:1\"\ncert-file = \"/c\"\nkey-file = \"/k\"",
-                "\"/c\"",
-                "by https:// and tls:// only",
-            ),
-            (
-                "to = \"parquet\"\nfolder = \"/x\"\ncert-file = \"/c\"\nkey-file = \"/k\"",
-                "\"parquet\"",
-                "no certificate",
-            ),
-            ("to = \"influx\"\nurl = \"https://a/\"\nuser = \"u\"", "\"influx\"", "user and password-file"),
-            (
-                "to = \"influx\"\nurl = \"https://a/\"\nuser = \"u:v\"\npassword-file = \"/p\"",
-                "\"u:v\"",
-                "no colon",
-            ),
-            ("to = \"influx\"\nurl = \"http://a/\"\nversion = 2", "2", "version is only for prometheus"),
-            ("to = \"prometheus\"\nurl = \"http://a/\"\nversion = 3", "3", "wanted 1 or 2"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nevery = \"5ms\"", "\"5ms\"", "from 1 s to 3600 s"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nkeep = \"99999999999999999999d\"", "\"9999", "wanted"),
-            ("to = \"influx\"\nurl = \"http://a/\"\ntop = 101", "101", "at most 100"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nevery = \"11m\"\ntop = 3", "3", "every is at most 600 s"),
-            ("to = \"otlp-logs\"\nurl = \"http://a/\"\ntop = 3", "3", "none for parquet, otlp-logs"),
-            ("to = \"otlp-logs\"\nurl = \"http://a/\"\nmetrics = [\"mem.*\"]", "\"mem", "and no metrics"),
-            ("to = \"otlp-logs\"\nurl = \"tcp://a:1\"", "\"tcp", "wanted an address with http"),
-            ("to = \"clickhouse\"\nurl = \"tcp://a:9000\"", "\"tcp", "wanted an address with http"),
-            ("to = \"otlp\"\nurl = \"http://a/\"\nfindings = true", "true", "only for otlp-logs"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nmetrics = [\"mem.*\", \"nix.*\"]", "\"nix", "no metric"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nlabels = { __x = \"1\" }", "\"1\"", "wanted at most"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nlabels = { a-b = \"1\" }", "\"1\"", "wanted at most"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nlabels = { a = \"\" }", "\"\"", "wanted a value"),
-            ("to = \"otlp-logs\"\nurl = \"http://a/\"\nlabels = { mitra = \"1\" }", "\"1\"", "another name"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nname = \"../x\"", "\"../x\"", "wanted a name"),
-            ("to = \"influx\"\nurl = \"http://a/\"\nevry = \"3s\"", "evry", "unknown field `evry`"),
-            (
-                "to = \"influx\"\nurl = \"http://a/\"\n[[output]]\nto = \"influx\"\nurl = \"http://b/\"",
-                "[[output]]",
-                "there is another output called influx",
-            ),
-        ] {
-            let text = format!("[[output]]\n{text}\n");
-            let mistake = read(&text).unwrap_err();
-            assert!(mistake.message.contains(says), "{text}: {mistake:?}");
-            assert!(text[mistake.at.clone()].starts_with(at), "{text}: {mistake:?}");
-        }
-    }
-
-    #[test]
-    fn a_password_may_go_encrypted_or_to_this_machine() {
-        for url in
-            ["https://far.example/w", "http://localhost:1/w", "http://127.0.0.1:1/w", "http://[::1]:1/w"]
-        {
-            let text = format!("[[output]]\nto = \"influx\"\nurl = \"{url}\"\ntoken-file = \"/t\"");
-            assert_eq!(read(&text).map(|config| config.outputs.len()), Ok(1), "{url}");
-        }
-        let far = "[[output]]\nto = \"influx\"\nurl = \"http://far.example/\"\n";
-        assert!(read(&format!("{far}token-file = \"/t\"\ninsecure = true")).is_ok());
-        assert!(read(far).is_ok(), "nothing is secret");
-        assert!(read(&format!("{far}every = \"1h\"\ntop = 0")).is_ok(), "no process is sent");
-    }
-
-    #[test]
-    fn the_other_tables_are_for_others_and_the_usual_is_usual() {
-        let text = "[index]\nfiles = []\n[[output]]\nto = \"graphite\"\nurl = \"tcp://[::1]:2003\"\n[[rule]]\nname = 1\n";
-        let output = &read(text).unwrap().outputs[0];
-        assert_eq!((output.every, output.keep, output.top), (EVERY, KEEP, 0));
-        assert_eq!((output.name.as_str(), output.pickle), ("graphite", false));
-        let logs = "[[output]]\nto = \"otlp-logs\"\nurl = \"http://[::1]:4318/v1/logs\"\n";
-        let output = &read(logs).unwrap().outputs[0];
-        assert_eq!(
-            (output.name.as_str(), output.every, output.findings),
-            ("otlp-logs", EVERY_INCIDENTS, true)
-        );
-        assert!(!read(&format!("{logs}findings = false")).unwrap().outputs[0].findings);
-        assert_eq!(read("").unwrap(), Config::default());
-    }
-
-    #[test]
-    fn the_examples_of_the_package_and_of_the_page_are_right() {
-        let shipped = include_str!("../../../packaging/mitra.toml");
-        let (_, examples) = shipped.split_once("\n# [[output]]\n").unwrap();
-        let examples = examples.split("\n\n").next().unwrap();
-        let lines = examples.lines().map(|line| line.trim_start_matches("# "));
-        let tables: Vec<&str> = lines.filter(|line| line.starts_with('[') || line.contains(" = ")).collect();
-        let config = read(&format!("[[output]]\n{}", tables.join("\n"))).unwrap();
-        let kinds: Vec<Kind> = config.outputs.iter().map(|output| output.kind).collect();
-        let all = [
-            Kind::Prometheus,
-            Kind::Otlp,
-            Kind::OtlpLogs,
-            Kind::Clickhouse,
-            Kind::Influx,
-            Kind::Opentsdb,
-            Kind::Graphite,
-            Kind::Parquet,
-        ];
-        assert_eq!(kinds, all);
-        // Each name is the one that a table has.
-        for (kind, part) in all.iter().zip(tables.join("\n").split("[[output]]")) {
-            assert!(part.contains(&format!("to = \"{}\"", kind.name())), "{part}");
-        }
-        let parts: Vec<&str> = include_str!("../../../docs/outputs.md").split("```toml\n").skip(1).collect();
-        assert!(!parts.is_empty());
-        for part in parts {
-            let text = part.split("```").next().unwrap();
-            assert!(!read(text).unwrap().outputs.is_empty(), "{text}");
-        }
-    }
-}
+mod tests;

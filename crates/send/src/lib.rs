@@ -15,6 +15,7 @@ mod channel;
 mod config;
 mod encode;
 mod endpoint;
+mod kafka;
 mod position;
 mod record;
 mod sent;

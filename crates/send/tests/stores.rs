@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 
 use mitra_send::{BATCH_SAMPLES, Channel, Config, Failure, Series, SeriesKind, batches};
 use serde_json::Value;
@@ -178,4 +178,128 @@ fn victoriametrics_has_the_same_samples_by_each_protocol() {
             assert_eq!(got, wanted, "{via} {disk}");
         }
     }
+}
+
+/// A broker that `tools/kafka.sh` starts, and ends when dropped.
+struct Kafka(tempfile::TempDir);
+
+impl Drop for Kafka {
+    fn drop(&mut self) {
+        self.run("stop", &[]);
+    }
+}
+
+impl Kafka {
+    fn start(ports: [u16; 3]) -> Option<Kafka> {
+        let kafka = Kafka(tempfile::Builder::new().prefix("mitra-kafka-").tempdir_in("/var/tmp").unwrap());
+        let status = kafka
+            .command("start", &ports.map(|port| port.to_string()).each_ref().map(String::as_str))
+            .status()
+            .unwrap();
+        if status.code() == Some(77) {
+            println!("skipped: there is no Kafka here; the line above says why");
+            std::mem::forget(kafka);
+            return None;
+        }
+        assert!(status.success(), "Kafka does not start");
+        Some(kafka)
+    }
+
+    fn command(&self, what: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("bash");
+        command
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kafka.sh"))
+            .arg(what)
+            .arg(self.0.path());
+        command.args(arguments);
+        command
+    }
+
+    fn run(&self, what: &str, arguments: &[&str]) -> Vec<u8> {
+        self.command(what, arguments).stderr(Stdio::null()).output().unwrap().stdout
+    }
+
+    /// Keys and values of the messages of a partition.
+    fn read(&self, topic: &str, count: usize, partition: &str) -> Vec<(String, String)> {
+        let text = String::from_utf8(self.run("read", &[topic, &count.to_string(), partition])).unwrap();
+        // A value is of lines, and each message begins with its key.
+        let messages = text.split("web1\t").filter(|part| !part.is_empty());
+        messages.map(|value| ("web1".to_owned(), value.to_owned())).collect()
+    }
+}
+
+/// The partition of `web1` of three, by the hash of Kafka's own clients: what its console producer chooses.
+const PARTITION_OF_WEB1: &str = "1";
+
+#[test]
+#[ignore = "starts a Kafka: make test-search"]
+fn kafka_has_the_same_samples() {
+    let ports = [free_port(), free_port(), free_port()];
+    let Some(kafka) = Kafka::start(ports) else { return };
+    let all = series("kafka");
+    let table = format!(
+        "to = \"kafka\"\nurl = \"tcp://127.0.0.1:{}\"\ntopic = \"lines\"\nformat = \"influx\"",
+        ports[0]
+    );
+    let config = Config::read(&format!("[[output]]\n{table}"), &|_, _| Ok(())).unwrap();
+    let channel = Channel::open(&config.outputs[0]).unwrap();
+    let early = channel.send(&all[..1]);
+    assert!(matches!(&early, Err(Failure::Later(why, _)) if why.contains("no topic lines")), "{early:?}");
+    kafka.run("topic", &["lines", "3"]);
+    kafka.run("topic", &["requests", "1"]);
+    send(&table, &all, false);
+    // Each series of a batch has more samples than a message has room for others.
+    let messages = batches(&all, 1_000_000_000, BATCH_SAMPLES).len() * DISKS.len();
+    let got = kafka.read("lines", messages, PARTITION_OF_WEB1);
+    assert!(!got.is_empty());
+    let lines: Vec<&str> =
+        got.iter().flat_map(|(_, value)| value.lines()).filter(|line| !line.is_empty()).collect();
+    for (disk, samples) in ["vda", "größe", "a\\,b\\=c\\ d"].iter().zip(wanted(&all, 1)) {
+        let own = lines.iter().filter(|line| line.contains(&format!("disk={disk},")));
+        let of_line = |line: &&str| {
+            let (value, at) = line.rsplit_once('=')?.1.rsplit_once(' ')?;
+            Some((at.parse::<i64>().ok()? / 1_000_000, value.parse::<f64>().ok()?))
+        };
+        let mut own: Vec<(i64, f64)> = own.map(|line| of_line(line).unwrap()).collect();
+        own.sort_by_key(|(t, _)| *t);
+        assert_eq!(own, samples, "{disk}");
+    }
+
+    // Whoever is asked for a password, in each way.
+    let secret = kafka.0.path().join("password");
+    std::fs::write(&secret, "sesame\n").unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let wrong = kafka.0.path().join("wrong");
+    std::fs::copy(&secret, &wrong).unwrap();
+    std::fs::write(&wrong, "open\n").unwrap();
+    for sasl in ["plain", "scram-sha-256", "scram-sha-512"] {
+        let table = |password: &Path| {
+            format!(
+                "to = \"kafka\"\nurl = \"tcp://127.0.0.1:{}\"\ntopic = \"requests\"\nuser = \"mitra\"\npassword-file = \"{}\"\nsasl = \"{sasl}\"",
+                ports[1],
+                password.display()
+            )
+        };
+        send(&table(&secret), &all[..1], false);
+        let config = Config::read(&format!("[[output]]\n{}", table(&wrong)), &|_, _| Ok(())).unwrap();
+        let refused = Channel::open(&config.outputs[0]).unwrap().send(&all[..1]);
+        assert!(matches!(refused, Err(Failure::Later(..))), "{refused:?}");
+    }
+
+    // A message is a request as it goes over HTTP.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/metrics", listener.local_addr().unwrap());
+    let posted = std::thread::spawn(move || {
+        let mut stream = BufReader::new(listener.accept().unwrap().0);
+        let mut head = String::new();
+        while stream.read_line(&mut head).unwrap() > 2 {}
+        let length =
+            head.to_lowercase().lines().find_map(|l| l.strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.unwrap()];
+        stream.read_exact(&mut body).unwrap();
+        stream.get_mut().write_all(b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n").unwrap();
+        body
+    });
+    send(&format!("to = \"otlp\"\nurl = \"{url}\""), &all[..1], false);
+    assert!(kafka.run("value", &["requests"]) == posted.join().unwrap(), "another message than over HTTP");
 }

@@ -112,8 +112,11 @@ pub fn change(difference: &Difference) -> String {
         Some(ratio) if ratio >= 2.0 => format!("{ratio:.1} times"),
         Some(ratio) if ratio >= 0.0 => format!("{:+.1} %", (ratio - 1.0) * 100.0),
         _ => {
-            let sign = if difference.shift > 0.0 { "+" } else { "" };
-            format!("{sign}{}", units::value(difference.shift, &difference.unit))
+            // Of values that are mostly equal half of the pairs differ by nothing, and the medians do all the same.
+            let by = Some(difference.shift).filter(|shift| *shift != 0.0);
+            let by = by.unwrap_or(difference.b.median - difference.a.median);
+            let sign = if by > 0.0 { "+" } else { "" };
+            format!("{sign}{}", units::value(by, &difference.unit))
         }
     }
 }

@@ -119,6 +119,7 @@ mod service {
     pub(super) mod service_failing;
     pub(super) mod service_silent;
     pub(super) mod service_slow;
+    pub(super) mod service_slower;
     pub(super) mod timeout_cascade;
     pub(super) mod worker_pool_exhausted;
 }
@@ -229,6 +230,7 @@ pub fn all() -> &'static [Condition] {
         service::failing_fast::CONDITION,
         disk::stripe_misaligned::CONDITION,
         process::futile_calls::CONDITION,
+        service::service_slower::CONDITION,
     ];
     ALL
 }

@@ -1,6 +1,7 @@
 //! The requests of one service, or of all processes that call one address: how they are usually answered, and when they are
 //! late.
 
+mod dearer;
 mod quick;
 mod usual;
 
@@ -193,11 +194,13 @@ impl Traffic {
     pub fn before_late(&self, window: Span) -> Option<Traffic> {
         let best = self.at_best()?;
         // A closer look may find a few of them late; or each took several times as long, and still was fast.
-        [self.may_be_late(&best), self.is_dearer_at(&best)].into_iter().find_map(|late| {
-            let is_long = |run: &Run| run.lasted(NEED_S) && run.end > window.since;
-            let first = late.runs(1.0).into_iter().find(is_long)?;
-            Some(self.only(|i| self.t[i] <= first.onset && late.v[i] < 1.0))
-        })
+        [self.may_be_late(&best), self.is_dearer_at(&best), self.is_slower_at(&best)].into_iter().find_map(
+            |late| {
+                let is_long = |run: &Run| run.lasted(NEED_S) && run.end > window.since;
+                let first = late.runs(1.0).into_iter().find(is_long)?;
+                Some(self.only(|i| self.t[i] <= first.onset && late.v[i] < 1.0))
+            },
+        )
     }
 
     /// The samples until a moment.
@@ -280,29 +283,6 @@ impl Traffic {
     /// waiting.
     pub(super) fn is_page_kept(&self, i: usize, usual: &Usual) -> bool {
         self.p50[i] >= (TENFOLD * usual.p50).min(usual.page_p50) && self.requests[i] < AS_MANY * usual.rate
-    }
-
-    /// Half of the answers take ten times as long as usual and a page of them is late, of as many requests as ever.
-    fn is_dearer(&self, i: usize, usual: &Usual) -> bool {
-        let late = (TENFOLD * usual.p50).max(usual.p50 + LATE_S / OF_A_PAGE);
-        let as_many = STALLED * usual.rate..AS_MANY * usual.rate;
-        self.p50[i] >= late && as_many.contains(&self.requests[i])
-    }
-
-    /// One in the samples in which that is so.
-    #[must_use]
-    pub fn is_dearer_at(&self, usual: &Usual) -> Signal {
-        self.signal(|i| self.is_dearer(i, usual))
-    }
-
-    /// The stretch in which each answer took so much longer, however few waited for it at a time.
-    #[must_use]
-    pub fn dearer(&self, usual: &Usual) -> Option<Slow> {
-        let run = self.is_dearer_at(usual).run(1.0, LASTED_S)?;
-        let span = self.samples(&run);
-        let samples: Vec<usize> = span.clone().filter(|i| self.is_dearer(*i, usual)).collect();
-        let (during_s, usual_s) = (self.weighted(&self.p50, &samples), usual.p50);
-        Some(self.slow_in(run, span, usual, (Late::Half, during_s, usual_s)))
     }
 
     /// One in the samples in which half of the answers to no more requests than ever take so much longer that a page may be late.

@@ -231,7 +231,7 @@ fn is_overloaded(reply: &Reply) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Settings;
+    use super::super::{Settings, fake};
     use super::*;
 
     fn cluster() -> Cluster {
@@ -251,6 +251,21 @@ mod tests {
         assert!(!is_overloaded(&of(200, shard("query_shard_exception"))));
         assert!(!is_overloaded(&of(200, json!({"_shards": {"failed": 0}}))));
         assert!(!is_overloaded(&alone(&of(200, json!({})))));
+    }
+
+    #[test]
+    fn a_search_that_was_refused_is_sent_again_and_no_other() {
+        let indices = ["mitra_2026-11-20".to_owned()];
+        let refused = |kind: &str| json!({"responses": [{"status": if kind == "parsing_exception" { 400 } else { 429 }, "error": {"type": kind, "reason": "no"}}]});
+        let found = json!({"responses": [{"status": 200, "_shards": {"failed": 0}, "hits": {"total": 7}}]});
+        let (busy, asked) = fake::cluster(vec![(200, refused("circuit_breaking_exception")), (200, found)]);
+        let SearchReply::Answer(answer) = search(&busy, &indices, &json!({})).unwrap() else {
+            panic!("large")
+        };
+        assert_eq!((answer["hits"]["total"].as_u64(), asked.lock().unwrap().len()), (Some(7), 2));
+        let (wrong, asked) = fake::cluster(vec![(200, refused("parsing_exception")), (200, json!({}))]);
+        assert!(search(&wrong, &indices, &json!({})).is_err());
+        assert_eq!(asked.lock().unwrap().len(), 1);
     }
 
     #[test]

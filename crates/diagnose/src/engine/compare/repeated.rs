@@ -68,6 +68,10 @@ pub fn against(first: &[f64], other: &[f64], seed: u64, comparisons: usize) -> O
         Some(percent(mean(&b)? - compared / base * mean(&a)? + compared - base))
     });
     found.range = interval(resampled.take(RESAMPLES), n.min(m), degrees);
+    // What is never below nothing falls by no more than all of it, which the linear form does not know.
+    if let Some(range) = found.range.as_mut().filter(|_| first.iter().chain(other).all(|v| *v >= 0.0)) {
+        range.low = range.low.max(-100.0);
+    }
     // A difference that is the only one has to pass the rank test at this level.
     let level = FALSE_SHARE / comparisons.max(1) as f64;
     if comparisons < 2 || ranks::least_p(first.len(), other.len()) <= level {
@@ -173,6 +177,16 @@ mod tests {
         for (degrees, want) in [(4.0, 2.776), (9.0, 2.262), (30.0, 2.042)] {
             assert!((student(Z, degrees) / want - 1.0).abs() < 0.005, "{degrees}: {}", student(Z, degrees));
         }
+    }
+
+    #[test]
+    fn what_is_never_negative_falls_by_no_more_than_all_of_it() {
+        let low = |other: [f64; 5]| {
+            let against = against(&[0.1, 9.0, 0.2, 8.0, 0.1], &other, 7, 1).expect("a mean to compare with");
+            against.range.expect("five runs").low
+        };
+        assert!((low([0.1, 0.2, 0.1, 6.0, 0.1]) + 100.0).abs() < 1e-9);
+        assert!(low([0.1, 0.2, 0.1, 6.0, -0.1]) < -100.0, "a difference, which may be negative");
     }
 
     /// Of 400 experiments 380 ± 13 (three standard deviations) have the truth inside of a 95 % interval.

@@ -33,6 +33,8 @@ pub struct Usual {
     pub(super) late_p99: f64,
     /// From where on a page that takes many answers is late.
     pub(super) page_p50: f64,
+    /// From where on half of the answers take several times as long, however fast they are.
+    pub(super) slower_p50: f64,
     pub(super) spread: f64,
 }
 
@@ -44,6 +46,7 @@ impl Usual {
             let often = |values: &[f64]| share(values, 0.9).unwrap_or(0.0);
             self.late_p50 = self.late_p50.max(often(&earlier.p50));
             self.page_p50 = self.page_p50.max(often(&earlier.p50));
+            self.slower_p50 = self.slower_p50.max(often(&earlier.p50));
             self.late_p90 = self.late_p90.max(often(&earlier.p90));
             self.late_p99 = self.late_p99.max(often(&earlier.p99));
         }
@@ -68,6 +71,7 @@ impl Traffic {
         }
         let (p50, late_p50) = late_from(&self.p50, LATE_S)?;
         let (_, page_p50) = late_from(&self.p50, PAGE_S)?;
+        let (_, slower_p50) = late_from(&self.p50, 0.0)?;
         let (p90, late_p90) = late_from(&self.p90, TAIL_S).unwrap_or((p50, late_p50));
         let (p99, late_p99) = late_from(&self.p99, LATE_S).unwrap_or((p90, late_p90));
         // Of requests that pile up meanwhile nobody knows yet how long they take: of a recording that has just begun, whatever
@@ -94,6 +98,7 @@ impl Traffic {
             late_p90,
             late_p99,
             page_p50,
+            slower_p50,
             spread,
         })
     }
@@ -151,6 +156,7 @@ impl Traffic {
             late_p90: (GROWTH * p90).max(p90 + TAIL_S),
             late_p99: (GROWTH * p99).max(p99 + LATE_S),
             page_p50: (GROWTH * p50).max(p50 + PAGE_S),
+            slower_p50: GROWTH * p50,
             spread: waiting,
         })
     }

@@ -1,0 +1,202 @@
+//! What requests to a service cost, how many there are, and their look-alikes.
+
+#[path = "support/services.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod services;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use services::{Asked, dependency, during, is_silent, one, service};
+use support::{Machine, is_on, root};
+
+const APP: &str = "127.0.0.1:8080";
+const DB: &str = "10.0.0.7:5432";
+
+#[test]
+fn a_service_that_is_asked_more_at_the_same_cost_is_under_load() {
+    let load = |cpu: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "java"), during(Asked::each(200.0, 0.002), Asked::each(700.0, 0.2)));
+        dependency(&mut m, (60, "crawler"), APP, during(Asked::each(20.0, 0.002), Asked::each(520.0, 0.2)));
+        m.task(60, "crawler", 0).task_rate(50, "task.cpu_time", 0.2, cpu);
+        for tid in [501, 502] {
+            m.thread(50, tid, "worker", 0).task_rate(tid, "task.cpu_time", 0.1, cpu / 2.0);
+        }
+        m.explain()
+    };
+    let report = load(0.7);
+    assert_eq!(root(&report), ("load-increase", Some("java"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("got 699 requests/s instead of 200/s") && statement.contains("crawler (60)"),
+        "{statement}"
+    );
+    // Three times the CPU for each request: it is the requests.
+    let dear = load(3.0);
+    assert_eq!(root(&dear), ("query-regression", Some("java"), Some(50)));
+    let out = one(&dear).ruled_out.iter().find(|r| r.condition == "load-increase").unwrap();
+    assert!(out.because.contains("each request to java (port 8080) cost"), "{}", out.because);
+}
+
+#[test]
+fn requests_that_cost_more_because_they_are_large_name_who_sends_them() {
+    let large = |bytes: f64, calls: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "node"), during(Asked::each(80.0, 0.0004), Asked::each(80.0, 0.07)));
+        m.task(50, "node", 0).task_rate(50, "task.cpu_time", 0.03, 0.7);
+        m.task_rate(50, "task.run_delay", 0.0, 0.5);
+        dependency(&mut m, (60, "partner-sync"), APP, during(Asked::each(2.0, 0.001), Asked::each(2.0, 0.3)));
+        m.task(60, "partner-sync", 0).row("dependency.sent_bytes", &format!("60>{APP}"), 12e3, bytes);
+        dependency(&mut m, (50, "node"), DB, during(Asked::each(80.0, 0.0001), Asked::each(calls, 0.0001)));
+        let report = m.explain();
+        assert_eq!(root(&report).0, "query-regression");
+        one(&report).root_cause.statement.clone()
+    };
+    let said = large(15.6e6, 80.0);
+    assert!(said.contains("partner-sync (60) sends it 15.6 MB a second"), "{said}");
+    assert!(!large(13e3, 80.0).contains("sends it"));
+    let said = large(13e3, 40_000.0);
+    assert!(said.contains("makes 500 calls of 10.0.0.7:5432 instead of 1"), "{said}");
+}
+
+#[test]
+fn answers_that_come_in_bursts_are_no_more_requests() {
+    // Something holds all of them back for a second and lets them go.
+    let of = |i: usize| match is_on(i) {
+        true if i.is_multiple_of(2) => Asked::each(400.0, 0.5),
+        true => Asked::each(4.0, 0.5),
+        false => Asked::each(200.0, 0.002),
+    };
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), of);
+    m.task(50, "java", 0).task_rate(50, "task.cpu_time", 0.2, 0.2);
+    let report = m.explain();
+    let out = one(&report).ruled_out.iter().find(|r| r.condition == "load-increase").unwrap();
+    assert!(out.because.contains("requests/s"), "{}", out.because);
+}
+
+#[test]
+fn what_a_thread_does_besides_is_no_cost_of_its_requests() {
+    // Hardly asked, a server with one thread takes twice the CPU for its housekeeping that its requests take: 200 us for each of them,
+    // which are answered in 60. Then 8,000 a second take 120 us each.
+    let asked = |took_s: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "cached"), during(Asked::each(100.0, took_s), Asked::each(8000.0, 0.03)));
+        m.task(50, "cached", 0).task_rate(50, "task.cpu_time", 0.02, 0.98);
+        m.sys("sys.cpu_idle", 1.97, 1.0);
+        m.explain()
+    };
+    assert_eq!(root(&asked(60e-6)).0, "single-thread-bottleneck");
+    assert_eq!(root(&asked(180e-6)).0, "load-increase");
+    // Eighty times as many requests, and each takes four times as much CPU: they are others.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "cached"), during(Asked::each(50.0, 60e-6), Asked::each(4000.0, 0.05)));
+    m.task(50, "cached", 0).task_rate(50, "task.cpu_time", 0.003, 0.98);
+    m.sys("sys.cpu_idle", 1.97, 1.0);
+    assert_eq!(root(&m.explain()).0, "single-thread-bottleneck");
+}
+
+#[test]
+fn load_that_rises_and_falls_and_is_answered_as_fast_is_no_incident() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), |i| {
+        Asked::each(10.0 + 490.0 * ((i as f64) / 15.0).sin().abs(), 0.004)
+    });
+    dependency(&mut m, (50, "java"), DB, |i| {
+        Asked::each(10.0 + 490.0 * ((i as f64) / 15.0).sin().abs(), 0.001)
+    });
+    is_silent(&m);
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), during(Asked::each(50.0, 0.004), Asked::each(900.0, 0.006)));
+    is_silent(&m);
+    // Nobody asks any more, and the connections stay.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "java"), during(Asked::each(500.0, 0.004), Asked::nothing(0.0)));
+    is_silent(&m);
+}
+
+/// One that answers a hundred requests a second with 2 % of a CPU, and then less, which cost more or not.
+fn dear(comm: &str, cpu: f64) -> Machine {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, comm), during(Asked::each(100.0, 0.002), Asked::each(20.0, 0.1)));
+    m.task_rate(50, "task.cpu_time", 0.02, cpu);
+    m
+}
+
+#[test]
+fn requests_that_cost_several_times_as_much_are_a_regression() {
+    let report = dear("postgres", 0.9).explain();
+    assert_eq!(root(&report), ("query-regression", Some("postgres"), Some(50)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("costs 45.0 ms of CPU instead of 200 µs"), "{statement}");
+    assert!(incident.remedies[0].command.contains("pg_stat_activity"), "{:?}", incident.remedies);
+    // Pages that were in memory before take that time: six hundred faults of each request.
+    let mut m = dear("postgres", 0.9);
+    m.task_rate(50, "task.majflt", 0.0, 12_000.0);
+    assert!(m.explain().incidents.iter().all(|i| i.root_cause.condition != "query-regression"));
+    m.task_rate(50, "task.majflt", 0.0, 120.0);
+    assert_eq!(one(&m.explain()).root_cause.condition, "query-regression");
+    // What it does beside is no cost of requests that sleep.
+    let mut m = dear("postgres", 0.2);
+    service(&mut m, APP, (50, "postgres"), during(Asked::each(100.0, 0.002), Asked::each(4.0, 3.0)));
+    assert_eq!(one(&m.explain()).root_cause.condition, "service-slow");
+}
+
+/// A server of one thread that answers a hundred requests a second, and then runs for so long at a stretch.
+fn kept(stretch_s: f64, cpu: f64, waiting: f64) -> Machine {
+    let mut m = Machine::idle();
+    let asked = Asked { rate: 60.0, p50: 0.002, p90: 0.003, waiting };
+    service(&mut m, APP, (50, "node"), during(Asked::each(100.0, 0.002), asked));
+    m.task_rate(50, "task.cpu_time", 0.02, cpu);
+    m.row("service.oncpu_max", APP, 0.004, stretch_s);
+    m
+}
+
+#[test]
+fn a_thread_that_runs_for_long_while_others_wait_for_it_blocks_its_event_loop() {
+    // Nine of ten answers are as fast as ever.
+    let report = kept(0.3, 0.6, 1.0).explain();
+    assert_eq!(root(&report), ("event-loop-blocked", Some("node"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(statement.contains("ran for up to 312 ms at a stretch"), "{statement}");
+    // Only who asked for it waits.
+    is_silent(&kept(0.3, 0.6, 0.7));
+    // Others wait so little that only the 99th percentile shows it: nobody suffers.
+    let noticed = kept(0.05, 0.07, 0.29).explain();
+    assert_eq!((noticed.incidents.len(), noticed.findings.len()), (0, 1), "{noticed:?}");
+    assert_eq!(noticed.findings[0].condition, "event-loop-blocked");
+    // It is always so.
+    let mut always = kept(0.3, 0.6, 1.0);
+    always.row("service.oncpu_max", APP, 0.3, 0.3).task_rate(50, "task.cpu_time", 0.6, 0.6);
+    is_silent(&always);
+    // Several threads answer.
+    let mut threads = kept(0.3, 0.6, 1.0);
+    threads.thread(50, 51, "node", 0).task_rate(51, "task.cpu_time", 0.1, 0.6);
+    assert!(threads.explain().incidents.iter().all(|i| i.root_cause.condition != "event-loop-blocked"));
+}
+
+#[test]
+fn more_calls_for_each_request_are_what_it_costs() {
+    let told = |rate: f64, calls: f64, took_s: f64| {
+        let mut m = Machine::idle();
+        service(
+            &mut m,
+            APP,
+            (50, "php-fpm"),
+            during(Asked::each(12.0, 0.012), Asked::each(rate, 0.053 * 12.0 / rate)),
+        );
+        dependency(&mut m, (50, "php-fpm"), DB, during(Asked::each(36.0, 0.003), Asked::each(calls, took_s)));
+        m.explain()
+    };
+    let report = told(12.0, 204.0, 0.003);
+    assert_eq!(root(&report), ("query-regression", Some("php-fpm"), Some(50)));
+    let statement = &one(&report).root_cause.statement;
+    assert!(
+        statement.contains("makes 17") && statement.contains("calls of 10.0.0.7:5432 instead of 3"),
+        "{statement}"
+    );
+    // As many, each of which is late.
+    assert_ne!(root(&told(12.0, 36.0, 0.017)).0, "query-regression");
+}
