@@ -522,10 +522,14 @@ fn a_pool_whose_sessions_are_idle_in_transactions_waits_for_whoever_left_them() 
             m.text("session.activity", &row, HEALTHY, "idle in transaction");
         }
         let report = m.explain();
-        one(&report).root_cause.statement.clone()
+        let incident = one(&report);
+        let culprit = incident.root_cause.culprit.process.clone();
+        (incident.root_cause.statement.clone(), culprit, incident.remedies[0].command.clone())
     };
-    let said = pinned(6);
+    let (said, culprit, remedy) = pinned(6);
     assert!(said.contains("requests wait inside of pgbouncer (port 6432): 6 of the 6 sessions that pgbouncer (port 6432) has at postgres"), "{said}");
-    assert!(said.contains("exporter (80) keeps 6 connections open"), "{said}");
-    assert!(!pinned(2).contains("idle in a transaction"));
+    assert!(said.contains("6 of its connections are those of exporter (80) (0 before)"), "{said}");
+    assert!(culprit.as_deref() == Some("exporter") && remedy.contains("pg_terminate_backend"), "{remedy}");
+    let (said, culprit, _) = pinned(2);
+    assert!(!said.contains("idle in a transaction") && culprit.as_deref() == Some("pgbouncer"), "{said}");
 }

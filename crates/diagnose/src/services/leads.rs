@@ -45,8 +45,9 @@ pub fn lead_on<'a>(
 ) {
     let mut called = passed.to_vec();
     let fetches_nobody = services::consumers::lead_on(view, finding, row, span);
-    if let Some(words) = pinned(view, servers, row, span).filter(|_| !fetches_nobody) {
-        finding.waits_for = Some(words);
+    if let Some(pinned) = pinned(view, servers, row, span).filter(|_| !fetches_nobody) {
+        pinned.blame(view, finding);
+        finding.waits_for = Some(pinned.words);
         finding.confidence = finding.confidence.min(LIKELY);
     } else if let Some((address, words)) = polled(view, servers, row, span).filter(|_| !fetches_nobody) {
         finding.waits_for = Some(words);
@@ -112,9 +113,30 @@ fn polled<'a>(
 /// Nearly all of its sessions.
 const NEARLY_ALL: f64 = 0.8;
 
+/// Sessions of a pool that nobody gives back.
+#[derive(Debug)]
+pub struct Pinned {
+    /// How many of how many.
+    pub words: String,
+    /// Who seems to keep them: the name and the process, where one is known.
+    keeper: Option<(String, Option<u32>)>,
+}
+
+impl Pinned {
+    /// Names who keeps them, where somebody is known.
+    pub fn blame(&self, view: &View<'_>, finding: &mut Finding) {
+        let Some((comm, pid)) = &self.keeper else { return };
+        let group = pid.and_then(|pid| view.process(pid)?.cgroup).filter(|group| *group != "/");
+        finding.culprit.process = Some(comm.clone());
+        finding.culprit.pid = *pid;
+        finding.culprit.cgroup = group.map(str::to_owned);
+        finding.infer_culprit();
+    }
+}
+
 /// That nearly all sessions that a service has at PostgreSQL are idle in a transaction: others of a pool wait until one of them ends.
 #[must_use]
-pub fn pinned(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<String> {
+pub fn pinned(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Pinned> {
     let called = services::called_by(view, view.set, servers);
     let server = |caller: &str| {
         let service = services::local_service(view.set, &Address::called(caller))?;
@@ -152,18 +174,24 @@ pub fn pinned(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span)
     if sessions < 1.0 || !are_own || before >= HALF * now {
         return None;
     }
-    let who = keeps_connections(view, row, now, span).map(|who| format!("; {who}")).unwrap_or_default();
-    Some(format!(
+    let keeper = keeps_connections(view, row, now, span);
+    let who = keeper.as_ref().map(|(_, words)| format!("; {words}")).unwrap_or_default();
+    let words = format!(
         "{} of the {} sessions that {} has at {} are idle in a transaction: who began those neither goes on nor ends them{who}",
         words::count(now),
         words::count(sessions),
         services::name(servers, row),
         services::name(&Servers::of(view, service), service)
-    ))
+    );
+    let keeper = keeper.map(|(caller, _)| {
+        let pid = view.set.get("dependency.pid", caller).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
+        (services::caller_name(view, caller).to_owned(), pid)
+    });
+    Some(Pinned { words, keeper })
 }
 
-/// Who has as many more connections to a service than before, in words.
-fn keeps_connections(view: &View<'_>, row: &str, least: f64, span: Span) -> Option<String> {
+/// Who has as many more connections to a service than before: the row, and in words.
+fn keeps_connections<'a>(view: &View<'a>, row: &str, least: f64, span: Span) -> Option<(&'a str, String)> {
     let more = view.each("dependency.established").filter(|(caller, _)| reaches(caller, row));
     let more = more.filter_map(|(caller, series)| {
         let comm = Some(services::caller_name(view, caller));
@@ -172,12 +200,13 @@ fn keeps_connections(view: &View<'_>, row: &str, least: f64, span: Span) -> Opti
         (now - before >= NEARLY_ALL * least).then_some((caller, now, before))
     });
     let (caller, now, before) = more.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)))?;
-    Some(format!(
-        "{} keeps {} connections open ({} before)",
-        services::callers(view, [caller]),
+    let words = format!(
+        "{} of its connections are those of {} ({} before)",
         words::count(now),
+        services::callers(view, [caller]),
         words::count(before)
-    ))
+    );
+    Some((caller, words))
 }
 
 /// That a service sends while it begins no answer, in words: an answer counts when it begins to be sent.

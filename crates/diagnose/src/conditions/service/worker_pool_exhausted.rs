@@ -61,6 +61,9 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
+/// As [`services::pinned`] says it.
+const IDLE: &str = "are idle in a transaction";
+
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     if waits::are_clients_slow(finding) {
         return vec![Remedy {
@@ -73,6 +76,28 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
             verify: "ss -ltn: Recv-Q of its socket is 0".to_owned(),
             risk: "clients on slow lines are cut off".to_owned(),
         }];
+    }
+    if finding.statement.contains(IDLE) {
+        return vec![
+            Remedy {
+                action: "let whoever keeps these transactions end them, or restart it; sessions that idle in a transaction can be \
+                         ended at the server"
+                    .to_owned(),
+                command: "psql -c \"SELECT pid, client_addr, client_port, state_change, left(query, 60) FROM pg_stat_activity WHERE \
+                          state LIKE 'idle in transaction%' ORDER BY state_change\"; then SELECT pg_terminate_backend(PID)"
+                    .to_owned(),
+                verify: "no session stays idle in a transaction; in pgbouncer SHOW POOLS: cl_waiting is 0".to_owned(),
+                risk: "what the transaction had changed and not committed is lost".to_owned(),
+            },
+            Remedy {
+                action: "let server and pool end transactions that are left open".to_owned(),
+                command: "ALTER SYSTEM SET idle_in_transaction_session_timeout = '30s'; SELECT pg_reload_conf(); in pgbouncer.ini \
+                          idle_transaction_timeout = 30"
+                    .to_owned(),
+                verify: "no session stays idle in a transaction for longer".to_owned(),
+                risk: "a client that thinks for longer inside a transaction gets an error".to_owned(),
+            },
+        ];
     }
     let shorten = Remedy {
         action: "shorten what the workers wait for (timeouts, a circuit breaker), before there are more of them: those wait too"
@@ -290,8 +315,10 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
         pool.address.text,
         words::count(pool.rate.1),
     );
-    if let Some(pinned) = services::pinned(view, &servers, row, span) {
-        finding.statement = format!("requests wait inside of {}: {pinned}", services::name(&servers, row));
+    let pinned = services::pinned(view, &servers, row, span);
+    if let Some(pinned) = &pinned {
+        finding.statement =
+            format!("requests wait inside of {}: {}", services::name(&servers, row), pinned.words);
     }
     finding.client_wait_s = view.service(row).and_then(|service| service.beyond_s(span));
     finding.prove(view, &["service.open", "service.requests", "service.wait_time"], row, span);
@@ -304,6 +331,9 @@ fn kept_inside(view: &View<'_>, service: &Service<'_>) -> Option<Finding> {
         finding.remarks.extend(services::overlapping(view, &servers, row, span));
     }
     finding.confidence = if is_known { 0.9 } else { 0.7 };
+    if let Some(pinned) = pinned {
+        pinned.blame(view, &mut finding);
+    }
     Some(finding)
 }
 
