@@ -278,6 +278,7 @@ impl Sampler {
         give_way();
         self.read_kernel_log(now, frame);
         self.note_itself(now, frame);
+        self.sources.ask();
         for kind in self.io.missing.news() {
             frame.events.push(Event { place: None, real: now.real, mono: Some(now.mono), kind });
         }

@@ -17,6 +17,8 @@ struct Source {
     file: KeptFile,
     parse: Parse,
     aside: Option<AsideFile>,
+    /// Whether the thread is to be asked for it in this sample.
+    is_asked: bool,
     period: Period,
     failed: bool,
     bytes: usize,
@@ -82,7 +84,7 @@ impl AsideFile {
         })
     }
 
-    /// What the file said a moment ago, and how long that took. Asks for what it says now. None while nothing is known.
+    /// What the file said a moment ago, and how long that took. None while nothing is known.
     fn read(&mut self) -> Option<io::Result<(&[u8], Duration)>> {
         let mut failed = None;
         self.age = self.age.saturating_add(1);
@@ -95,11 +97,15 @@ impl AsideFile {
                 Err(error) => failed = Some(error),
             }
         }
-        self.reader.ask_with(&mut self.spare);
         match failed {
             Some(error) => Some(Err(error)),
             None => (self.age < REPEATED_MAX).then_some(Ok((&self.bytes, self.took))),
         }
+    }
+
+    /// Asks for what it says now.
+    fn ask(&mut self) {
+        self.reader.ask_with(&mut self.spare);
     }
 }
 
@@ -120,6 +126,7 @@ impl Sources {
             file: KeptFile::new(s.path),
             parse: (s.parser)(),
             aside: None,
+            is_asked: false,
             period: s.period,
             failed: false,
             bytes: 0,
@@ -163,6 +170,7 @@ impl Sources {
                 if source.aside.is_none() {
                     source.aside = AsideFile::start(source.file.below(), root).ok();
                 }
+                source.is_asked = true;
                 match source.aside.as_mut().map(AsideFile::read) {
                     Some(Some(read)) => read.map(|(bytes, took)| {
                         let took = i64::try_from(took.as_millis()).unwrap_or(NA);
@@ -190,6 +198,15 @@ impl Sources {
                     missing.add(&format!("/{}", source.file.below()), &reason(&error));
                 }
             }
+        }
+    }
+
+    /// Asks the threads for what their files say now. They may wait in the kernel, in state D, and would be seen at that if this came
+    /// before the tasks are counted: the kernel waits for a grace period of RCU where `/proc/locks` is opened for reading.
+    pub fn ask(&mut self) {
+        for source in self.all.iter_mut().filter(|source| source.is_asked) {
+            source.is_asked = false;
+            source.aside.iter_mut().for_each(AsideFile::ask);
         }
     }
 
@@ -223,6 +240,7 @@ mod tests {
             file: KeptFile::new("proc/locks"),
             parse: Box::new(|_, _, _| mitra_parse::Outcome::default()),
             aside: None,
+            is_asked: false,
             period: Period::Aside,
             failed: false,
             bytes,
@@ -246,8 +264,10 @@ mod tests {
         let mut wait_for = |wanted: Option<&str>| {
             while !matches!((file.read(), wanted), (Some(Ok((text, _))), Some(wanted)) if text == wanted.as_bytes())
             {
+                file.ask();
                 std::thread::yield_now();
             }
+            file.ask();
             // Said again, but not for ever: the thread waits.
             let again: Vec<bool> = (0..REPEATED_MAX).map(|_| file.read().is_some()).collect();
             assert_eq!(again, [true, true, false]);
@@ -258,6 +278,7 @@ mod tests {
         }
         drop(say);
         while !matches!(file.read(), Some(Err(_))) {
+            file.ask();
             std::thread::yield_now();
         }
     }

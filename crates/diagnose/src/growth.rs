@@ -185,6 +185,34 @@ pub fn takers<'a>(view: &View<'a>, processes: &[Process<'a>], span: Span) -> Vec
     })
 }
 
+/// What grew for longer had the time to be found as a growth.
+const BEFORE_NS: i64 = 60 * SECOND;
+/// It took twice as much as the one that waits took itself.
+const MORE: f64 = 2.0;
+/// And at least half of what was pushed out meanwhile: the rest may be others'.
+const PUSHED_OUT: f64 = 0.5;
+
+/// A span with the time shortly before it.
+pub fn with_shortly_before(span: Span) -> Span {
+    Span { since: span.since.saturating_sub(BEFORE_NS), ..span }
+}
+
+/// The program for which so many bytes of others were pushed out of memory in a span, where it is not the one that waits for them.
+pub fn who_came<'a>(
+    view: &View<'a>,
+    all: &[Process<'a>],
+    waits: Option<&str>,
+    span: Span,
+    pushed_out: f64,
+) -> Option<Top<'a>> {
+    let tops = takers(view, all, span);
+    let own = tops.iter().find(|top| waits == Some(top.comm)).map_or(0.0, |top| top.total);
+    let top = tops.into_iter().next()?;
+    let is_other = waits != Some(top.comm);
+    (is_other && pushed_out > 0.0 && top.total >= MORE * own && top.total >= PUSHED_OUT * pushed_out)
+        .then_some(top)
+}
+
 /// Whether most of what grew is missing from what was to be had before.
 fn took_the_room(view: &View<'_>, growth: &Growth) -> bool {
     let left = view.system("mem.available").map(|s| s.v.into_iter().fold(f64::INFINITY, f64::min));

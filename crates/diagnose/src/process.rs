@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mitra_model::{Series, SeriesSet, Span, WaitKind, time::SECOND, wait_kind};
+use mitra_model::{Series, SeriesSet, Span, TextSeries, WaitKind, time::SECOND, wait_kind};
 
 use crate::condition::Observation;
 use crate::signal::Signal;
@@ -33,12 +33,28 @@ fn split_row(row: &str) -> Option<(u32, u64)> {
     Some((tid.parse().ok()?, born.parse().ok()?))
 }
 
+/// Who is moved out of its group so shortly before the end goes away with it, or is taken out for that.
+const LEAVES_NS: i64 = 5 * SECOND;
+
+/// The cgroup of a process by the end of a recording, but for a move to one above it in the last seconds.
+fn group_of(text: &TextSeries, end: i64) -> Option<&str> {
+    let mut known = text.changes.iter().rev().filter_map(|(t, group)| Some((*t, group.as_deref()?)));
+    let (moved, last) = known.next()?;
+    let is_above =
+        |before: &str| last == "/" || before.strip_prefix(last).is_some_and(|rest| rest.starts_with('/'));
+    let left = known.next().map(|(_, before)| before);
+    let left =
+        left.filter(|before| end.saturating_sub(moved) < LEAVES_NS && *before != last && is_above(before));
+    left.or(Some(last))
+}
+
 /// All processes of a set, in order of their ids.
 #[must_use]
 pub fn collect(set: &SeriesSet) -> Vec<Process<'_>> {
     // A pid can have been used twice; threads belong to the leader that was born last before them.
     let mut leaders: BTreeMap<u32, Vec<Process<'_>>> = BTreeMap::new();
     let mut threads: Vec<(u32, u64, &str)> = Vec::new();
+    let end = set.span().map_or(i64::MAX, |span| span.until);
     for (row, series) in set.each("task.tgid") {
         let Some((tid, born)) = split_row(row) else { continue };
         let Some(tgid) = series.last(Span::ALL).filter(|t| *t >= 0.0).map(|t| t as u32) else { continue };
@@ -51,7 +67,7 @@ pub fn collect(set: &SeriesSet) -> Vec<Process<'_>> {
             pid: tgid,
             comm: set.text("task.comm", row).and_then(|t| t.last()).unwrap_or("?"),
             kthread: number("task.kthread") == Some(1.0),
-            cgroup: set.text("task.cgroup", row).and_then(|t| t.last()),
+            cgroup: set.text("task.cgroup", row).and_then(|text| group_of(text, end)),
             ppid: number("task.ppid").map(|p| p as u32),
             born_boot_ns: born,
             rows: vec![row],
@@ -70,7 +86,7 @@ pub fn collect(set: &SeriesSet) -> Vec<Process<'_>> {
                 pid: tgid,
                 comm: set.text("task.comm", row).and_then(|t| t.last()).unwrap_or("?"),
                 kthread: false,
-                cgroup: set.text("task.cgroup", row).and_then(|t| t.last()),
+                cgroup: set.text("task.cgroup", row).and_then(|text| group_of(text, end)),
                 ppid: None,
                 born_boot_ns: born,
                 rows: vec![row],
@@ -419,4 +435,22 @@ pub fn ranking<'a>(
         .collect();
     tops.sort_by(|a, b| b.total.total_cmp(&a.total));
     tops
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_its_group_at_the_end_is_of_it() {
+        let of = |changes: &[(i64, &str)]| {
+            let changes = changes.iter().map(|(s, group)| (s * SECOND, Some((*group).into()))).collect();
+            group_of(&TextSeries { changes, place: None }, 100 * SECOND).map(str::to_owned)
+        };
+        assert_eq!(of(&[(0, "/db"), (98, "/")]).as_deref(), Some("/db"));
+        assert_eq!(of(&[(0, "/pods/a/b"), (98, "/pods")]).as_deref(), Some("/pods/a/b"));
+        assert_eq!(of(&[(0, "/db"), (50, "/")]).as_deref(), Some("/"), "it stays there");
+        assert_eq!(of(&[(0, "/"), (98, "/db")]).as_deref(), Some("/db"), "it came");
+        assert_eq!(of(&[(0, "/pods-b/a"), (98, "/pods")]).as_deref(), Some("/pods"), "another group");
+    }
 }

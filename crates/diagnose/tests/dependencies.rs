@@ -443,3 +443,31 @@ fn what_its_caller_waits_for_and_the_server_knows_nothing_of_is_lost_on_the_way(
         !(has("retransmit-storm") && has("service-slow"))
     }));
 }
+
+#[test]
+fn services_that_wait_for_each_other_are_a_deadlock_where_nobody_has_a_place_free() {
+    const PRICING: &str = "127.0.0.1:8090";
+    // Three workers wait for answers of pricing, which asks back; so many connections wait before them.
+    let circle = |back: f64, queued: f64| {
+        let mut m = Machine::idle();
+        let stuck = |waiting: f64| during(Asked::each(30.0, 0.03), Asked::nothing(waiting));
+        service(&mut m, APP, (50, "accounts"), stuck(3.0 + queued));
+        service(&mut m, PRICING, (60, "pricing"), stuck(3.0));
+        queue(&mut m, APP, (50, "accounts"), |_| queued);
+        dependency(&mut m, (50, "accounts"), PRICING, stuck(3.0));
+        dependency(&mut m, (60, "pricing"), APP, during(Asked::nothing(0.0), Asked::nothing(back)));
+        m.explain()
+    };
+    let report = circle(3.0, 8.0);
+    assert_eq!(root(&report), ("deadlock", Some("accounts"), Some(50)));
+    let said = &one(&report).root_cause.statement;
+    assert!(
+        said.contains("accounts (port 8080), pricing (port 8090) wait for each other in a circle"),
+        "{said}"
+    );
+    assert!(one(&report).remedies[0].action.contains("made one of them call the other"));
+    // Pricing waits for somebody else, too; or the next call would be taken.
+    for (back, queued) in [(1.0, 8.0), (3.0, 0.0)] {
+        assert_ne!(root(&circle(back, queued)).0, "deadlock");
+    }
+}

@@ -158,6 +158,25 @@ fn shared_memory_that_takes_the_room_of_a_group_is_why_a_working_set_does_not_fi
 }
 
 #[test]
+fn who_came_and_took_the_room_of_what_others_read_is_named() {
+    let came = |group: &str, took: f64| {
+        let mut m = pod(0.0);
+        let n = HEALTHY + INCIDENT + support::AFTER;
+        m.values("cgroup.file", "/pod", 0, (0..n).map(|i| if i < HEALTHY { 3.2e8 } else { 1e8 }).collect());
+        m.task(80, "etl", HEALTHY).cgroup(80, group);
+        m.values("task.rss_anon", &support::row(80), HEALTHY, vec![took / 4096.0; INCIDENT]);
+        let report = m.explain();
+        let (condition, who, _) = root(&report);
+        (condition.to_owned(), who.map(str::to_owned), report.incidents[0].root_cause.statement.clone())
+    };
+    let (condition, who, said) = came("/pod", 2.5e8);
+    assert_eq!((condition.as_str(), who.as_deref()), ("page-cache-thrash", Some("etl")), "{said}");
+    assert!(said.contains("searchd") && said.contains("etl (80) took 250 MB"), "{said}");
+    assert_eq!(came("/elsewhere", 2.5e8).1.as_deref(), Some("searchd"));
+    assert_eq!(came("/pod", 2.5e7).1.as_deref(), Some("searchd"), "far less than went");
+}
+
+#[test]
 fn shared_memory_that_takes_the_room_of_a_group_drives_it_to_its_limit_of_io() {
     let limited = |fills: f64| {
         let mut m = pod(fills);

@@ -503,7 +503,7 @@ fn a_service_that_gets_no_cpu_is_not_said_to_sleep() {
 #[test]
 fn a_pool_whose_sessions_are_idle_in_transactions_waits_for_whoever_left_them() {
     const POOL: &str = "127.0.0.1:6432";
-    let pinned = |idle: usize| {
+    let pinned = |idle: usize, more: &dyn Fn(&mut Machine)| {
         let mut m = Machine::idle();
         service(&mut m, POOL, (50, "pgbouncer"), during(Asked::each(60.0, 0.001), Asked::each(6.0, 2.0)));
         service(&mut m, DB, (70, "postgres"), during(Asked::each(60.0, 0.001), Asked::each(6.0, 0.001)));
@@ -521,15 +521,33 @@ fn a_pool_whose_sessions_are_idle_in_transactions_waits_for_whoever_left_them() 
             m.values("session.pid", &row, HEALTHY, vec![f64::from(pid); INCIDENT]);
             m.text("session.activity", &row, HEALTHY, "idle in transaction");
         }
+        more(&mut m);
         let report = m.explain();
-        let incident = one(&report);
+        let is_of_pool =
+            |incident: &&mitra_model::report::Incident| incident.root_cause.statement.contains("pgbouncer");
+        let incident = report.incidents.iter().find(is_of_pool).expect("the pool is late");
         let culprit = incident.root_cause.culprit.process.clone();
         (incident.root_cause.statement.clone(), culprit, incident.remedies[0].command.clone())
     };
-    let (said, culprit, remedy) = pinned(6);
+    let (said, culprit, remedy) = pinned(6, &|_| {});
     assert!(said.contains("requests wait inside of pgbouncer (port 6432): 6 of the 6 sessions that pgbouncer (port 6432) has at postgres"), "{said}");
     assert!(said.contains("6 of its connections are those of exporter (80) (0 before)"), "{said}");
     assert!(culprit.as_deref() == Some("exporter") && remedy.contains("pg_terminate_backend"), "{remedy}");
-    let (said, culprit, _) = pinned(2);
+    // A program that always has eight there asks nothing on six of them, and waits for six answers of somebody else.
+    const RATES: &str = "127.0.0.1:7104";
+    let elsewhere = |waiting: f64| {
+        pinned(6, &|m| {
+            m.task(90, "billing", 0).row("dependency.established", &format!("90>{POOL}"), 8.0, 8.0);
+            dependency(m, (90, "billing"), POOL, during(Asked::each(14.0, 0.001), Asked::nothing(2.0)));
+            dependency(m, (90, "billing"), RATES, during(Asked::each(14.0, 0.005), Asked::nothing(waiting)));
+            service(m, RATES, (95, "rates"), during(Asked::each(14.0, 0.005), Asked::nothing(waiting)));
+        })
+    };
+    let (said, culprit, _) = elsewhere(6.0);
+    assert!(said.contains("billing (90), which ask nothing there and wait for rates (port 7104)"), "{said}");
+    assert_eq!(culprit.as_deref(), Some("rates"));
+    let (said, culprit, _) = elsewhere(1.0);
+    assert!(culprit.as_deref() == Some("exporter"), "{said}");
+    let (said, culprit, _) = pinned(2, &|_| {});
     assert!(!said.contains("idle in a transaction") && culprit.as_deref() == Some("pgbouncer"), "{said}");
 }

@@ -424,7 +424,7 @@ fn connects_beyond(view: &View<'_>, rows: &[&str], span: Span) -> f64 {
 }
 
 /// Seconds per second that processes waited for answers and for connections, more than as many requests usually take.
-fn waits_beyond(view: &View<'_>, rows: &[&str], span: Span) -> f64 {
+pub fn waits_beyond(view: &View<'_>, rows: &[&str], span: Span) -> f64 {
     let waits = |set: &SeriesSet, span: Span| {
         let of = |metric: &str| mean(set, rows, metric, span);
         of("dependency.wait_time").max(of("dependency.response_time")) + of("dependency.connect_time")

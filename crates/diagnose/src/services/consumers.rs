@@ -3,7 +3,7 @@
 use mitra_model::Span;
 
 use crate::condition::Finding;
-use crate::services::{Address, LIKELY};
+use crate::services::{self, Address, LIKELY};
 use crate::view::View;
 use crate::waits;
 
@@ -13,9 +13,35 @@ const OFTEN: f64 = 1.0;
 /// As good as nothing of it.
 const GONE: f64 = 0.2;
 
-/// Processes that fetched work from some services before, and neither wait there nor get any in a span, though they are still connected.
+/// Addresses elsewhere that a process waits for, or tries to connect to, for half of the time or longer and more than before.
+fn elsewhere<'a>(view: &View<'a>, pid: u32, services: &[&str], span: Span) -> Vec<Address<'a>> {
+    let is_its = |row: &&str| {
+        let asks = view.set.get("dependency.pid", row).and_then(|other| other.last(span));
+        asks == Some(f64::from(pid)) && !reaches(row, services)
+    };
+    let waits = |row: &str| {
+        let connecting = services::mean(view.set, "dependency.connecting", row, span);
+        connecting.max(services::waits_beyond(view, &[row], span)) >= FETCHES
+    };
+    let rows = view.each("dependency.requests").map(|(row, _)| row);
+    rows.filter(is_its).filter(|row| waits(row)).map(Address::called).collect()
+}
+
+fn reaches(row: &str, services: &[&str]) -> bool {
+    services.iter().any(|service| Address::called(row).reaches(&Address::of(service)))
+}
+
+/// What processes wait for that fetched work from some services before and take none any more.
+#[must_use]
+pub fn wait_elsewhere<'a>(view: &View<'a>, services: &[&str], span: Span) -> Vec<Address<'a>> {
+    away(view, services, span).into_iter().flat_map(|pid| elsewhere(view, pid, services, span)).collect()
+}
+
+/// Processes that fetched work from some services before and get none in a span, though they are still connected: they do not wait there,
+/// or, where work is pushed to them, they wait elsewhere.
 #[must_use]
 pub fn away(view: &View<'_>, services: &[&str], span: Span) -> Vec<u32> {
+    let pid = |row: &str| view.set.get("dependency.pid", row)?.last(span).filter(|pid| *pid >= 1.0);
     let is_away = |row: &str| {
         let before = |metric: &str| {
             // A process that is young has no row of its own yet.
@@ -24,16 +50,15 @@ pub fn away(view: &View<'_>, services: &[&str], span: Span) -> Vec<u32> {
         };
         let now = |metric: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).unwrap_or(0.0);
         let (fetched, waited) = (before("dependency.requests"), before("dependency.wait_time"));
+        let is_elsewhere =
+            || pid(row).is_some_and(|pid| !elsewhere(view, pid as u32, services, span).is_empty());
         fetched >= OFTEN
             && waited >= FETCHES * before("dependency.established").max(1.0)
             && now("dependency.established") >= FETCHES
             && now("dependency.requests") < GONE * fetched
-            && now("dependency.wait_time") < GONE * waited
+            && (now("dependency.wait_time") < GONE * waited || is_elsewhere())
     };
-    let calls = view.each("dependency.requests").map(|(row, _)| row);
-    let of_these = calls
-        .filter(|row| services.iter().any(|service| Address::called(row).reaches(&Address::of(service))));
-    let pid = |row: &str| view.set.get("dependency.pid", row)?.last(span).filter(|pid| *pid >= 1.0);
+    let of_these = view.each("dependency.requests").map(|(row, _)| row).filter(|row| reaches(row, services));
     let mut pids: Vec<u32> =
         of_these.filter(|row| is_away(row)).filter_map(pid).map(|pid| pid as u32).collect();
     pids.sort_unstable();
@@ -55,7 +80,13 @@ pub fn lead_on(view: &View<'_>, finding: &mut Finding, row: &str, span: Span) ->
     let walk = waits::of_holder(view, first.pid, None, span);
     let led = walk.as_ref().and_then(|walk| Some((walk, walk.culprit()?)));
     let Some((walk, (pid, comm))) = led else {
-        finding.remarks.push(words);
+        let waits = elsewhere(view, first.pid, &[row], span);
+        let whom = if waits.is_empty() {
+            String::new()
+        } else {
+            format!(": it waits for {}", services::addresses(&waits))
+        };
+        finding.remarks.push(format!("{words}{whom}"));
         return false;
     };
     finding.waits_for = Some(format!("{words}: {}", walk.words()));

@@ -4,7 +4,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::Finding;
-use crate::services::{self, ASLEEP, Address, Servers, mean};
+use crate::services::{self, ASLEEP, Address, Servers, mean, pinned};
 use crate::signal::Signal;
 use crate::stats::correlation;
 use crate::view::View;
@@ -25,7 +25,7 @@ const GONE: f64 = 0.25;
 /// A client waits for nearly all of the time.
 const ALL_THE_TIME: f64 = 0.8;
 /// An answer took half of the time or longer.
-const HALF: f64 = 0.5;
+pub(super) const HALF: f64 = 0.5;
 /// A caller is seen by its first connection, and an onset is known to a sample or two.
 const NEAR_NS: i64 = 3 * SECOND;
 /// More names in a sentence nobody reads.
@@ -55,6 +55,7 @@ pub fn lead_on<'a>(
         called.extend(services::local_service(view.set, &address));
     }
     finding.remarks.extend(still_writes(view, row, span));
+    finding.remarks.extend(services::stopped_meanwhile(view, span).map(services::says_stopped));
     finding.remarks.extend(newcomers(view, &called, finding.onset));
     finding.remarks.extend(services::sends_more(view, row, span));
 }
@@ -108,105 +109,6 @@ fn polled<'a>(
         words::count(before)
     );
     Some((address, words))
-}
-
-/// Nearly all of its sessions.
-const NEARLY_ALL: f64 = 0.8;
-
-/// Sessions of a pool that nobody gives back.
-#[derive(Debug)]
-pub struct Pinned {
-    /// How many of how many.
-    pub words: String,
-    /// Who seems to keep them: the name and the process, where one is known.
-    keeper: Option<(String, Option<u32>)>,
-}
-
-impl Pinned {
-    /// Names who keeps them, where somebody is known.
-    pub fn blame(&self, view: &View<'_>, finding: &mut Finding) {
-        let Some((comm, pid)) = &self.keeper else { return };
-        let group = pid.and_then(|pid| view.process(pid)?.cgroup).filter(|group| *group != "/");
-        finding.culprit.process = Some(comm.clone());
-        finding.culprit.pid = *pid;
-        finding.culprit.cgroup = group.map(str::to_owned);
-        finding.infer_culprit();
-    }
-}
-
-/// That nearly all sessions that a service has at PostgreSQL are idle in a transaction: others of a pool wait until one of them ends.
-#[must_use]
-pub fn pinned(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> Option<Pinned> {
-    let called = services::called_by(view, view.set, servers);
-    let server = |caller: &str| {
-        let service = services::local_service(view.set, &Address::called(caller))?;
-        (Servers::of(view, service).comm.as_deref() == Some("postgres")).then_some(service)
-    };
-    let service = called.iter().find_map(|caller| server(caller))?;
-    let sessions = called.iter().filter(|caller| server(caller) == Some(service));
-    let sessions: f64 = sessions.map(|caller| mean(view.set, "dependency.established", caller, span)).sum();
-    let idle = |set: &SeriesSet, span: Span| {
-        let is_idle = |row: &str, t: i64| {
-            let text = set.text("session.activity", row).and_then(|texts| texts.at(t));
-            text.is_some_and(|text| text.starts_with("idle in transaction"))
-        };
-        // Where it is known whose a session is, it has to be of this service.
-        let is_own = |row: &str| {
-            let client = set.get("session.client_pid", row).and_then(|pid| pid.last(span));
-            client.is_none_or(|pid| servers.processes.iter().any(|p| f64::from(p.pid) == pid))
-        };
-        let of = |(row, series): (&str, &mitra_model::Series)| {
-            let all = series.samples(span);
-            all.filter(|(t, dt, _)| dt.is_finite() && is_idle(row, *t)).map(|(_, dt, _)| dt).sum::<f64>()
-        };
-        let own = set.each("session.pid").filter(|(row, _)| is_own(row));
-        own.map(of).sum::<f64>() / span.seconds().max(1.0)
-    };
-    let begins = view.set.span().map_or(span.since, |all| all.since);
-    let earlier = Span { since: begins, until: span.since.max(begins) };
-    let before = match view.baseline {
-        Some(baseline) => idle(view.base_set, baseline),
-        None => idle(view.set, earlier),
-    };
-    let now = idle(view.set, span);
-    // Others have sessions there, too.
-    let are_own = (NEARLY_ALL * sessions..=sessions + 1.0).contains(&now);
-    if sessions < 1.0 || !are_own || before >= HALF * now {
-        return None;
-    }
-    let keeper = keeps_connections(view, row, now, span);
-    let who = keeper.as_ref().map(|(_, words)| format!("; {words}")).unwrap_or_default();
-    let words = format!(
-        "{} of the {} sessions that {} has at {} are idle in a transaction: who began those neither goes on nor ends them{who}",
-        words::count(now),
-        words::count(sessions),
-        services::name(servers, row),
-        services::name(&Servers::of(view, service), service)
-    );
-    let keeper = keeper.map(|(caller, _)| {
-        let pid = view.set.get("dependency.pid", caller).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
-        (services::caller_name(view, caller).to_owned(), pid)
-    });
-    Some(Pinned { words, keeper })
-}
-
-/// Who has as many more connections to a service than before: the row, and in words.
-fn keeps_connections<'a>(view: &View<'a>, row: &str, least: f64, span: Span) -> Option<(&'a str, String)> {
-    let more = view.each("dependency.established").filter(|(caller, _)| reaches(caller, row));
-    let more = more.filter_map(|(caller, series)| {
-        let comm = Some(services::caller_name(view, caller));
-        let before = services::callers_before(view, row, comm, "dependency.established", span);
-        let now = series.max(span)?;
-        (now - before >= NEARLY_ALL * least).then_some((caller, now, before))
-    });
-    let (caller, now, before) = more.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)))?;
-    let words = format!(
-        "{} of its connections are those of {} ({} before)",
-        words::count(now),
-        services::callers(view, [caller]),
-        words::count(before)
-    );
-    Some((caller, words))
 }
 
 /// That a service sends while it begins no answer, in words: an answer counts when it begins to be sent.
@@ -301,7 +203,7 @@ fn first_calls(set: &SeriesSet) -> impl Iterator<Item = (&str, i64)> {
     calls.filter_map(|(row, series)| Some((row, series.samples(Span::ALL).next()?.0)))
 }
 
-fn reaches(caller: &str, service: &str) -> bool {
+pub(super) fn reaches(caller: &str, service: &str) -> bool {
     Address::called(caller).reaches(&Address::of(service))
 }
 

@@ -11,6 +11,7 @@ mod commands;
 mod consumers;
 mod datagrams;
 mod leads;
+mod pinned;
 mod places;
 mod pools;
 mod servers;
@@ -22,15 +23,16 @@ pub use address::{Address, port};
 pub use ask::ask;
 pub use callers::{
     Calls, SENT, Walk, asks, called_by, called_service, caller_name, callers, callers_before, calls_of,
-    local_service, only_newcomers_wait, overlapping, rows_by_address, sends_more, waited_for,
+    local_service, only_newcomers_wait, overlapping, rows_by_address, sends_more, waited_for, waits_beyond,
     waits_for_answers, walk, who_has_most, who_sends_most,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use datagrams::{DATAGRAMS, Datagrams};
-pub use leads::{LIKELY, is_stuck, lead_on, newcomers, pinned, wait_together};
+pub use leads::{LIKELY, is_stuck, lead_on, newcomers, wait_together};
+pub use pinned::pinned;
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
-pub use servers::Servers;
+pub use servers::{Servers, says_stopped, stopped_meanwhile};
 pub use service::{Service, is_interpreter};
 pub use serving::Serving;
 pub use traffic::{
@@ -75,6 +77,7 @@ pub const NEEDS: &[&str] = &[
     "dependency.pid",
     "dependency.comm",
     "dependency.established",
+    "dependency.connecting",
     "dependency.sent_bytes",
     "task.cpu_time",
     "task.run_delay",
@@ -222,7 +225,7 @@ pub fn despite<'a>(view: &View<'a>, walk: &Walk<'a>, span: Span) -> Vec<&'static
         each.any(|(servers, row)| waits::wait_for_a_lock(view, servers, row, span))
     };
     let mut despite = Vec::new();
-    if walk.elsewhere.is_empty() {
+    if walk.elsewhere.is_empty() && consumers::wait_elsewhere(view, &walk.services, span).is_empty() {
         despite.extend(ELSEWHERE);
     }
     let consumers = consumers::away(view, &walk.services, span);

@@ -203,3 +203,31 @@ const OFTEN_STOPPED: f64 = 0.1;
 fn is_stopped(state: f64) -> bool {
     state == f64::from(b'T') || state == f64::from(b't')
 }
+
+/// Samples in which a stopped process was seen otherwise: the first and the last may be of both.
+const NEARLY_ALWAYS: f64 = 0.8;
+
+/// A process that was stopped by a signal or a debugger when something began, stayed so, and was not before. `None` where several were:
+/// somebody stops and continues many.
+#[must_use]
+pub fn stopped_meanwhile<'v, 'a>(view: &'v View<'a>, span: Span) -> Option<&'v Process<'a>> {
+    let share = |process: &Process<'_>, set: &SeriesSet, span: Span| {
+        let states = process.rows.first().and_then(|row| Some(set.get("task.state", row)?.values(span)));
+        let states = states.filter(|states| !states.is_empty())?;
+        Some(states.iter().filter(|state| is_stopped(**state)).count() as f64 / states.len() as f64)
+    };
+    let earlier = Span { since: i64::MIN, until: span.since.saturating_sub(SECOND) };
+    let was_running =
+        |process: &&Process<'a>| share(process, view.set, earlier).is_some_and(|share| share <= 0.0);
+    let is_so =
+        |process: &&Process<'a>| share(process, view.set, span).is_some_and(|share| share >= NEARLY_ALWAYS);
+    let mut all = view.processes().iter().filter(is_so).filter(was_running);
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
+}
+
+/// That in words.
+#[must_use]
+pub fn says_stopped(process: &Process<'_>) -> String {
+    format!("{} ({}) was stopped when it began, and still is (state T)", process.comm, process.pid)
+}

@@ -5,11 +5,13 @@ use mitra_model::{SeriesSet, Span};
 use super::still::HELD;
 use super::{
     ANSWER, ELSEWHERE, FULL, FUTEX, MAJORITY, Node, Of, Other, STUCK, Step, THREADS_MIN, TRIES, UNASKED,
-    UNREAD, WALK_MAX, Wait, Walk, is_between, rows_of, sum, text_of, words,
+    UNREAD, WALK_MAX, Wait, Walk, is_between, rows_of, split, sum, text_of, words,
 };
 use crate::services;
 use crate::view::View;
 
+/// For what comes through a pipe.
+const PIPE: &str = "pipe";
 /// Waits of which nobody is in one who has nothing to do.
 const NEVER_IDLE: &[&str] = &["mutex", "lock", TRIES, FULL, "fanotify", "fuse", "traced", UNREAD];
 
@@ -31,6 +33,14 @@ fn of_one_program<'a>(set: &SeriesSet, held: &[Wait<'a>], span: Span) -> Option<
     others.iter().all(is_alike).then(|| (Wait { threads: sum(held.iter()), ..*first }, pids))
 }
 
+/// Whether the master of a pool waits for a word of one of its workers, which are looked at themselves: it has nothing to do.
+fn is_of_a_master(view: &View<'_>, node: &Node, wait: &Wait<'_>) -> bool {
+    let (Some((waiter, _)), Some(other)) = (split(wait.row), wait.other.process()) else { return false };
+    wait.kind == PIPE
+        && node.pids().contains(&other)
+        && view.process(other).is_some_and(|child| child.ppid == Some(waiter))
+}
+
 /// Follows processes of which other threads do something else, or have nothing to do: each waits for one other process only, and
 /// the last one certainly stands still. What is idle ends at somebody who is idle.
 pub(super) fn led_to_a_stop<'a>(
@@ -50,6 +60,7 @@ pub(super) fn led_to_a_stop<'a>(
         }
         seen.push(node.clone());
         let mut waits = node.waits(set, span);
+        waits.retain(|wait| !is_of_a_master(view, &node, wait));
         let total = sum(waits.iter());
         if let Some(sender) = sender.take() {
             waits.retain(|wait| wait.other.process().is_none_or(|pid| !sender.pids().contains(&pid)));

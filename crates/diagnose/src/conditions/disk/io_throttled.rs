@@ -102,6 +102,9 @@ const HELD: f64 = 0.5;
 /// blk-wbt.c, blk-cgroup.c). Who is made to wait for dirty pages is in none of them.
 const RULES: &[&str] = &["rq_qos", "ioc_rqos", "iolatency", "wbt_wait", "blkcg_maybe_throttle"];
 
+/// More than all others together.
+const MOST: f64 = 0.5;
+
 struct ThrottledGroup<'a> {
     group: &'a str,
     /// The device that has the limit, of several the first one that did enough.
@@ -326,10 +329,20 @@ fn finding(view: &View<'_>, held: &ThrottledGroup<'_>) -> Finding {
     finding.culprit.cgroup = Some(held.group.to_owned());
     let device = held.device;
     finding.culprit.device = device.map(str::to_owned);
-    let tops = process::ranking(view.processes(), span, |p| {
-        if process::is_inside(p.cgroup, held.group) { p.uninterruptible_s(view.set, span) } else { 0.0 }
-    });
-    if let Some(top) = tops.first() {
+    let ranked = |of: &dyn Fn(&Process<'_>) -> f64| {
+        let tops = process::ranking(view.processes(), span, |p| {
+            if process::is_inside(p.cgroup, held.group) { of(p) } else { 0.0 }
+        });
+        tops.into_iter().next()
+    };
+    // Who uses most of a limit up makes the others wait for it; else who waits most is all that is known.
+    let uses = match held.metric {
+        "cgroup.io_read_bytes" => ranked(&|p| p.total(view.set, "task.read_bytes", span)),
+        "cgroup.io_write_bytes" => ranked(&|p| p.total(view.set, "task.write_bytes", span)),
+        _ => None,
+    };
+    let uses = uses.filter(|top| top.share >= MOST);
+    if let Some(top) = uses.or_else(|| ranked(&|p| p.uninterruptible_s(view.set, span))) {
         finding.blame_pid(top.comm, top.pid());
     }
     let bytes = held.metric.ends_with("_bytes");

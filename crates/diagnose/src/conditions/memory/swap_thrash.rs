@@ -145,13 +145,6 @@ fn observe(view: &View<'_>) -> Observation {
     finding.active()
 }
 
-/// Before the thrashing: what grew for longer had the time to be found as a growth.
-const BEFORE_NS: i64 = 60 * SECOND;
-/// It took twice as much as the one that waits took itself.
-const MORE: f64 = 2.0;
-/// And at least half of what was swapped out meanwhile: the rest may be others'.
-const PUSHED_OUT: f64 = 0.5;
-
 /// The program for which others were swapped out, where it is not the one that waits.
 fn who_came<'a>(
     view: &View<'a>,
@@ -159,22 +152,15 @@ fn who_came<'a>(
     group: Option<&str>,
     span: Span,
 ) -> Option<Top<'a>> {
-    let span = Span { since: span.since - BEFORE_NS, ..span };
+    let span = growth::with_shortly_before(span);
     let is_of = |p: &&Process<'_>| group.is_none_or(|group| p.cgroup == Some(group));
     let all: Vec<Process<'a>> = view.processes().iter().filter(is_of).cloned().collect();
-    let tops = growth::takers(view, &all, span);
-    let own = tops
-        .iter()
-        .find(|top| waits.is_some_and(|waits| waits.comm == top.comm))
-        .map_or(0.0, |top| top.total);
     let swapped = |p: &Process<'_>| -> Option<f64> {
         let held = Signal::of(p.series(view.set, "task.swap").next()?, span);
         Some(held.max()? - held.v.first()?)
     };
     let out = all.iter().filter_map(swapped).fold(0.0, |a, b| a + b) * view.page_bytes();
-    let top = tops.into_iter().next()?;
-    let is_other = waits.is_none_or(|waits| waits.comm != top.comm);
-    (is_other && out > 0.0 && top.total >= MORE * own && top.total >= PUSHED_OUT * out).then_some(top)
+    growth::who_came(view, &all, waits.map(|waits| waits.comm), span, out)
 }
 
 /// The smallest cgroup with a limit that has most of the refaults, or else the one that has most in swap.

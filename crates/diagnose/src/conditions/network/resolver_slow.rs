@@ -330,6 +330,15 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
         finding.remarks.push(format!("{name} answers there on this machine"));
         finding.culprit.process = Some(name.to_owned());
         finding.culprit.pid = pid;
+    } else if is_of_this_machine(address)
+        && let Some(stopped) = services::stopped_meanwhile(view, span)
+    {
+        finding.remarks.push(format!(
+            "{}: the name server, or one that it asks in turn",
+            services::says_stopped(stopped)
+        ));
+        finding.blame(stopped);
+        finding.infer_culprit();
     }
     let usual = worst.before.as_ref().map_or(0.0, |b| b.wait);
     finding.loss_s = Some((worst.waited_s - usual * worst.high.run.high_s).max(0.0));
@@ -341,6 +350,12 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
     }
     finding.confidence = if worst.before.is_some() { 0.95 } else { 0.8 };
     finding
+}
+
+/// Whether an address is one of the loopback device.
+fn is_of_this_machine(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
 /// The program of this machine that is the name server at an address: who listens there for connections answers datagrams as well.

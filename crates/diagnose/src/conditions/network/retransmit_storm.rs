@@ -70,7 +70,13 @@ pub const CONDITION: Condition = Condition {
         effect("service-slow", "the server's own requests are lost on the path"),
     ],
     remedies_of: remedies,
-    next: &[measure("RTT, window and losses of each connection", "ss -tinp dst {address:PEER}")],
+    next: &[
+        measure("RTT, window and losses of each connection", "ss -tinp dst {address:PEER}"),
+        measure(
+            "whether the path takes packets as large as the hosts believe (MTU), where small answers pass and large ones never do",
+            "tracepath -n {address:PEER}; ss -tin dst {address:PEER} | grep -o 'backoff:[0-9]*\\|pmtu:[0-9]*'",
+        ),
+    ],
     suspicions: &[Suspicion {
         rank: 180,
         name: "retransmissions",

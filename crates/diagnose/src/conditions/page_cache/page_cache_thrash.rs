@@ -6,6 +6,7 @@
 //! look-alike. Refaults without any steal are somebody else's doing (DAMON, drop_caches).
 
 use crate::captured;
+use crate::growth;
 use crate::page_cache;
 use crate::page_cache::returns::{EVICTION_PAGES_S, Return, busiest_reader_device};
 use crate::prelude::*;
@@ -26,7 +27,9 @@ pub const CONDITION: Condition = Condition {
         "cgroup.memory_current",
         "cgroup.memory_max",
         "cgroup.memory_failcnt",
+        "cgroup.file",
         "task.read_bytes",
+        "task.rss_anon",
         "disk.read_bytes",
         "disk.reads",
         "tasks.d_io",
@@ -155,10 +158,37 @@ fn observe(view: &View<'_>) -> Observation {
             span,
         );
     }
+    let in_group = group.as_ref().map(|(name, _)| name.as_str());
+    if let Some(came) = who_came(view, reader.map(|reader| reader.comm), in_group, span) {
+        let took = words::bytes(came.total);
+        finding.statement.push_str(&format!("; {} took {took} since shortly before", came.words()));
+        finding.blame_pid(came.comm, came.pid());
+        finding.evidence.push(view.task_evidence(
+            "task.rss_anon",
+            &came.lead,
+            None,
+            came.total / view.page_bytes(),
+            span,
+        ));
+    }
     finding.loss_s = view.excess(&["tasks.d_io"], span);
     finding.confidence = 0.5 * pages.per_steal.min(1.0) + 0.5 * reader.map_or(0.3, |r| r.share);
     captured::name_file(view, &mut finding);
     finding.active()
+}
+
+/// The program for whose memory the page cache had to go, of a group or of the machine, where it is not the one that reads.
+fn who_came<'a>(view: &View<'a>, reads: Option<&str>, group: Option<&str>, span: Span) -> Option<Top<'a>> {
+    let span = growth::with_shortly_before(span);
+    let is_of = |p: &&Process<'_>| group.is_none_or(|group| p.cgroup == Some(group));
+    let all: Vec<Process<'a>> = view.processes().iter().filter(is_of).cloned().collect();
+    let cached = match group {
+        Some(group) => view.set.get("cgroup.file", group)?,
+        None => view.set.get("mem.cached", "")?,
+    };
+    let cached = Signal::of(cached, span);
+    let least = cached.v.iter().copied().fold(f64::INFINITY, f64::min);
+    growth::who_came(view, &all, reads, span, cached.v.first()? - least)
 }
 
 /// Without a quiet time to compare with: how many pages a second came back before the first one of the view was evicted. They are

@@ -1,5 +1,5 @@
 //! Processes wait for locks of files that each other hold, or threads for mutexes, in a circle, or all threads of some processes
-//! for what only these processes could send: none of them ever goes on.
+//! for what only these processes could send, or services for answers of each other: none of them ever goes on.
 //!
 //! The kernel names who holds each lock and who waits for it (`/proc/locks`). It refuses circles of `fcntl` locks (EDEADLK), and
 //! neither those of `flock` nor of locks of open files. A queue that ends at a holder that waits for nothing is `lock-queue`.
@@ -9,17 +9,23 @@
 //!
 //! Two processes that both read from each other's pipe or socket stand still only if none of their threads has anything else to do,
 //! and nothing moves from one sample to the next.
+//!
+//! A service that asks another one which asks the first in turn stands still once each of its workers does so: the requests that would
+//! set them free wait before it to be accepted. Time limits free some of them for moments.
+
+mod circle;
 
 use crate::locks;
 use crate::prelude::*;
+use crate::services;
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
     id: "deadlock",
     title: "processes or threads wait for each other",
     area: "service",
-    needs: &["task.tgid"],
-    needs_of: &[locks::NEEDS, waits::NEEDS],
+    needs: &["task.tgid", "service.open", "listener.queue"],
+    needs_of: &[locks::NEEDS, waits::NEEDS, services::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: &[locks::LOCKS, waits::STUCK],
         find: are_many,
@@ -36,23 +42,37 @@ pub const CONDITION: Condition = Condition {
         effect("worker-pool-exhausted", "each worker waits for the lock"),
         within("dependency-slow", "the service that is asked waits for the lock"),
     ],
-    remedies: &[Advice {
-        action: "end one of them (for threads, their process): the others continue; then take the locks in the same \
-                 order everywhere",
-        command: "lslocks -o COMMAND,PID,TYPE,MODE,BLOCKER,PATH; kill {pid}",
-        verify: "its service answers; lslocks: no BLOCKER",
-        risk: "what it was doing is left half done",
-    }],
-    next: &[measure(
-        "where each of them takes the second lock",
-        "gdb -p {pid} -batch -ex 'thread apply all bt'",
-    )],
+    remedies_of: remedies,
+    next_of: next,
     source: include_str!("deadlock.rs"),
     ..Condition::ROOT
 };
 
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if circle::is_of_services(finding) {
+        return circle::remedies(finding);
+    }
+    vec![Remedy {
+        action: "end one of them (for threads, their process): the others continue; then take the locks in the same \
+                 order everywhere"
+            .to_owned(),
+        command: format!("lslocks -o COMMAND,PID,TYPE,MODE,BLOCKER,PATH; kill {}", finding.pid()),
+        verify: "its service answers; lslocks: no BLOCKER".to_owned(),
+        risk: "what it was doing is left half done".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.pid();
+    if circle::is_of_services(finding) {
+        return vec![to_measure("what each worker waits for", format!("mitra capture offcpu --pid {pid}"))];
+    }
+    let stacks = format!("gdb -p {pid} -batch -ex 'thread apply all bt'");
+    vec![to_measure("where each of them takes the second lock", stacks)]
+}
+
 fn observe(view: &View<'_>) -> Observation {
-    if let Some(finding) = of_waits(view) {
+    if let Some(finding) = circle::of_services(view).or_else(|| of_waits(view)) {
         return finding.active();
     }
     let Some(queue) = locks::longest(view) else {
