@@ -162,7 +162,22 @@ fn who_came_and_took_the_room_of_what_others_read_is_named() {
     let came = |group: &str, took: f64| {
         let mut m = pod(0.0);
         let n = HEALTHY + INCIDENT + support::AFTER;
-        m.values("cgroup.file", "/pod", 0, (0..n).map(|i| if i < HEALTHY { 3.2e8 } else { 1e8 }).collect());
+        m.values(
+            "cgroup.file",
+            "/pod",
+            0,
+            (0..n)
+                .map(|i| {
+                    if i < 3 {
+                        1e8 * i as f64
+                    } else if i < HEALTHY {
+                        3.2e8
+                    } else {
+                        1e8
+                    }
+                })
+                .collect(),
+        );
         m.task(80, "etl", HEALTHY).cgroup(80, group);
         m.values("task.rss_anon", &support::row(80), HEALTHY, vec![took / 4096.0; INCIDENT]);
         let report = m.explain();

@@ -187,8 +187,10 @@ fn who_came<'a>(view: &View<'a>, reads: Option<&str>, group: Option<&str>, span:
         None => view.set.get("mem.cached", "")?,
     };
     let cached = Signal::of(cached, span);
-    let least = cached.v.iter().copied().fold(f64::INFINITY, f64::min);
-    growth::who_came(view, &all, reads, span, cached.v.first()? - least)
+    // The cache may have been filled first.
+    let (peak, most) = cached.v.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let least = cached.v.iter().skip(peak).copied().fold(most, f64::min);
+    growth::who_came(view, &all, reads, span, most - least)
 }
 
 /// Without a quiet time to compare with: how many pages a second came back before the first one of the view was evicted. They are
