@@ -201,6 +201,8 @@ pub struct Others<'a> {
     pub feeds: &'static [Feed],
     /// Those that are active, by id.
     pub active: &'a BTreeMap<&'static str, &'a Finding>,
+    /// The same without mechanisms, findings and symptoms of something else: each would be an incident.
+    pub incidents: &'a [&'a Finding],
 }
 
 /// What observing a condition gave.

@@ -21,7 +21,7 @@
 
 mod advice;
 
-use advice::{next, remedies};
+use advice::{PREPARED, next, remedies};
 
 use crate::locks::{self, LOCKS, NEED_S};
 use crate::prelude::*;
@@ -429,8 +429,6 @@ fn guessed<'s, 'a>(
 
 /// Of the samples in which others wait: a lock that sessions hold in turns is held by one of them in most.
 const SELDOM: f64 = 0.2;
-/// What holds locks and is no session.
-const PREPARED: &str = "a prepared transaction (pg_prepared_xacts)";
 
 /// One where at least two wait, of a file or of the sessions of a server.
 fn are_queued(set: &SeriesSet, window: Span) -> Vec<Signal> {

@@ -4,7 +4,6 @@
 //! done. It is a finding and no incident (`service-slow` is one): told where no cause of an incident is, since each of these may
 //! make services slower. Requests are compared with those of the same service before, and it is asked no more than then.
 
-use crate::conditions;
 use crate::prelude::*;
 use crate::services::{self, SERVED, SERVICE, Servers, Service, Slow, Traffic};
 use crate::waits;
@@ -49,12 +48,9 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
 
 /// Whether anything acts meanwhile that is an incident.
 fn is_told(others: &Others<'_>, span: Span) -> bool {
-    let is_incident = |condition: &Condition| condition.role == Role::Root || condition.stands_alone;
-    conditions().iter().filter(|condition| is_incident(condition)).any(|condition| {
-        others.active.get(condition.id).is_some_and(|other| {
-            let until = other.end.unwrap_or(i64::MAX).saturating_add(SAME_NS);
-            !other.is_harmless && other.onset <= span.until && until >= span.since
-        })
+    others.incidents.iter().any(|other| {
+        let until = other.end.unwrap_or(i64::MAX).saturating_add(SAME_NS);
+        other.onset <= span.until && until >= span.since
     })
 }
 

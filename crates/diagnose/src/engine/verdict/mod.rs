@@ -47,7 +47,11 @@ pub(crate) fn observe(view: &View<'_>) -> Observed {
             Observation::Active(finding) => Some((other.id, &**finding)),
             _ => None,
         });
-        let others = Others { feeds: graph::feeds(), active: &active.collect() };
+        let active: BTreeMap<&'static str, &Finding> = active.collect();
+        let is_one = |c: &&Condition| c.role == Role::Root || c.stands_alone;
+        let incidents = all.iter().filter(is_one).filter_map(|c| active.get(c.id).copied());
+        let incidents: Vec<&Finding> = incidents.filter(|finding| !finding.is_harmless).collect();
+        let others = Others { feeds: graph::feeds(), active: &active, incidents: &incidents };
         said[i] = observe_after(view, &others).named(view);
     }
     let mut observed = Observed {

@@ -1,10 +1,12 @@
 //! What to do about a lock that others wait for, by what it belongs to.
 
-use super::PREPARED;
 use crate::locks::{self, LOCKS};
 use crate::prelude::*;
 use crate::sessions::STATE_TIME;
 use crate::{services, waits};
+
+/// What holds locks and is no session.
+pub(super) const PREPARED: &str = "a prepared transaction (pg_prepared_xacts)";
 
 /// The culprit may be whoever the holder waits for.
 fn is_of_files(finding: &Finding) -> bool {
