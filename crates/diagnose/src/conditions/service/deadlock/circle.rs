@@ -60,7 +60,7 @@ fn circle<'v, 'a>(view: &'v View<'a>, first: &'v Service<'a>, span: Span) -> Opt
         all.push(then);
     }
     let is_full = |service: &&Service<'_>| requests(view, service, span).1 >= 1.0;
-    all.iter().any(|service| is_full(&service)).then_some(all)
+    all.iter().any(is_full).then_some(all)
 }
 
 fn finding(view: &View<'_>, circle: &[&Service<'_>], run: &Run) -> Finding {
