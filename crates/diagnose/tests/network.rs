@@ -320,6 +320,23 @@ fn a_name_server_that_got_slow_is_named_by_its_address() {
 }
 
 #[test]
+fn a_program_that_was_stopped_when_a_name_server_of_this_machine_got_slow_is_named() {
+    let stopped = |address: &str, stopped_from: usize| {
+        let mut m = serving();
+        m.row("resolver.queries", address, 70.0, 6.0).row("resolver.answers", address, 70.0, 6.0);
+        m.row("resolver.unanswered", address, 0.0, 0.0).row("resolver.wait_time", address, 0.07, 9.0);
+        let state = |i: usize| f64::from(if i >= stopped_from { b'T' } else { b'S' });
+        m.task(90, "dnsmasq", 0).values("task.state", &support::row(90), 0, support::each(state));
+        let report = m.explain();
+        assert_eq!(root(&report).0, "resolver-slow");
+        culprit(&report).process.clone()
+    };
+    assert_eq!(stopped("127.0.0.53:53", HEALTHY).as_deref(), Some("dnsmasq"));
+    assert_eq!(stopped("127.0.0.53:53", 3), None, "it was stopped long before");
+    assert_eq!(stopped("10.9.0.1:53", HEALTHY), None, "that is another machine");
+}
+
+#[test]
 fn questions_that_are_answered_only_when_they_are_asked_again_were_lost() {
     // One in twelve, a second later: on average each takes less than a tenth of a second.
     let lossy = |before: f64| {
