@@ -326,7 +326,7 @@ fn a_program_that_was_stopped_when_a_name_server_of_this_machine_got_slow_is_nam
         m.row("resolver.queries", address, 70.0, 6.0).row("resolver.answers", address, 70.0, 6.0);
         m.row("resolver.unanswered", address, 0.0, 0.0).row("resolver.wait_time", address, 0.07, 9.0);
         let state = |i: usize| f64::from(if i >= stopped_from { b'T' } else { b'S' });
-        m.task(90, "dnsmasq", 0).values("task.state", &support::row(90), 0, support::each(state));
+        m.task(90, "dnsmasq", 0).values("task.state", &support::row(90), 0, each(state));
         let report = m.explain();
         assert_eq!(root(&report).0, "resolver-slow");
         culprit(&report).process.clone()
