@@ -114,6 +114,7 @@ read)
     ;;
 value) consume "$(broker "$2")" --topic "$3" --max-messages 1 --from-beginning --property line.separator= ;;
 stop)
+    [[ -s $2/pid ]] || exit 0
     pid=$(<"$2/pid")
     kill "$pid" 2>/dev/null || true
     for _ in $(seq 100); do

@@ -278,6 +278,25 @@ fn the_accounts_of_tasks_and_of_cpus_agree_in_a_storm() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
+fn the_recorder_does_not_see_itself_wait_for_the_kernel() {
+    const SAMPLES: usize = 8;
+    let (mut sampler, mut frame) = (Sampler::open(host(true)).expect("a sampler"), Frame::new());
+    let own = i64::from(std::process::id());
+    let [tgid, state] = ["task.tgid", "task.state"].map(|metric| column(metric).expect("a metric"));
+    let mut waits = 0;
+    for _ in 0..SAMPLES {
+        std::thread::sleep(Duration::from_secs(1));
+        sampler.sample(&mut frame).expect("a sample");
+        let tasks = frame.table(Entity::Task);
+        let mut rows = (0..tasks.len()).map(|i| tasks.row(i));
+        waits += usize::from(rows.any(|row| row[tgid] == own && row[state] == i64::from(b'D')));
+    }
+    // Its thread opens /proc/locks once a second, and waits for a grace period of RCU in that: a sample may meet it by chance.
+    assert!(waits <= SAMPLES / 2, "in {waits} of {SAMPLES} samples");
+}
+
+#[test]
 fn processes_that_end_while_they_are_read_are_left_out() {
     let mut sampler = Sampler::open(host(false)).expect("a sampler");
     let mut frame = Frame::new();

@@ -201,7 +201,7 @@ pub struct Others<'a> {
     pub feeds: &'static [Feed],
     /// Those that are active, by id.
     pub active: &'a BTreeMap<&'static str, &'a Finding>,
-    /// The same without mechanisms, findings and symptoms of something else: each would be an incident.
+    /// Those of them that would be an incident by themselves: causes that harm somebody, and symptoms that stand alone.
     pub incidents: &'a [&'a Finding],
 }
 

@@ -466,6 +466,14 @@ fn services_that_wait_for_each_other_are_a_deadlock_where_nobody_has_a_place_fre
         "{said}"
     );
     assert!(one(&report).remedies[0].action.contains("made one of them call the other"));
+    // A service that asks itself needs nobody else for that.
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "accounts"), during(Asked::each(30.0, 0.03), Asked::nothing(7.0)));
+    queue(&mut m, APP, (50, "accounts"), |_| 4.0);
+    dependency(&mut m, (50, "accounts"), APP, during(Asked::each(3.0, 0.001), Asked::nothing(3.0)));
+    let report = m.explain();
+    assert_eq!(root(&report).0, "deadlock");
+    assert!(one(&report).root_cause.statement.contains("the workers of accounts (port 8080) wait"));
     // Pricing waits for somebody else, too; or the next call would be taken.
     for (back, queued) in [(1.0, 8.0), (3.0, 0.0)] {
         assert_ne!(root(&circle(back, queued)).0, "deadlock");

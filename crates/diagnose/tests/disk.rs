@@ -282,6 +282,24 @@ fn a_group_at_its_limit_is_throttled_and_the_device_is_not_to_blame() {
 }
 
 #[test]
+fn who_uses_a_limit_up_is_named_before_who_waits_at_it() {
+    let culprit = |importd: f64, exportd: f64| {
+        let mut m = Machine::idle();
+        limited(&mut m, 20.0, 0.8);
+        m.row("cgroup.io_limit_wbps", "/batch", 2e7, 2e7).row("cgroup.io_write_bytes", "/batch", 0.0, 2e7);
+        m.row("disk.write_bytes", "loop2", 0.0, 2e7);
+        m.task_rate(90, "task.write_bytes", 0.0, importd);
+        m.task(91, "exportd", 0).task_rate(91, "task.write_bytes", 0.0, exportd).cgroup(91, "/batch");
+        m.task(92, "otherd", 0).task_rate(92, "task.write_bytes", 0.0, 9e7);
+        let report = m.explain();
+        assert_eq!(ids(&report), ["io-throttled"]);
+        report.incidents[0].root_cause.culprit.pid
+    };
+    assert_eq!(culprit(1e6, 1.9e7), Some(91));
+    assert_eq!(culprit(0.0, 0.0), Some(90), "who writes is not known");
+}
+
+#[test]
 fn only_a_limit_that_is_reached_and_waited_for_throttles() {
     let mut m = Machine::idle();
     limited(&mut m, 20.0, 0.8);

@@ -9,7 +9,7 @@ mod support;
 
 use mitra_model::report::Incident;
 use mitra_model::{TextSeries, lookup};
-use services::{Asked, dependency, during, one, queue, service};
+use services::{Asked, attempts, dependency, during, one, queue, service};
 use support::{HEALTHY, INCIDENT, Machine, START, root};
 
 const APP: &str = "127.0.0.1:8080";
@@ -67,6 +67,28 @@ fn a_broker_whose_consumers_wait_for_a_lock_is_silent_because_of_its_holder() {
         has("lock-queue") && has("service-silent")
     };
     assert!(!report.incidents.iter().any(is_linked), "{:#?}", report.incidents);
+}
+
+#[test]
+fn a_broker_pushes_work_to_a_consumer_that_waits_for_somebody_else() {
+    const MAIL: &str = "10.0.0.9:25";
+    let pushed = |connecting: f64| {
+        let mut m = silent(8.0);
+        let fetches = Asked { rate: 10.0, p50: 0.09, p90: 0.1, waiting: 0.9 };
+        m.task(80, "mailer", 0).row("dependency.established", &format!("80>{APP}"), 1.0, 1.0);
+        // What is pushed looks as if it still waited for work.
+        dependency(&mut m, (80, "mailer"), APP, during(fetches, Asked::nothing(0.9)));
+        dependency(&mut m, (80, "mailer"), MAIL, during(Asked::each(10.0, 0.001), Asked::nothing(0.0)));
+        attempts(&mut m, &format!("80>{MAIL}"), connecting, 0.0, (10.0, 0.0));
+        m.explain()
+    };
+    let report = pushed(1.0);
+    let incident = one(&report);
+    assert_eq!(incident.root_cause.condition, "dependency-unreachable");
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some(MAIL));
+    assert!(incident.chain.iter().any(|link| link.condition == "service-silent"), "{:?}", incident.chain);
+    // Nothing is asked of anybody: there is no work.
+    assert_eq!(root(&pushed(0.0)).0, "service-silent");
 }
 
 /// A service that answers fifty requests a second, and then none of so many that wait.

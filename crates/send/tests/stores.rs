@@ -198,7 +198,6 @@ impl Kafka {
             .unwrap();
         if status.code() == Some(77) {
             println!("skipped: there is no Kafka here; the line above says why");
-            std::mem::forget(kafka);
             return None;
         }
         assert!(status.success(), "Kafka does not start");

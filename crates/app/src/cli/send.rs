@@ -10,7 +10,7 @@ use super::{FolderArgs, examples};
 #[command(after_help = examples::below(
     "send",
     "The tables [[output]] of /etc/mitra/mitra.toml name the stores: prometheus (remote write), otlp, otlp-logs and clickhouse (incidents), \
-                        influx, opentsdb, graphite or parquet. What is sent are the metrics of /metrics of mitra serve, or those of each table, \
+                        influx, opentsdb, graphite, kafka, kafka-logs (incidents) or parquet. What is sent are the metrics of /metrics of mitra serve, or those of each table, \
                         every ten seconds. A store that is away gets what it missed from the archive, up to six hours back. See \
                         docs/outputs.md."
 ))]

@@ -2,6 +2,7 @@
 
 use mitra_model::Span;
 
+use super::leads;
 use crate::condition::Finding;
 use crate::services::{self, Address, LIKELY};
 use crate::view::View;
@@ -28,7 +29,7 @@ fn elsewhere<'a>(view: &View<'a>, pid: u32, services: &[&str], span: Span) -> Ve
 }
 
 fn reaches(row: &str, services: &[&str]) -> bool {
-    services.iter().any(|service| Address::called(row).reaches(&Address::of(service)))
+    services.iter().any(|service| leads::reaches(row, service))
 }
 
 /// What processes wait for that fetched work from some services before and take none any more.

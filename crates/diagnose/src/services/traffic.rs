@@ -137,6 +137,16 @@ impl Slow {
             Late::Half | Late::Not => format!("answered in {during} instead of {usual}"),
         }
     }
+
+    /// What it cost its clients, in words.
+    #[must_use]
+    pub fn waits(&self) -> String {
+        format!(
+            "its clients waited {} longer than usual, {} of them at a time on average",
+            words::seconds(self.beyond_s),
+            words::count(self.waiting)
+        )
+    }
 }
 
 /// Where requests were counted and none of them was looked at, which is so in some seconds on a very busy machine, they took what

@@ -187,6 +187,27 @@ fn a_thread_that_writes_into_a_full_pipe_holds_up_all_of_a_runtime() {
 }
 
 #[test]
+fn the_master_of_a_pool_that_waits_for_a_word_of_its_worker_is_in_no_ones_way() {
+    let pool = |parent: f64| {
+        let mut set = service(8.0);
+        for (pid, ppid) in [(50, 1.0), (51, parent)] {
+            let row = format!("{pid}@1");
+            series(&mut set, "task.tgid", &row, vec![f64::from(pid); SECONDS]);
+            series(&mut set, "task.ppid", &row, vec![ppid; SECONDS]);
+            text(&mut set, "task.comm", &row, "appd");
+        }
+        wait_for(&mut set, "50>pipe:51", (51, "appd"), 1.0);
+        wait(&mut set, "51>accept", 1.0);
+        wait(&mut set, "51>futex", 7.0);
+        wait_for(&mut set, "51>full:60", (60, "log-shipper"), 1.0);
+        wait(&mut set, "60>timer", 1.0);
+        followed(&set).1
+    };
+    assert_eq!(pool(50.0), Some(60));
+    assert_eq!(pool(1.0), None, "another process that it waits for");
+}
+
+#[test]
 fn one_of_several_that_listen_and_accepts_nothing_is_named() {
     let old = |others: &str, queued: f64| {
         let mut set = service(8.0);

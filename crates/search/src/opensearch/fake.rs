@@ -10,15 +10,12 @@ use super::{Cluster, Settings};
 
 pub type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A cluster that gives these answers one after the other, and what it was asked: the first line
-/// and the body.
-pub fn cluster(answers: Vec<(u16, Value)>) -> (Cluster, Asked) {
+/// Settings for a node that gives answers to first lines (`GET /x`) and bodies, as long as there are some.
+pub fn node(mut answer: impl FnMut(&str, &str) -> Option<(u16, Value)> + Send + 'static) -> Settings {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let nodes = vec![format!("http://{}", listener.local_addr().unwrap())];
-    let asked = Asked::default();
-    let written = Arc::clone(&asked);
     std::thread::spawn(move || {
-        for (stream, (status, answer)) in listener.incoming().zip(answers) {
+        for stream in listener.incoming() {
             let mut stream = BufReader::new(stream.unwrap());
             let (mut first, mut length) = (String::new(), 0);
             stream.read_line(&mut first).unwrap();
@@ -35,7 +32,7 @@ pub fn cluster(answers: Vec<(u16, Value)>) -> (Cluster, Asked) {
             let mut body = vec![0; length];
             stream.read_exact(&mut body).unwrap();
             let line = first.trim_end_matches(" HTTP/1.1\r\n");
-            written.lock().unwrap().push(format!("{line} {}", String::from_utf8_lossy(&body)));
+            let Some((status, answer)) = answer(line, &String::from_utf8_lossy(&body)) else { return };
             let answer = answer.to_string();
             write!(
                 stream.get_mut(),
@@ -45,5 +42,18 @@ pub fn cluster(answers: Vec<(u16, Value)>) -> (Cluster, Asked) {
             .unwrap();
         }
     });
-    (Cluster::connect(Settings { nodes, ..Settings::default() }).unwrap(), asked)
+    Settings { nodes, ..Settings::default() }
+}
+
+/// A cluster that gives these answers one after the other, and what it was asked: the first line
+/// and the body.
+pub fn cluster(answers: Vec<(u16, Value)>) -> (Cluster, Asked) {
+    let asked = Asked::default();
+    let (written, mut answers) = (Arc::clone(&asked), answers.into_iter());
+    let settings = node(move |line, body| {
+        let answer = answers.next()?;
+        written.lock().unwrap().push(format!("{line} {body}"));
+        Some(answer)
+    });
+    (Cluster::connect(settings).unwrap(), asked)
 }

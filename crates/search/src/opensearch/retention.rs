@@ -60,11 +60,9 @@ fn day_of(cluster: &Cluster) -> Result<Option<Day>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpListener;
     use std::sync::{Arc, Mutex};
 
-    use super::super::{Settings, Writer};
+    use super::super::{Settings, Writer, fake};
     use super::*;
     use crate::backend::{Deleted, Sink};
 
@@ -79,67 +77,34 @@ mod tests {
     }
 
     fn node(last: Day, days: i32, clock: Option<Day>, others: u64) -> Node {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let nodes = vec![format!("http://{}", listener.local_addr().unwrap())];
         let deleted = Arc::new(Mutex::new(Vec::<String>::new()));
         let gone = Arc::clone(&deleted);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = BufReader::new(stream.unwrap());
-                let (mut first, mut length) = (String::new(), 0);
-                stream.read_line(&mut first).unwrap();
-                loop {
-                    let mut line = String::new();
-                    stream.read_line(&mut line).unwrap();
-                    if let Some(n) = line.to_lowercase().strip_prefix("content-length:") {
-                        length = n.trim().parse().unwrap();
-                    }
-                    if line.trim().is_empty() {
-                        break;
-                    }
+        let settings = fake::node(move |first, body| {
+            Some(if first.contains("_alias") {
+                let gone = gone.lock().unwrap();
+                let names = Day(last.0 - days)
+                    .after()
+                    .through(last)
+                    .flat_map(|day| [format!("mitra_{day}"), format!("mitra_history_{day}")]);
+                let left = names.filter(|name| !gone.contains(name)).map(|name| (name, json!({})));
+                (200, Value::Object(left.collect()))
+            } else if first.starts_with("DELETE") {
+                let name = first.split(['/', '?']).nth(1).unwrap();
+                gone.lock().unwrap().push(name.to_owned());
+                (200, json!({}))
+            } else if first.contains("_cat/health") {
+                match clock {
+                    Some(day) => (200, json!([{"epoch": (day.start_ns() / 1_000_000_000 + 7).to_string()}])),
+                    None => (403, json!({"error": {"type": "security_exception"}})),
                 }
-                let mut body = vec![0; length];
-                stream.read_exact(&mut body).unwrap();
-                let (status, answer) = if first.contains("_alias") {
-                    let gone = gone.lock().unwrap();
-                    let names = Day(last.0 - days)
-                        .after()
-                        .through(last)
-                        .flat_map(|day| [format!("mitra_{day}"), format!("mitra_history_{day}")]);
-                    let left = names.filter(|name| !gone.contains(name)).map(|name| (name, json!({})));
-                    (200, Value::Object(left.collect()))
-                } else if first.starts_with("DELETE") {
-                    let name = first.split(['/', '?']).nth(1).unwrap();
-                    gone.lock().unwrap().push(name.to_owned());
-                    (200, json!({}))
-                } else if first.contains("_cat/health") {
-                    match clock {
-                        Some(day) => {
-                            (200, json!([{"epoch": (day.start_ns() / 1_000_000_000 + 7).to_string()}]))
-                        }
-                        None => (403, json!({"error": {"type": "security_exception"}})),
-                    }
-                } else {
-                    assert!(
-                        first.contains("_msearch") && String::from_utf8_lossy(&body).contains("mitra_hosts")
-                    );
-                    let found = json!({"status": 200, "hits": {"total": {"value": others}}, "_shards": {"failed": 0}});
-                    (200, json!({"responses": [found]}))
-                };
-                let answer = answer.to_string();
-                write!(
-                    stream.get_mut(),
-                    "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
-                    answer.len()
-                )
-                .unwrap();
-            }
+            } else {
+                assert!(first.contains("_msearch") && body.contains("mitra_hosts"));
+                let found =
+                    json!({"status": 200, "hits": {"total": {"value": others}}, "_shards": {"failed": 0}});
+                (200, json!({"responses": [found]}))
+            })
         });
-        Node {
-            settings: Settings { nodes, ..Settings::default() },
-            deleted,
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Node { settings, deleted, dir: tempfile::tempdir().unwrap() }
     }
 
     impl Node {

@@ -70,13 +70,8 @@ pub const CONDITION: Condition = Condition {
         effect("service-slow", "the server's own requests are lost on the path"),
     ],
     remedies_of: remedies,
-    next: &[
-        measure("RTT, window and losses of each connection", "ss -tinp dst {address:PEER}"),
-        measure(
-            "whether the path takes packets as large as the hosts believe (MTU), where small answers pass and large ones never do",
-            "tracepath -n {address:PEER}; ss -tin dst {address:PEER} | grep -o 'backoff:[0-9]*\\|pmtu:[0-9]*'",
-        ),
-    ],
+    next: &[measure("RTT, window and losses of each connection", "ss -tinp dst {address:PEER}")],
+    next_of: next,
     suspicions: &[Suspicion {
         rank: 180,
         name: "retransmissions",
@@ -330,9 +325,20 @@ fn name_peer(view: &View<'_>, finding: &mut Finding, span: Span, is_seen_twice: 
     finding.statement.push_str(&format!(", {} of it to {first}", words::percent(most / all)));
 }
 
+/// The host of the peer, without its port.
+fn host(finding: &Finding) -> &str {
+    finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PEER", |(host, _)| host)
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    vec![to_measure(
+        "whether the path takes packets as large as the hosts believe (MTU): then small answers pass and large ones never do",
+        format!("tracepath -n {}", words::shell(host(finding))),
+    )]
+}
+
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let host =
-        finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PEER", |(host, _)| host);
+    let host = host(finding);
     vec![Remedy {
         action: format!(
             "find where on the path to {host} packets are lost: cable, duplex, a policer, a full link, a firewall"

@@ -40,6 +40,7 @@ pub const CONDITION: Condition = Condition {
         explains("service-silent", "every worker waits for a lock that is never released"),
         explains("service-failing", "clients give up, since the lock is never released"),
         effect("worker-pool-exhausted", "each worker waits for the lock"),
+        explains("connection-limit", "each place is taken by a request that waits for the others"),
         within("dependency-slow", "the service that is asked waits for the lock"),
     ],
     remedies_of: remedies,

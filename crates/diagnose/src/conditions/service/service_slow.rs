@@ -194,11 +194,7 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
         span,
     );
     finding.prove(view, &["service.wait_time", "service.open"], row, span);
-    finding.remarks.push(format!(
-        "its clients waited {} longer than usual, {} of them at a time on average",
-        words::seconds(slow.beyond_s),
-        words::count(slow.waiting)
-    ));
+    finding.remarks.push(slow.waits());
     // Who is asked more for what always took long keeps nobody waiting who was not before.
     let always_did =
         |row: &str| view.service(row).is_some_and(|service| service.answers_as_some_did(view, span));

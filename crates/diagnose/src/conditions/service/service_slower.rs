@@ -1,8 +1,8 @@
 //! A service answers several times slower than before, and still fast.
 //!
 //! Nobody notices that a store answers in two milliseconds instead of half a one; whoever asks it all day gets a quarter as much
-//! done. It is a finding and no incident (`service-slow` is one): told where no cause of an incident is, since each of these may
-//! make services slower. Requests are compared with those of the same service before, and it is asked no more than then.
+//! done. It is a finding and no incident (`service-slow` is one), and told only where no incident goes on at the same time, which may
+//! be why. Requests are compared with those of the same service before, and it is asked no more than then.
 
 use crate::prelude::*;
 use crate::services::{self, SERVED, SERVICE, Servers, Service, Slow, Traffic};
@@ -28,7 +28,7 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
-/// A symptom may begin this long before the slower answers that it makes are counted: both are known to a sample.
+/// When something ends is known to a sample or two.
 const SAME_NS: i64 = 2 * SECOND;
 
 fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
@@ -63,11 +63,7 @@ fn finding(view: &View<'_>, row: &str, slow: &Slow) -> Finding {
     finding.culprit.pid = servers.pid;
     finding.confidence = services::LIKELY;
     finding.prove(view, &["service.latency_p50", "service.requests", "service.wait_time"], row, span);
-    finding.remarks.push(format!(
-        "its clients waited {} longer than usual, {} of them at a time on average",
-        words::seconds(slow.beyond_s),
-        words::count(slow.waiting)
-    ));
+    finding.remarks.push(slow.waits());
     waits::follow(view, &mut finding, &servers, row, span);
     finding
 }

@@ -65,8 +65,8 @@ fn circle<'v, 'a>(view: &'v View<'a>, first: &'v Service<'a>, span: Span) -> Opt
 
 fn finding(view: &View<'_>, circle: &[&Service<'_>], run: &Run) -> Finding {
     let span = run.span();
-    let queued = |service: &&&Service<'_>| requests(view, service, span).1;
-    let full = circle.iter().max_by(|a, b| queued(a).total_cmp(&queued(b))).unwrap_or(&circle[0]);
+    let queued = circle.iter().map(|service| (requests(view, service, span).1, *service));
+    let (queued, full) = queued.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, circle[0]));
     let name = |service: &Service<'_>| services::name(&Servers::of(view, service.row), service.row);
     let mut finding = view.finding(run);
     Servers::of(view, full.row).blame(&mut finding, full.row);
@@ -81,7 +81,7 @@ fn finding(view: &View<'_>, circle: &[&Service<'_>], run: &Run) -> Finding {
     finding.statement = format!(
         "{whom}, and before {} {} connections wait to be accepted: a deadlock",
         name(full),
-        words::count(requests(view, full, span).1)
+        words::count(queued)
     );
     let rows: Vec<&str> = circle.iter().map(|service| service.row).collect();
     finding.remarks.extend(services::newcomers(view, &rows, run.onset));
