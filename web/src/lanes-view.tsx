@@ -35,7 +35,7 @@ export function Lanes({ above, lanes, range, drawn = range, interval_s, theme, g
   const { columns, error, isLoading } = useColumns(width ? wanted : NONE, range, columnCount(range, drawn_px, interval_s), isProcess);
   const parts = useMemo(() => split(lanes, columns), [lanes, columns]);
   return (
-    <div class={`lanes ${width >= BESIDE_PX ? "beside" : ""}`} ref={box} aria-busy={isLoading}>
+    <div class={`lanes ${width >= BESIDE_PX ? "beside" : width > 0 ? "" : "coming"}`} ref={box} aria-busy={isLoading}>
       {error && (
         <p class="error" role="alert">
           {error}

@@ -80,6 +80,7 @@ export function Timeline({ route, shown, found, theme }: TimelineProps) {
         {!recording.is_live && <small>Nothing records into this archive.</small>}
       </div>
       <Gestures route={route} shown={shown} onHold={hold}>
+        {!list && <div class="lanes coming" />}
         {list && (
           <Lanes
             above={
