@@ -108,10 +108,11 @@ impl<'a> Queue<'a> {
         text
     }
 
-    /// Whom the holder waits for.
+    /// Whom the holder waits for, and whether that is for something else than a lock.
     #[must_use]
-    pub fn beyond(&self) -> Option<String> {
-        Some(format!("the holder of the last lock waits itself: {}", self.beyond.as_ref()?.words()))
+    pub fn beyond(&self) -> Option<(String, bool)> {
+        let walk = self.beyond.as_ref()?;
+        Some((walk.words(), walk.culprit().is_some() && !walk.passes_a_lock()))
     }
 
     /// Whether a process that waits for the first of them, or whose threads do, answers requests of others.

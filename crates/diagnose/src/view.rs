@@ -1,6 +1,7 @@
 //! One stretch of time that may be an incident, beside the baseline that it is compared with.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 use mitra_model::report::{Culprit, Evidence, Quote};
 use mitra_model::time::SECOND;
@@ -267,6 +268,13 @@ impl<'a> View<'a> {
     pub fn process(&self, pid: u32) -> Option<&Process<'a>> {
         let all = self.processes();
         all.get(all.partition_point(|p| p.pid <= pid).checked_sub(1)?).filter(|p| p.pid == pid)
+    }
+
+    /// The process ids that the recorder has had.
+    #[must_use]
+    pub fn recorders(&self) -> BTreeSet<u32> {
+        let pids = self.set.get("mitra.pid", "");
+        pids.into_iter().flat_map(|pid| pid.samples(Span::ALL)).map(|(_, _, pid)| pid as u32).collect()
     }
 
     /// Which processes serve what.

@@ -200,3 +200,24 @@ fn a_capture_on_an_idle_machine_is_no_incident() {
     capture(&mut m, HEALTHY + 9, "fork", vec![row(1, "x", "starts /bin/true", 1e6, 0.0)]);
     assert!(m.explain().incidents.is_empty());
 }
+
+#[test]
+fn short_processes_that_are_in_each_others_way_are_a_storm_too() {
+    let lived = |lived_s: f64, cpu_s: f64| {
+        let mut m = storm();
+        m.row("exited.lifetime", "120:true", 0.0, 2200.0 * lived_s);
+        m.row("exited.cpu_time", "120:true", 0.0, 2200.0 * cpu_s);
+        m.explain()
+    };
+    let report = lived(0.3, 0.001);
+    assert_eq!(root(&report), ("fork-storm", Some("bash"), Some(120)));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("which lived for 300 ms each for 1.0 ms of CPU"), "{statement}");
+    // Jobs that work.
+    let report = lived(0.3, 0.05);
+    assert!(
+        report.incidents.iter().all(|i| i.root_cause.condition != "fork-storm"),
+        "{:#?}",
+        report.incidents
+    );
+}

@@ -320,6 +320,29 @@ fn a_name_server_that_got_slow_is_named_by_its_address() {
 }
 
 #[test]
+fn the_server_that_a_forwarder_asks_in_turn_is_named_where_that_got_slow() {
+    let forwarded = |wait: f64| {
+        let mut m = serving();
+        resolver(&mut m, 9.0, 6.0, 0.0);
+        let next = "10.9.0.2:53";
+        m.row("resolver.queries", next, 70.0, 5.0).row("resolver.answers", next, 70.0, 5.0);
+        m.row("resolver.unanswered", next, 0.0, 0.0).row("resolver.wait_time", next, 0.06, wait);
+        m.values("resolver.pid", next, HEALTHY, vec![90.0; INCIDENT]);
+        text(&mut m, "resolver.comm", next, "dnsmasq");
+        m.explain()
+    };
+    let report = forwarded(6.0);
+    assert_eq!(root(&report).0, "resolver-slow");
+    assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.2:53"));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(
+        statement.contains("dnsmasq (90), which asks for others, waits for 10.9.0.2:53 in turn"),
+        "{statement}"
+    );
+    assert_eq!(culprit(&forwarded(0.005)).address.as_deref(), Some("10.9.0.1:53"));
+}
+
+#[test]
 fn a_program_that_was_stopped_when_a_name_server_of_this_machine_got_slow_is_named() {
     let stopped = |address: &str, stopped_from: usize| {
         let mut m = serving();

@@ -7,7 +7,7 @@ mod services;
 #[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
-use services::{Asked, dependency, during, is_silent, one, service};
+use services::{Asked, attempts, dependency, during, is_silent, one, service};
 use support::{Machine, is_on, root};
 
 const APP: &str = "127.0.0.1:8080";
@@ -199,4 +199,83 @@ fn more_calls_for_each_request_are_what_it_costs() {
     );
     // As many, each of which is late.
     assert_ne!(root(&told(12.0, 36.0, 0.017)).0, "query-regression");
+}
+
+/// A program that asked a cache for each request, and another server for hardly any.
+fn behind_a_cache(bytes: f64, db: Asked) -> Machine {
+    const CACHE: &str = "127.0.0.1:11211";
+    let mut m = Machine::idle();
+    let of_cache = during(Asked::each(200.0, 5e-5), Asked::each(145.0, 4e-5));
+    service(&mut m, APP, (50, "catalog"), during(Asked::each(200.0, 0.0005), Asked::each(145.0, 0.022)));
+    service(&mut m, CACHE, (70, "memcached"), during(Asked::each(200.0, 5e-5), Asked::each(2200.0, 2e-5)));
+    dependency(&mut m, (50, "catalog"), CACHE, of_cache);
+    m.row("dependency.sent_bytes", &format!("50>{CACHE}"), 6e3, 4e3);
+    dependency(&mut m, (80, "import"), CACHE, during(Asked::each(0.0, 1e-5), Asked::each(2055.0, 1e-5)));
+    m.task(80, "import", 0).row("dependency.sent_bytes", &format!("80>{CACHE}"), 0.0, bytes);
+    dependency(&mut m, (50, "catalog"), DB, during(Asked::each(0.0, 0.02), db));
+    m
+}
+
+#[test]
+fn calls_of_whom_it_did_not_ask_before_are_what_requests_cost() {
+    let report = behind_a_cache(2e7, Asked::each(125.0, 0.022)).explain();
+    assert_eq!(root(&report), ("query-regression", Some("import"), Some(80)));
+    let cause = &one(&report).root_cause;
+    assert!(
+        cause.statement.contains("calls of 10.0.0.7:5432, which it did not ask before"),
+        "{}",
+        cause.statement
+    );
+    assert!(cause.statement.contains("since import (80) fills it"), "{}", cause.statement);
+    // Nobody else fills the cache: it is the program.
+    let report = behind_a_cache(0.0, Asked::each(125.0, 0.022)).explain();
+    assert_eq!(root(&report), ("query-regression", Some("catalog"), Some(50)));
+    // What hardly takes any time is not what they wait for.
+    let report = behind_a_cache(2e7, Asked::each(125.0, 0.001)).explain();
+    assert_ne!(root(&report).0, "query-regression");
+}
+
+#[test]
+fn requests_that_wait_inside_before_an_idle_server_are_held_back() {
+    const BACKEND: &str = "127.0.0.1:9101";
+    let proxy = |each_s: f64, in_flight: f64| {
+        let mut m = Machine::idle();
+        let late = Asked { rate: 48.0, p50: 0.39, p90: 0.43, waiting: 19.0 };
+        let asked = Asked { rate: 48.0, p50: each_s, p90: each_s, waiting: in_flight };
+        service(&mut m, APP, (50, "haproxy"), during(Asked::each(200.0, 0.0205), late));
+        service(&mut m, BACKEND, (60, "orders"), during(Asked::each(200.0, 0.02), asked));
+        dependency(&mut m, (50, "haproxy"), BACKEND, during(Asked::each(200.0, 0.02), asked));
+        m.explain()
+    };
+    let report = proxy(0.0206, 0.99);
+    assert_eq!(root(&report), ("connection-limit", Some("haproxy"), Some(50)));
+    let incident = one(&report);
+    let statement = &incident.root_cause.statement;
+    assert!(
+        statement.contains("asks orders (port 9101) for no more than 1 at a time (up to 4 before)"),
+        "{statement}"
+    );
+    assert!(incident.remedies[0].command.contains("set maxconn server"), "{:?}", incident.remedies);
+    // The one that is asked is late itself, or keeps no place taken.
+    for (each_s, in_flight) in [(0.3, 14.4), (0.0206, 0.4)] {
+        assert_ne!(root(&proxy(each_s, in_flight)).0, "connection-limit");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_reach_whom_it_asked_for_each_request_answers_with_errors() {
+    let gateway = |failed: f64, asked: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "nginx"), during(Asked::each(236.0, 3e-4), Asked::each(236.0, 2e-4)));
+        dependency(&mut m, (50, "nginx"), DB, during(Asked::each(236.0, 1.5e-4), Asked::each(asked, 1.5e-4)));
+        attempts(&mut m, &format!("50>{DB}"), 0.0, failed, (asked, asked));
+        m
+    };
+    let report = gateway(236.0, 0.0).explain();
+    let failing =
+        report.incidents.iter().flat_map(|i| &i.chain).find(|link| link.condition == "failing-fast");
+    let statement = &failing.expect("it answers with errors").statement;
+    assert!(statement.contains("cannot connect to 10.0.0.7:5432 any more"), "{statement}");
+    // Most of them come about all the same.
+    is_silent(&gateway(2.0, 230.0));
 }

@@ -80,3 +80,27 @@ fn a_batch_that_was_never_faster_than_its_quota_is_a_finding() {
     // It was there before and did not wait.
     assert_eq!(ids(&batch(0)), ["cpu-quota-throttled"]);
 }
+
+#[test]
+fn a_real_time_task_is_named_by_those_that_may_use_no_other_cpu() {
+    let pinned = |policy: f64, allowed: f64| {
+        let mut m = Machine::idle();
+        m.task(70, "meter-poll", 0).task_rate(70, "task.cpu_time", 0.0, 0.91);
+        m.task(50, "voice", 0).task_rate(50, "task.run_delay", 0.0, 0.9);
+        for (pid, policy, allowed) in [(70, policy, 2.0), (50, 0.0, allowed)] {
+            m.values("task.policy", &row(pid), 0, vec![policy; N]);
+            m.values("task.cpu", &row(pid), 0, vec![1.0; N]);
+            m.values("task.cpus_allowed", &row(pid), 0, vec![allowed; N]);
+        }
+        m.sys("tasks.run_delay", 0.01, 0.95).sys("psi.cpu_some", 0.0, 0.9).sys("sys.cpu_idle", 1.9, 0.3);
+        m.explain()
+    };
+    let report = pinned(1.0, 2.0);
+    assert_eq!(ids(&report), ["cpu-hog"], "{:#?}", report.incidents);
+    let cause = &report.incidents[0].root_cause;
+    assert_eq!((cause.culprit.process.as_deref(), cause.culprit.pid), (Some("meter-poll"), Some(70)));
+    assert!(cause.statement.contains("a real-time task, took 91 % of CPU 1"), "{}", cause.statement);
+    // An ordinary task gives way, and whoever may use another CPU goes there.
+    assert!(!ids(&pinned(0.0, 2.0)).contains(&"cpu-hog"));
+    assert!(!ids(&pinned(1.0, 3.0)).contains(&"cpu-hog"));
+}

@@ -101,6 +101,13 @@ impl SignsOfLife {
         self.activity(cells) == [NA; 2] && (quota != NA || is_half_full)
     }
 
+    /// The tasks of the group as a share of what it may have, in millionths. `None`: it has no limit.
+    pub fn tasks_ppm(&self, cells: &[i64]) -> Option<i64> {
+        let of = |column: usize| cells.get(column).copied().filter(|value| *value != NA);
+        let max = of(self.limits[1]).filter(|max| *max > 0)?;
+        Some(of(self.tasks)?.saturating_mul(1_000_000) / max)
+    }
+
     /// How much I/O the group has sent.
     pub fn io(&self, cells: &[i64]) -> [i64; 2] {
         self.io.map(|column| cells.get(column).copied().unwrap_or(NA))
@@ -130,6 +137,10 @@ mod tests {
         assert!(with(&[("cgroup.pids_max", 90), ("cgroup.pids_current", 50)]));
         assert!(!with(&[("cgroup.pids_max", 4915), ("cgroup.pids_current", 3)]), "as every unit of systemd");
         assert!(!with(&[]));
+        let mut cells = vec![NA; mitra_model::columns(mitra_model::Entity::Cgroup).len()];
+        assert_eq!(signs.tasks_ppm(&cells), None);
+        (cells[col("cgroup.pids_max")], cells[col("cgroup.pids_current")]) = (90, 45);
+        assert_eq!(signs.tasks_ppm(&cells), Some(500_000));
     }
 
     #[test]

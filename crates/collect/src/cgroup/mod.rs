@@ -13,7 +13,7 @@ use mitra_model::{Entity, Frame, Key, NA};
 use self::group::{Group, Reader};
 pub use self::paths::CgroupPaths;
 use self::walk::{FoundGroup, Watcher};
-use crate::cells::set;
+use crate::cells::{col, set};
 use crate::clock::Clock;
 use crate::containers::{Labelled, Namer};
 use crate::disks::disk_of;
@@ -42,6 +42,7 @@ pub struct Cgroups {
     watcher: Option<Watcher>,
     reader: Reader,
     namer: Namer,
+    tasks_fullest: usize,
     fds_max: usize,
     is_dirty: bool,
     was_cut: bool,
@@ -64,6 +65,7 @@ impl Cgroups {
             watcher,
             reader: Reader::new(),
             namer: Namer::new(),
+            tasks_fullest: col("tasks.pids_fullest"),
             fds_max: fds_max.min(KEPT_FDS_MAX),
             is_dirty: true,
             was_cut: false,
@@ -172,6 +174,7 @@ impl Cgroups {
         let Io { root, buffer, strings, .. } = io;
         self.reader.fds_left = self.fds_max.saturating_sub(self.groups.iter().map(Group::open_files).sum());
         let table = frame.table_mut(Entity::Cgroup);
+        let mut fullest = None;
         for group in &mut self.groups {
             if group.read(root, buffer, &mut self.reader, is_slow) {
                 if std::mem::take(&mut group.has_new_devices) {
@@ -183,10 +186,12 @@ impl Cgroups {
                     label.fill(strings, &self.namer.columns, &mut group.cells);
                 }
                 table.push(Key::named(group.name)).copy_from_slice(&group.cells);
+                fullest = fullest.max(self.reader.signs.tasks_ppm(&group.cells));
             } else {
                 self.is_dirty = true;
             }
         }
+        set(frame.system_mut(), self.tasks_fullest, fullest.unwrap_or(NA));
     }
 }
 

@@ -105,7 +105,7 @@ impl Network {
         let most = system.get(sysctl).copied().unwrap_or(NA);
         set(system, own, most);
         let Some(thread) = self.thread.take() else { return };
-        if is_slow || self.namespaces.is_stale() {
+        if is_slow || self.namespaces.is_stale(frame) {
             self.namespaces.discover(io, frame);
             thread.set_targets(self.namespaces.targets());
         }

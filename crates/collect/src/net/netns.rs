@@ -153,6 +153,8 @@ pub struct NetNamespaces {
     scratch: Frame,
     generation: u32,
     is_stale: bool,
+    /// All that there were at the last look, in order.
+    known: Vec<u32>,
 }
 
 impl NetNamespaces {
@@ -179,6 +181,7 @@ impl NetNamespaces {
             scratch: Frame::new(),
             generation: 0,
             is_stale: true,
+            known: Vec::new(),
         }
     }
 
@@ -189,9 +192,19 @@ impl NetNamespaces {
         std::iter::once(home).chain(others).collect()
     }
 
-    /// Whether a namespace could not be read, so that it is time to look which there are.
-    pub fn is_stale(&self) -> bool {
+    /// Whether it is time to look which there are: one could not be read, or a task is in one that was not there yet. What has a row before
+    /// its namespace has a name would keep another name than what comes later.
+    pub fn is_stale(&self, frame: &Frame) -> bool {
+        let mut last = NA;
         self.is_stale
+            || frame.table(Entity::Task).rows().any(|(_, cells)| {
+                let inum = cells.get(self.task_netns).copied().unwrap_or(NA);
+                let is_other = inum != last && inum != NA;
+                last = inum;
+                is_other
+                    && self.known.len() < KNOWN_MAX
+                    && u32::try_from(inum).is_ok_and(|inum| self.known.binary_search(&inum).is_err())
+            })
     }
 
     /// Finds out which namespaces there are, from the tasks of this frame or, where these do not say, from `/proc`.
@@ -208,6 +221,8 @@ impl NetNamespaces {
                 None => found.push(FoundNetNs { inum, process: None, processes: 0, name: Some(name) }),
             }
         }
+        self.known = found.iter().map(|one| one.inum).chain([own]).collect();
+        self.known.sort_unstable();
         found.retain(|one| one.inum != own);
         // Those that are followed stay, then those with most processes; the number decides at last, so that it is the
         // same ones each time.

@@ -32,6 +32,8 @@ kinds! {
     Pipe = "pipe",
     /// The other end of a pipe or a FIFO that is full: it writes, and nobody reads.
     Full = "full",
+    /// The other end of a socket: it sends, and nobody reads.
+    Sends = "sends",
     /// The other end of a POSIX message queue.
     Queue = "queue",
     /// The other end of a Unix socket.
@@ -75,7 +77,8 @@ impl Kind {
     /// Whether another process or thread ends such a wait, known or not.
     pub fn has_other_end(self) -> bool {
         use Kind::{
-            Answer, Child, Fanotify, FileLock, Full, Fuse, Mutex, Pipe, Queue, Tcp, Traced, Tries, Unix,
+            Answer, Child, Fanotify, FileLock, Full, Fuse, Mutex, Pipe, Queue, Sends, Tcp, Traced, Tries,
+            Unix,
         };
         matches!(
             self,
@@ -84,6 +87,7 @@ impl Kind {
                 | Tries
                 | Fanotify
                 | Full
+                | Sends
                 | Pipe
                 | Queue
                 | Unix

@@ -55,6 +55,10 @@ const LATE: f64 = 3.0;
 /// longer worth the looks.
 const LEARNS: f64 = 1.0 / 60.0;
 const LEARNS_LATE: f64 = 1.0 / 1800.0;
+/// A service that sent something between so many frames one after the other, and nothing more to the same connections, may be stuck. It is
+/// looked at for so many frames.
+const STREAM_FRAMES: u16 = 10;
+const DRY_FRAMES: u16 = 60;
 /// Looks between two frames. Four see with a likelihood of 94 % what is so half of the time.
 const LOOKS: u32 = 4;
 /// Looks are spread over so much of the time until the next frame, and over no more than so much time.
@@ -96,6 +100,30 @@ struct Known {
     requests: i64,
     wait_ns: i64,
     usual_ns: Option<f64>,
+    stream: Stream,
+}
+
+/// What a service sends.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stream {
+    sent: i64,
+    /// So many frames one after the other it has sent something, and then nothing.
+    flowed: u16,
+    dry: u16,
+}
+
+impl Stream {
+    /// How it goes on, and whether it has dried up though there are connections.
+    fn then(self, sent: i64, connections: i64) -> (Stream, bool) {
+        let stream = match (sent > self.sent, self.dry > 0) {
+            (true, true) => Stream { sent, flowed: 1, dry: 0 },
+            (true, false) => Stream { sent, flowed: self.flowed.saturating_add(1), dry: 0 },
+            (false, _) => Stream { sent, flowed: self.flowed, dry: self.dry.saturating_add(1) },
+        };
+        // One frame without anything is between two others.
+        let is_dry = stream.flowed >= STREAM_FRAMES && (2..=DRY_FRAMES).contains(&stream.dry);
+        (stream, is_dry && connections > 0)
+    }
 }
 
 impl Known {
@@ -109,7 +137,7 @@ impl Known {
         let usual = self.usual_ns.unwrap_or(each);
         let is_late = since.is_filled_by(waited) && each >= LATE * usual;
         let learns = if is_late { LEARNS_LATE } else { LEARNS };
-        (Known { requests, wait_ns, usual_ns: Some(usual + learns * (each - usual)) }, is_late)
+        (Known { requests, wait_ns, usual_ns: Some(usual + learns * (each - usual)), ..self }, is_late)
     }
 }
 
@@ -124,6 +152,7 @@ pub struct Waits {
     open: usize,
     requests: usize,
     wait_time: usize,
+    stream: [usize; 2],
     service_pid: usize,
     blocked_by: usize,
     client_pid: usize,
@@ -151,6 +180,7 @@ impl Waits {
             open: col("service.open"),
             requests: col("service.requests"),
             wait_time: col("service.wait_time"),
+            stream: ["service.sent_bytes", "service.established"].map(col),
             service_pid: col("service.pid"),
             blocked_by: col("session.blocked_by"),
             client_pid: col("session.client_pid"),
@@ -285,22 +315,28 @@ impl Waits {
     }
 
     /// The processes of services that have more requests open than they have answered since the last frame, which wait for
-    /// longer than that, or that answer much later than usual.
+    /// longer than that, that answer much later than usual, or that have stopped sending what they sent all the time.
     fn kept_waiting(&mut self, frame: &Frame, strings: &Strings) -> Vec<u32> {
         let mut pids = Vec::new();
         let columns = [self.requests, self.open, self.wait_time, self.service_pid];
         self.known.each(frame, strings, |row, before, since| {
             let [requests, open, wait_ns, pid] =
                 columns.map(|column| row.get(column).copied().filter(|value| *value != NA));
+            let [sent, connections] =
+                self.stream.map(|column| row.get(column).copied().filter(|value| *value != NA).unwrap_or(0));
             let (requests, open, wait_ns) = (requests?, open?, wait_ns.unwrap_or(0));
-            let Some(before) = before else { return Some(Known { requests, wait_ns, usual_ns: None }) };
+            let Some(before) = before else {
+                let stream = Stream { sent, ..Stream::default() };
+                return Some(Known { requests, wait_ns, usual_ns: None, stream });
+            };
             let is_kept = open >= OPEN_MIN && open > requests - before.requests;
             let (known, is_late) = before.then(requests, wait_ns, since);
+            let (stream, is_dry) = before.stream.then(sent, connections);
             let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-            if let Some(pid) = pid.filter(|_| (is_kept || is_late) && pids.len() < SERVICES_MAX) {
+            if let Some(pid) = pid.filter(|_| (is_kept || is_late || is_dry) && pids.len() < SERVICES_MAX) {
                 pids.push(pid);
             }
-            Some(known)
+            Some(Known { stream, ..known })
         });
         pids.sort_unstable();
         pids.dedup();

@@ -159,7 +159,11 @@ impl<'l> Scene<'l> {
             Call::Mutex { word, is_pi } => vec![self.mutex(process, word, is_pi)],
             Call::Futex => vec![(Kind::Futex, End::Unknown)],
             Call::Read(fd) => vec![self.descriptor(process, tid, fd, Side::Reads)],
-            Call::Write(fd) | Call::Connect(fd) => vec![self.descriptor(process, tid, fd, Side::Writes)],
+            Call::Write(fd) => vec![match self.descriptor(process, tid, fd, Side::Writes) {
+                (Kind::Tcp | Kind::Unix, end) => (Kind::Sends, end),
+                other => other,
+            }],
+            Call::Connect(fd) => vec![self.descriptor(process, tid, fd, Side::Writes)],
             Call::Accept => vec![(Kind::Accept, End::Unknown)],
             Call::Poll { array, count } => {
                 let polled = self.poll_array(process, array, count);

@@ -250,3 +250,23 @@ fn a_process_that_lies_about_the_owner_of_a_mutex_names_only_its_own_threads() {
         waiter.join().unwrap();
     }
 }
+
+#[test]
+fn a_stream_that_flowed_for_long_dries_up_once() {
+    let mut stream = Stream::default();
+    let mut sent = 0;
+    let mut then = |bytes: i64, connections: i64| {
+        sent += bytes;
+        let is_dry;
+        (stream, is_dry) = stream.then(sent, connections);
+        is_dry
+    };
+    // Nine frames are a download that has ended.
+    assert!((0..9).all(|_| !then(5, 4)));
+    assert!(!then(0, 4) && !then(0, 4));
+    assert!((0..10).all(|_| !then(5, 4)));
+    assert!(!then(0, 4), "one frame says nothing");
+    assert!(then(0, 4) && !then(0, 0), "nobody is connected");
+    assert_eq!((0..100).filter(|_| then(0, 4)).count(), 57, "and not for ever");
+    assert!(!then(5, 4) && !then(0, 4) && !then(0, 4), "it has to flow again before");
+}

@@ -484,7 +484,7 @@ pub fn who_has_most(view: &View<'_>, comm: &str, span: Span) -> Option<String> {
     let has = calling.filter_map(|(row, series)| Some((row, series.max(span)?)));
     let (row, most) = has.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
     (all >= 1.0 && most >= HAS_MOST * all).then(|| {
-        let who = callers(view, [row]);
-        format!("{who} has {} of its {} connections", words::count(most.round()), words::count(all.round()))
+        // Those that it has not accepted yet are connections of the client already.
+        format!("most of its {} connections are with {}", words::count(all.round()), callers(view, [row]))
     })
 }

@@ -175,6 +175,12 @@ pub fn newcomers(view: &View<'_>, called: &[&str], onset: i64) -> Option<String>
     let near = Span { since: onset.saturating_sub(NEAR_NS), until: onset.saturating_add(NEAR_NS) };
     // Of what there was before the recording nobody knows when it came.
     view.set.span().filter(|span| span.since < near.since)?;
+    // It asks services in trouble how they are.
+    let recorders = view.recorders();
+    let is_recorder = |pid: u32| {
+        let parent = view.process(pid).and_then(|process| process.ppid);
+        recorders.contains(&pid) || parent.is_some_and(|parent| recorders.contains(&parent))
+    };
     let mut came: Vec<String> = Vec::new();
     for (row, first) in first_calls(view.set) {
         let Some(service) = called.iter().find(|service| reaches(row, service)) else { continue };
@@ -187,6 +193,9 @@ pub fn newcomers(view: &View<'_>, called: &[&str], onset: i64) -> Option<String>
             continue;
         }
         let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(Span::ALL));
+        if pid.is_some_and(|pid| is_recorder(pid as u32)) {
+            continue;
+        }
         let pid = pid.map_or_else(String::new, |pid| format!(" ({pid:.0})"));
         let whom = services::name(&Servers::of(view, service), service);
         let words = format!("{comm}{pid} called {whom}");
@@ -211,4 +220,37 @@ pub(super) fn reaches(caller: &str, service: &str) -> bool {
 fn name<'a>(set: &'a SeriesSet, caller: &'a str) -> &'a str {
     let comm = set.text("dependency.comm", caller).and_then(|text| text.last());
     comm.or_else(|| caller.split_once('>').map(|(who, _)| who)).unwrap_or(caller)
+}
+
+/// Who sends no more than that many times as much as before does so every day.
+const SENDS_MORE: f64 = 2.0;
+
+/// Names who sent a service most of its bytes in a span, and more than before: true.
+pub fn blame_sender(view: &View<'_>, finding: &mut Finding, service: &str, span: Span) -> bool {
+    let Some((row, bytes, all)) = services::who_sends_most(view, service, span) else { return false };
+    let comm = Some(services::caller_name(view, row));
+    let before = services::callers_before(view, service, comm, services::SENT, span);
+    if bytes <= SENDS_MORE * before * span.seconds() {
+        return false;
+    }
+    finding.remarks.insert(
+        0,
+        format!(
+            "{} sent {} {} of the {} that it got within {}",
+            services::callers(view, [row]),
+            services::name(&Servers::of(view, service), service),
+            words::bytes(bytes),
+            words::bytes(all),
+            words::seconds(span.seconds())
+        ),
+    );
+    finding.prove(view, &[services::SENT], row, span);
+    let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(span)).filter(|pid| *pid >= 1.0);
+    if let Some(process) = pid.and_then(|pid| view.process(pid as u32)) {
+        finding.blame(process);
+        // The address is that of the service.
+        finding.culprit.address = None;
+        finding.infer_culprit();
+    }
+    true
 }

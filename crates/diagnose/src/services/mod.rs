@@ -10,6 +10,7 @@ mod callers;
 mod commands;
 mod consumers;
 mod datagrams;
+mod held_back;
 mod leads;
 mod pinned;
 mod places;
@@ -28,7 +29,8 @@ pub use callers::{
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use datagrams::{DATAGRAMS, Datagrams};
-pub use leads::{LIKELY, is_stuck, lead_on, newcomers, wait_together};
+pub use held_back::{HeldBack, held_back};
+pub use leads::{LIKELY, blame_sender, is_stuck, lead_on, newcomers, wait_together};
 pub use pinned::pinned;
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
@@ -234,9 +236,10 @@ pub fn despite<'a>(view: &View<'a>, walk: &Walk<'a>, span: Span) -> Vec<&'static
         despite.push("lock-queue");
     }
     let limited = || view.each("limit.lines").filter_map(|(row, _)| Some(row.rsplit_once(':')?.0));
+    let is_held_back = |row| view.service(row).is_some_and(|service| held_back(view, service).is_some());
     let is_full = |row| Places::full(view, row, span).is_ok_and(|places| places.are_of_events);
     if !limited().any(|comm| passed.iter().any(|servers| callers::is_or_asks(view, servers, comm)))
-        && !walk.services.iter().any(|row| is_full(row))
+        && !walk.services.iter().any(|row| is_full(row) || is_held_back(row))
     {
         despite.push("connection-limit");
     }

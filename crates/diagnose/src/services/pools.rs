@@ -15,6 +15,7 @@ const NAMED_MAX: usize = 3;
 #[must_use]
 pub fn full(view: &View<'_>, servers: &Servers<'_, '_>, span: Span) -> Vec<String> {
     let most = |metric: &str, row: &str| view.set.get(metric, row).and_then(|series| series.max(span));
+    let last = |metric: &str, row: &str| view.set.get(metric, row).and_then(|series| series.last(span));
     let is_own = |row: &str| {
         let pid = view.set.get("pool.pid", row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
         let has = |of: Option<u32>| of.is_some() && of == pid;
@@ -26,7 +27,8 @@ pub fn full(view: &View<'_>, servers: &Servers<'_, '_>, span: Span) -> Vec<Strin
         else {
             continue;
         };
-        let (max, queue) = (most("pool.max", row), most("pool.queue", row).unwrap_or(0.0));
+        // It may have been lowered in that moment.
+        let (max, queue) = (last("pool.max", row), most("pool.queue", row).unwrap_or(0.0));
         if queue < 1.0 && max.is_none_or(|max| used < max) {
             continue;
         }
@@ -34,9 +36,12 @@ pub fn full(view: &View<'_>, servers: &Servers<'_, '_>, span: Span) -> Vec<Strin
         let is_pool = !name.contains('/') && name != "process";
         let (what, setting) =
             if is_pool { ("workers busy", "pm.max_children") } else { ("sessions", "maxconn") };
-        let used = words::count(used);
+        let used = words::count(max.map_or(used, |max| used.min(max)));
+        let first = view.set.get("pool.max", row).and_then(|series| series.first(Span::ALL));
+        let was = first.filter(|first| max.is_some_and(|max| max != *first));
+        let was = was.map(|was| format!(", {} before", words::count(was))).unwrap_or_default();
         let has = match max {
-            Some(max) => format!("{used} of its {} {what} ({setting})", words::count(max)),
+            Some(max) => format!("{used} of its {} {what} ({setting}{was})", words::count(max)),
             None => format!("{used} {what}"),
         };
         let waits =

@@ -60,6 +60,9 @@ pub(super) const TOGETHER: f64 = 0.2;
 /// Answers that a page takes, one after the other, of a store that answers within a millisecond.
 pub(super) const OF_A_PAGE: f64 = 30.0;
 
+/// Half of the time that is waited.
+const ANSWERED: f64 = 0.5;
+
 /// Samples of requests.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
@@ -73,6 +76,8 @@ pub struct Traffic {
     pub waiting: Vec<f64>,
     /// Who is kept waiting by what others ask, where that was looked at.
     pub(super) kept: Vec<Kept>,
+    /// How long the answers of the sample took in all, for each second.
+    answered: Vec<f64>,
     /// Connections that were opened for each answer, where that is known.
     opened: Vec<f64>,
     p50: Vec<f64>,
@@ -169,6 +174,9 @@ impl Traffic {
         let waits = Signal::sum(rows.iter().filter_map(waits), span).unwrap_or_default();
         let at = |signal: &Signal, t: &i64| signal.t.binary_search(t).map_or(0.0, |i| signal.v[i]);
         let waiting = requests.t.iter().map(|t| at(&waits, t)).collect();
+        let answered = Signal::sum(rows.iter().filter_map(|row| set.get(side.response_time, row)), span);
+        let answered = answered.unwrap_or_default();
+        let answered = requests.t.iter().map(|t| at(&answered, t)).collect();
         let [p50, p90, p99] = [side.p50, side.p90, side.p99]
             .map(|of| carried(quantile(set, side, of, rows, &requests), &requests.v));
         let opened = Signal::sum(rows.iter().filter_map(|row| set.get(side.connections, row)), span);
@@ -176,7 +184,7 @@ impl Traffic {
             requests.t.iter().zip(&requests.v).map(|(t, answers)| at(&all, t) / answers).collect()
         });
         let Signal { t, dt, v } = requests;
-        Some(Traffic { t, dt, requests: v, waiting, kept: Vec::new(), opened, p50, p90, p99 })
+        Some(Traffic { t, dt, requests: v, waiting, kept: Vec::new(), answered, opened, p50, p90, p99 })
     }
 
     /// Seconds that half of the answers took at most, in the middle of the samples of a span. `None` where in half of them nothing
@@ -229,6 +237,7 @@ impl Traffic {
             requests: of(&self.requests),
             waiting: of(&self.waiting),
             kept: Vec::new(),
+            answered: of(&self.answered),
             opened: if self.opened.is_empty() { Vec::new() } else { of(&self.opened) },
             p50: of(&self.p50),
             p90: of(&self.p90),
@@ -396,8 +405,10 @@ impl Traffic {
         let (kind, during_s, usual_s) =
             if !half.is_empty() && answers(&half) >= answers(&tail).min(LEAST) && took_s >= stood_s {
                 (Late::Half, took_s, usual.p50)
-            } else if !stalled.is_empty() {
+            } else if !stalled.is_empty() && !self.were_answered(&stalled) {
                 (Late::Stalled, stood_s, usual.p50)
+            } else if !stalled.is_empty() {
+                (Late::Few, self.weighted(&self.p99, &stalled), usual.p99)
             } else if answers(&few) > answers(&tail) {
                 (Late::Few, self.weighted(&self.p99, &few), usual.p99)
             } else {
@@ -426,6 +437,12 @@ impl Traffic {
             }
             run.onset = begins;
         }
+    }
+
+    /// Whether it was mostly those that got their answer who waited in some samples, and not one crowd all the time.
+    fn were_answered(&self, samples: &[usize]) -> bool {
+        let all = |values: &[f64]| samples.iter().map(|i| values[*i] * self.dt[*i]).sum::<f64>();
+        all(&self.answered) >= ANSWERED * all(&self.waiting)
     }
 
     /// The longest time of samples that follow each other.

@@ -4,8 +4,8 @@ use mitra_model::{SeriesSet, Span};
 
 use super::still::HELD;
 use super::{
-    ANSWER, ELSEWHERE, FULL, FUTEX, MAJORITY, Node, Of, Other, STUCK, Step, THREADS_MIN, TRIES, UNASKED,
-    UNREAD, WALK_MAX, Wait, Walk, is_between, rows_of, split, sum, text_of, words,
+    ANSWER, ELSEWHERE, FULL, FUTEX, MAJORITY, Node, Of, Other, SENDS, STUCK, Step, THREADS_MIN, TRIES,
+    UNASKED, UNREAD, WALK_MAX, Wait, Walk, is_between, rows_of, split, sum, text_of, words,
 };
 use crate::services;
 use crate::view::View;
@@ -13,7 +13,7 @@ use crate::view::View;
 /// For what comes through a pipe.
 const PIPE: &str = "pipe";
 /// Waits of which nobody is in one who has nothing to do.
-const NEVER_IDLE: &[&str] = &["mutex", "lock", TRIES, FULL, "fanotify", "fuse", "traced", UNREAD];
+const NEVER_IDLE: &[&str] = &["mutex", "lock", TRIES, FULL, SENDS, "fanotify", "fuse", "traced", UNREAD];
 
 /// Several waits of one kind for processes of one name, such as the workers of a server, are one: with those processes. `None` where they
 /// are for different ones.
@@ -91,10 +91,11 @@ pub(super) fn led_to_a_stop<'a>(
                 && stuck > MAJORITY * main.threads
                 && !node.pids().iter().any(asks)
         };
-        let stop_with_it = main.kind == FULL
+        let is_full = |kind: &str| [FULL, SENDS].contains(&kind);
+        let stop_with_it = is_full(main.kind)
             && stands()
             && waits.iter().all(|wait| {
-                wait.kind == FULL || [FUTEX, "poll"].contains(&wait.kind) || UNASKED.contains(&wait.kind)
+                is_full(wait.kind) || [FUTEX, "poll"].contains(&wait.kind) || UNASKED.contains(&wait.kind)
             });
         if walk.steps.is_empty() && !stop_with_it && open.is_none_or(|open| hold < (1.0 - ELSEWHERE) * open) {
             return None;

@@ -74,12 +74,14 @@ const ELSEWHERE: f64 = 0.1;
 const TRIES: &str = "tries";
 /// A pipe that is full, and that it writes into: nobody does so for lack of anything to do.
 const FULL: &str = "full";
+/// The same of a socket that it sends into.
+const SENDS: &str = "sends";
 /// For whoever is at the other end of a connection, unless another thread of the process wakes it.
 const ANSWER: &str = "answer";
 /// Kinds of waits that another process or thread ends.
 const BETWEEN: &[&str] = &[
-    "mutex", "lock", TRIES, "fanotify", "pipe", FULL, "queue", "unix", "tcp", "child", "traced", "fuse",
-    ANSWER,
+    "mutex", "lock", TRIES, "fanotify", "pipe", FULL, SENDS, "queue", "unix", "tcp", "child", "traced",
+    "fuse", ANSWER,
 ];
 /// No wait of a thread: connections whose other end does not read.
 const UNREAD: &str = "unread";
@@ -252,10 +254,19 @@ pub fn follow<'a>(
     if let Some(first) = walk.row() {
         finding.prove(view, &[WAITS], first, span);
     }
-    let Some((pid, comm)) = walk.culprit() else { return false };
+    let Some((pid, comm)) = walk.culprit() else {
+        // Nobody of this machine is at the end, and who is does not read.
+        let Some(address) = walk.unread_by() else { return false };
+        finding.waits_for = Some(walk.words());
+        finding.culprit.address = Some(address.to_owned());
+        return true;
+    };
     finding.waits_for = Some(walk.words());
     finding.waits_for_lock = walk.passes_a_lock();
     blame(view, finding, pid, comm);
+    if let Some(address) = walk.unread_by().or(walk.leaves_to()) {
+        finding.culprit.address = Some(address.to_owned());
+    }
     if !walk.is_certain {
         finding.infer_culprit();
         finding.confidence = finding.confidence.min(services::LIKELY);
@@ -439,6 +450,22 @@ impl Walk<'_> {
     pub fn ends_at_a_pipe_left_open(&self) -> bool {
         self.end == Some(words::does("timer"))
             && self.steps.last().is_some_and(|step| step.wait.kind == "pipe")
+    }
+
+    /// The address elsewhere that does not read what the last one sends.
+    fn unread_by(&self) -> Option<&str> {
+        match self.steps.last().map(|step| &step.wait) {
+            Some(Wait { kind: SENDS, other: Other::Address(address), .. }) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// The address elsewhere that the last one waits for.
+    fn leaves_to(&self) -> Option<&str> {
+        match self.steps.last().map(|step| &step.wait) {
+            Some(Wait { kind: "tcp", other: Other::Address(address), .. }) => Some(address),
+            _ => None,
+        }
     }
 
     /// The row of the first wait.

@@ -2,7 +2,7 @@
 
 use mitra_model::{SeriesSet, Span};
 
-use super::{ANSWER, FULL, Other, THREADS_MIN, TRIES, UNREAD, Wait, Walk, owner, text_of};
+use super::{ANSWER, FULL, Other, SENDS, THREADS_MIN, TRIES, UNREAD, Wait, Walk, owner, text_of};
 use crate::words;
 
 /// Who ends a wait: `a pipe of worker (5151)`.
@@ -18,6 +18,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
         "queue" => "a message queue",
         "unix" => "a Unix socket",
         "tcp" | ANSWER => "a connection",
+        SENDS => "a full socket",
         "child" => "a child",
         "fuse" => "an answer of a FUSE file system",
         _ => "a mutex",
@@ -25,7 +26,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
     let name = |pid: u32| comm.map_or(format!("process {pid}"), |comm| format!("{comm} ({pid})"));
     match (wait.other, wait.kind) {
         (Other::Process(pid), "lock") => format!("{what} that {} holds", name(pid)),
-        (Other::Process(pid), FULL) => format!("{what} that {}{UNREAD_PIPE}", name(pid)),
+        (Other::Process(pid), FULL | SENDS) => format!("{what} that {}{UNREAD_PIPE}", name(pid)),
         (Other::Process(pid), TRIES) => format!("{what} that {} holds, by trying again and again", name(pid)),
         (Other::Process(pid), "tcp" | ANSWER) => format!("{what} with {}", name(pid)),
         (Other::Process(pid), "fanotify") => format!("{what} from {}", name(pid)),
@@ -42,6 +43,7 @@ pub fn who(set: &SeriesSet, wait: &Wait<'_>, children: &[u32], span: Span) -> St
             Some(tid) => format!("{what} that its thread {tid} holds"),
             None => what.to_owned(),
         },
+        (Other::Address(address), SENDS) => format!("{what} that {address}{UNREAD_PIPE}"),
         (Other::Address(address), _) => format!("{what} with {address}"),
         (Other::Unknown, "child") => "a child to end".to_owned(),
         (Other::Unknown, "fuse") => what.to_owned(),

@@ -3,6 +3,9 @@
 //! The program is one process with any number of threads, or a handful of processes of one name, about as many as
 //! there are CPUs; a crowd, of which each gets less than a third of a CPU, is `runqueue-saturation`. It must have lived for a while (a compiler that runs for two
 //! seconds is part of a job), no CPU may be idle, and others must lose time that they did not lose before.
+//!
+//! A task of a real-time class runs before all others of its CPU, whatever their weights. Those that may use another CPU move there; those
+//! that may not wait, while the others idle.
 
 use crate::prelude::*;
 use crate::weights;
@@ -20,6 +23,9 @@ pub const CONDITION: Condition = Condition {
         "sys.cpu_iowait",
         "task.user_time",
         "task.system_time",
+        "task.policy",
+        "task.cpu",
+        "task.cpus_allowed",
     ],
     needs_of: &[weights::NEEDS],
     observe,
@@ -28,12 +34,7 @@ pub const CONDITION: Condition = Condition {
         effect("runqueue-wait", "others wait while it runs"),
         explains("runqueue-saturation", "the queue is long because one program takes the CPUs"),
     ],
-    remedies: &[Advice {
-        action: "give it a lower weight, or a cgroup with a quota",
-        command: "renice -n 19 -p {pid}",
-        verify: "pidstat -u 1: the %wait of the others falls",
-        risk: "it takes longer",
-    }],
+    remedies_of: remedies,
     next: &[measure("what it computes", "perf record -g -p {pid} -- sleep 10")],
     suspicions: &[Suspicion {
         rank: 100,
@@ -67,6 +68,9 @@ fn observe(view: &View<'_>) -> Observation {
     }
     if !view.has("task.run_delay") {
         return Observation::cannot_tell("how long others waited: pidstat -u 1 with %wait");
+    }
+    if let Some(finding) = runs_first(view) {
+        return finding.active();
     }
     let cpus = view.cpus();
     let busy = idle.map(|idle| 1.0 - idle / cpus);
@@ -129,6 +133,77 @@ fn observe(view: &View<'_>) -> Observation {
     finding.confidence = 0.5 + 0.5 * top.share;
     finding.remarks.extend(weights::starved(view, span, |p| !top.members.contains(&p.pid)));
     finding.active()
+}
+
+/// `SCHED_FIFO`, `SCHED_RR` and `SCHED_DEADLINE`.
+const REAL_TIME: [f64; 3] = [1.0, 2.0, 6.0];
+/// Half of a CPU; what is left to others comes when it sleeps.
+const TAKES: f64 = 0.5;
+const CLASS: &str = "real-time";
+
+/// A task of a real-time class that takes a CPU, on which others wait that may use no other.
+fn runs_first(view: &View<'_>) -> Option<Finding> {
+    let last =
+        |metric: &str, row: &str| view.set.get(metric, row).and_then(|series| series.last(view.window));
+    let is_first = |row: &str| last("task.policy", row).is_some_and(|policy| REAL_TIME.contains(&policy));
+    let takers =
+        view.processes().iter().filter(|p| !p.kthread).flat_map(|p| p.rows.iter().map(move |row| (p, *row)));
+    let runs = takers.filter(|(_, row)| is_first(row)).filter_map(|(process, row)| {
+        let run = view.of("task.cpu_time", row)?.run(TAKES, 3.0)?;
+        Some((process, row, last("task.cpu", row)?, run))
+    });
+    let (process, row, cpu, run) = runs.max_by(|a, b| a.3.seconds().total_cmp(&b.3.seconds()))?;
+    let span = run.span();
+    let mask = 2_f64.powf(cpu);
+    let waited = |set: &SeriesSet, span: Span| {
+        let may_use_no_other = |row: &str| {
+            set.get("task.cpus_allowed", row).and_then(|allowed| allowed.last(span)) == Some(mask)
+                && set.get("task.kthread", row).and_then(|kthread| kthread.last(span)) != Some(1.0)
+        };
+        let others = set.each("task.run_delay").filter(|(other, _)| *other != row && may_use_no_other(other));
+        others.filter_map(|(_, delay)| delay.total(span)).fold(0.0, |a, b| a + b) / span.seconds().max(1e-9)
+    };
+    let before = view.baseline.map_or(0.0, |baseline| waited(view.base_set, baseline));
+    let during = waited(view.set, span);
+    if during - before < HARM {
+        return None;
+    }
+    let used = view.set.get("task.cpu_time", row).and_then(|series| series.mean(span)).unwrap_or(0.0);
+    let mut finding = view.finding(&run);
+    finding.blame(process);
+    finding.statement = format!(
+        "{} ({}), a {CLASS} task, took {} of CPU {cpu:.0}; others that may use no other CPU waited {} of a task's time for it ({} before)",
+        process.comm,
+        process.pid,
+        words::percent(used),
+        words::percent(during),
+        words::percent(before)
+    );
+    let earlier = view.baseline.map(|baseline| {
+        process.total(view.base_set, "task.cpu_time", baseline) / baseline.seconds().max(1e-9)
+    });
+    finding.evidence.push(view.task_evidence("task.cpu_time", process, earlier, used, span));
+    finding.evidence.push(view.evidence_of("task.run_delay", "others", Some(before), during));
+    finding.loss_s = Some((during - before) * run.seconds());
+    finding.confidence = 0.9;
+    Some(finding)
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let pid = finding.pid();
+    let (action, command) = match finding.statement.contains(CLASS) {
+        true => (
+            "give it an ordinary class, or a CPU that nobody else needs",
+            format!("chrt -o -p 0 {pid}; taskset -acp CPU {pid}"),
+        ),
+        false => ("give it a lower weight, or a cgroup with a quota", format!("renice -n 19 -p {pid}")),
+    };
+    vec![Remedy {
+        action: action.to_owned(),
+        command,
+        verify: "pidstat -u 1: the %wait of the others falls".to_owned(),
+        risk: "it takes longer".to_owned(),
+    }]
 }
 
 /// Of the processes of a name those that take the CPU. Programs of one interpreter have its name: who was there before and

@@ -90,8 +90,10 @@ fn observe(view: &View<'_>) -> Observation {
     let periods = mean("cgroup.nr_throttled")
         .zip(mean("cgroup.nr_periods").filter(|p| *p > 0.0))
         .map(|(throttled, periods)| throttled / periods);
+    // It may have been lowered in that moment.
+    let last = |metric: &str| view.set.get(metric, name).and_then(|s| s.last(span));
     let quota =
-        mean("cgroup.cpu_quota").zip(mean("cgroup.cpu_period").filter(|p| *p > 0.0)).map(|(q, p)| q / p);
+        last("cgroup.cpu_quota").zip(last("cgroup.cpu_period").filter(|p| *p > 0.0)).map(|(q, p)| q / p);
     let mut finding = view.finding(&high.run);
     finding.culprit.cgroup = Some(name.to_owned());
     let inside = |metric: &'static str| {

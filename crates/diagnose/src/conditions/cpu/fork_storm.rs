@@ -28,10 +28,12 @@ pub const CONDITION: Condition = Condition {
         "vm.pgfault",
         "task.ppid",
     ],
-    triggers: &[
-        // A fork, exec and exit costs about a millisecond: from here on a twentieth of each CPU goes into them.
-        above(&["sys.forks"], 100.0).per_pair(),
-    ],
+    triggers: &[Trigger::Signals(Signals {
+        metrics: &["sys.forks", "tasks.exited", "tasks.total"],
+        find: are_many,
+        need_s: 2.0,
+        can_be_steady: true,
+    })],
     observe,
     causes: &[
         explains("minor-fault-storm", "each new process touches its pages for the first time"),
@@ -69,6 +71,9 @@ const FORKS_PER_CPU_S: f64 = 125.0;
 /// A process that lives for a tenth of a second does something; the storm's do not.
 const SHORT_S: f64 = 0.1;
 
+/// Ten times what the start and the end of the smallest program cost: who uses more is there for something else.
+const SHORT_CPU_S: f64 = 0.01;
+
 /// Subshells that start others come and go faster than they find room in the table of parents. Whoever started nearly all of those that
 /// did, a quarter of all or more, started the others as well: they came from the same storm.
 const KNOWN: f64 = 0.25;
@@ -80,10 +85,23 @@ const MORE: f64 = 3.0;
 /// 6.18), a twentieth of the 550 µs of `vfork`, `exec` and the end of the smallest program.
 const THREADS: f64 = 20.0;
 
+/// A fork, exec and exit costs about a millisecond: from here on a twentieth of each of two CPUs goes into them.
+const MANY: f64 = 100.0;
+
+/// Of the machine: one where many processes are started.
+fn are_many(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let floor = MANY * (f64::from(set.host.cpus) / 2.0).max(1.0);
+    started(set, window).map(|started| started.map(|started| step(started >= floor))).into_iter().collect()
+}
+
+fn system(set: &SeriesSet, metric: &str, window: Span) -> Option<Signal> {
+    set.system(metric).map(|series| Signal::of(series, window))
+}
+
 /// What was started, in processes a second, a thread taken for a part of one.
-fn started(view: &View<'_>) -> Option<Signal> {
-    let forks = view.system("sys.forks")?;
-    Some(match processes(view) {
+fn started(set: &SeriesSet, window: Span) -> Option<Signal> {
+    let forks = system(set, "sys.forks", window)?;
+    Some(match processes(set, window) {
         Some(processes) => forks.zip(&processes, |all, some| some.min(all) + (all - some).max(0.0) / THREADS),
         None => forks,
     })
@@ -91,17 +109,17 @@ fn started(view: &View<'_>) -> Option<Signal> {
 
 /// Processes that were started each second: those that ended, and those that came to stay. The kernel counts threads with
 /// them; they are known apart where ends are seen.
-fn processes(view: &View<'_>) -> Option<Signal> {
-    let ended = view.system("tasks.exited")?;
-    Some(match came_to_stay(view) {
+fn processes(set: &SeriesSet, window: Span) -> Option<Signal> {
+    let ended = system(set, "tasks.exited", window)?;
+    Some(match came_to_stay(set, window) {
         Some(came) => ended.zip(&came, |ended, came| ended + came),
         None => ended,
     })
 }
 
 /// How many more tasks there are each second than before: what was started and has not ended.
-fn came_to_stay(view: &View<'_>) -> Option<Signal> {
-    let mut tasks = view.system("tasks.total")?;
+fn came_to_stay(set: &SeriesSet, window: Span) -> Option<Signal> {
+    let mut tasks = system(set, "tasks.total", window)?;
     for i in (1..tasks.v.len()).rev() {
         tasks.v[i] = ((tasks.v[i] - tasks.v[i - 1]) / tasks.dt[i].max(1e-9)).max(0.0);
     }
@@ -110,7 +128,7 @@ fn came_to_stay(view: &View<'_>) -> Option<Signal> {
 }
 
 fn observe(view: &View<'_>) -> Observation {
-    let Some(started) = started(view) else {
+    let Some(started) = started(view.set, view.window) else {
         return Observation::needs(&["sys.forks"]);
     };
     let counted = if view.system("tasks.exited").is_some() { "tasks.exited" } else { "sys.forks" };
@@ -133,7 +151,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.loss_s = view.excess(&["tasks.run_delay"], span);
     let mean = |signal: Option<Signal>| signal.and_then(|s| s.within(span).mean());
     let all = mean(view.system("sys.forks")).unwrap_or(high.during);
-    let processes = mean(processes(view)).unwrap_or(all).min(all);
+    let processes = mean(processes(view.set, view.window)).unwrap_or(all).min(all);
     if all - processes > THREADS * processes {
         finding.confidence = 0.6;
         finding.statement = format!(
@@ -181,10 +199,12 @@ fn observe(view: &View<'_>) -> Observation {
         captured::name_program(view, &mut finding);
         return finding.active();
     };
-    if top.lifetime_s >= SHORT_S {
+    // Where they are in each other's way they live for as long as they wait for a CPU.
+    if top.lifetime_s >= SHORT_S && top.cpu_s.is_none_or(|cpu_s| cpu_s >= SHORT_CPU_S) {
         return Observation::Inactive(format!(
-            "the processes that ended had lived for {} each",
-            words::seconds(top.lifetime_s)
+            "the processes that ended had lived for {} each{}",
+            words::seconds(top.lifetime_s),
+            top.cpu_s.map(|cpu_s| format!(" and used {} of CPU", words::seconds(cpu_s))).unwrap_or_default()
         ));
     }
     finding.culprit.process = Some(top.parent.clone());
@@ -201,12 +221,16 @@ fn observe(view: &View<'_>) -> Observation {
         None => top.parent.clone(),
     };
     finding.statement = format!(
-        "{} processes a second were started ({} before); {by} started {} of those that ended, mostly {}, which lived for {} each",
+        "{} processes a second were started ({} before); {by} started {} of those that ended, mostly {}, which lived for {} each{}",
         words::count(high.during),
         words::count(high.before.unwrap_or(0.0)),
         words::percent(top.share),
         top.child,
-        words::seconds(top.lifetime_s)
+        words::seconds(top.lifetime_s),
+        top.cpu_s
+            .filter(|_| top.lifetime_s >= SHORT_S)
+            .map(|cpu_s| format!(" for {} of CPU", words::seconds(cpu_s)))
+            .unwrap_or_default()
     );
     finding.confidence = 0.5 + 0.5 * top.share;
     finding.is_harmless = leaves_room(view, &finding, span);
@@ -258,6 +282,8 @@ struct Parent {
     /// What it started and ended, in a second.
     ended_s: f64,
     lifetime_s: f64,
+    /// What each used of a CPU, where that is known.
+    cpu_s: Option<f64>,
 }
 
 /// Processes a second that were started by one of this name and ended before.
@@ -275,6 +301,7 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
     struct Sum<'a> {
         count: f64,
         lifetime_s: f64,
+        cpu_s: Option<f64>,
         by_pid: BTreeMap<u32, f64>,
         by_child: BTreeMap<&'a str, f64>,
     }
@@ -288,6 +315,8 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
         let sum = sums.entry(parent).or_default();
         sum.count += count;
         sum.lifetime_s += view.set.get("exited.lifetime", row).and_then(|s| s.total(span)).unwrap_or(0.0);
+        let cpu_s = view.set.get("exited.cpu_time", row).and_then(|s| s.total(span));
+        sum.cpu_s = cpu_s.map(|cpu_s| cpu_s + sum.cpu_s.unwrap_or(0.0)).or(sum.cpu_s);
         *sum.by_pid.entry(pid).or_default() += count;
         *sum.by_child.entry(child).or_default() += count;
     }
@@ -307,6 +336,7 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
                 share: sum.count / all,
                 ended_s: sum.count / span.seconds().max(1.0),
                 lifetime_s: sum.lifetime_s / sum.count.max(1.0),
+                cpu_s: sum.cpu_s.map(|cpu_s| cpu_s / sum.count.max(1.0)),
             }
         })
         .collect();

@@ -38,16 +38,35 @@ pub const CONDITION: Condition = Condition {
         explains("io-throttled", "file pages that made room are read again, up to the limit"),
         effect("pressure-memory", "tasks that allocate wait"),
     ],
-    remedies: &[Advice {
-        action: "delete what is not needed from tmpfs and shared memory, and limit their size",
-        command: "mount -o remount,size=BYTES {path:/dev/shm}",
-        verify: "grep Shmem: /proc/meminfo",
-        risk: "writers get ENOSPC at the limit",
-    }],
+    remedies_of: remedies,
     next: &[measure("where it is", "df -h -t tmpfs; ipcs -m; ls -lS /dev/shm | head")],
     source: include_str!("shmem_growth.rs"),
     ..Condition::ROOT
 };
+
+/// How it is said that a process has it in its address space.
+const MAPS: &str = "maps";
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let who = finding.culprit.process.as_deref();
+    if let Some(who) = who.filter(|_| finding.statement.contains(&format!(" {MAPS} "))) {
+        return vec![Remedy {
+            action: format!(
+                "let {who} use less, run it in a group of its own, or raise the limit of this one"
+            ),
+            command: format!("grep -i shmem /proc/{}/status; pmap -x {}", finding.pid(), finding.pid()),
+            verify: "the shared memory of the group no longer grows: shmem in its memory.stat".to_owned(),
+            risk: "what is in shared memory and nobody else has is lost when its last user ends".to_owned(),
+        }];
+    }
+    let path = finding.culprit.path.as_deref().unwrap_or("/dev/shm");
+    vec![Remedy {
+        action: "delete what is not needed from tmpfs and shared memory, and limit their size".to_owned(),
+        command: format!("mount -o remount,size=BYTES {}", words::shell(path)),
+        verify: "grep Shmem: /proc/meminfo".to_owned(),
+        risk: "writers get ENOSPC at the limit".to_owned(),
+    }]
+}
 
 /// A tenth of memory.
 const GREW_SHARE: f64 = 0.1;
@@ -158,12 +177,24 @@ fn name_the_place(view: &View<'_>, finding: &mut Finding, growth: &Growth) {
         finding.evidence.extend(view.evidence("fs.free_bytes", mount, span));
         finding.confidence = 0.9;
     }
-    let tops = process::ranking(view.processes(), span, |p| {
-        let mapped = p
-            .series(view.set, "task.rss_shmem")
-            .filter_map(|s| Some(s.max(view.window)? - s.first(view.window)?));
-        p.total(view.set, "task.wchar", span).max(mapped.sum())
-    });
+    let mapped = |p: &Process<'_>| -> f64 {
+        // Who came meanwhile had none.
+        let is_new = p.first_seen(view.set).is_some_and(|first| first > view.window.since);
+        let first = |series: &Series| if is_new { Some(0.0) } else { series.first(view.window) };
+        let pages =
+            p.series(view.set, "task.rss_shmem").filter_map(|s| Some(s.max(view.window)? - first(s)?));
+        pages.sum::<f64>() * view.page_bytes()
+    };
+    let own = process::ranking(view.processes(), span, mapped);
+    if let Some(top) = own.first().filter(|top| top.total >= 0.5 * grew && top.share >= 0.5) {
+        finding.blame_pid(top.comm, top.pid());
+        finding.statement =
+            format!("{}; {} {MAPS} {} more of it", finding.statement, top.words(), words::bytes(top.total));
+        let pages = mapped(&top.lead) / view.page_bytes();
+        finding.evidence.push(view.task_evidence("task.rss_shmem", &top.lead, None, pages, span));
+        return;
+    }
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.wchar", span));
     if let Some(top) = tops.first().filter(|t| t.total >= 0.5 * grew && t.share >= 0.5) {
         finding.blame_pid(top.comm, top.pid());
         // Where it wrote to is not counted.

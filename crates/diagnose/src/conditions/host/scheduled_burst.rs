@@ -164,13 +164,7 @@ fn jobs<'a>(view: &View<'a>) -> Vec<Jobs<'a>> {
         }
     }
     // The recorder starts probes because of trouble.
-    let own: BTreeSet<u32> = view
-        .set
-        .get("mitra.pid", "")
-        .into_iter()
-        .flat_map(|pid| pid.samples(Span::ALL))
-        .map(|(_, _, pid)| pid as u32)
-        .collect();
+    let own = view.recorders();
     // A rhythm is seen over many bursts, of which each may be an episode of its own.
     by_job
         .into_iter()

@@ -153,10 +153,59 @@ fn observe(view: &View<'_>) -> Observation {
         }
     }
     match best {
-        Some(worst) => finding(view, &worst).active(),
+        Some(worst) => {
+            let mut finding = finding(view, &worst);
+            blame_the_next(view, &worst, &mut finding);
+            finding.active()
+        }
         None if any => Observation::Inactive(because),
         None => Observation::cannot_tell("DNS query times: tcpdump -ni any port 53"),
     }
+}
+
+/// Programs that answer questions by asking another name server.
+const FORWARDERS: &[&str] = &[
+    "dnsmasq",
+    "unbound",
+    "named",
+    "systemd-resolve",
+    "coredns",
+    "pdns_recursor",
+    "kresd",
+    "smartdns",
+    "stubby",
+];
+
+/// Names the server that a forwarder asks in turn, where that has become as slow.
+fn blame_the_next(view: &View<'_>, worst: &Served<'_>, finding: &mut Finding) {
+    let next = view.each("resolver.wait_time").map(|(row, _)| row).filter(|row| *row != worst.row);
+    let next = next.filter_map(|row| {
+        let comm = view.set.text("resolver.comm", row)?.last().filter(|comm| FORWARDERS.contains(comm))?;
+        let one = served(view, row)?;
+        let (mean, before) = (one.mean_s(view), one.before.as_ref()?.mean_s);
+        // Whoever waits for the forwarder waits for this one at most.
+        let is_late = mean >= RESOLVER_SLOW_S.min(worst.mean_s(view)) && mean >= GROWTH * before;
+        (is_late && one.high.run.span().intersect(worst.high.run.span()).is_some())
+            .then_some((comm, one, mean, before))
+    });
+    let Some((comm, one, mean, before)) = next.max_by(|a, b| a.1.waited_s.total_cmp(&b.1.waited_s)) else {
+        return;
+    };
+    let (address, net) = network::device(one.row);
+    let pid =
+        view.set.get("resolver.pid", one.row).and_then(|pid| pid.last(Span::ALL)).filter(|pid| *pid >= 1.0);
+    let pid = pid.map(|pid| format!(" ({pid:.0})")).unwrap_or_default();
+    finding.statement.push_str(&format!(
+        "; {comm}{pid}, which asks for others, waits for {address}{} in turn, which takes {} ({} before)",
+        net.place(),
+        words::seconds(mean),
+        words::seconds(before)
+    ));
+    finding.prove_nonzero(view, &["resolver.wait_time", "resolver.queries"], one.row, one.high.run.span());
+    finding.culprit.address = Some(address.to_owned());
+    finding.culprit.process = None;
+    finding.culprit.pid = None;
+    finding.infer_culprit();
 }
 
 /// Whether it is the fault of a server that programs waited for it; an error is the reason why it is not.
@@ -259,7 +308,16 @@ fn asks_for_others(view: &View<'_>, one: &Served<'_>) -> bool {
 fn served<'a>(view: &View<'_>, row: &'a str) -> Option<Served<'a>> {
     let signal = resolver_waits(view.set, row, view.window)?;
     let base = view.baseline.and_then(|b| resolver_waits(view.base_set, row, b)).unwrap_or_default();
-    let high = view.high_signal(&signal, view.threshold(RESOLVER_WAIT, &base.v), NEED_S, base.mean())?;
+    let threshold = view.threshold(RESOLVER_WAIT, &base.v);
+    let before = usual(view, row);
+    let of_all = view.high_signal(&signal, threshold, NEED_S, base.mean())?;
+    // Many questions that are answered as ever wait as long as a few that are not.
+    let of_late = before.as_ref().and_then(|before| {
+        let mean = resolver_mean(view.set, row, view.window)?;
+        let late = signal.zip(&mean, |waits, mean| if mean >= GROWTH * before.mean_s { waits } else { 0.0 });
+        view.high_signal(&late, threshold, NEED_S, base.mean())
+    });
+    let high = of_late.unwrap_or(of_all);
     let span = high.run.span();
     let total = |metric: &str| view.set.get(metric, row).and_then(|s| s.total(span)).unwrap_or(0.0);
     let waited_s = total("resolver.wait_time");
@@ -269,7 +327,7 @@ fn served<'a>(view: &View<'_>, row: &'a str) -> Option<Served<'a>> {
         queries: total("resolver.queries"),
         unanswered: total("resolver.unanswered"),
         again: answers_of(view.set, AGAIN, row, span).unwrap_or(0.0),
-        before: usual(view, row),
+        before,
         high,
     })
 }

@@ -27,14 +27,18 @@ pub const CONDITION: Condition = Condition {
         "task.ppid",
         "task.state",
         "tasks.run_delay",
+        "tasks.pids_fullest",
+        "sys.forks",
         "dependency.open",
         "dependency.connecting",
     ],
     needs_of: &[services::NEEDS],
     triggers: &[
         // Threads and processes: twice as many, and more than any program starts with.
+        above(&["tasks.pids_fullest"], AT_LIMIT),
         climbs(&["tasks.total"], |from, to| to - from >= LEAST && to >= 1.5 * from),
-        // There may be hundreds of cgroups: of a day they are not read for this, only where everything is.
+        // The same in recordings that do not have it. There may be hundreds of cgroups: of a day they are not read for this, only where
+        // everything is.
         Trigger::Signals(Signals {
             metrics: &[],
             find: groups_without_room,
@@ -246,10 +250,24 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
         view.group(&group)
     );
     finding.prove(view, &["cgroup.pids_current", "cgroup.pids_max"], &group, span);
+    let forks = view
+        .system("sys.forks")
+        .and_then(|forks| forks.within(span).mean())
+        .zip(view.before("sys.forks", ""));
+    if let Some((now, before)) = forks.filter(|(now, before)| *before >= FORKS_S && 2.0 * now <= *before) {
+        finding.remarks.push(format!(
+            "{} processes and threads a second were started on the machine, {} before",
+            words::count(now),
+            words::count(before)
+        ));
+        finding.prove(view, &["sys.forks"], "", span);
+    }
     finding.confidence = if are_known { 0.85 } else { 0.7 };
     Some(finding)
 }
 
+/// Fewer say nothing.
+const FORKS_S: f64 = 5.0;
 /// Children of the first process were left by others, those of the second are the kernel's.
 const INIT: u32 = 2;
 

@@ -8,17 +8,24 @@
 //! Without a log it is told by the connections: a program with a few threads sleeps, while some clients wait in its accept queue and
 //! it works for a number of others that stays the same (HAProxy, `net/netutil.LimitListener` of Go).
 //!
+//! Or by whom it asks: as many at a time as before cannot be asked any more, those that are asked answer as fast as ever, and the rest waits
+//! inside of it (the `maxconn` of a server of HAProxy, a pool of connections that was made smaller).
+//!
 //! A line or two in passing are none: a burst of clients reaches a limit for a moment. A log that repeats what it said before
 //! has all of it in one sample. A service that has run out of descriptors is `fd-exhaustion`; one whose workers all wait is
 //! `worker-pool-exhausted`. Where a service logs neither to a file nor to journald (a terminal, another machine) and all are closed it
 //! cannot be told.
 
+mod advice;
+
 use mitra_model::limits::{LimitText, text_of};
+
+use advice::{INSIDE, next, remedies};
 
 use crate::filesystems;
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Places, QUEUED, QUEUED_S, Servers};
+use crate::services::{self, Address, HeldBack, Places, QUEUED, QUEUED_S, Servers};
 use crate::waits;
 
 pub const CONDITION: Condition = Condition {
@@ -130,6 +137,11 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(finding) = queued {
         return finding.active();
     }
+    let held =
+        view.services().iter().find_map(|service| Some((service.row, services::held_back(view, service)?)));
+    if let Some((row, held)) = held {
+        return holds_back(view, row, &held).active();
+    }
     let logs = view.system(LOGS).and_then(|logs| logs.max());
     match (because, logs) {
         (Some(because), _) => Observation::inactive(because),
@@ -167,7 +179,9 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
     );
     // What is kept for those that fetch it came from those that send.
     if text.is_unread && !text.is_of_space {
-        blame_sender(view, &mut finding, service, run.onset);
+        let onset = run.onset;
+        let span = Span { since: onset.saturating_sub(FILLED_NS), until: onset.saturating_add(1) };
+        services::blame_sender(view, &mut finding, service, span);
     }
     if text.is_of_space
         && let Some(shrank) = filesystems::shrank(view, run.onset)
@@ -197,37 +211,6 @@ fn said_and_silent(view: &View<'_>, row: &str) -> Option<Finding> {
 
 /// So long before a limit is reached those sent that filled what is limited.
 const FILLED_NS: i64 = 30 * SECOND;
-/// Who sends no more than that many times as much as before does so every day.
-const MORE: f64 = 2.0;
-
-/// Names who sent a service most of its bytes before a moment, and more than before.
-fn blame_sender(view: &View<'_>, finding: &mut Finding, service: &str, onset: i64) {
-    let span = Span { since: onset.saturating_sub(FILLED_NS), until: onset.saturating_add(1) };
-    let Some((row, bytes, all)) = services::who_sends_most(view, service, span) else { return };
-    let comm = Some(services::caller_name(view, row));
-    let before = services::callers_before(view, service, comm, services::SENT, span);
-    if bytes <= MORE * before * span.seconds() {
-        return;
-    }
-    finding.remarks.insert(
-        0,
-        format!(
-            "{} sent it {} of the {} that it got in the {} before",
-            services::callers(view, [row]),
-            words::bytes(bytes),
-            words::bytes(all),
-            words::seconds(span.seconds())
-        ),
-    );
-    finding.prove(view, &[services::SENT], row, span);
-    let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(span)).filter(|pid| *pid >= 1.0);
-    if let Some(process) = pid.and_then(|pid| view.process(pid as u32)) {
-        finding.blame(process);
-        // The address is that of the service.
-        finding.culprit.address = None;
-        finding.infer_culprit();
-    }
-}
 
 /// Of what is usually answered.
 const NEXT_TO_NOTHING: f64 = 0.2;
@@ -284,6 +267,38 @@ fn accepts_no_more<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
     }
     finding.confidence = if view.baseline.is_some() { 0.9 } else { 0.7 };
     Some(finding)
+}
+
+/// A service that asks another one for a few at a time only.
+fn holds_back(view: &View<'_>, row: &str, held: &HeldBack<'_>) -> Finding {
+    let span = held.run.span();
+    let servers = Servers::of(view, row);
+    let mut finding = view.finding(&held.run);
+    servers.blame(&mut finding, row);
+    let whom = services::local_service(view.set, &held.to);
+    let whom = whom.map_or_else(
+        || held.to.text.to_owned(),
+        |service| services::name(&Servers::of(view, service), service),
+    );
+    let was = if held.places.1 > held.places.0 {
+        format!(" (up to {} before)", words::count(held.places.1))
+    } else {
+        String::new()
+    };
+    finding.statement = format!(
+        "{} asks {whom} for no more than {} at a time{was}, which answers in {} ({} before), while {} {INSIDE}",
+        services::name(&servers, row),
+        words::count(held.places.0),
+        words::seconds(held.each_s.0),
+        words::seconds(held.each_s.1),
+        words::count(held.inside.round())
+    );
+    finding.client_wait_s = Some(held.beyond_s);
+    finding.prove(view, &["service.requests", "service.wait_time", "service.latency_p50"], row, span);
+    finding.remarks.extend(services::full(view, &servers, span));
+    // It may have another reason to do one after the other.
+    finding.confidence = services::LIKELY;
+    finding
 }
 
 /// Whether it was said often, and less often before.
@@ -410,85 +425,4 @@ fn are_at_a_limit(set: &SeriesSet, window: Span) -> Vec<Signal> {
         Some(services.map(of).collect())
     };
     set.each(LINES).filter_map(of_limit).flatten().collect()
-}
-
-/// The program, and its limit by what the statement says.
-fn named(finding: &Finding) -> (&str, Option<&'static LimitText>) {
-    let comm = finding.culprit.process.as_deref().unwrap_or("the service");
-    let is_named = |text: &&LimitText| finding.statement.contains(&format!(" has reached {},", text.kind));
-    match mitra_model::limits::texts_of(comm).find(is_named) {
-        Some(text) => (comm, Some(text)),
-        // The culprit is whoever took the space.
-        None => match mitra_model::limits::texts().iter().filter(|text| text.is_of_space).find(is_named) {
-            Some(text) => (text.program(), Some(text)),
-            None => (comm, None),
-        },
-    }
-}
-
-fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let (comm, text) = named(finding);
-    let setting = text.map_or("the limit in its configuration", |text| text.setting);
-    let raise = |command: &str, risk: &str| Remedy {
-        action: format!("raise {setting}, after finding out what keeps the connections open"),
-        command: command.to_owned(),
-        verify: "its log no longer says that the limit is reached: mitra explain --since -2m".to_owned(),
-        risk: risk.to_owned(),
-    };
-    match comm {
-        "postgres" => vec![
-            Remedy {
-                action: "end idle sessions, and let the server do so: they take the slots of others".to_owned(),
-                command: "ALTER SYSTEM SET idle_session_timeout = '10min'; ALTER SYSTEM SET \
-                          idle_in_transaction_session_timeout = '30s'; SELECT pg_reload_conf()"
-                    .to_owned(),
-                verify: "SELECT count(*) FROM pg_stat_activity: below max_connections".to_owned(),
-                risk: "a client that keeps a session on purpose has to connect again".to_owned(),
-            },
-            Remedy {
-                action: "let clients share sessions: a pool in the program, or a pooler before the server (pgbouncer)"
-                    .to_owned(),
-                command: "pgbouncer with pool_mode = transaction".to_owned(),
-                verify: "SELECT count(*) FROM pg_stat_activity: as many as the pool has".to_owned(),
-                risk: "what a session keeps between transactions (SET, LISTEN) is lost".to_owned(),
-            },
-            raise(
-                "ALTER SYSTEM SET max_connections = N; then restart the server",
-                "each session takes memory, and clients are cut off by the restart",
-            ),
-        ],
-        "nginx" => vec![raise(
-            "events { worker_connections N; } worker_rlimit_nofile 2N; in nginx.conf; nginx -t && nginx -s reload",
-            "a proxied request takes two connections and two descriptors; the servers behind it get more requests at a time",
-        )],
-        "haproxy" => vec![raise(
-            "maxconn N in the sections global and frontend of haproxy.cfg; then reload it",
-            "each connection takes two descriptors and two buffers; the servers behind it get more requests at a time",
-        )],
-        "beam.smp" if text.is_some_and(|text| text.is_said_once) => vec![Remedy {
-            action: format!("free what it has no more of, so that it reads from who publishes again; or change {setting}"),
-            command: "rabbitmq-diagnostics alarms; rabbitmq-diagnostics memory_breakdown; df -h".to_owned(),
-            verify: "its log says that the alarm is cleared, and it answers".to_owned(),
-            risk: "the limit keeps the machine and the messages safe".to_owned(),
-        }],
-        _ => vec![raise("its configuration", "the servers behind it get more requests at a time")],
-    }
-}
-
-fn next(finding: &Finding) -> Vec<Next> {
-    let address = finding.culprit.address.as_deref().unwrap_or("ADDRESS");
-    let (comm, _) = named(finding);
-    if comm == "postgres" {
-        return vec![to_measure(
-            "which clients have the sessions, and what they do",
-            "psql -c 'SELECT usename, application_name, client_addr, state, count(*), min(state_change) FROM \
-             pg_stat_activity GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC'"
-                .to_owned(),
-        )];
-    }
-    let connections = match services::port(address) {
-        Some(port) => format!("ss -tnp '( sport = :{port} or dport = :{port} )'"),
-        None => format!("ss -xp | grep -F {}", words::shell(address.trim_start_matches("unix:"))),
-    };
-    vec![to_measure("which clients have the connections", connections)]
 }

@@ -204,7 +204,9 @@ fn finding(view: &View<'_>, kept: &Kept<'_>) -> Finding {
     finding.is_harmless = kept.others < OTHERS;
     let limit = if kept.used < AT_LIMIT { "it is not at its limit" } else { "it is at its limit too" };
     finding.remarks.push(format!("it took {} of a CPU: {limit}", words::percent(kept.used)));
-    finding.remarks.extend(services::sends_more(view, row, span));
+    if let Some(sender) = services::sends_more(view, row, span) {
+        finding.statement.push_str(&format!("; {sender}"));
+    }
     if let Some((command, text)) = services::costly(view, pid, span) {
         finding.statement.push_str(&format!("; {text}"));
         finding.prove(view, &[services::COMMAND_TIME], command, span);

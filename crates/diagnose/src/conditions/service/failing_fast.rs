@@ -6,9 +6,13 @@
 //! connections that stayed open before end with each answer, the answers have another size, and other servers that the same
 //! program asks go on as ever.
 //!
+//! Or it asked another server for each request before, can no longer connect to it, learns that at once, and answers as many as ever.
+//!
 //! A cache that got warm answers as fast, with what it always answered, over the connections that there are. Somebody who asks for
 //! something cheap asks besides: here no more is asked than before. A service that was started again a moment ago is not yet as it will
 //! be. Requests without any answer are `service-failing`.
+
+use std::collections::BTreeMap;
 
 use crate::prelude::*;
 use crate::services::{
@@ -29,6 +33,7 @@ pub const CONDITION: Condition = Condition {
         "service.sent_bytes",
         "dependency.requests",
         "dependency.latency_p50",
+        FAILED,
         "task.fds",
         INSTANCES,
     ],
@@ -46,6 +51,11 @@ pub const CONDITION: Condition = Condition {
     ..Condition::SYMPTOM
 };
 
+const FAILED: &str = "dependency.connect_failed";
+/// For half of what it answers it asked the other one, and half of its answers come with an attempt in vain.
+const NEEDED: f64 = 0.5;
+/// Next to nothing of what it asked before.
+const HARDLY: f64 = 0.05;
 /// As much is asked as before: rates stray by less.
 const AS_OFTEN: f64 = 0.2;
 /// Times as many bytes in an answer, or as few.
@@ -98,10 +108,67 @@ fn observe(view: &View<'_>) -> Observation {
             Err(reason) => because = reason,
         }
     }
-    match best {
-        Some(quick) => finding(view, &quick).active(),
+    if let Some(quick) = best {
+        return finding(view, &quick).active();
+    }
+    match view.each("service.requests").find_map(|(row, _)| cut_off(view, row)) {
+        Some(finding) => finding.active(),
         None => Observation::Inactive(because),
     }
+}
+
+/// A service that answers as many requests as ever, for each of which it asked another server before, to which it cannot connect any more.
+fn cut_off<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
+    let (usual, baseline) = (services::usual(view, row)?, view.baseline?);
+    let requests = view.of("service.requests", row)?;
+    let servers = Servers::of(view, row);
+    let mut by_address: BTreeMap<Address<'_>, Vec<&str>> = BTreeMap::new();
+    for caller in services::called_by(view, view.set, &servers) {
+        by_address.entry(Address::called(caller)).or_default().push(caller);
+    }
+    by_address.into_iter().find_map(|(address, callers)| {
+        let of = |set: &SeriesSet, metric: &str, span: Span| {
+            let mean = Signal::sum(callers.iter().filter_map(|row| set.get(metric, row)), span)?.mean();
+            mean.filter(|mean| *mean > 0.0)
+        };
+        let asked = of(view.base_set, "dependency.requests", baseline)?;
+        if asked < NEEDED * usual.rate {
+            return None;
+        }
+        let failed = callers.iter().filter_map(|row| view.set.get(FAILED, row));
+        let is_in_vain = Signal::sum(failed, view.window)?.zip(&requests, |failed, answered| {
+            step(answered >= (1.0 - AS_OFTEN) * usual.rate && failed >= NEEDED * answered)
+        });
+        let run = is_in_vain.run(1.0, NEED_S)?;
+        let span = run.span();
+        let failed = of(view.set, FAILED, span)?;
+        let failed_before = of(view.base_set, FAILED, baseline).unwrap_or(0.0);
+        let still = of(view.set, "dependency.requests", span).unwrap_or(0.0);
+        if still > HARDLY * asked || failed_before > HARDLY * failed {
+            return None;
+        }
+        let whom = services::local_service(view.set, &address);
+        let whom = whom.map_or_else(
+            || address.text.to_owned(),
+            |other| services::name(&Servers::of(view, other), other),
+        );
+        let mut finding = view.finding(&run);
+        servers.blame(&mut finding, row);
+        finding.statement = format!(
+            "{} answers {} requests a second as ever, but cannot connect to {whom} any more, which it asked {} times a second before: {} \
+             attempts a second fail at once, and most likely it answers with errors",
+            services::name(&servers, row),
+            words::count(requests.within(span).mean().unwrap_or(0.0)),
+            words::count(asked),
+            words::count(failed)
+        );
+        finding.prove(view, &["service.requests", "service.latency_p50"], row, span);
+        for caller in &callers {
+            finding.prove_nonzero(view, &[FAILED, "dependency.requests"], caller, span);
+        }
+        finding.confidence = LIKELY;
+        Some(finding)
+    })
 }
 
 /// Whether a service answers at once and otherwise than before; an error is the reason why that says nothing.

@@ -179,12 +179,18 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
     let may_be_on_purpose = !serves && (queue.kept_from_work(view) as f64) < CROWD;
     let purpose = "none of them was seen at anything else: they may have been started to wait their turn";
     let victims = if may_be_on_purpose { Some(purpose.to_owned()) } else { queue.victims(view) };
-    let beyond = queue.beyond();
+    let mut statement = queue.words(view);
+    let (beyond, is_end) = queue.beyond().unzip();
+    let beyond = beyond.map(|words| format!("the holder of the last lock waits itself: {words}"));
+    let remark = beyond.clone().filter(|_| is_end != Some(true));
+    if let Some((words, true)) = queue.beyond() {
+        statement.push_str(&format!(", and waits itself: {words}"));
+    }
     Some(Queue {
         process,
-        statement: queue.words(view),
+        statement,
         evidence: queue.rows().map(|row| (LOCKS, row.to_owned())).collect(),
-        remarks: victims.into_iter().chain(beyond.clone()).collect(),
+        remarks: victims.into_iter().chain(remark).collect(),
         beyond,
         confidence: if queue.has_holder() { NAMED } else { 0.6 },
         may_be_on_purpose,

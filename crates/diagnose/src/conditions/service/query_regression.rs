@@ -6,7 +6,8 @@
 //! often nearly all requests are others than those of before, and cost what they cost. The requests that wait are at work, or in the run queue
 //! before the CPU that others of them use: a service whose requests sleep waits for somebody else, however little is answered. Who asks that
 //! one many more times for each request, one after the other (a query for each row of another query, a cache that is gone), waits for as many
-//! answers, each of which is as quick as ever.
+//! answers, each of which is as quick as ever. So does who asks a server for most requests that it did not ask before: what it was spared by a
+//! cache, which somebody else fills meanwhile, or by the release before.
 //!
 //! A few requests that keep an event loop (`event-loop-blocked`) and a collector of garbage (`gc-pressure`) make the mean rise
 //! as well, and are told apart by what they do.
@@ -63,6 +64,7 @@ const READ: &str = "task.read_bytes";
 /// Answers that take as long as before: who is late is asked again, which is no other request.
 const AS_QUICK: f64 = 1.5;
 const CALLS_OF: &str = "calls of";
+const FILLS: &str = "fills";
 /// Times as much: caches, mixes of requests and idle CPUs that clock higher make less.
 const MORE: f64 = 3.0;
 /// Times as many requests: of these at most one in ten is one of those of before.
@@ -92,7 +94,13 @@ struct Grown<'a> {
 enum Cost<'a> {
     Cpu(f64, f64),
     Read(f64, f64),
-    Calls { of: Address<'a>, many: (f64, f64), each_s: (f64, f64) },
+    /// How long one took before is not known of what was not asked.
+    Calls {
+        of: Address<'a>,
+        many: (f64, f64),
+        each_s: (f64, Option<f64>),
+        filled: Option<&'a str>,
+    },
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -189,29 +197,58 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
     Ok(Some(Grown { row, slow, usual_rate: usual.rate, cost }))
 }
 
-/// Calls of one address that each request makes several times as many of, and that most of the clients wait for.
+/// Calls of one address that each request makes several times as many of, or of one that it did not ask before, and that most of the clients
+/// wait for.
 fn more_calls<'a>(
     view: &View<'a>,
     servers: &Servers<'_, '_>,
     slow: &Slow,
     usual_rate: f64,
 ) -> Option<Cost<'a>> {
+    let span = slow.run.span();
     let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
     let baseline = view.baseline.filter(|_| slow.rate > 0.0)?;
-    let is_more = |calls: &Calls<'a>| {
+    let all = services::calls_of(view, servers, span);
+    // Of processes that asked nobody before nothing is known.
+    let asked_before = all.iter().any(|calls| calls.rate.1 * baseline.seconds() >= SERVED);
+    let is_late_itself = |calls: &Calls<'a>| {
+        let service = services::local_service(view.set, &calls.address).and_then(|row| view.service(row));
+        service.is_some_and(|service| matches!(service.slow(), Some(Ok(_))))
+    };
+    let is_more = |calls: &&Calls<'a>| {
         let (now, before) = (calls.rate.0 / slow.rate, calls.rate.1 / usual_rate);
         let is_known = calls.rate.1 * baseline.seconds() >= SERVED;
         let is_as_quick = calls.waits.0 * calls.rate.1 <= AS_QUICK * calls.waits.1 * calls.rate.0;
-        is_known && now >= MORE * before && is_as_quick && calls.waits.0 - calls.waits.1 >= FETCHED * beyond
+        let is_new = asked_before && calls.rate.1 <= 0.0 && now >= FOR_MOST && !is_late_itself(calls);
+        let is_more = is_known && now >= MORE * before && is_as_quick;
+        (is_more || is_new) && calls.waits.0 - calls.waits.1 >= FETCHED * beyond
     };
-    let all = services::calls_of(view, servers, slow.run.span()).into_iter().filter(is_more);
-    let most = all.max_by(|a, b| a.waits.0.total_cmp(&b.waits.0))?;
+    let most = all.iter().filter(is_more).max_by(|a, b| a.waits.0.total_cmp(&b.waits.0))?;
+    // What it asks for each request as before, and what others fill: a cache.
+    let is_as_ever = |calls: &&Calls<'a>| {
+        calls.address != most.address
+            && calls.rate.1 > 0.0
+            && calls.rate.0 * usual_rate >= FOR_MOST * calls.rate.1 * slow.rate
+    };
+    let filled = all.iter().filter(is_as_ever).find_map(|calls| {
+        let cache = services::local_service(view.set, &calls.address)?;
+        let (sender, ..) = services::who_sends_most(view, cache, span)?;
+        let is_own = services::called_by(view, view.set, servers).contains(&sender);
+        (!is_own).then_some(cache)
+    });
     Some(Cost::Calls {
         of: most.address,
         many: (most.rate.0 / slow.rate, most.rate.1 / usual_rate),
-        each_s: (most.waits.0 / most.rate.0, most.waits.1 / most.rate.1),
+        each_s: (
+            most.waits.0 / most.rate.0,
+            Some(most.waits.1 / most.rate.1).filter(|each| each.is_finite()),
+        ),
+        filled,
     })
 }
+
+/// For half of the requests.
+const FOR_MOST: f64 = 0.5;
 
 /// More calls than by chance.
 const CALLS_S: f64 = 10.0;
@@ -264,14 +301,33 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
         Cost::Read(now, before) => {
             format!("costs {} read from a device instead of {}", words::bytes(now), words::bytes(before))
         }
-        Cost::Calls { of, many, each_s } => {
+        Cost::Calls { of, many, each_s, filled } => {
             let whom = whom(view, &of);
-            finding.remarks.push(format!(
-                "an answer of {whom} takes {} ({} before)",
-                words::seconds(each_s.0),
-                words::seconds(each_s.1)
-            ));
-            format!("makes {} {CALLS_OF} {whom} instead of {}", words::count(many.0), words::count(many.1))
+            let before =
+                each_s.1.map_or_else(String::new, |before| format!(" ({} before)", words::seconds(before)));
+            finding.remarks.push(format!("an answer of {whom} takes {}{before}", words::seconds(each_s.0)));
+            let filled = filled.filter(|cache| services::blame_sender(view, &mut finding, cache, span));
+            let filled = filled.map_or_else(String::new, |cache| {
+                let who = finding.culprit.process.as_deref().unwrap_or("another program");
+                format!(
+                    "; {} has most likely lost what spared it these, since {who} ({}) {FILLS} it",
+                    services::name(&Servers::of(view, cache), cache),
+                    finding.pid()
+                )
+            });
+            match many.1 > 0.0 {
+                true => format!(
+                    "makes {} {CALLS_OF} {whom} instead of {}{filled}",
+                    words::count(many.0),
+                    words::count(many.1)
+                ),
+                false => {
+                    format!(
+                        "makes {} {CALLS_OF} {whom}, which it did not ask before{filled}",
+                        words::count(many.0)
+                    )
+                }
+            }
         }
     };
     let calls = match grown.cost {
@@ -307,6 +363,16 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    if finding.statement.contains(&format!(" {FILLS} ")) {
+        return vec![Remedy {
+            action: format!("let {who} write more slowly, or into a cache of its own; or give the cache more room"),
+            command: "memcached -m MEGABYTES; redis-cli CONFIG SET maxmemory BYTES; until then stop it".to_owned(),
+            verify: "evictions no longer grow (memcached: stats; redis-cli INFO stats), and a request makes as many calls as before: \
+                     mitra services"
+                .to_owned(),
+            risk: "more memory for the cache is less for others".to_owned(),
+        }];
+    }
     if finding.statement.contains(CALLS_OF) {
         return vec![Remedy {
             action: format!(

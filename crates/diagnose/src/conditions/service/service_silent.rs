@@ -6,6 +6,10 @@
 //! What its threads wait for is looked up while it keeps clients waiting: where only one process can end that, and this one waits for
 //! nobody, it is the culprit.
 //!
+//! One that sends without being asked (a feed, a stream) has stopped where nothing more goes to the connections that there are, though
+//! something went there in each second before. That alone says nothing: who has nothing to send is well. It has to be seen that one of its
+//! threads cannot go on.
+//!
 //! A service that nobody asks is quiet and well: nothing waits. One that computes, or moves data, works on an answer that takes
 //! long.
 
@@ -25,17 +29,27 @@ pub const CONDITION: Condition = Condition {
         "service.open",
         "listener.queue",
         "listener.backlog",
+        SENT,
+        CONNECTIONS,
         "task.cpu_time",
         "task.read_bytes",
         "task.write_bytes",
     ],
     needs_of: &[services::NEEDS, waits::NEEDS, sessions::NEEDS],
-    triggers: &[Trigger::Signals(Signals {
-        metrics: &["service.requests", "service.wait_time", "listener.queue"],
-        find: are_silent,
-        need_s: services::NEED_S,
-        can_be_steady: true,
-    })],
+    triggers: &[
+        Trigger::Signals(Signals {
+            metrics: &["service.requests", "service.wait_time", "listener.queue"],
+            find: are_silent,
+            need_s: services::NEED_S,
+            can_be_steady: true,
+        }),
+        Trigger::Signals(Signals {
+            metrics: &[SENT, CONNECTIONS],
+            find: have_dried_up,
+            need_s: services::NEED_S,
+            can_be_steady: false,
+        }),
+    ],
     observe,
     causes: &[
         explains("service-slow", "unanswered requests are late"),
@@ -48,6 +62,12 @@ pub const CONDITION: Condition = Condition {
     ..Condition::SYMPTOM
 };
 
+const SENT: &str = "service.sent_bytes";
+const CONNECTIONS: &str = "service.established";
+/// In so many samples one after the other something was sent.
+const STREAM: usize = 10;
+/// Who answers now and then sends without being asked all the same.
+const ANSWERS: f64 = 0.1;
 /// Answers that were to be expected in the time: by chance none comes in one case of twenty thousand.
 const EXPECTED: f64 = 10.0;
 /// A client waits for nearly all of a second.
@@ -101,10 +121,69 @@ fn observe(view: &View<'_>) -> Observation {
             Err(reason) => because = reason,
         }
     }
-    match best {
-        Some(silent) => finding(view, &silent).active(),
+    if let Some(silent) = best {
+        return finding(view, &silent).active();
+    }
+    match view.each(SENT).find_map(|(row, _)| stuck_stream(view, row)) {
+        Some(finding) => finding.active(),
         None => Observation::Inactive(because),
     }
+}
+
+/// Something was sent all the time, and nothing since, though as many connections are there.
+fn dried_up(set: &SeriesSet, row: &str, window: Span) -> Option<Signal> {
+    let sent = Signal::of(set.get(SENT, row)?, window);
+    let connections = set.get(CONNECTIONS, row)?;
+    let mut flowed = 0;
+    let mut v = Vec::with_capacity(sent.v.len());
+    for (i, bytes) in sent.v.iter().enumerate() {
+        if *bytes > 0.0 {
+            // A stream that begins again has to flow again before it can dry up.
+            flowed = if i > 0 && sent.v[i - 1] > 0.0 { flowed + 1 } else { 1 };
+        }
+        let at = Span { since: sent.t[i], until: sent.t[i] + 1 };
+        let are_there = || connections.last(at).is_some_and(|many| many >= 1.0);
+        v.push(step(*bytes <= 0.0 && flowed >= STREAM && are_there()));
+    }
+    Some(Signal { v, ..sent })
+}
+
+/// A service that sends to whoever is connected, of which a thread cannot go on since nothing more comes.
+fn stuck_stream<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
+    let dry = dried_up(view.set, row, view.set.span()?.intersect(Span { since: i64::MIN, ..view.window })?)?;
+    let run = dry.within(view.window).run(1.0, services::NEED_S)?;
+    let span = run.span();
+    let before = Span { since: i64::MIN, until: run.onset };
+    let asked =
+        view.set.get("service.requests", row).and_then(|requests| requests.mean(before)).unwrap_or(0.0);
+    let servers = Servers::of(view, row);
+    if asked > ANSWERS || servers.used(view, span)? >= ASLEEP {
+        return None;
+    }
+    let mut finding = view.finding(&run);
+    servers.blame(&mut finding, row);
+    let many = view.set.get(CONNECTIONS, row).and_then(|many| many.last(span)).unwrap_or(0.0);
+    let flow = view.set.get(SENT, row).and_then(|sent| sent.mean(before)).unwrap_or(0.0);
+    finding.statement = format!(
+        "{} sends nothing more to its {} connections ({}/s before), and its processes sleep",
+        services::name(&servers, row),
+        words::count(many.round()),
+        words::bytes(flow)
+    );
+    finding.prove(view, &[SENT, CONNECTIONS], row, span);
+    if !waits::follow(view, &mut finding, &servers, row, span) {
+        return None;
+    }
+    // Each of them waits for what does not come.
+    finding.client_wait_s = Some(many * run.seconds());
+    finding.despite = services::despite(view, &services::walk(view, row, span, many), span);
+    finding.confidence = 0.85;
+    Some(finding)
+}
+
+/// Of each service that sends: one where it has stopped.
+fn have_dried_up(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    set.each(SENT).filter_map(|(row, _)| dried_up(set, row, window)).collect()
 }
 
 /// The service of this machine that a silent one waits for: that one is silent itself, or late (`service-slow`).

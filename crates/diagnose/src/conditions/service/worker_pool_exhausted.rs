@@ -53,6 +53,7 @@ pub const CONDITION: Condition = Condition {
         ),
         within("service-silent", "no worker is left that could answer"),
         within("service-failing", "clients give up before a worker is free"),
+        explains("connection-limit", "each worker that it may have waits"),
         asked("listen-overflow", "no worker is left that accepts"),
     ],
     remedies_of: remedies,

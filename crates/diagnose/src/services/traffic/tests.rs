@@ -7,6 +7,7 @@ fn kept() -> Traffic {
     Traffic {
         t: (1..=16).map(|i| i * SECOND).collect(),
         dt: vec![1.0; 16],
+        answered: vec![0.0; 16],
         requests: each(97.0, 48.0),
         // Now and then more of them wait.
         waiting: (0..16)
@@ -41,6 +42,7 @@ fn what_got_dearer_and_is_still_fast_has_a_usual_too() {
     let all = Traffic {
         t: (1..=18).map(|i| i * SECOND).collect(),
         dt: vec![1.0; 18],
+        answered: vec![0.0; 18],
         requests: each(70.0, 58.0),
         waiting: each(0.01, 0.3),
         kept: Vec::new(),
@@ -63,6 +65,7 @@ fn more_of_what_always_took_long_is_not_late() {
         let all = Traffic {
             t: (1..=16).map(|i| i * SECOND).collect(),
             dt: vec![1.0; 16],
+            answered: vec![0.0; 16],
             requests: vec![50.0; 16],
             waiting: each(2.0, 15.0),
             kept: Vec::new(),
@@ -84,6 +87,7 @@ fn of_what_takes_longer_than_it_was_watched_nobody_knows_whether_it_is_late() {
         let mut all = Traffic {
             t: (1..=16).map(|i| i * SECOND).collect(),
             dt: vec![1.0; 16],
+            answered: vec![0.0; 16],
             requests: vec![50.0; 16],
             waiting: (0..16).map(|i| 1.0 + pile * f64::from(i).min(3.0)).collect(),
             kept: Vec::new(),
@@ -119,6 +123,7 @@ fn long_polls_of_clients_who_came_together_end_together() {
         let all = Traffic {
             t: (1..=32).map(|i| i * SECOND).collect(),
             dt: vec![1.0; 32],
+            answered: vec![0.0; 32],
             requests: vec![50.0; 32],
             waiting: (0..32).map(|i| if i < 16 { waiting } else { waiting + 40.0 }).collect(),
             p50: vec![0.000_4; 32],
@@ -131,4 +136,31 @@ fn long_polls_of_clients_who_came_together_end_together() {
     assert!(polled(0.1, |_| 0.001), "nobody waited for so long before");
     assert!(!polled(12.0, |_| 0.001), "how long those take that wait is not known");
     assert!(!polled(0.1, |i| if i % 4 == 0 { 8.0 } else { 0.001 }), "some always took so long");
+}
+
+#[test]
+fn whoever_waited_and_was_answered_did_not_stand_all_the_time() {
+    let of = |answered: f64| {
+        let is_on = |i: usize| i >= 12;
+        let each = |before: f64, after: f64| (0..32).map(|i| if is_on(i) { after } else { before }).collect();
+        Traffic {
+            t: (1..=32).map(|i| i * SECOND).collect(),
+            dt: vec![1.0; 32],
+            answered: each(0.04, answered),
+            requests: each(390.0, 90.0),
+            waiting: each(0.04, 7.2),
+            kept: Vec::new(),
+            opened: Vec::new(),
+            p50: each(0.000_08, 0.000_1),
+            p90: each(0.000_1, 0.000_2),
+            p99: each(0.000_4, 0.65),
+        }
+    };
+    let whole = Span { since: 0, until: 40 * SECOND };
+    let words = |all: Traffic| {
+        let usual = all.before_late(whole).and_then(|before| before.usual()).expect("twelve good seconds");
+        all.slow(&usual).expect("it is slow").words()
+    };
+    assert_eq!(words(of(7.0)), "answered one request in a hundred in 650 ms or more instead of 400 µs");
+    assert_eq!(words(of(0.1)), "answered in 20.0 s or more instead of 80 µs");
 }
