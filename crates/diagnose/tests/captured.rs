@@ -203,18 +203,20 @@ fn a_capture_on_an_idle_machine_is_no_incident() {
 
 #[test]
 fn short_processes_that_are_in_each_others_way_are_a_storm_too() {
-    let lived = |lived_s: f64, cpu_s: f64| {
+    let lived = |lived_s: f64, cpu_s: f64, waited_s: f64| {
         let mut m = storm();
         m.row("exited.lifetime", "120:true", 0.0, 2200.0 * lived_s);
         m.row("exited.cpu_time", "120:true", 0.0, 2200.0 * cpu_s);
+        m.row("exited.run_delay", "120:true", 0.0, 2200.0 * waited_s);
         m.explain()
     };
-    let report = lived(0.3, 0.001);
+    let report = lived(0.3, 0.001, 0.15);
     assert_eq!(root(&report), ("fork-storm", Some("bash"), Some(120)));
     let statement = &report.incidents[0].root_cause.statement;
     assert!(statement.contains("which lived for 300 ms each for 1.0 ms of CPU"), "{statement}");
-    // Jobs that work.
-    let report = lived(0.3, 0.05);
+    // Jobs that work, and such that wait for something else.
+    assert!(lived(0.3, 0.001, 0.01).incidents.iter().all(|i| i.root_cause.condition != "fork-storm"));
+    let report = lived(0.3, 0.05, 0.15);
     assert!(
         report.incidents.iter().all(|i| i.root_cause.condition != "fork-storm"),
         "{:#?}",

@@ -114,6 +114,29 @@ fn an_address_that_was_never_called_before_is_one_too_where_several_wait_for_it(
 }
 
 #[test]
+fn the_kernel_counts_whether_an_attempt_was_begun_and_whether_it_was_refused() {
+    let failing = |begun: f64, refused: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "shop"), during(Asked::each(90.0, 0.01), Asked::each(50.0, 4.0)));
+        dependency(&mut m, (60, "caller"), APP, during(Asked::each(90.0, 0.01), Asked::each(50.0, 4.0)));
+        queue(&mut m, APP, (50, "shop"), |_| 512.0);
+        // Each takes 80 ms.
+        attempts(&mut m, &format!("60>{APP}"), 7.0, 88.0, (90.0, 40.0));
+        m.sys("tcp.ActiveOpens", 90.0, begun).sys("tcp.AttemptFails", 0.0, refused);
+        let report = m.explain();
+        let chain = report.incidents.iter().flat_map(|i| &i.chain);
+        chain
+            .into_iter()
+            .find(|link| link.condition == "dependency-unreachable")
+            .map(|link| link.statement.clone())
+    };
+    assert!(failing(128.0, 88.0).is_some_and(|said| said.contains("refuses connections")));
+    assert!(failing(0.0, 0.0).is_some_and(|said| said.contains("fails before anything is sent")));
+    // The callers give up before the queue takes them: the service is there, and full.
+    assert_eq!(failing(128.0, 0.0), None);
+}
+
+#[test]
 fn a_connection_that_is_refused_at_once_is_unreachable_if_it_used_to_be_accepted() {
     let refused = |before: f64, always: bool| {
         let mut m = Machine::idle();

@@ -265,6 +265,34 @@ fn calls_that_failed_name_the_program_that_has_no_ports() {
 }
 
 #[test]
+fn attempts_that_fail_and_are_not_begun_have_no_port() {
+    let calls = |opens: f64| {
+        let mut m = serving();
+        no_ports(&mut m);
+        m.row("netns.sock_tcp_tw", "web", 300.0, 40_000.0).row("netns.tcp_ActiveOpens", "web", 500.0, opens);
+        let row = "60>10.0.0.7:80@web";
+        m.task(60, "gateway", 0).row("dependency.connect_failed", row, 0.0, 237.0);
+        m.row("dependency.requests", row, 237.0, 0.0).values(
+            "dependency.pid",
+            row,
+            0,
+            vec![60.0; HEALTHY + INCIDENT + 20],
+        );
+        text(&mut m, "dependency.comm", row, "gateway");
+        m.explain()
+    };
+    let report = calls(0.0);
+    assert_eq!(root(&report), ("port-exhaustion", Some("gateway"), Some(60)));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(
+        statement.contains("237 attempts a second to connect fail before anything is sent"),
+        "{statement}"
+    );
+    // Somebody refuses them.
+    assert!(calls(240.0).incidents.iter().all(|i| i.root_cause.condition != "port-exhaustion"));
+}
+
+#[test]
 fn a_busy_server_has_many_connections_in_time_wait() {
     // As many as there are ports, but no connection less is begun: they go to several places or come from outside.
     for (tw, opens) in [(28_000.0, 900.0), (60_000.0, 100.0)] {
@@ -321,25 +349,27 @@ fn a_name_server_that_got_slow_is_named_by_its_address() {
 
 #[test]
 fn the_server_that_a_forwarder_asks_in_turn_is_named_where_that_got_slow() {
-    let forwarded = |wait: f64| {
+    let forwarded = |wait: f64, asked: f64| {
         let mut m = serving();
         resolver(&mut m, 9.0, 6.0, 0.0);
         let next = "10.9.0.2:53";
-        m.row("resolver.queries", next, 70.0, 5.0).row("resolver.answers", next, 70.0, 5.0);
+        m.row("resolver.queries", next, asked, 5.0).row("resolver.answers", next, asked, 5.0);
         m.row("resolver.unanswered", next, 0.0, 0.0).row("resolver.wait_time", next, 0.06, wait);
         m.values("resolver.pid", next, HEALTHY, vec![90.0; INCIDENT]);
         text(&mut m, "resolver.comm", next, "dnsmasq");
         m.explain()
     };
-    let report = forwarded(6.0);
+    let report = forwarded(6.0, 60.0);
     assert_eq!(root(&report).0, "resolver-slow");
     assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.2:53"));
     let statement = &report.incidents[0].root_cause.statement;
     assert!(
-        statement.contains("dnsmasq (90), which asks for others, waits for 10.9.0.2:53 in turn"),
+        statement.contains("dnsmasq (90), which most likely answers there, waits for 10.9.0.2:53 in turn"),
         "{statement}"
     );
-    assert_eq!(culprit(&forwarded(0.005)).address.as_deref(), Some("10.9.0.1:53"));
+    // It is as quick as ever; or it is hardly asked, for somebody else.
+    assert_eq!(culprit(&forwarded(0.005, 60.0)).address.as_deref(), Some("10.9.0.1:53"));
+    assert_eq!(culprit(&forwarded(6.0, 4.0)).address.as_deref(), Some("10.9.0.1:53"));
 }
 
 #[test]

@@ -264,18 +264,29 @@ fn requests_that_wait_inside_before_an_idle_server_are_held_back() {
 
 #[test]
 fn a_server_that_cannot_reach_whom_it_asked_for_each_request_answers_with_errors() {
-    let gateway = |failed: f64, asked: f64| {
+    let gateway = |failed: f64, asked: f64, earlier: u32| {
         let mut m = Machine::idle();
         service(&mut m, APP, (50, "nginx"), during(Asked::each(236.0, 3e-4), Asked::each(236.0, 2e-4)));
-        dependency(&mut m, (50, "nginx"), DB, during(Asked::each(236.0, 1.5e-4), Asked::each(asked, 1.5e-4)));
+        dependency(
+            &mut m,
+            (earlier, "nginx"),
+            DB,
+            during(Asked::each(236.0, 1.5e-4), Asked::each(asked, 1.5e-4)),
+        );
+        if earlier != 50 {
+            dependency(&mut m, (50, "nginx"), DB, |_| Asked::each(0.0, 1.5e-4));
+        }
         attempts(&mut m, &format!("50>{DB}"), 0.0, failed, (asked, asked));
         m
     };
-    let report = gateway(236.0, 0.0).explain();
+    // A reload ends the workers that asked before.
+    let report = gateway(236.0, 0.0, 49).explain();
+    assert!(report.incidents.iter().flat_map(|i| &i.chain).any(|link| link.condition == "failing-fast"));
+    let report = gateway(236.0, 0.0, 50).explain();
     let failing =
         report.incidents.iter().flat_map(|i| &i.chain).find(|link| link.condition == "failing-fast");
     let statement = &failing.expect("it answers with errors").statement;
     assert!(statement.contains("cannot connect to 10.0.0.7:5432 any more"), "{statement}");
     // Most of them come about all the same.
-    is_silent(&gateway(2.0, 230.0));
+    is_silent(&gateway(2.0, 230.0, 50));
 }

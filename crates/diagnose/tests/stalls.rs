@@ -99,7 +99,11 @@ fn a_real_time_task_is_named_by_those_that_may_use_no_other_cpu() {
     assert_eq!(ids(&report), ["cpu-hog"], "{:#?}", report.incidents);
     let cause = &report.incidents[0].root_cause;
     assert_eq!((cause.culprit.process.as_deref(), cause.culprit.pid), (Some("meter-poll"), Some(70)));
-    assert!(cause.statement.contains("a real-time task, took 91 % of CPU 1"), "{}", cause.statement);
+    assert!(
+        cause.statement.contains("has a real-time thread that took 91 % of CPU 1"),
+        "{}",
+        cause.statement
+    );
     // An ordinary task gives way, and whoever may use another CPU goes there.
     assert!(!ids(&pinned(0.0, 2.0)).contains(&"cpu-hog"));
     assert!(!ids(&pinned(1.0, 3.0)).contains(&"cpu-hog"));

@@ -106,7 +106,7 @@ impl Network {
         set(system, own, most);
         let Some(thread) = self.thread.take() else { return };
         if is_slow || self.namespaces.is_stale(frame) {
-            self.namespaces.discover(io, frame);
+            self.namespaces.discover(io, frame, is_slow);
             thread.set_targets(self.namespaces.targets());
         }
         self.bad_lines += self.namespaces.read(io, frame, is_slow);

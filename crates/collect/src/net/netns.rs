@@ -207,8 +207,10 @@ impl NetNamespaces {
             })
     }
 
-    /// Finds out which namespaces there are, from the tasks of this frame or, where these do not say, from `/proc`.
-    pub fn discover(&mut self, io: &mut Io, frame: &Frame) {
+    /// Finds out which namespaces there are, from the tasks of this frame or, where these do not say, from `/proc`. Between slow ticks what
+    /// is new is added to what is known: a frame may have only some of the tasks.
+    pub fn discover(&mut self, io: &mut Io, frame: &Frame, is_slow: bool) {
+        let is_whole = is_slow || std::mem::take(&mut self.is_stale);
         self.is_stale = false;
         let own = io.netns.own();
         let mut found = self.of_tasks(frame);
@@ -220,6 +222,9 @@ impl NetNamespaces {
                 Some(one) => one.name = Some(name),
                 None => found.push(FoundNetNs { inum, process: None, processes: 0, name: Some(name) }),
             }
+        }
+        if !is_whole {
+            return self.add_new(found, io);
         }
         self.known = found.iter().map(|one| one.inum).chain([own]).collect();
         self.known.sort_unstable();
@@ -237,6 +242,22 @@ impl NetNamespaces {
         io.netns.clear();
         for space in &self.followed {
             io.netns.add(space.inum, &space.name);
+        }
+    }
+
+    /// Follows namespaces that were not there at the last look.
+    fn add_new(&mut self, mut found: Vec<FoundNetNs>, io: &mut Io) {
+        found.retain(|one| self.known.binary_search(&one.inum).is_err());
+        self.known.extend(found.iter().map(|one| one.inum));
+        self.known.sort_unstable();
+        let all = found.len() as i64;
+        found.truncate(NETNS_MAX.saturating_sub(self.followed.len()));
+        self.totals.0 += all;
+        self.totals.1 += all - found.len() as i64;
+        for one in found {
+            let space = follow(one, io);
+            io.netns.add(space.inum, &space.name);
+            self.followed.push(space);
         }
     }
 

@@ -114,7 +114,11 @@ struct Stream {
 
 impl Stream {
     /// How it goes on, and whether it has dried up though there are connections.
-    fn then(self, sent: i64, connections: i64) -> (Stream, bool) {
+    fn then(self, sent: i64, connections: i64, has_answered: bool) -> (Stream, bool) {
+        // Answers are no stream.
+        if has_answered {
+            return (Stream { sent, ..Stream::default() }, false);
+        }
         let stream = match (sent > self.sent, self.dry > 0) {
             (true, true) => Stream { sent, flowed: 1, dry: 0 },
             (true, false) => Stream { sent, flowed: self.flowed.saturating_add(1), dry: 0 },
@@ -317,27 +321,33 @@ impl Waits {
     /// The processes of services that have more requests open than they have answered since the last frame, which wait for
     /// longer than that, that answer much later than usual, or that have stopped sending what they sent all the time.
     fn kept_waiting(&mut self, frame: &Frame, strings: &Strings) -> Vec<u32> {
-        let mut pids = Vec::new();
+        let (mut pids, mut dry) = (Vec::new(), Vec::new());
         let columns = [self.requests, self.open, self.wait_time, self.service_pid];
         self.known.each(frame, strings, |row, before, since| {
             let [requests, open, wait_ns, pid] =
                 columns.map(|column| row.get(column).copied().filter(|value| *value != NA));
             let [sent, connections] =
                 self.stream.map(|column| row.get(column).copied().filter(|value| *value != NA).unwrap_or(0));
-            let (requests, open, wait_ns) = (requests?, open?, wait_ns.unwrap_or(0));
+            // Of whom nobody asks anything no request is open.
+            let (requests, open, wait_ns) = (requests?, open.unwrap_or(0), wait_ns.unwrap_or(0));
             let Some(before) = before else {
                 let stream = Stream { sent, ..Stream::default() };
                 return Some(Known { requests, wait_ns, usual_ns: None, stream });
             };
             let is_kept = open >= OPEN_MIN && open > requests - before.requests;
             let (known, is_late) = before.then(requests, wait_ns, since);
-            let (stream, is_dry) = before.stream.then(sent, connections);
+            let (stream, is_dry) = before.stream.then(sent, connections, requests > before.requests);
             let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-            if let Some(pid) = pid.filter(|_| (is_kept || is_late || is_dry) && pids.len() < SERVICES_MAX) {
-                pids.push(pid);
+            match pid {
+                Some(pid) if (is_kept || is_late) && pids.len() < SERVICES_MAX => pids.push(pid),
+                Some(pid) if is_dry && dry.len() < SERVICES_MAX => dry.push(pid),
+                _ => {}
             }
             Some(Known { stream, ..known })
         });
+        // Somebody certainly waits for the others.
+        dry.truncate(SERVICES_MAX - pids.len());
+        pids.append(&mut dry);
         pids.sort_unstable();
         pids.dedup();
         pids

@@ -258,7 +258,7 @@ fn a_stream_that_flowed_for_long_dries_up_once() {
     let mut then = |bytes: i64, connections: i64| {
         sent += bytes;
         let is_dry;
-        (stream, is_dry) = stream.then(sent, connections);
+        (stream, is_dry) = stream.then(sent, connections, false);
         is_dry
     };
     // Nine frames are a download that has ended.
@@ -269,4 +269,6 @@ fn a_stream_that_flowed_for_long_dries_up_once() {
     assert!(then(0, 4) && !then(0, 0), "nobody is connected");
     assert_eq!((0..100).filter(|_| then(0, 4)).count(), 57, "and not for ever");
     assert!(!then(5, 4) && !then(0, 4) && !then(0, 4), "it has to flow again before");
+    let answers = (0..20).fold(Stream::default(), |stream, i| stream.then(i, 4, true).0);
+    assert!(!answers.then(19, 4, false).0.then(19, 4, false).1, "answers are no stream");
 }

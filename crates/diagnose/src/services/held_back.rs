@@ -60,6 +60,10 @@ pub fn held_back<'a>(view: &View<'a>, service: &Service<'a>) -> Option<HeldBack<
     if !each_s.0.is_finite() || each_s.0 > AS_QUICK * each_s.1 {
         return None;
     }
+    // Workers that ask many times more for each request are always at it, too (`query-regression`).
+    if main.rate.0 * usual.rate > AS_OFTEN * main.rate.1 * slow.rate {
+        return None;
+    }
     let own = || {
         let rows = super::called_by(view, view.set, &servers).into_iter();
         rows.filter(|caller| Address::called(caller) == main.address)

@@ -408,7 +408,7 @@ impl Traffic {
             } else if !stalled.is_empty() && !self.were_answered(&stalled) {
                 (Late::Stalled, stood_s, usual.p50)
             } else if !stalled.is_empty() {
-                (Late::Few, self.weighted(&self.p99, &stalled), usual.p99)
+                (Late::Few, self.weighted_by(&self.waiting, &self.p99, &stalled), usual.p99)
             } else if answers(&few) > answers(&tail) {
                 (Late::Few, self.weighted(&self.p99, &few), usual.p99)
             } else {
@@ -453,7 +453,12 @@ impl Traffic {
 
     /// The median over the requests of some samples.
     fn weighted(&self, values: &[f64], samples: &[usize]) -> f64 {
-        let of = |i: &usize| (values[*i], self.requests[*i] * self.dt[*i]);
+        self.weighted_by(&self.requests, values, samples)
+    }
+
+    /// The median over some samples, of which each counts as much as it has of something.
+    fn weighted_by(&self, weights: &[f64], values: &[f64], samples: &[usize]) -> f64 {
+        let of = |i: &usize| (values[*i], weights[*i] * self.dt[*i]);
         let mut list: Vec<(f64, f64)> = samples.iter().map(of).filter(|(v, _)| v.is_finite()).collect();
         list.sort_by(|a, b| a.0.total_cmp(&b.0));
         let all: f64 = list.iter().map(|(_, weight)| weight).sum();

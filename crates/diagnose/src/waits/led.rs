@@ -4,8 +4,8 @@ use mitra_model::{SeriesSet, Span};
 
 use super::still::HELD;
 use super::{
-    ANSWER, ELSEWHERE, FULL, FUTEX, MAJORITY, Node, Of, Other, SENDS, STUCK, Step, THREADS_MIN, TRIES,
-    UNASKED, UNREAD, WALK_MAX, Wait, Walk, is_between, rows_of, split, sum, text_of, words,
+    ANSWER, ELSEWHERE, FULL, FUTEX, Node, Of, Other, SENDS, Step, THREADS_MIN, TRIES, UNASKED, UNREAD,
+    WALK_MAX, Wait, Walk, is_between, is_stuck, rows_of, split, sum, text_of, words,
 };
 use crate::services;
 use crate::view::View;
@@ -13,7 +13,8 @@ use crate::view::View;
 /// For what comes through a pipe.
 const PIPE: &str = "pipe";
 /// Waits of which nobody is in one who has nothing to do.
-const NEVER_IDLE: &[&str] = &["mutex", "lock", TRIES, FULL, SENDS, "fanotify", "fuse", "traced", UNREAD];
+pub(super) const NEVER_IDLE: &[&str] =
+    &["mutex", "lock", TRIES, FULL, SENDS, "fanotify", "fuse", "traced", UNREAD];
 
 /// Several waits of one kind for processes of one name, such as the workers of a server, are one: with those processes. `None` where they
 /// are for different ones.
@@ -85,11 +86,8 @@ pub(super) fn led_to_a_stop<'a>(
         // The threads of a runtime that has few of them for many requests may stand still with one that writes, and do nothing else then:
         // unless they wait for answers of others.
         let stands = || {
-            let stuck = set.get(STUCK, main.row).and_then(|stuck| stuck.mean(span)).unwrap_or(0.0);
             let asks = |pid: &u32| services::waits_for_answers(view, *pid, None, span);
-            main.threads >= 1.0 - ELSEWHERE
-                && stuck > MAJORITY * main.threads
-                && !node.pids().iter().any(asks)
+            main.threads >= 1.0 - ELSEWHERE && is_stuck(set, &main, span) && !node.pids().iter().any(asks)
         };
         let is_full = |kind: &str| [FULL, SENDS].contains(&kind);
         let stop_with_it = is_full(main.kind)
@@ -100,7 +98,7 @@ pub(super) fn led_to_a_stop<'a>(
         if walk.steps.is_empty() && !stop_with_it && open.is_none_or(|open| hold < (1.0 - ELSEWHERE) * open) {
             return None;
         }
-        stands_still |= NEVER_IDLE.contains(&main.kind);
+        stands_still |= NEVER_IDLE.contains(&main.kind) && (main.kind != SENDS || is_stuck(set, &main, span));
         walk.steps.push(Step {
             of: total,
             processes: node.count(),

@@ -14,7 +14,7 @@ mod words;
 
 pub use clients::{are_slow as are_clients_slow, clients, of_own};
 pub use knot::knot;
-use led::led_to_a_stop;
+use led::{NEVER_IDLE, led_to_a_stop};
 use rows::{
     Of, Other, Wait, child_of, is_unread, rows_of, split, sum, waits_of, waits_of_thread, waits_together,
 };
@@ -235,6 +235,26 @@ fn of_service<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str, span: S
         .or(strict)
 }
 
+/// Whether a thread of a service is in a wait that nobody is in who has nothing to do, and has not run since it was looked at last.
+#[must_use]
+pub fn cannot_go_on(view: &View<'_>, servers: &Servers<'_, '_>, row: &str, span: Span) -> bool {
+    let walk = of_service(view, servers, row, span);
+    let is_held = |end: &str| [words::IS_STOPPED, words::IS_FROZEN].contains(&end);
+    walk.is_some_and(|walk| {
+        walk.end.is_some_and(is_held)
+            || walk
+                .steps
+                .iter()
+                .any(|step| NEVER_IDLE.contains(&step.wait.kind) && is_stuck(view.set, &step.wait, span))
+    })
+}
+
+/// Whether those in a wait had mostly not run since the look before: who sends over a slow line goes on now and then.
+fn is_stuck(set: &SeriesSet, wait: &Wait<'_>, span: Span) -> bool {
+    let stuck = set.get(STUCK, wait.row).and_then(|stuck| stuck.mean(span)).unwrap_or(0.0);
+    stuck > MAJORITY * wait.threads
+}
+
 fn is_between(wait: &Wait<'_>) -> bool {
     BETWEEN.contains(&wait.kind) && wait.threads >= THREADS_MIN
 }
@@ -256,7 +276,7 @@ pub fn follow<'a>(
     }
     let Some((pid, comm)) = walk.culprit() else {
         // Nobody of this machine is at the end, and who is does not read.
-        let Some(address) = walk.unread_by() else { return false };
+        let Some(address) = walk.unread_by(view.set, span) else { return false };
         finding.waits_for = Some(walk.words());
         finding.culprit.address = Some(address.to_owned());
         return true;
@@ -264,7 +284,7 @@ pub fn follow<'a>(
     finding.waits_for = Some(walk.words());
     finding.waits_for_lock = walk.passes_a_lock();
     blame(view, finding, pid, comm);
-    if let Some(address) = walk.unread_by().or(walk.leaves_to()) {
+    if let Some(address) = walk.leaves_to() {
         finding.culprit.address = Some(address.to_owned());
     }
     if !walk.is_certain {
@@ -453,9 +473,13 @@ impl Walk<'_> {
     }
 
     /// The address elsewhere that does not read what the last one sends.
-    fn unread_by(&self) -> Option<&str> {
+    fn unread_by(&self, set: &SeriesSet, span: Span) -> Option<&str> {
         match self.steps.last().map(|step| &step.wait) {
-            Some(Wait { kind: SENDS, other: Other::Address(address), .. }) => Some(address),
+            Some(wait @ Wait { kind: SENDS, other: Other::Address(address), .. })
+                if is_stuck(set, wait, span) =>
+            {
+                Some(address)
+            }
             _ => None,
         }
     }
@@ -463,7 +487,7 @@ impl Walk<'_> {
     /// The address elsewhere that the last one waits for.
     fn leaves_to(&self) -> Option<&str> {
         match self.steps.last().map(|step| &step.wait) {
-            Some(Wait { kind: "tcp", other: Other::Address(address), .. }) => Some(address),
+            Some(Wait { kind: "tcp" | SENDS, other: Other::Address(address), .. }) => Some(address),
             _ => None,
         }
     }

@@ -140,6 +140,8 @@ const REAL_TIME: [f64; 3] = [1.0, 2.0, 6.0];
 /// Half of a CPU; what is left to others comes when it sleeps.
 const TAKES: f64 = 0.5;
 const CLASS: &str = "real-time";
+/// Of a CPU, more than before.
+const MORE: f64 = 0.3;
 
 /// A task of a real-time class that takes a CPU, on which others wait that may use no other.
 fn runs_first(view: &View<'_>) -> Option<Finding> {
@@ -148,11 +150,15 @@ fn runs_first(view: &View<'_>) -> Option<Finding> {
     let is_first = |row: &str| last("task.policy", row).is_some_and(|policy| REAL_TIME.contains(&policy));
     let takers =
         view.processes().iter().filter(|p| !p.kthread).flat_map(|p| p.rows.iter().map(move |row| (p, *row)));
-    let runs = takers.filter(|(_, row)| is_first(row)).filter_map(|(process, row)| {
+    let findings = takers.filter(|(_, row)| is_first(row)).filter_map(|(process, row)| {
         let run = view.of("task.cpu_time", row)?.run(TAKES, 3.0)?;
-        Some((process, row, last("task.cpu", row)?, run))
+        takes_a_cpu(view, process, row, last("task.cpu", row)?, &run)
     });
-    let (process, row, cpu, run) = runs.max_by(|a, b| a.3.seconds().total_cmp(&b.3.seconds()))?;
+    findings.max_by(|a, b| a.loss_s.unwrap_or(0.0).total_cmp(&b.loss_s.unwrap_or(0.0)))
+}
+
+/// A thread of a real-time class that takes a CPU on which others wait. `None` where nobody does, or it always took as much.
+fn takes_a_cpu(view: &View<'_>, process: &Process<'_>, row: &str, cpu: f64, run: &Run) -> Option<Finding> {
     let span = run.span();
     let mask = 2_f64.powf(cpu);
     let waited = |set: &SeriesSet, span: Span| {
@@ -160,7 +166,9 @@ fn runs_first(view: &View<'_>) -> Option<Finding> {
             set.get("task.cpus_allowed", row).and_then(|allowed| allowed.last(span)) == Some(mask)
                 && set.get("task.kthread", row).and_then(|kthread| kthread.last(span)) != Some(1.0)
         };
-        let others = set.each("task.run_delay").filter(|(other, _)| *other != row && may_use_no_other(other));
+        let others = set
+            .each("task.run_delay")
+            .filter(|(other, _)| !process.rows.contains(other) && may_use_no_other(other));
         others.filter_map(|(_, delay)| delay.total(span)).fold(0.0, |a, b| a + b) / span.seconds().max(1e-9)
     };
     let before = view.baseline.map_or(0.0, |baseline| waited(view.base_set, baseline));
@@ -169,19 +177,21 @@ fn runs_first(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let used = view.set.get("task.cpu_time", row).and_then(|series| series.mean(span)).unwrap_or(0.0);
-    let mut finding = view.finding(&run);
+    // What it took before is not what they wait for now.
+    let earlier = view.before("task.cpu_time", row);
+    if used - earlier.unwrap_or(0.0) < MORE {
+        return None;
+    }
+    let mut finding = view.finding(run);
     finding.blame(process);
     finding.statement = format!(
-        "{} ({}), a {CLASS} task, took {} of CPU {cpu:.0}; others that may use no other CPU waited {} of a task's time for it ({} before)",
+        "{} ({}), has a {CLASS} thread that took {} of CPU {cpu:.0}; others that may use no other CPU waited {} of a task's time for it ({} before)",
         process.comm,
         process.pid,
         words::percent(used),
         words::percent(during),
         words::percent(before)
     );
-    let earlier = view.baseline.map(|baseline| {
-        process.total(view.base_set, "task.cpu_time", baseline) / baseline.seconds().max(1e-9)
-    });
     finding.evidence.push(view.task_evidence("task.cpu_time", process, earlier, used, span));
     finding.evidence.push(view.evidence_of("task.run_delay", "others", Some(before), during));
     finding.loss_s = Some((during - before) * run.seconds());
@@ -194,7 +204,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (action, command) = match finding.statement.contains(CLASS) {
         true => (
             "give it an ordinary class, or a CPU that nobody else needs",
-            format!("chrt -o -p 0 {pid}; taskset -acp CPU {pid}"),
+            format!("chrt -a -o -p 0 {pid}; taskset -acp CPU {pid}"),
         ),
         false => ("give it a lower weight, or a cgroup with a quota", format!("renice -n 19 -p {pid}")),
     };

@@ -20,6 +20,7 @@ pub const CONDITION: Condition = Condition {
         "exited.count",
         "exited.lifetime",
         "exited.cpu_time",
+        "exited.run_delay",
         "tasks.exited",
         "tasks.total",
         "tasks.exited_cpu_time",
@@ -73,6 +74,8 @@ const SHORT_S: f64 = 0.1;
 
 /// Ten times what the start and the end of the smallest program cost: who uses more is there for something else.
 const SHORT_CPU_S: f64 = 0.01;
+/// Of their lives, in which they wait for a CPU: the rest is spent in waiting for those that they have started.
+const HELD_UP: f64 = 0.25;
 
 /// Subshells that start others come and go faster than they find room in the table of parents. Whoever started nearly all of those that
 /// did, a quarter of all or more, started the others as well: they came from the same storm.
@@ -200,7 +203,9 @@ fn observe(view: &View<'_>) -> Observation {
         return finding.active();
     };
     // Where they are in each other's way they live for as long as they wait for a CPU.
-    if top.lifetime_s >= SHORT_S && top.cpu_s.is_none_or(|cpu_s| cpu_s >= SHORT_CPU_S) {
+    let are_held_up =
+        top.waited_s >= HELD_UP * top.lifetime_s && top.cpu_s.is_some_and(|cpu_s| cpu_s < SHORT_CPU_S);
+    if top.lifetime_s >= SHORT_S && !are_held_up {
         return Observation::Inactive(format!(
             "the processes that ended had lived for {} each{}",
             words::seconds(top.lifetime_s),
@@ -284,6 +289,8 @@ struct Parent {
     lifetime_s: f64,
     /// What each used of a CPU, where that is known.
     cpu_s: Option<f64>,
+    /// What each waited for one.
+    waited_s: f64,
 }
 
 /// Processes a second that were started by one of this name and ended before.
@@ -302,6 +309,7 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
         count: f64,
         lifetime_s: f64,
         cpu_s: Option<f64>,
+        waited_s: f64,
         by_pid: BTreeMap<u32, f64>,
         by_child: BTreeMap<&'a str, f64>,
     }
@@ -317,6 +325,7 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
         sum.lifetime_s += view.set.get("exited.lifetime", row).and_then(|s| s.total(span)).unwrap_or(0.0);
         let cpu_s = view.set.get("exited.cpu_time", row).and_then(|s| s.total(span));
         sum.cpu_s = cpu_s.map(|cpu_s| cpu_s + sum.cpu_s.unwrap_or(0.0)).or(sum.cpu_s);
+        sum.waited_s += view.set.get("exited.run_delay", row).and_then(|s| s.total(span)).unwrap_or(0.0);
         *sum.by_pid.entry(pid).or_default() += count;
         *sum.by_child.entry(child).or_default() += count;
     }
@@ -336,6 +345,7 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
                 share: sum.count / all,
                 ended_s: sum.count / span.seconds().max(1.0),
                 lifetime_s: sum.lifetime_s / sum.count.max(1.0),
+                waited_s: sum.waited_s / sum.count.max(1.0),
                 cpu_s: sum.cpu_s.map(|cpu_s| cpu_s / sum.count.max(1.0)),
             }
         })

@@ -121,7 +121,7 @@ fn of_group(view: &View<'_>, short: &Finding) -> Option<Finding> {
     finding.prove(view, &["cgroup.shmem", "cgroup.memory_current"], group, growth.run.span());
     finding.confidence = 0.8;
     finding.loss_s = short.loss_s;
-    name_the_place(view, &mut finding, &growth);
+    name_the_place(view, &mut finding, &growth, Some(group));
     finding.culprit.cgroup = Some(group.to_owned());
     Some(finding)
 }
@@ -157,12 +157,32 @@ fn observe(view: &View<'_>) -> Observation {
     finding.statement = format!("{grew}, {then}");
     finding.evidence.extend(view.evidence("mem.shmem", "", growth.run.span()));
     finding.confidence = 0.8;
-    name_the_place(view, &mut finding, &growth);
+    name_the_place(view, &mut finding, &growth, None);
     finding.active()
 }
 
+/// Of what is mapped some may have gone to swap meanwhile, or make room for others.
+const MORE: f64 = 3.0;
+
+/// The process whose share of shared memory grew most in the window, and by how many pages. One that came meanwhile had none.
+fn most_mapped<'v, 'a>(view: &'v View<'a>, group: Option<&str>) -> Option<(&'v Process<'a>, f64)> {
+    let began = view.set.span().map_or(i64::MIN, |span| span.since) + 2 * SECOND;
+    // With version 1 the group that is known of a task may be that of another hierarchy.
+    let are_known =
+        group.is_some_and(|group| view.processes().iter().any(|p| process::is_inside(p.cgroup, group)));
+    let is_inside =
+        |p: &&Process<'a>| !are_known || group.is_none_or(|group| process::is_inside(p.cgroup, group));
+    let grew = |p: &'v Process<'a>| {
+        let series = p.rows.first().and_then(|row| view.set.get("task.rss_shmem", row))?;
+        let is_new = p.first_seen(view.set).is_some_and(|first| first > began.max(view.window.since));
+        let first = if is_new { 0.0 } else { series.first(view.window)? };
+        Some((p, series.max(view.window)? - first))
+    };
+    view.processes().iter().filter(is_inside).filter_map(grew).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 /// The tmpfs that filled and the process that wrote about as much as was added.
-fn name_the_place(view: &View<'_>, finding: &mut Finding, growth: &Growth) {
+fn name_the_place(view: &View<'_>, finding: &mut Finding, growth: &Growth, group: Option<&str>) {
     let grew = growth.to - growth.from;
     let span = growth.run.span();
     let is_tmpfs = |mount: &str| view.set.text("fs.type", mount).and_then(|t| t.last()) == Some("tmpfs");
@@ -177,21 +197,21 @@ fn name_the_place(view: &View<'_>, finding: &mut Finding, growth: &Growth) {
         finding.evidence.extend(view.evidence("fs.free_bytes", mount, span));
         finding.confidence = 0.9;
     }
-    let mapped = |p: &Process<'_>| -> f64 {
-        // Who came meanwhile had none.
-        let is_new = p.first_seen(view.set).is_some_and(|first| first > view.window.since);
-        let first = |series: &Series| if is_new { Some(0.0) } else { series.first(view.window) };
-        let pages =
-            p.series(view.set, "task.rss_shmem").filter_map(|s| Some(s.max(view.window)? - first(s)?));
-        pages.sum::<f64>() * view.page_bytes()
-    };
-    let own = process::ranking(view.processes(), span, mapped);
-    if let Some(top) = own.first().filter(|top| top.total >= 0.5 * grew && top.share >= 0.5) {
-        finding.blame_pid(top.comm, top.pid());
-        finding.statement =
-            format!("{}; {} {MAPS} {} more of it", finding.statement, top.words(), words::bytes(top.total));
-        let pages = mapped(&top.lead) / view.page_bytes();
-        finding.evidence.push(view.task_evidence("task.rss_shmem", &top.lead, None, pages, span));
+    // Who writes to a tmpfs, or maps what others have, adds nothing by mapping it.
+    let is_of_files = finding.culprit.path.is_some();
+    if let Some((process, pages)) = most_mapped(view, group).filter(|(_, pages)| {
+        let bytes = pages * view.page_bytes();
+        !is_of_files && bytes >= 0.5 * grew && bytes <= MORE * grew
+    }) {
+        finding.blame(process);
+        finding.statement = format!(
+            "{}; {} ({}) {MAPS} {} more than before",
+            finding.statement,
+            process.comm,
+            process.pid,
+            words::bytes(pages * view.page_bytes())
+        );
+        finding.evidence.push(view.task_evidence("task.rss_shmem", process, None, pages, span));
         return;
     }
     let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.wchar", span));

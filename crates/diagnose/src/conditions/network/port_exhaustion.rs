@@ -8,6 +8,9 @@
 //!
 //! The kernel counts no such failure. It is known where the calls that fail were watched; otherwise it is read from the
 //! ports: as many connections and TIME-WAITs as there are ports, no more and no less, and fewer connections than before.
+//! A call that fails for want of a port is counted as an attempt to connect that failed (`dependency.connect_failed`) and not as one that
+//! was begun (`tcp.ActiveOpens`): where the ports are used up and nearly all attempts are such, that is sure.
+//!
 //! Many TIME-WAITs by themselves are no harm, above all on a server, whose port is always the same: the connections that were
 //! begun here within the last minute have to explain them. Where others came in besides, as at a proxy, there may be more
 //! than there are ports, and it can only be suspected.
@@ -17,6 +20,7 @@ use mitra_model::report::How;
 
 use crate::network::{self, Net};
 use crate::prelude::*;
+use crate::services::Address;
 use crate::settings::PORT_RANGE;
 
 pub const CONDITION: Condition = Condition {
@@ -36,6 +40,10 @@ pub const CONDITION: Condition = Condition {
         "netns.comm",
         "task.netns",
         "task.cpu_time",
+        FAILED,
+        "dependency.connects",
+        "dependency.pid",
+        "dependency.comm",
     ],
     triggers: &[signals(
         &[
@@ -70,6 +78,9 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
+const FAILED: &str = "dependency.connect_failed";
+/// Of the attempts that failed so many are begun at most.
+const BEGUN: f64 = 0.1;
 /// More than there are ports for one place means that they go to several places, each of which has all of the ports.
 const MORE: f64 = 1.15;
 /// In how many seconds at least.
@@ -164,17 +175,18 @@ enum Exhausted {
     Suspected(String),
 }
 
-fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
+fn exhausted<'a>(view: &View<'a>, ports: &Ports<'_>) -> Option<Exhausted> {
     let count = ports.count();
     let run = ports.used.run(PORTS_NEARLY_ALL * count, NEED_S)?;
     let span = run.span();
     let opens = |span: Span| ports.net.sum(view.set, &["tcp.ActiveOpens"], span);
     let during = opens(span)?.mean()?;
     let before = rate_before(view, ports, span, &opens)?;
+    let unbegun = unbegun(view, ports, span).filter(|(failed, _)| during <= BEGUN * failed);
     if before < OPENS_S || during > FEWER * before || !are_begun_here(view, ports, span, &opens) {
         return None;
     }
-    if ports.used.within(span).max()? > MORE * count {
+    if unbegun.is_none() && ports.used.within(span).max()? > MORE * count {
         return Some(Exhausted::Suspected(format!(
             "whether connect() fails{}: more connections than ports, of which others came in, and {} new ones a second \
              instead of {}: mitra capture errors; nstat -az TcpActiveOpens, ss -tan state time-wait",
@@ -196,6 +208,31 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
         words::count(during),
         words::count(before)
     );
+    if let Some((failed, row)) = unbegun {
+        finding.statement.push_str(&format!(
+            ", and {} attempts a second to connect fail before anything is sent",
+            words::count(failed)
+        ));
+        finding.prove(view, &[FAILED], row, span);
+        finding.confidence = 0.95;
+        // Who opened most connections in the minute before has most of the ports.
+        let past = Span { since: span.since.saturating_sub(TIME_WAIT_NS), until: span.until };
+        let opened = |(row, connects): (&'a str, &Series)| {
+            let is_own = Address::called(row).net == ports.net;
+            Some((row, connects.total(past)?)).filter(|(_, opened)| is_own && *opened >= 1.0)
+        };
+        let taker = view.each("dependency.connects").filter_map(opened).max_by(|a, b| a.1.total_cmp(&b.1));
+        let pid_of = |row: &str| {
+            view.set.get("dependency.pid", row).and_then(|pid| pid.last(past)).map(|pid| pid as u32)
+        };
+        if let Some(process) = pid_of(taker.map_or(row, |(taker, _)| taker)).and_then(|pid| view.process(pid))
+        {
+            finding.blame(process);
+            finding.culprit.sysctl = Some("net.ipv4.ip_local_port_range".to_owned());
+            finding.infer_culprit();
+        }
+        return Some(Exhausted::Sure(Box::new(finding)));
+    }
     finding.confidence = 0.75;
     if let Some((comm, pid)) = busiest(view, ports.net, span) {
         finding.remarks.push(format!("{comm} ({pid}) took most CPU of the processes of that namespace"));
@@ -204,6 +241,16 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
         finding.culprit.how = Some(How::Near);
     }
     Some(Exhausted::Sure(Box::new(finding)))
+}
+
+/// Attempts to connect that fail each second in a namespace, where there are many, and the caller of which most are.
+fn unbegun<'a>(view: &View<'a>, ports: &Ports<'_>, span: Span) -> Option<(f64, &'a str)> {
+    let own = view.each(FAILED).filter(|(row, _)| Address::called(row).net == ports.net);
+    let rate = |failed: &Series| Some(failed.total(span)? / span.seconds().max(1.0));
+    let rates: Vec<(&str, f64)> = own.filter_map(|(row, failed)| Some((row, rate(failed)?))).collect();
+    let all = rates.iter().map(|(_, rate)| rate).sum::<f64>();
+    let most = rates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| all >= FAILURES)?;
+    Some((all, most.0))
 }
 
 /// Connections a second that were begun while the ports were used up, which was faster than they come back: the mean of the

@@ -176,7 +176,11 @@ const FORWARDERS: &[&str] = &[
     "stubby",
 ];
 
-/// Names the server that a forwarder asks in turn, where that has become as slow.
+/// Who forwards what it is asked asks about as often; a cache saves some of it, and both kinds of address are two questions.
+const AS_OFTEN: f64 = 2.5;
+
+/// Names the server that a forwarder asks in turn, where that has become as slow. Who answers at an address is known by its listening socket,
+/// or else by how often it asks itself.
 fn blame_the_next(view: &View<'_>, worst: &Served<'_>, finding: &mut Finding) {
     let next = view.each("resolver.wait_time").map(|(row, _)| row).filter(|row| *row != worst.row);
     let next = next.filter_map(|row| {
@@ -185,8 +189,8 @@ fn blame_the_next(view: &View<'_>, worst: &Served<'_>, finding: &mut Finding) {
         let (mean, before) = (one.mean_s(view), one.before.as_ref()?.mean_s);
         // Whoever waits for the forwarder waits for this one at most.
         let is_late = mean >= RESOLVER_SLOW_S.min(worst.mean_s(view)) && mean >= GROWTH * before;
-        (is_late && one.high.run.span().intersect(worst.high.run.span()).is_some())
-            .then_some((comm, one, mean, before))
+        let is_then = one.high.run.span().intersect(worst.high.run.span()).is_some();
+        (is_late && is_then && forwards(view, worst.row, row)).then_some((comm, one, mean, before))
     });
     let Some((comm, one, mean, before)) = next.max_by(|a, b| a.1.waited_s.total_cmp(&b.1.waited_s)) else {
         return;
@@ -196,7 +200,7 @@ fn blame_the_next(view: &View<'_>, worst: &Served<'_>, finding: &mut Finding) {
         view.set.get("resolver.pid", one.row).and_then(|pid| pid.last(Span::ALL)).filter(|pid| *pid >= 1.0);
     let pid = pid.map(|pid| format!(" ({pid:.0})")).unwrap_or_default();
     finding.statement.push_str(&format!(
-        "; {comm}{pid}, which asks for others, waits for {address}{} in turn, which takes {} ({} before)",
+        "; {comm}{pid}, which most likely answers there, waits for {address}{} in turn, which takes {} ({} before)",
         net.place(),
         words::seconds(mean),
         words::seconds(before)
@@ -206,6 +210,24 @@ fn blame_the_next(view: &View<'_>, worst: &Served<'_>, finding: &mut Finding) {
     finding.culprit.process = None;
     finding.culprit.pid = None;
     finding.infer_culprit();
+}
+
+/// Whether who asks the name server of a row most likely answers at that of another one.
+fn forwards(view: &View<'_>, asked: &str, next: &str) -> bool {
+    let (address, _) = network::device(asked);
+    let bare = |row: &str| network::device(row).0.trim_end_matches("/udp") == address;
+    let listener =
+        view.each("listener.pid").find(|(row, _)| bare(row)).and_then(|(_, pid)| pid.last(Span::ALL));
+    let asker = view.set.get("resolver.pid", next).and_then(|pid| pid.last(Span::ALL));
+    if let Some(listener) = listener {
+        return asker == Some(listener);
+    }
+    let before = |row: &str| {
+        let baseline = view.baseline?;
+        resolver_ended(view.base_set, row, baseline)?.mean().filter(|ended| *ended > 0.0)
+    };
+    let (Some(asked), Some(next)) = (before(asked), before(next)) else { return false };
+    asked <= AS_OFTEN * next && next <= AS_OFTEN * asked
 }
 
 /// Whether it is the fault of a server that programs waited for it; an error is the reason why it is not.

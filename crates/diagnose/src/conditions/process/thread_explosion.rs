@@ -211,13 +211,14 @@ const NEED_S: f64 = 2.0;
 
 /// A group that may have no more tasks, and whose children most of them are.
 fn without_room(view: &View<'_>) -> Option<Finding> {
-    let at_limit = |(group, max): (&'_ str, &Series)| {
-        let now = Signal::of(view.set.get("cgroup.pids_current", group)?, view.window);
-        let is_full =
-            now.zip(&Signal::of(max, view.window), |now, max| step(max > 0.0 && now >= AT_LIMIT * max));
-        Some((group.to_owned(), view.high_signal(&is_full, 1.0, NEED_S, None)?, max.last(view.window)?))
-    };
-    let (group, high, max) = view.each("cgroup.pids_max").find_map(at_limit)?;
+    view.each("cgroup.pids_max").find_map(|(group, max)| no_room_in(view, group, max))
+}
+
+fn no_room_in(view: &View<'_>, group: &str, max: &Series) -> Option<Finding> {
+    let now = Signal::of(view.set.get("cgroup.pids_current", group)?, view.window);
+    let is_full = now.zip(&Signal::of(max, view.window), |now, max| step(max > 0.0 && now >= AT_LIMIT * max));
+    let high = view.high_signal(&is_full, 1.0, NEED_S, None)?;
+    let max = max.last(view.window)?;
     let span = high.run.span();
     let mut children: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     // Those that are there at its end: a shell has had many more.
@@ -225,9 +226,9 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
         Span { since: span.until - (NEED_S * high.run.step_s * SECOND as f64) as i64, until: span.until };
     // Of several hierarchies (version 1) the group that is known of a task may be that of another one, which counts no tasks.
     let counts = |group: &str| view.set.get("cgroup.pids_current", group).is_some();
-    let are_known = view.processes().iter().any(|p| process::is_inside(p.cgroup, &group));
+    let are_known = view.processes().iter().any(|p| process::is_inside(p.cgroup, group));
     let is_member = |p: &&Process<'_>| {
-        process::is_inside(p.cgroup, &group) || !are_known && p.cgroup.is_none_or(|own| !counts(own))
+        process::is_inside(p.cgroup, group) || !are_known && p.cgroup.is_none_or(|own| !counts(own))
     };
     for process in view.processes().iter().filter(is_member) {
         let state = process.rows.first().and_then(|row| view.set.get("task.state", row)?.last(end));
@@ -237,24 +238,41 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
             *ended += step(state == f64::from(b'Z'));
         }
     }
-    let (parent, (all, ended)) = children.into_iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0))?;
-    let parent = view.process(parent).filter(|_| all >= OF_LIMIT * max)?;
+    // Those that sleep throughout are not known: what most of the others belong to started those too.
+    let known: f64 = children.values().map(|(all, _)| all).sum();
+    let most = children.into_iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+    let parent = most.and_then(|(pid, counts)| Some((view.process(pid)?, counts)));
+    let is_new = view.before("cgroup.pids_current", group).is_some_and(|before| before < AT_LIMIT * max);
+    let has_most = |all: f64| all >= OF_LIMIT * max || is_new && all >= OF_LIMIT * known.max(FEW);
+    let parent = parent.filter(|(_, (all, _))| has_most(*all));
+    // A process may have many tasks: of those that are not known nobody can say whose they are.
+    let is_sure = are_known && parent.is_some_and(|(_, (all, _))| all >= OF_LIMIT * max);
+    let forks = view.system("sys.forks").and_then(|forks| forks.within(span).mean());
+    let fewer_forks = forks.zip(view.before("sys.forks", ""));
+    let fewer_forks = fewer_forks.filter(|(now, before)| *before >= FORKS_S && 2.0 * now <= *before);
     let mut finding = view.finding(&high.run);
-    finding.blame(parent);
-    let which = if 2.0 * ended >= all { NOT_REAPED } else { "" };
     finding.statement = format!(
-        "{} ({}) has {} children{which}; {} is at its limit of {max:.0} tasks (pids.max), and whatever it starts next fails",
-        parent.comm,
-        parent.pid,
-        words::count(if which.is_empty() { all } else { ended }),
-        view.group(&group)
+        "{} is at its limit of {max:.0} tasks (pids.max), and whatever it starts next fails",
+        view.group(group)
     );
-    finding.prove(view, &["cgroup.pids_current", "cgroup.pids_max"], &group, span);
-    let forks = view
-        .system("sys.forks")
-        .and_then(|forks| forks.within(span).mean())
-        .zip(view.before("sys.forks", ""));
-    if let Some((now, before)) = forks.filter(|(now, before)| *before >= FORKS_S && 2.0 * now <= *before) {
+    match parent {
+        Some((parent, (all, ended))) => {
+            finding.blame(parent);
+            let which = if 2.0 * ended >= all { NOT_REAPED } else { "" };
+            finding.statement = format!(
+                "{} ({}) has {} children{which}; {}",
+                parent.comm,
+                parent.pid,
+                words::count(if which.is_empty() { all } else { ended }),
+                finding.statement
+            );
+        }
+        // Somebody wanted more.
+        None if is_new && fewer_forks.is_some() => finding.culprit.cgroup = Some(group.to_owned()),
+        None => return None,
+    }
+    finding.prove(view, &["cgroup.pids_current", "cgroup.pids_max"], group, span);
+    if let Some((now, before)) = fewer_forks {
         finding.remarks.push(format!(
             "{} processes and threads a second were started on the machine, {} before",
             words::count(now),
@@ -262,10 +280,12 @@ fn without_room(view: &View<'_>) -> Option<Finding> {
         ));
         finding.prove(view, &["sys.forks"], "", span);
     }
-    finding.confidence = if are_known { 0.85 } else { 0.7 };
+    finding.confidence = if is_sure { 0.85 } else { 0.7 };
     Some(finding)
 }
 
+/// Of fewer children a share says nothing.
+const FEW: f64 = 10.0;
 /// Fewer say nothing.
 const FORKS_S: f64 = 5.0;
 /// Children of the first process were left by others, those of the second are the kernel's.

@@ -9,17 +9,20 @@
 //! way: source ports of a gateway (SNAT), connections for each client (connlimit, a limit of the server). Who keeps most of them is named.
 //!
 //! The address is the culprit and the processes that call it are victims. An address that some program has always
-//! failed to reach is no news. Where a service of this machine that is there does not take the connection, see
+//! failed to reach is no news. An attempt that the kernel does not count as begun (`tcp.ActiveOpens`) failed for want of a local port, or an
+//! address, and who is called knows nothing of it. Where a service of this machine that is there does not take the connection, see
 //! `service-silent` and `listen-overflow`.
 
+mod kept;
+
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::network::SYN_WAIT_S;
-use std::borrow::Cow;
+use kept::Kept;
 
+use crate::network::SYN_WAIT_S;
 use crate::prelude::*;
 use crate::services::{self, Address, local_service, rows_by_address};
-use crate::stats;
 
 pub const CONDITION: Condition = Condition {
     id: "dependency-unreachable",
@@ -38,6 +41,10 @@ pub const CONDITION: Condition = Condition {
         "service.comm",
         "listener.pid",
         "listener.queue",
+        "tcp.ActiveOpens",
+        "netns.tcp_ActiveOpens",
+        "tcp.AttemptFails",
+        "netns.tcp_AttemptFails",
         FILTERED,
         "netns.tcpext_IPReversePathFilter",
     ],
@@ -87,14 +94,6 @@ const CROWD: f64 = 2.5;
 const NEW_S: f64 = 5.0;
 /// A tenth: of the attempts that came to something, and of the time before the first one in vain.
 const ALWAYS: f64 = 0.1;
-
-/// Of fewer connections the same number is chance.
-const MANY: f64 = 16.0;
-/// Connections at a limit come and go within this part.
-const SAME: f64 = 0.05;
-const NEARLY_ALL: f64 = 0.8;
-/// Who keeps more of them than all others together.
-const MOST: f64 = 0.5;
 
 /// The attempts to connect to one address, of all processes.
 struct Attempts {
@@ -164,58 +163,10 @@ struct Vain<'a> {
     /// Attempts that went on at once at most.
     pending: f64,
     is_refused: bool,
+    /// Before anything was sent.
+    is_unsent: bool,
     was_reached: bool,
     kept: Option<Kept<'a>>,
-}
-
-/// Connections to an address that are kept open while no new one comes about.
-struct Kept<'a> {
-    /// As many, and before.
-    count: f64,
-    before: f64,
-    /// Who has most of them, and how many.
-    row: &'a str,
-    own: f64,
-}
-
-impl<'a> Kept<'a> {
-    /// `new connections to 10.0.0.7:8443 are not answered, though python3 (812) keeps 512 of the 512 that are open (0 before)`.
-    fn words(&self, view: &View<'_>, address: &Address<'_>) -> String {
-        format!(
-            "new connections to {}{} are not answered, though {} keeps {} of the {} that are open ({} before)",
-            address.text,
-            address.net.place(),
-            services::callers(view, [self.row]),
-            words::count(self.own),
-            words::count(self.count),
-            words::count(self.before)
-        )
-    }
-
-    fn of(set: &'a SeriesSet, rows: &[&'a str], span: Span, before: f64) -> Option<Kept<'a>> {
-        let of = |row: &&'a str| set.get("dependency.established", row);
-        let all = Signal::sum(rows.iter().filter_map(of), span)?;
-        let count = stats::median(&mut all.v.clone())?;
-        let same = all.v.iter().filter(|v| (*v - count).abs() <= SAME * count).count() as f64;
-        let last = |row: &&'a str| Some((*row, of(row)?.last(span)?));
-        let (own_row, own) = rows.iter().filter_map(last).max_by(|a, b| a.1.total_cmp(&b.1))?;
-        // In the sample in which a process gets a row of its own it may have two.
-        let is_limit = count >= MANY && same >= NEARLY_ALL * all.v.len() as f64 && count >= GROWTH * before;
-        // Who waits for new ones itself, and nobody else, may have opened them because nothing answers.
-        let is_failing = |row: &&&str| {
-            let pid = |row: &str| row.split_once('>').and_then(|(who, _)| who.parse::<u32>().ok());
-            let of = |metric: &str| set.get(metric, row).and_then(|series| series.total(span)).unwrap_or(0.0);
-            pid(row).is_some_and(|other| pid(own_row) != Some(other))
-                && of("dependency.connect_time") + of("dependency.connect_failed") > 0.0
-        };
-        let is_other_kept_out = rows.iter().any(|row| is_failing(&row));
-        (is_limit && is_other_kept_out && own >= MOST * count).then_some(Kept {
-            count,
-            before,
-            row: own_row,
-            own,
-        })
-    }
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -261,7 +212,19 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
     let connecting =
         Signal::sum(rows.iter().filter_map(|row| view.set.get("dependency.connecting", row)), span);
     let pending = connecting.and_then(|s| s.max()).unwrap_or(0.0).max(inside.pending.max().unwrap_or(0.0));
-    let is_refused = failed > 0.0 && waited_s / failed < REFUSED_S;
+    let is_at_once = failed > 0.0 && waited_s / failed < REFUSED_S;
+    let counted =
+        |metric: &'static str| address.net.sum(view.set, &[metric], span).map(|signal| signal.total());
+    // Who is called knows nothing of what was not begun; and who gives up that soon was not refused.
+    let of_all = |metric: &str| {
+        let own = view.each(metric).filter(|(row, _)| Address::called(row).net == address.net);
+        own.filter_map(|(_, series)| series.total(span)).fold(0.0, |a, b| a + b)
+    };
+    let tried = of_all("dependency.connects") + of_all("dependency.connect_failed");
+    let is_unsent = is_at_once
+        && counted("tcp.ActiveOpens").is_some_and(|begun| tried - begun >= (1.0 - ALWAYS) * failed);
+    let is_given_up = !is_unsent && counted("tcp.AttemptFails").is_some_and(|fails| fails < FAILED * failed);
+    let is_refused = is_at_once && !is_given_up;
     if !is_refused && let Some(listener) = full_queue(view, &address, span) {
         return Err(format!("{} is served on this machine and does not accept", Address::of(listener).text));
     }
@@ -299,7 +262,7 @@ fn vain<'a>(view: &View<'a>, address: Address<'a>, rows: Vec<&'a str>) -> Result
         let tried = words::count(tried.ceil());
         return Err(format!("only {tried} attempts to connect to {} failed", address.text));
     }
-    Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, was_reached, kept }))
+    Ok(Some(Vain { address, rows, run, waited_s, failed, pending, is_refused, is_unsent, was_reached, kept }))
 }
 
 /// The listening socket of this machine that an address reaches, where connections wait in its queue: it is there, and full.
@@ -331,7 +294,13 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
     finding.culprit.address = Some(address.text.to_owned());
     let callers = callers(view, vain);
     let place = address.net.place();
-    finding.statement = if vain.is_refused {
+    finding.statement = if vain.is_unsent {
+        format!(
+            "connect() to {}{place} fails before anything is sent, {} times for {callers}: there is no local port or address left for it",
+            address.text,
+            words::count(vain.failed)
+        )
+    } else if vain.is_refused {
         format!(
             "{}{place} refuses connections: {} attempts of {callers} failed",
             address.text,
@@ -354,7 +323,7 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
         )
     };
     finding.remarks.push(format!("its callers are victims: {callers}"));
-    if let Some(service) = local_service(view.set, &address) {
+    if let Some(service) = local_service(view.set, &address).filter(|_| !vain.is_unsent) {
         let comm = view.set.text("service.comm", service).and_then(|t| t.last());
         finding.culprit.process = comm.map(str::to_owned);
         finding.remarks.extend(comm.map(|comm| format!("{comm} served there on this machine")));

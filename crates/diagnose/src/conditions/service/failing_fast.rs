@@ -111,14 +111,15 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(quick) = best {
         return finding(view, &quick).active();
     }
-    match view.each("service.requests").find_map(|(row, _)| cut_off(view, row)) {
-        Some(finding) => finding.active(),
+    let cut_off = view.each("service.requests").filter_map(|(row, _)| cut_off(view, row));
+    match cut_off.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((_, finding)) => finding.active(),
         None => Observation::Inactive(because),
     }
 }
 
 /// A service that answers as many requests as ever, for each of which it asked another server before, to which it cannot connect any more.
-fn cut_off<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
+fn cut_off<'a>(view: &View<'a>, row: &'a str) -> Option<(f64, Finding)> {
     let (usual, baseline) = (services::usual(view, row)?, view.baseline?);
     let requests = view.of("service.requests", row)?;
     let servers = Servers::of(view, row);
@@ -126,12 +127,25 @@ fn cut_off<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
     for caller in services::called_by(view, view.set, &servers) {
         by_address.entry(Address::called(caller)).or_default().push(caller);
     }
+    let others = |address: &Address<'_>, span: Span| {
+        let all =
+            services::calls_of(view, &servers, span).into_iter().filter(|calls| calls.address != *address);
+        all.map(|calls| calls.rate.0 - calls.rate.1).filter(|more| *more > 0.0).fold(0.0, |a, b| a + b)
+    };
     by_address.into_iter().find_map(|(address, callers)| {
-        let of = |set: &SeriesSet, metric: &str, span: Span| {
-            let mean = Signal::sum(callers.iter().filter_map(|row| set.get(metric, row)), span)?.mean();
+        let mean = |set: &SeriesSet, rows: &[&str], metric: &str, span: Span| {
+            let mean = Signal::sum(rows.iter().filter_map(|row| set.get(metric, row)), span)?.mean();
             mean.filter(|mean| *mean > 0.0)
         };
-        let asked = of(view.base_set, "dependency.requests", baseline)?;
+        let of = |set: &SeriesSet, metric: &str, span: Span| mean(set, &callers, metric, span);
+        // Workers that ended before are known by their name only.
+        let is_own = |row: &str| {
+            let comm = view.base_set.text("dependency.comm", row).and_then(|text| text.last());
+            callers.contains(&row) || comm.is_some_and(|comm| servers.comm.as_deref() == Some(comm) && !services::is_interpreter(comm))
+        };
+        let earlier = view.base_set.each("dependency.requests").map(|(row, _)| row);
+        let earlier: Vec<&str> = earlier.filter(|row| Address::called(row) == address && is_own(row)).collect();
+        let asked = mean(view.base_set, &earlier, "dependency.requests", baseline)?;
         if asked < NEEDED * usual.rate {
             return None;
         }
@@ -144,7 +158,8 @@ fn cut_off<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
         let failed = of(view.set, FAILED, span)?;
         let failed_before = of(view.base_set, FAILED, baseline).unwrap_or(0.0);
         let still = of(view.set, "dependency.requests", span).unwrap_or(0.0);
-        if still > HARDLY * asked || failed_before > HARDLY * failed {
+        // Who asks another one instead answers as ever.
+        if still > HARDLY * asked || failed_before > HARDLY * failed || others(&address, span) >= NEEDED * asked {
             return None;
         }
         let whom = services::local_service(view.set, &address);
@@ -167,7 +182,7 @@ fn cut_off<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
             finding.prove_nonzero(view, &[FAILED, "dependency.requests"], caller, span);
         }
         finding.confidence = LIKELY;
-        Some(finding)
+        Some((asked, finding))
     })
 }
 

@@ -211,6 +211,21 @@ fn more_calls<'a>(
     let all = services::calls_of(view, servers, span);
     // Of processes that asked nobody before nothing is known.
     let asked_before = all.iter().any(|calls| calls.rate.1 * baseline.seconds() >= SERVED);
+    // Workers that have ended since are known by their name only; and what it asks here it may have asked elsewhere.
+    let others_asked = |calls: &Calls<'a>| {
+        let comm = |row: &str| view.base_set.text("dependency.comm", row).and_then(|text| text.last());
+        let is_alike =
+            |row: &str| Address::called(row) == calls.address && comm(row) == servers.comm.as_deref();
+        let total = |(row, asked): (&str, &Series)| is_alike(row).then(|| asked.total(baseline))?;
+        view.base_set.each("dependency.requests").filter_map(total).any(|asked| asked >= 1.0)
+    };
+    let moved = |calls: &Calls<'a>| {
+        let fewer = all.iter().filter(|other| other.address != calls.address);
+        // For each request: it may be asked less.
+        let mut fewer = fewer.map(|other| other.rate.1 / usual_rate - other.rate.0 / slow.rate);
+        let now = calls.rate.0 / slow.rate;
+        fewer.any(|fewer| fewer >= FOR_MOST * now)
+    };
     let is_late_itself = |calls: &Calls<'a>| {
         let service = services::local_service(view.set, &calls.address).and_then(|row| view.service(row));
         service.is_some_and(|service| matches!(service.slow(), Some(Ok(_))))
@@ -219,7 +234,12 @@ fn more_calls<'a>(
         let (now, before) = (calls.rate.0 / slow.rate, calls.rate.1 / usual_rate);
         let is_known = calls.rate.1 * baseline.seconds() >= SERVED;
         let is_as_quick = calls.waits.0 * calls.rate.1 <= AS_QUICK * calls.waits.1 * calls.rate.0;
-        let is_new = asked_before && calls.rate.1 <= 0.0 && now >= FOR_MOST && !is_late_itself(calls);
+        let is_new = asked_before
+            && calls.rate.1 <= 0.0
+            && now >= FOR_MOST
+            && !is_late_itself(calls)
+            && !others_asked(calls)
+            && !moved(calls);
         let is_more = is_known && now >= MORE * before && is_as_quick;
         (is_more || is_new) && calls.waits.0 - calls.waits.1 >= FETCHED * beyond
     };
@@ -232,6 +252,7 @@ fn more_calls<'a>(
     };
     let filled = all.iter().filter(is_as_ever).find_map(|calls| {
         let cache = services::local_service(view.set, &calls.address)?;
+        Servers::of(view, cache).comm.filter(|comm| CACHES.contains(&comm.as_str()))?;
         let (sender, ..) = services::who_sends_most(view, cache, span)?;
         let is_own = services::called_by(view, view.set, servers).contains(&sender);
         (!is_own).then_some(cache)
@@ -249,6 +270,8 @@ fn more_calls<'a>(
 
 /// For half of the requests.
 const FOR_MOST: f64 = 0.5;
+/// What makes room for something new by dropping something else.
+const CACHES: &[&str] = &["memcached", "redis-server", "valkey-server", "keydb-server", "dragonfly"];
 
 /// More calls than by chance.
 const CALLS_S: f64 = 10.0;

@@ -64,8 +64,9 @@ pub const CONDITION: Condition = Condition {
 
 const SENT: &str = "service.sent_bytes";
 const CONNECTIONS: &str = "service.established";
-/// In so many samples one after the other something was sent.
+/// In so many samples one after the other something was sent; what has been still for so long is how it is.
 const STREAM: usize = 10;
+const STILL: usize = 60;
 /// Who answers now and then sends without being asked all the same.
 const ANSWERS: f64 = 0.1;
 /// Answers that were to be expected in the time: by chance none comes in one case of twenty thousand.
@@ -134,16 +135,22 @@ fn observe(view: &View<'_>) -> Observation {
 fn dried_up(set: &SeriesSet, row: &str, window: Span) -> Option<Signal> {
     let sent = Signal::of(set.get(SENT, row)?, window);
     let connections = set.get(CONNECTIONS, row)?;
-    let mut flowed = 0;
+    let requests = set.get("service.requests", row);
+    let is_asked =
+        |at: Span| requests.and_then(|requests| requests.last(at)).is_some_and(|many| many > ANSWERS);
+    let (mut flowed, mut still) = (0, 0);
     let mut v = Vec::with_capacity(sent.v.len());
     for (i, bytes) in sent.v.iter().enumerate() {
-        if *bytes > 0.0 {
-            // A stream that begins again has to flow again before it can dry up.
-            flowed = if i > 0 && sent.v[i - 1] > 0.0 { flowed + 1 } else { 1 };
-        }
         let at = Span { since: sent.t[i], until: sent.t[i] + 1 };
+        // A stream that begins again has to flow again before it can dry up; answers are none.
+        (flowed, still) = match (*bytes > 0.0, still > 0) {
+            (true, _) if is_asked(at) => (0, 0),
+            (true, true) => (1, 0),
+            (true, false) => (flowed + 1, 0),
+            (false, _) => (flowed, still + 1),
+        };
         let are_there = || connections.last(at).is_some_and(|many| many >= 1.0);
-        v.push(step(*bytes <= 0.0 && flowed >= STREAM && are_there()));
+        v.push(step((1..=STILL).contains(&still) && flowed >= STREAM && are_there()));
     }
     Some(Signal { v, ..sent })
 }
@@ -171,7 +178,9 @@ fn stuck_stream<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
         words::bytes(flow)
     );
     finding.prove(view, &[SENT, CONNECTIONS], row, span);
-    if !waits::follow(view, &mut finding, &servers, row, span) {
+    if !waits::cannot_go_on(view, &servers, row, span)
+        || !waits::follow(view, &mut finding, &servers, row, span)
+    {
         return None;
     }
     // Each of them waits for what does not come.
