@@ -89,6 +89,14 @@ const ADVICE: &[Advice] = &[
 const NOT_REAPED: &str = " that have ended and that it has not reaped";
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if finding.culprit.pid.is_none() {
+        return vec![Remedy {
+            action: "see which tasks the group has, and end those that do nothing; or raise its limit".to_owned(),
+            command: "systemd-cgtop -m; cat /sys/fs/cgroup/GROUP/cgroup.procs; systemctl set-property UNIT TasksMax=NUMBER".to_owned(),
+            verify: "pids.current of the group is far below pids.max".to_owned(),
+            risk: "what leaks tasks reaches any limit".to_owned(),
+        }];
+    }
     if !finding.statement.contains(NOT_REAPED) {
         return ADVICE.iter().map(|advice| advice.of(&finding.culprit)).collect();
     }
@@ -242,13 +250,18 @@ fn no_room_in(view: &View<'_>, group: &str, max: &Series) -> Option<Finding> {
     let known: f64 = children.values().map(|(all, _)| all).sum();
     let most = children.into_iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
     let parent = most.and_then(|(pid, counts)| Some((view.process(pid)?, counts)));
-    let is_new = view.before("cgroup.pids_current", group).is_some_and(|before| before < AT_LIMIT * max);
+    // A machine that is always busy with something has no quiet time to compare with.
+    let earlier = Span { since: i64::MIN, until: high.run.onset };
+    let before = view.before("cgroup.pids_current", group);
+    let before = before.or_else(|| view.set.get("cgroup.pids_current", group)?.mean(earlier));
+    let is_new = before.is_some_and(|before| before < AT_LIMIT * max);
     let has_most = |all: f64| all >= OF_LIMIT * max || is_new && all >= OF_LIMIT * known.max(FEW);
     let parent = parent.filter(|(_, (all, _))| has_most(*all));
     // A process may have many tasks: of those that are not known nobody can say whose they are.
     let is_sure = are_known && parent.is_some_and(|(_, (all, _))| all >= OF_LIMIT * max);
     let forks = view.system("sys.forks").and_then(|forks| forks.within(span).mean());
-    let fewer_forks = forks.zip(view.before("sys.forks", ""));
+    let forks_before = view.before("sys.forks", "").or_else(|| view.set.system("sys.forks")?.mean(earlier));
+    let fewer_forks = forks.zip(forks_before);
     let fewer_forks = fewer_forks.filter(|(now, before)| *before >= FORKS_S && 2.0 * now <= *before);
     let mut finding = view.finding(&high.run);
     finding.statement = format!(

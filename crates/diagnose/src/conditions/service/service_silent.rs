@@ -99,8 +99,11 @@ struct Silent<'a> {
 }
 
 fn observe(view: &View<'_>) -> Observation {
+    // What sends nothing and is asked nothing may be known from before only.
+    let stuck = || view.around.each(SENT).find_map(|(row, _)| stuck_stream(view, row));
     if !view.has("service.requests") && !view.has("listener.queue") {
-        return Observation::needs_as("answers of services (service.requests)", &["service.requests"]);
+        let needs = || Observation::needs_as("answers of services (service.requests)", &["service.requests"]);
+        return stuck().map_or_else(needs, Finding::active);
     }
     let mut because = "every service that was asked answered".to_owned();
     let mut best: Option<Silent<'_>> = None;
@@ -125,7 +128,7 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(silent) = best {
         return finding(view, &silent).active();
     }
-    match view.each(SENT).find_map(|(row, _)| stuck_stream(view, row)) {
+    match stuck() {
         Some(finding) => finding.active(),
         None => Observation::Inactive(because),
     }
@@ -157,20 +160,22 @@ fn dried_up(set: &SeriesSet, row: &str, window: Span) -> Option<Signal> {
 
 /// A service that sends to whoever is connected, of which a thread cannot go on since nothing more comes.
 fn stuck_stream<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
-    let dry = dried_up(view.set, row, view.set.span()?.intersect(Span { since: i64::MIN, ..view.window })?)?;
+    // It flowed before anybody had a reason to look.
+    let dry = dried_up(view.around, row, Span { since: i64::MIN, ..view.window })?;
     let run = dry.within(view.window).run(1.0, services::NEED_S)?;
     let span = run.span();
     let before = Span { since: i64::MIN, until: run.onset };
     let asked =
-        view.set.get("service.requests", row).and_then(|requests| requests.mean(before)).unwrap_or(0.0);
+        view.around.get("service.requests", row).and_then(|requests| requests.mean(before)).unwrap_or(0.0);
     let servers = Servers::of(view, row);
-    if asked > ANSWERS || servers.used(view, span)? >= ASLEEP {
+    // Of a process that did not run at all nothing is known.
+    if asked > ANSWERS || servers.used(view, span).is_some_and(|used| used >= ASLEEP) {
         return None;
     }
     let mut finding = view.finding(&run);
     servers.blame(&mut finding, row);
-    let many = view.set.get(CONNECTIONS, row).and_then(|many| many.last(span)).unwrap_or(0.0);
-    let flow = view.set.get(SENT, row).and_then(|sent| sent.mean(before)).unwrap_or(0.0);
+    let many = view.around.get(CONNECTIONS, row).and_then(|many| many.last(span)).unwrap_or(0.0);
+    let flow = view.around.get(SENT, row).and_then(|sent| sent.mean(before)).unwrap_or(0.0);
     finding.statement = format!(
         "{} sends nothing more to its {} connections ({}/s before), and its processes sleep",
         services::name(&servers, row),
