@@ -1,10 +1,11 @@
 //! Connections that are kept open at a limit on the way, while others come about no more.
 
-use super::GROWTH;
 use crate::prelude::*;
 use crate::services::{self, Address};
 use crate::stats;
 
+/// Times as many as before.
+const GREW: f64 = 3.0;
 /// Of fewer connections the same number is chance.
 const MANY: f64 = 16.0;
 /// Connections at a limit come and go within this part.
@@ -45,7 +46,7 @@ impl<'a> Kept<'a> {
         let last = |row: &&'a str| Some((*row, of(row)?.last(span)?));
         let (own_row, own) = rows.iter().filter_map(last).max_by(|a, b| a.1.total_cmp(&b.1))?;
         // In the sample in which a process gets a row of its own it may have two.
-        let is_limit = count >= MANY && same >= NEARLY_ALL * all.v.len() as f64 && count >= GROWTH * before;
+        let is_limit = count >= MANY && same >= NEARLY_ALL * all.v.len() as f64 && count >= GREW * before;
         // Who waits for new ones itself, and nobody else, may have opened them because nothing answers.
         let is_failing = |row: &&&str| {
             let pid = |row: &str| row.split_once('>').and_then(|(who, _)| who.parse::<u32>().ok());
