@@ -68,7 +68,6 @@ pub const CONDITION: Condition = Condition {
         effect("resolver-slow", "queries and answers are lost on the same path"),
         effect("session-drop", "heartbeats are lost on the path"),
         effect("service-slow", "the server's own requests are lost on the path"),
-        explains("worker-pool-exhausted", "each worker waits for what is lost on the path"),
     ],
     remedies_of: remedies,
     next: &[measure("RTT, window and losses of each connection", "ss -tinp dst {address:PEER}")],
