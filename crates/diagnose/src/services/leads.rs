@@ -96,11 +96,7 @@ fn polled<'a>(
         })
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
     let address = Address::called(caller);
-    let whom = services::local_service(set, &address);
-    let whom = whom.map_or_else(
-        || address.text.to_owned(),
-        |service| services::name(&Servers::of(view, service), service),
-    );
+    let whom = services::whom(view, &address);
     let words = format!(
         "{} asks {whom} again and again, {} times a second ({} before), and is answered at once: it seems to wait until \
          something changes there, such as a lock key that its holder has not given back",

@@ -267,6 +267,13 @@ pub fn limit_reached<'a>(view: &View<'a>, servers: &Servers<'_, '_>, span: Span)
 /// Two samples of five: the log is read from the second after the first sign on.
 const SAID: f64 = 0.4;
 
+/// Who answers at an address, in words: a service of this machine by its name.
+#[must_use]
+pub fn whom(view: &View<'_>, address: &Address<'_>) -> String {
+    local_service(view.set, address)
+        .map_or_else(|| address.text.to_owned(), |service| name(&Servers::of(view, service), service))
+}
+
 /// More addresses in a sentence nobody reads.
 const ADDRESSES_MAX: usize = 3;
 

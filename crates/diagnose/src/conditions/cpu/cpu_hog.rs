@@ -185,7 +185,7 @@ fn takes_a_cpu(view: &View<'_>, process: &Process<'_>, row: &str, cpu: f64, run:
     let mut finding = view.finding(run);
     finding.blame(process);
     finding.statement = format!(
-        "{} ({}), has a {CLASS} thread that took {} of CPU {cpu:.0}; others that may use no other CPU waited {} of a task's time for it ({} before)",
+        "{} ({}) has a {CLASS} thread that took {} of CPU {cpu:.0}; others that may use no other CPU waited {} of a task's time for it ({} before)",
         process.comm,
         process.pid,
         words::percent(used),

@@ -8,8 +8,8 @@
 //! Without a log it is told by the connections: a program with a few threads sleeps, while some clients wait in its accept queue and
 //! it works for a number of others that stays the same (HAProxy, `net/netutil.LimitListener` of Go).
 //!
-//! Or by whom it asks: as many at a time as before cannot be asked any more, those that are asked answer as fast as ever, and the rest waits
-//! inside of it (the `maxconn` of a server of HAProxy, a pool of connections that was made smaller).
+//! A limit of what it may ask for at a time is told by its own calls (the `maxconn` of a server of HAProxy, a pool of connections that was made
+//! smaller). It always waits for the same few answers, each of which comes as fast as before. All other requests wait inside of it.
 //!
 //! A line or two in passing are none: a burst of clients reaches a limit for a moment. A log that repeats what it said before
 //! has all of it in one sample. A service that has run out of descriptors is `fd-exhaustion`; one whose workers all wait is
@@ -275,11 +275,7 @@ fn holds_back(view: &View<'_>, row: &str, held: &HeldBack<'_>) -> Finding {
     let servers = Servers::of(view, row);
     let mut finding = view.finding(&held.run);
     servers.blame(&mut finding, row);
-    let whom = services::local_service(view.set, &held.to);
-    let whom = whom.map_or_else(
-        || held.to.text.to_owned(),
-        |service| services::name(&Servers::of(view, service), service),
-    );
+    let whom = services::whom(view, &held.to);
     let was = if held.places.1 > held.places.0 {
         format!(" (up to {} before)", words::count(held.places.1))
     } else {

@@ -162,11 +162,7 @@ fn cut_off<'a>(view: &View<'a>, row: &'a str) -> Option<(f64, Finding)> {
         if still > HARDLY * asked || failed_before > HARDLY * failed || others(&address, span) >= NEEDED * asked {
             return None;
         }
-        let whom = services::local_service(view.set, &address);
-        let whom = whom.map_or_else(
-            || address.text.to_owned(),
-            |other| services::name(&Servers::of(view, other), other),
-        );
+        let whom = services::whom(view, &address);
         let mut finding = view.finding(&run);
         servers.blame(&mut finding, row);
         finding.statement = format!(

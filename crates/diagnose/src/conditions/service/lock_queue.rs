@@ -179,13 +179,15 @@ fn of_locks(view: &View<'_>) -> Option<Queue> {
     let may_be_on_purpose = !serves && (queue.kept_from_work(view) as f64) < CROWD;
     let purpose = "none of them was seen at anything else: they may have been started to wait their turn";
     let victims = if may_be_on_purpose { Some(purpose.to_owned()) } else { queue.victims(view) };
-    let mut statement = queue.words(view);
-    let (beyond, is_end) = queue.beyond().unzip();
-    let beyond = beyond.map(|words| format!("the holder of the last lock waits itself: {words}"));
-    let remark = beyond.clone().filter(|_| is_end != Some(true));
-    if let Some((words, true)) = queue.beyond() {
-        statement.push_str(&format!(", and waits itself: {words}"));
-    }
+    let (mut statement, mut remark) = (queue.words(view), None);
+    let beyond = queue.beyond().map(|(words, is_end)| {
+        let says = format!("the holder of the last lock waits itself: {words}");
+        match is_end {
+            true => statement.push_str(&format!(", and waits itself: {words}")),
+            false => remark = Some(says.clone()),
+        }
+        says
+    });
     Some(Queue {
         process,
         statement,

@@ -289,16 +289,8 @@ fn calls_more(view: &View<'_>, servers: &Servers<'_, '_>, grown: &Grown<'_>) -> 
         is_known && *now >= MORE * before && *now >= 1.0 && calls.rate.0 - calls.rate.1 >= CALLS_S
     });
     let (now, before, calls) = more.max_by(|a, b| (a.0 - a.1).total_cmp(&(b.0 - b.1)))?;
-    let whom = whom(view, &calls.address);
+    let whom = services::whom(view, &calls.address);
     Some(format!(", and makes {} {CALLS_OF} {whom} instead of {}", words::count(now), words::count(before)))
-}
-
-/// Who answers at an address: a service of this machine by its name.
-fn whom(view: &View<'_>, address: &Address<'_>) -> String {
-    services::local_service(view.set, address).map_or_else(
-        || address.text.to_owned(),
-        |service| services::name(&Servers::of(view, service), service),
-    )
 }
 
 /// Of each service: one where half of its answers take ten times as long.
@@ -325,7 +317,7 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
             format!("costs {} read from a device instead of {}", words::bytes(now), words::bytes(before))
         }
         Cost::Calls { of, many, each_s, filled } => {
-            let whom = whom(view, &of);
+            let whom = services::whom(view, &of);
             let before =
                 each_s.1.map_or_else(String::new, |before| format!(" ({} before)", words::seconds(before)));
             finding.remarks.push(format!("an answer of {whom} takes {}{before}", words::seconds(each_s.0)));
