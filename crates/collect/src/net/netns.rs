@@ -473,7 +473,11 @@ fn is_namespace(stat: &rustix::fs::Stat) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
     use super::*;
+    use crate::file::Root;
 
     #[test]
     fn every_row_has_its_like_on_the_machine() {
@@ -483,5 +487,41 @@ mod tests {
         for (column, metric) in columns(Entity::Netns).iter().enumerate() {
             assert_ne!(copied.contains(&column), own.contains(&metric.name), "{}", metric.name);
         }
+    }
+
+    #[test]
+    fn a_namespace_that_comes_has_its_name_from_the_first_frame_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = dir.path().join(RUN_NETNS);
+        std::fs::create_dir_all(&names).unwrap();
+        // As the kernel shows a namespace that is mounted: a file that nobody can write.
+        let made = |name: &str| {
+            std::fs::write(names.join(name), "").unwrap();
+            std::fs::set_permissions(names.join(name), Permissions::from_mode(0o444)).unwrap();
+            u32::try_from(std::fs::metadata(names.join(name)).unwrap().ino()).unwrap()
+        };
+        let frame = |inums: &[u32]| {
+            let mut frame = Frame::new();
+            for (pid, inum) in (5..).zip(inums) {
+                let row = frame.table_mut(Entity::Task).push(Key::named(pid));
+                set(row, col("task.netns"), i64::from(*inum));
+            }
+            frame
+        };
+        let mut io = Io::new(Root::open(dir.path()).unwrap());
+        io.netns.set_own(1);
+        let mut spaces = NetNamespaces::new();
+        let red = made("red");
+        spaces.discover(&mut io, &frame(&[1, red]), true);
+        assert!(!spaces.is_stale(&frame(&[1, red])));
+        let blue = made("blue");
+        // The frame has no task of red, which is asleep.
+        let now = frame(&[1, blue]);
+        assert!(spaces.is_stale(&now));
+        spaces.discover(&mut io, &now, false);
+        assert_eq!(io.netns.within("eth0", blue), "eth0@blue");
+        assert_eq!(io.netns.within("eth0", red), "eth0@red");
+        assert!(!spaces.is_stale(&now) && !spaces.is_stale(&frame(&[red])));
+        assert_eq!(spaces.totals, (3, 0));
     }
 }

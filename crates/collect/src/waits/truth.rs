@@ -113,7 +113,7 @@ impl Graph {
             "tcp_woken" | "unix_woken" => one(Kind::Answer, self.process(op.a)),
             "unix_serve" | "tcp_serve" => one(Kind::Client, self.process(op.a)),
             "pipe_write" => one(Kind::Full, self.process(op.a)),
-            "tcp_push" => one(Kind::Sends, self.process(op.a)),
+            "pair_write" | "tcp_push" => one(Kind::Sends, self.process(op.a)),
             name if name.starts_with("pipe") => one(Kind::Pipe, self.process(op.a)),
             name if name.starts_with("tcp") => one(Kind::Tcp, self.process(op.a)),
             _ => one(Kind::Unix, self.process(op.a)),
