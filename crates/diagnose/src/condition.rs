@@ -314,6 +314,8 @@ pub struct Finding {
     pub netns: Option<String>,
     /// Whose doing it is.
     pub culprit: Culprit,
+    /// Who does the work, where that is another one: its culprit makes it work.
+    pub worker: Option<Culprit>,
     /// One sentence with the numbers.
     pub statement: String,
     /// What must be known beside it: victims that look like causes, numbers that do not mean what they seem to.
@@ -334,6 +336,12 @@ impl Finding {
     pub fn blame(&mut self, process: &Process<'_>) {
         self.blame_pid(process.comm, process.pid);
         self.culprit.cgroup = process.cgroup.filter(|group| *group != "/").map(str::to_owned);
+    }
+
+    /// It is the doing of a process that makes another one work.
+    pub fn blame_for_work(&mut self, process: &Process<'_>) {
+        self.worker = Some(std::mem::take(&mut self.culprit));
+        self.blame(process);
     }
 
     /// It is the doing of the processes of a name, most of all of their lead.

@@ -4,7 +4,7 @@ use mitra_model::Span;
 use mitra_model::kstack::{WaitKind, wait_kind};
 
 use crate::process::Process;
-use crate::signal::{Run, Signal};
+use crate::signal::{Run, Signal, step};
 use crate::view::View;
 
 /// Locks are held for milliseconds, journals commit within five seconds, and servers answer within one. A single sleep that
@@ -95,7 +95,12 @@ pub fn all<'v, 'a>(view: &'v View<'a>) -> Vec<Hung<'v, 'a>> {
 
 /// When a task slept uninterruptibly for long and did not wake.
 fn asleep(view: &View<'_>, row: &str) -> Option<Run> {
-    let asleep = view.of("task.state", row)?.map(|s| f64::from(u8::from(s == f64::from(b'D'))));
+    let is_asleep = |state: f64| state == f64::from(b'D');
+    let states = view.set.get("task.state", row)?;
+    if !states.samples(view.window).any(|(.., state)| is_asleep(state)) {
+        return None;
+    }
+    let asleep = Signal::of(states, view.window).map(|state| step(is_asleep(state)));
     let runs = asleep.runs(1.0).into_iter().filter(is_whole);
     let run = runs.max_by(|a, b| a.high_s.total_cmp(&b.high_s))?;
     (run.lasted(LONG_S) && !woke(view, row, &run)).then_some(run)

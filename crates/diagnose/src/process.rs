@@ -151,6 +151,12 @@ impl<'a> Process<'a> {
         waiting.filter_map(|row| set.text("task.kstack", row)?.at(t)).collect()
     }
 
+    /// Task-seconds of it in uninterruptible sleep, or waiting for a device.
+    #[must_use]
+    pub fn blocked_s(&self, set: &SeriesSet, span: Span) -> f64 {
+        self.uninterruptible_s(set, span).max(self.total(set, "task.blkio_delay", span))
+    }
+
     /// Seconds inside the span for which a sample found one of its threads in D state.
     #[must_use]
     pub fn uninterruptible_s(&self, set: &SeriesSet, span: Span) -> f64 {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use mitra_model::report::Remedy;
 use mitra_model::sessions::GLOBAL_LOCKS;
+use mitra_model::time::SECOND;
 use mitra_model::{Series, SeriesSet, Span, TextSeries};
 
 use crate::condition::Finding;
@@ -16,6 +17,8 @@ use crate::words;
 pub const SESSIONS: &str = "session.pid";
 /// How long a session has done what it does.
 pub const STATE_TIME: &str = "session.state_time";
+/// How many transactions began since the oldest one whose rows a session may still see.
+const SNAPSHOT_AGE: &str = "session.snapshot_age";
 /// What the functions of this module read.
 pub const NEEDS: &[&str] = &[
     SESSIONS,
@@ -27,6 +30,7 @@ pub const NEEDS: &[&str] = &[
     "session.blocked_by",
     "session.client",
     "session.client_pid",
+    SNAPSHOT_AGE,
     "task.comm",
 ];
 /// A session that blocks others may wait itself. A chain is not longer.
@@ -116,6 +120,68 @@ pub fn standby_remedies(finding: &Finding) -> Option<Vec<Remedy>> {
                     .to_owned(),
             verify: verify.to_owned(),
             risk: "what is committed from then on is lost if this machine is".to_owned(),
+        },
+    ])
+}
+
+/// Rows that were removed and are passed by: as many take a request about a tenth of a millisecond.
+const SNAPSHOT_LEAST: f64 = 1000.0;
+/// Than that of any other session.
+const FAR_OLDER: f64 = 10.0;
+
+/// The session of PostgreSQL whose snapshot is far older than that of all others, in words, and its client: what transactions removed
+/// since then stays, and who looks for a row passes it by. `None` where it began before `since`.
+#[must_use]
+pub fn oldest_snapshot(view: &View<'_>, since: i64, span: Span) -> Option<(String, Option<u32>)> {
+    let age = |row: &str| view.set.get(SNAPSHOT_AGE, row)?.max(span);
+    let (row, oldest) = view
+        .set
+        .each(SNAPSHOT_AGE)
+        .filter_map(|(row, _)| Some((row, age(row)?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let others = view.set.each(SNAPSHOT_AGE).filter(|(other, _)| *other != row);
+    let next = others.filter_map(|(other, _)| age(other)).fold(0.0, f64::max);
+    let (t, _, state_s) = view.set.get(STATE_TIME, row)?.samples(span).next_back()?;
+    let began = t.saturating_sub((state_s * SECOND as f64) as i64);
+    if oldest < SNAPSHOT_LEAST || oldest < FAR_OLDER * next || began < since {
+        return None;
+    }
+    let servers = servers(view.set, span);
+    let server = servers.iter().find(|server| server.sessions.iter().any(|session| session.row == row))?;
+    let session = server.row(row.rsplit(':').next().unwrap_or(row))?;
+    let client = view.set.get("session.client_pid", row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
+    let words = format!(
+        "session {} of {} {}; what the {} transactions since have removed cannot be cleaned up before it has {DONE}",
+        session.id(),
+        server.name(),
+        server.does(view, session, span),
+        words::count(oldest),
+    );
+    Some((words, client))
+}
+
+/// The end of those words.
+const DONE: &str = "done with its transaction";
+
+/// What to do about that.
+#[must_use]
+pub fn snapshot_remedies(finding: &Finding) -> Option<Vec<Remedy>> {
+    let (_, session) = finding.statement.split_once("; session ").filter(|(_, rest)| rest.contains(DONE))?;
+    let pid: u32 = session.split(' ').next()?.parse().ok()?;
+    Some(vec![
+        Remedy {
+            action: "end the session that keeps the old snapshot; autovacuum cleans up then".to_owned(),
+            command: format!("psql -c 'SELECT pg_terminate_backend({pid})'"),
+            verify: "n_dead_tup of the tables falls (pg_stat_user_tables), and a request costs what it did".to_owned(),
+            risk: "what it has read so far is lost to its client".to_owned(),
+        },
+        Remedy {
+            action: "let long reports and dumps read from a standby, or in parts".to_owned(),
+            command: "psql -c \"SELECT pid, age(backend_xmin), now() - xact_start, application_name FROM pg_stat_activity \
+                      WHERE backend_xmin IS NOT NULL ORDER BY 2 DESC LIMIT 5\""
+                .to_owned(),
+            verify: "no snapshot is older than some minutes".to_owned(),
+            risk: String::new(),
         },
     ])
 }

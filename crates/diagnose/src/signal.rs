@@ -223,6 +223,10 @@ impl Signal {
 
     /// All stretches at or above `level`.
     pub fn runs(&self, level: f64) -> Vec<Run> {
+        // As most are: nothing else is worked out of them.
+        if self.v.iter().all(|v| *v < level) {
+            return Vec::new();
+        }
         let step_s = self.step_s();
         let hole_ns = (3.0_f64.max(2.5 * step_s) * SECOND as f64) as i64;
         let seen = self.seen();

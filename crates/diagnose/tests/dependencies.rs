@@ -77,6 +77,29 @@ fn who_keeps_all_connections_that_a_gateway_allows_is_named() {
 }
 
 #[test]
+fn what_nobody_answers_on_loopback_is_dropped_by_a_filter() {
+    const NEXT: &str = "127.0.0.1:5432";
+    let report = |no_room: f64| {
+        let mut m = Machine::idle();
+        tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));
+        for pid in 50..54 {
+            dependency(&mut m, (pid, "python3"), NEXT, during(Asked::each(20.0, 0.001), Asked::nothing(0.0)));
+            attempts(&mut m, &format!("{pid}>{NEXT}"), 1.0, 0.67, (0.5, 0.0));
+        }
+        m.sys("tcpext.ListenOverflows", 0.0, no_room).sys("tcpext.ListenDrops", 0.0, no_room);
+        m.explain()
+    };
+    let found = report(0.0);
+    assert_eq!(root(&found).0, "dependency-unreachable");
+    let incident = one(&found);
+    let said = &incident.root_cause.statement;
+    assert!(said.contains("a packet filter of this machine drops what is sent to 127.0.0.1:5432"), "{said}");
+    assert!(incident.remedies[0].command.contains("grep -w 5432"), "{:?}", incident.remedies);
+    let full = report(3.0);
+    assert!(full.incidents.iter().all(|i| !i.root_cause.statement.contains("packet filter")));
+}
+
+#[test]
 fn an_address_of_another_namespace_of_this_machine_that_is_gone_is_unreachable_too() {
     let mut m = Machine::idle();
     tiers(&mut m, during(Asked::each(100.0, 0.002), Asked::each(2.7, 1.6)));

@@ -332,6 +332,15 @@ fn a_queue_of_others_does_not_excuse_the_rule_that_holds_a_group_back() {
     limited(&mut m, 40.0, 0.8);
     device(&mut m, "loop2", (3_000.0, 4096.0, 1e-3), (3_000.0, 4096.0, 1e-3), "read");
     assert!(matches!(observe(&m, "io-throttled"), Observation::Active(_)));
+    // Forty wait, and two of these at the device, which is idle for nine tenths of the time.
+    let crowd = |busy: f64| {
+        let mut m = Machine::idle();
+        limited(&mut m, 40.0, 0.9);
+        device(&mut m, "loop2", (40.0, 4096.0, 5e-5), (40.0, 4096.0, 0.05), "read");
+        m.row("disk.io_time", "loop2", 0.002, busy).sys("tasks.d_io", 0.0, 40.0);
+        matches!(observe(&m, "io-throttled"), Observation::Active(_))
+    };
+    assert!(crowd(0.1) && !crowd(1.0));
     // The limit is one of a device that did hardly anything: the group was busy elsewhere.
     let mut m = Machine::idle();
     limited(&mut m, 40.0, 0.8);

@@ -140,6 +140,23 @@ fn losses_on_the_way_are_a_storm_to_the_peer() {
 }
 
 #[test]
+fn what_is_lost_each_time_while_answers_pass_is_of_one_size() {
+    let told = |again: f64, answers: f64| {
+        let mut m = serving();
+        m.sys("tcp.RetransSegs", 0.0, 12.0).sys("tcpext.TCPTimeouts", 0.0, 5.0);
+        m.sys("tcpext.TCPLostRetransmit", 0.0, again);
+        m.row("peer.retransmits", "10.7.0.9:5432", 0.0, 11.0);
+        m.row("dependency.requests", "50>10.7.0.9:5432", 80.0, answers);
+        let report = m.explain();
+        assert_eq!(root(&report).0, "retransmit-storm");
+        report.incidents[0].root_cause.statement.contains("packets of one size or kind do not pass")
+    };
+    assert!(told(9.0, 3.0));
+    assert!(!told(2.0, 3.0), "by chance");
+    assert!(!told(9.0, 0.0), "to who is gone everything is lost");
+}
+
+#[test]
 fn what_is_always_lost_and_what_is_hardly_lost_is_no_storm() {
     // A third of a per cent; a little more than as ever; and connections that nobody answers.
     for (before, again, syn) in [(0.0, 1.3, 0.0), (3.6, 5.0, 0.0), (0.0, 20.0, 20.0)] {

@@ -52,9 +52,9 @@ fn a_queue_that_stands_is_felt_by_who_waits_for_answers() {
 
 #[test]
 fn a_queue_that_stands_is_felt_by_a_caller_of_which_the_service_is_as_fast_as_ever() {
-    let told = |caller_s: f64, service_s: f64, sender: f64| {
+    let told_at = |device: &str, caller_s: f64, service_s: f64, sender: f64| {
         let mut m = serving();
-        let (device, dependency, service) = ("hq0@web", "50>10.9.0.7:80@branch", "10.9.0.7:80@web");
+        let (dependency, service) = ("50>10.9.0.7:80@branch", "10.9.0.7:80@web");
         m.row("nic.qdisc_backlog_bytes", device, 0.0, 250e3).row("nic.tx_bytes", device, 30e3, 2.4e6);
         m.row("nic.rx_packets", device, 20.0, 400.0).row("dependency.requests", dependency, 10.0, 8.0);
         m.row("dependency.latency_p50", dependency, 1.2e-3, caller_s).row(
@@ -70,9 +70,14 @@ fn a_queue_that_stands_is_felt_by_a_caller_of_which_the_service_is_as_fast_as_ev
         text(&mut m, "service.comm", "10.9.0.7:81@web", "imaged");
         m
     };
+    let told = |caller_s: f64, service_s: f64, sender: f64| told_at("hq0@web", caller_s, service_s, sender);
     let report = told(0.1, 1.1e-3, 2.3e6).explain();
     assert_eq!(root(&report), ("qdisc-drops", Some("imaged"), Some(60)));
     assert_eq!(culprit(&report).nic.as_deref(), Some("hq0@web"));
+    // A router between the two.
+    let routed = told_at("wan0@edge", 0.1, 1.1e-3, 2.3e6).explain();
+    assert_eq!(root(&routed), ("qdisc-drops", Some("imaged"), Some(60)));
+    assert_eq!(culprit(&routed).nic.as_deref(), Some("wan0@edge"));
     let statement = &report.incidents[0].root_cause.statement;
     assert!(
         statement.contains("desk-app (50) has answers of 10.9.0.7:80 in 100 ms instead of 1.2 ms"),

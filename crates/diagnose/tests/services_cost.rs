@@ -7,8 +7,8 @@ mod services;
 #[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
-use services::{Asked, attempts, dependency, during, is_silent, one, service};
-use support::{Machine, is_on, root};
+use services::{Asked, attempts, dependency, during, is_silent, one, queue, service};
+use support::{HEALTHY, INCIDENT, Machine, is_on, root};
 
 const APP: &str = "127.0.0.1:8080";
 const DB: &str = "10.0.0.7:5432";
@@ -37,6 +37,56 @@ fn a_service_that_is_asked_more_at_the_same_cost_is_under_load() {
     assert_eq!(root(&dear), ("query-regression", Some("java"), Some(50)));
     let out = one(&dear).ruled_out.iter().find(|r| r.condition == "load-increase").unwrap();
     assert!(out.because.contains("each request to java (port 8080) cost"), "{}", out.because);
+}
+
+#[test]
+fn clients_that_come_to_wait_for_something_are_no_load() {
+    // A chat: browsers that wait for the next message for seconds.
+    let of = |poster_s: f64, waiting: f64| {
+        let mut m = Machine::idle();
+        let all = Asked { rate: 92.0, p50: 1.0, p90: 4.0, waiting: waiting + 25.0 * poster_s };
+        service(&mut m, APP, (50, "chat"), during(Asked::each(25.0, 0.0008), all));
+        m.task_rate(50, "task.cpu_time", 0.03, 0.05);
+        dependency(
+            &mut m,
+            (60, "poster"),
+            APP,
+            during(Asked::each(25.0, 0.0006), Asked::each(25.0, poster_s)),
+        );
+        let polls = Asked { rate: 67.0, p50: 1.5, p90: 5.0, waiting };
+        dependency(&mut m, (70, "browsers"), APP, during(Asked::nothing(0.0), polls));
+        m.task(60, "poster", 0).task(70, "browsers", 0);
+        m.explain()
+    };
+    assert!(of(0.0006, 499.0).incidents.is_empty());
+    // Who asked before waits as well.
+    assert_eq!(root(&of(0.4, 30.0)).0, "load-increase");
+}
+
+#[test]
+fn connections_that_queue_behind_ever_more_requests_are_load_though_answers_are_quick() {
+    let of = |rate: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "gunicorn"), during(Asked::each(120.0, 0.007), Asked::each(rate, 0.015)));
+        m.task(50, "gunicorn", 0).task_rate(50, "task.cpu_time", 0.04, rate / 3_000.0);
+        queue(&mut m, APP, (50, "gunicorn"), |_| 6.0);
+        dependency(
+            &mut m,
+            (60, "crawler"),
+            APP,
+            during(Asked::each(60.0, 0.007), Asked::each(rate - 60.0, 0.015)),
+        );
+        m.task(60, "crawler", 0);
+        attempts(&mut m, &format!("60>{APP}"), 45.0, 0.0, (60.0, rate - 60.0));
+        m.row("tcpext.ListenOverflows", "", 0.0, 70.0);
+        m.explain()
+    };
+    let report = of(520.0);
+    assert_eq!(root(&report), ("load-increase", Some("gunicorn"), Some(50)));
+    let said = &one(&report).root_cause.statement;
+    assert!(said.contains("instead of 120/s, most of it more by crawler (60)"), "{said}");
+    // No more than before is answered: something holds it back.
+    assert_ne!(root(&of(125.0)).0, "load-increase");
 }
 
 #[test]
@@ -122,6 +172,91 @@ fn dear(comm: &str, cpu: f64) -> Machine {
     service(&mut m, APP, (50, comm), during(Asked::each(100.0, 0.002), Asked::each(20.0, 0.1)));
     m.task_rate(50, "task.cpu_time", 0.02, cpu);
     m
+}
+
+#[test]
+fn who_connects_for_each_request_is_the_reason_that_they_cost_more() {
+    let of = |connects: f64, cpu: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "nginx"), during(Asked::each(200.0, 0.0004), Asked::each(600.0, 0.025)));
+        m.task(50, "nginx", 0).task_rate(50, "task.cpu_time", 0.04, cpu);
+        let begins = if connects > 0.0 { 0.0 } else { 500.0 };
+        m.row("service.connections", APP, begins, 500.0);
+        dependency(&mut m, (60, "shop"), APP, during(Asked::each(200.0, 0.0004), Asked::each(200.0, 0.025)));
+        dependency(&mut m, (70, "sync"), APP, during(Asked::each(0.0, 0.0), Asked::each(400.0, 0.025)));
+        m.task(60, "shop", 0).task(70, "sync", 0);
+        m.row("dependency.connects", &format!("60>{APP}"), 0.0, 20.0);
+        m.row("dependency.connects", &format!("70>{APP}"), begins, 480.0);
+        m.explain()
+    };
+    let report = of(480.0, 1.6);
+    assert_eq!(root(&report), ("query-regression", Some("sync"), Some(70)));
+    let incident = one(&report);
+    let said = &incident.root_cause.statement;
+    assert!(said.contains("500 new connections a second instead of 0, most of them of sync (70)"), "{said}");
+    assert!(incident.remedies[0].action.contains("let sync keep its connections"), "{:?}", incident.remedies);
+    // As many connections as before, or so cheap that something else of the requests is dear.
+    assert_eq!(root(&of(0.0, 1.6)), ("query-regression", Some("nginx"), Some(50)));
+}
+
+#[test]
+fn a_session_that_keeps_an_old_snapshot_makes_requests_dear() {
+    let of = |age: f64, state_s: f64, rises: bool| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "postgres"), during(Asked::each(800.0, 0.0004), Asked::each(800.0, 0.005)));
+        let cpu = |i: usize| match i.checked_sub(HEALTHY) {
+            Some(at) if rises => 0.9 + at as f64 * 0.08,
+            Some(_) => 1.5,
+            None => 0.2,
+        };
+        m.values("task.cpu_time", &support::row(50), 0, (0..HEALTHY + INCIDENT).map(cpu).collect());
+        m.task(60, "report", 0);
+        for (pid, age) in [("51", age), ("52", 3.0)] {
+            m.values("session.pid", pid, HEALTHY, vec![pid.parse().unwrap(); INCIDENT]);
+            m.values("session.snapshot_age", pid, HEALTHY, vec![age; INCIDENT]);
+            m.values("session.client_pid", pid, HEALTHY, vec![60.0; INCIDENT]);
+            let times = (0..INCIDENT).map(|i| if pid == "51" { state_s + i as f64 } else { 0.001 });
+            m.values("session.state_time", pid, HEALTHY, times.collect());
+            m.text("session.activity", pid, HEALTHY, if pid == "51" { "COPY" } else { "DELETE" });
+        }
+        m.explain()
+    };
+    let report = of(7_700.0, 1.0, true);
+    assert_eq!(root(&report), ("query-regression", Some("report"), Some(60)));
+    let incident = one(&report);
+    let said = &incident.root_cause.statement;
+    assert!(said.contains("session 51 of PostgreSQL runs COPY for"), "{said}");
+    assert!(said.contains("what the 7.7 k transactions since have removed"), "{said}");
+    assert!(incident.remedies[0].command.contains("pg_terminate_backend(51)"), "{:?}", incident.remedies);
+    // Few transactions, one that was there long before, or a cost that came at once.
+    for other in [of(300.0, 1.0, true), of(7_700.0, 3600.0, true), of(7_700.0, 1.0, false)] {
+        assert_eq!(root(&other), ("query-regression", Some("postgres"), Some(50)));
+    }
+}
+
+#[test]
+fn a_thread_that_computes_beside_the_requests_is_none_of_their_cost() {
+    let of = |earlier: f64, workers: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "api"), during(Asked::each(120.0, 0.0004), Asked::each(120.0, 0.01)));
+        m.task(50, "api", 0).task_rate(50, "task.cpu_time", 0.03, workers);
+        m.thread(50, 51, "refresh", 0).task_rate(51, "task.cpu_time", earlier, 0.96);
+        m.sys("tasks.busiest", 0.03, 0.96).sys("sys.cpu_idle", 1.9, 0.9);
+        m.explain()
+    };
+    let report = of(0.0, 0.03);
+    assert_eq!(root(&report), ("single-thread-bottleneck", Some("api"), Some(50)));
+    let incident = one(&report);
+    let said = &incident.root_cause.statement;
+    assert!(said.contains("thread refresh of api (50) used 96 % of a CPU"), "{said}");
+    assert!(
+        incident.remedies[0].action.contains("its thread refresh does elsewhere"),
+        "{:?}",
+        incident.remedies
+    );
+    // It answered before, or those that answer take more as well.
+    assert_eq!(root(&of(0.03, 0.03)).0, "query-regression");
+    assert_eq!(root(&of(0.0, 0.5)).0, "query-regression");
 }
 
 #[test]

@@ -444,6 +444,20 @@ fn a_service_that_can_start_no_task_is_slow_or_silent_by_who_took_the_room_of_it
 }
 
 #[test]
+fn threads_of_requests_that_are_not_answered_are_no_explosion() {
+    let grown = |gave_up: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "quotes"), during(Asked::each(150.0, 0.002), Asked::nothing(50.0)));
+        m.row("service.abandoned", APP, 0.0, gave_up);
+        let threads = |i: usize| 44.0 + i.saturating_sub(HEALTHY).min(INCIDENT) as f64 * 8.0;
+        m.values("task.threads", &support::row(50), 0, (0..N).map(threads).collect());
+        m.values("tasks.total", "", 0, (0..N).map(|i| 100.0 + threads(i)).collect());
+        m.explain().incidents.iter().any(|incident| incident.root_cause.condition == "thread-explosion")
+    };
+    assert!(!grown(8.0) && grown(0.0));
+}
+
+#[test]
 fn threads_that_become_ever_more_and_take_the_cpus_make_a_service_slow() {
     let threads = |of: &dyn Fn(usize) -> f64| {
         let mut m = Machine::idle();

@@ -514,3 +514,23 @@ fn a_service_that_gets_only_the_long_ones_of_who_turns_the_rest_away_is_not_slow
     is_silent(&shop(2.8, f64::NAN));
     assert_eq!(root(&shop(0.002, 0.001).explain()), ("service-slow", Some("shop"), Some(50)));
 }
+
+#[test]
+fn a_service_that_tries_again_since_no_file_can_be_made_is_slow_because_of_who_made_them_all() {
+    let mut m = Machine::idle();
+    service(&mut m, APP, (50, "uploadd"), during(Asked::each(80.0, 0.0005), Asked::each(65.0, 0.3)));
+    let left = |i: usize| if is_on(i) { 0.0 } else { 9_000.0 };
+    for (metric, of) in
+        [("fs.total_bytes", 64e6), ("fs.inodes", 16_384.0), ("fs.avail_bytes", 4e7), ("fs.free_bytes", 4e7)]
+    {
+        m.row(metric, "/srv/app", of, of);
+    }
+    m.values("fs.inodes_free", "/srv/app", 0, (0..N).map(left).collect());
+    m.text("fs.type", "/srv/app", 0, "ext4").text("fs.device", "/srv/app", 0, "/dev/loop3");
+    m.task(96, "thumbsd", 0);
+    let worked = (0..N).map(|i| if (HEALTHY - 3..=HEALTHY).contains(&i) { 0.5 } else { 0.0 }).collect();
+    m.values("task.system_time", &row(96), 0, worked);
+    let report = m.explain();
+    assert_eq!(root(&report), ("inode-exhaustion", Some("thumbsd"), Some(96)));
+    assert!(links(one(&report)).contains(&"service-slow"), "{:?}", links(one(&report)));
+}

@@ -167,6 +167,51 @@ fn a_pool_of_threads_for_which_requests_queue_is_followed() {
 }
 
 #[test]
+fn those_that_wait_for_a_lock_of_their_own_program_wait_for_the_one_that_does_something() {
+    let silent = |row: &str, futex: f64| {
+        let mut m = silent(3.0);
+        wait(&mut m, row, Some((90, "rsyslogd")), 0.9);
+        wait(&mut m, "50>futex", None, futex);
+        wait(&mut m, "50>client:60", Some((60, "shop")), 6.0);
+        wait(&mut m, "90>disk", None, 0.9);
+        m.task(90, "rsyslogd", 0);
+        let report = m.explain();
+        one(&report).root_cause.culprit.process.clone()
+    };
+    assert_eq!(silent("50>sends:90", 2.0).as_deref(), Some("rsyslogd"));
+    // Requests that are nowhere; and what may be for lack of anything to do.
+    assert_ne!(silent("50>sends:90", 0.5).as_deref(), Some("rsyslogd"));
+    assert_ne!(silent("50>pipe:90", 2.0).as_deref(), Some("rsyslogd"));
+}
+
+#[test]
+fn a_service_is_slow_by_what_holds_up_the_one_that_it_waits_for() {
+    let told = |state: u8| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "auth"), during(Asked::each(25.0, 0.0015), Asked::each(25.0, 0.07)));
+        wait(&mut m, "50>sends:90", Some((90, "rsyslogd")), 0.9);
+        wait(&mut m, "50>futex", None, 1.0);
+        wait(&mut m, "90>disk", None, 0.9);
+        m.task(90, "rsyslogd", 0).cgroup(90, "/logs");
+        m.values("task.state", &support::row(90), HEALTHY, vec![f64::from(state); INCIDENT]);
+        m.row("cgroup.io_limit_wiops", "/logs", 120.0, 120.0).row("cgroup.io_writes", "/logs", 20.0, 120.0);
+        m.row("cgroup.psi_io_some", "/logs", 0.001, 0.6).text("cgroup.io_limit_device", "/logs", 0, "loop0");
+        m.sys("tasks.d_io", 0.0, 0.9).sys("psi.io_some", 0.0, 0.6);
+        m.explain()
+    };
+    let report = told(b'D');
+    assert_eq!(root(&report), ("io-throttled", Some("rsyslogd"), Some(90)));
+    assert!(services::links(one(&report)).contains(&"service-slow"));
+    // It sleeps for something else.
+    let other = told(b'S');
+    assert!(
+        other.incidents.iter().any(|i| i.root_cause.condition == "service-slow"),
+        "{:#?}",
+        other.incidents
+    );
+}
+
+#[test]
 fn one_of_several_workers_that_is_frozen_is_thawed() {
     let held = |kind: &str| {
         let mut m = silent(4.0);

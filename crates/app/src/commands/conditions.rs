@@ -86,9 +86,22 @@ fn manual(c: &Condition, style: &Style) -> String {
     };
     list("Can cause", edges_from(c.id).map(|e| format!("{}: {}", e.effect, e.because)).collect());
     list("Can be caused by", edges_to(c.id).map(|e| format!("{}: {}", e.cause, e.because)).collect());
-    let needs = c.needs();
-    list("Looks at", if needs.is_empty() { Vec::new() } else { vec![needs.join(", ")] });
+    list("Looks at", metrics(c));
     page.finish()
+}
+
+/// What it looks at: a line for each entity.
+fn metrics(c: &Condition) -> Vec<String> {
+    let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
+    for metric in c.needs() {
+        let (entity, name) = metric.split_once('.').unwrap_or(("", metric));
+        match lines.iter_mut().find(|(known, _)| *known == entity) {
+            Some((_, names)) => names.push(name),
+            None => lines.push((entity, vec![name])),
+        }
+    }
+    let line = |(entity, names): &(&str, Vec<&str>)| format!("{entity}: {}", names.join(", "));
+    lines.iter().map(line).collect()
 }
 
 fn graph_text(style: &Style) -> String {
@@ -147,10 +160,7 @@ fn section(c: &Condition) -> String {
     };
     list("It can cause:", edges_from(c.id).map(|e| format!("- `{}`: {}", e.effect, e.because)).collect());
     list("It can be caused by:", edges_to(c.id).map(|e| format!("- `{}`: {}", e.cause, e.because)).collect());
-    let needs: Vec<String> = c.needs().iter().map(|m| format!("`{m}`")).collect();
-    if !needs.is_empty() {
-        _ = write!(out, "\nIt looks at {}.\n", needs.join(", "));
-    }
+    list("It looks at:", metrics(c).iter().map(|line| format!("- {line}")).collect());
     out.truncate(out.trim_end().len());
     out
 }

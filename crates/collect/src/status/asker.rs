@@ -242,13 +242,15 @@ fn connect(root: &Root, server: Server) -> Result<Connection, Failure> {
             // It knows who connects by the user alone: of root it mostly knows nothing, of its own user all.
             let own = server::user_of(root, server.pid).filter(|uid| us.is_root() && *uid != 0);
             let user = server::name_of(root, server.pid, own.unwrap_or(us.as_raw()))?;
-            Connection::Postgres(Postgres::begin(server::open(root, server, own)?, &user, LIMIT)?)
+            Connection::Postgres(Postgres::begin(server::open_any(root, server, own)?, &user, LIMIT)?)
         }
         Program::MariaDb | Program::MySql => {
             let user = server::name_of(root, server.pid, us.as_raw())?;
             Connection::MySql(MySql::begin(server::open(root, server, None)?, &user, LIMIT)?)
         }
-        Program::Redis => Connection::Redis(Redis::begin(server::open_any(root, server)?, LIMIT_OF_REDIS)?),
+        Program::Redis => {
+            Connection::Redis(Redis::begin(server::open_any(root, server, None)?, LIMIT_OF_REDIS)?)
+        }
         Program::HaProxy | Program::PhpFpm => {
             return Err(Failure::Lasting("it keeps no connection".to_owned()));
         }

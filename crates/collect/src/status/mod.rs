@@ -102,6 +102,7 @@ struct SessionSaid {
     blocked_by: Vec<u64>,
     state_ms: Option<u64>,
     client: Option<SocketAddr>,
+    snapshot_age: Option<u64>,
 }
 
 /// A command of Redis.
@@ -177,6 +178,7 @@ struct Columns {
     session_state_time: usize,
     session_client: usize,
     session_client_pid: usize,
+    session_snapshot_age: usize,
     command_calls: usize,
     command_time: usize,
     command_longest: usize,
@@ -220,6 +222,7 @@ impl Status {
                 session_state_time: col("session.state_time"),
                 session_client: col("session.client"),
                 session_client_pid: col("session.client_pid"),
+                session_snapshot_age: col("session.snapshot_age"),
                 command_calls: col("command.calls"),
                 command_time: col("command.time"),
                 command_longest: col("command.longest"),
@@ -373,6 +376,7 @@ impl Status {
         set(row, columns.session_state_time, said.state_ms.map_or(NA, cell));
         set(row, columns.session_client, client);
         set(row, columns.session_client_pid, look.client_pid(said.client));
+        set(row, columns.session_snapshot_age, said.snapshot_age.map_or(NA, cell));
     }
 
     fn fill_command(&self, look: &Look, said: &CommandSaid, io: &mut Io, frame: &mut Frame) {

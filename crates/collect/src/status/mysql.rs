@@ -320,6 +320,7 @@ fn session(row: &Row, server: u32) -> Option<SessionSaid> {
         state_ms: cell(3).and_then(number),
         // `127.0.0.1:4000`; of a Unix socket `localhost`.
         client: cell(4).and_then(|host| std::str::from_utf8(host).ok()?.parse().ok()),
+        snapshot_age: None,
     })
 }
 
@@ -369,6 +370,7 @@ pub mod tests {
             blocked_by: Vec::new(),
             state_ms: Some(ms),
             client: None,
+            snapshot_age: None,
         };
         let held = |idle: &[(u64, u64)]| {
             let mut all = vec![said(1, Some("backup lock"), 4_000), said(2, Some("row lock"), 9_000)];

@@ -25,7 +25,7 @@ const MAY: &str = "SELECT pg_has_role('pg_read_all_stats', 'USAGE')::text";
 const SESSIONS: &str = "SELECT pid, state, wait_event_type, wait_event, \
      CASE WHEN waits AND n <= 32 THEN array_to_string(pg_blocking_pids(pid), ',') END, \
      (extract(epoch FROM clock_timestamp() - state_change) * 1000)::bigint, \
-     substr(ltrim(query), 1, 12), host(client_addr), client_port \
+     substr(ltrim(query), 1, 12), host(client_addr), client_port, age(backend_xmin) \
      FROM (SELECT *, row_number() OVER (PARTITION BY waits ORDER BY xact_start, pid) AS n FROM \
      (SELECT *, coalesce(wait_event_type = 'Lock', false) AS waits FROM pg_stat_activity) AS all_sessions \
      WHERE pid <> pg_backend_pid() AND state <> 'idle') AS sessions ORDER BY waits DESC, n LIMIT 128";
@@ -176,6 +176,7 @@ fn session(row: &Row) -> Option<SessionSaid> {
         blocked_by: blockers.take(super::BLOCKERS_MAX).collect(),
         state_ms: cell(5).and_then(number),
         client: client.zip(port).map(|(host, port)| (host, port).into()),
+        snapshot_age: cell(9).and_then(number),
     })
 }
 
@@ -229,14 +230,17 @@ pub mod tests {
     fn of_a_statement_the_first_word_is_kept_if_it_is_one_of_sql() {
         let of = |query: &str| {
             let cells =
-                ["4242", "active", "Lock", "transactionid", "4243", "1500", query, "127.0.0.1", "5000"];
+                ["4242", "active", "Lock", "transactionid", "4243", "1500", query, "127.0.0.1", "5000", "77"];
             let said = says(&[row(&cells.map(Some))]).unwrap();
             assert!(!format!("{said:?}").contains("hunter2"), "{said:?}");
             said[0].clone()
         };
         let said = of("update a set");
         assert_eq!((said.id, said.activity.as_str(), said.blocked_by), (4242, "UPDATE waiting", vec![4243]));
-        assert_eq!(said.client.unwrap().to_string(), "127.0.0.1:5000");
+        assert_eq!(
+            (said.client.unwrap().to_string().as_str(), said.snapshot_age),
+            ("127.0.0.1:5000", Some(77))
+        );
         for query in ["hunter2 is a", "/*hunter2*/", "'hunter2'", "\u{1b}[31mhunter2", ""] {
             assert_eq!(of(query).activity, "a statement waiting", "{query}");
         }

@@ -4,8 +4,8 @@
 //! and what listens there has to be the process, by the kernel's word (`SO_PEERCRED`): nothing is sent to anybody else. Its
 //! program has to be a file of root's that nobody else may write.
 //!
-//! Redis mostly has no Unix socket: then it is asked over TCP, at an address of this machine where nobody else listens. Nothing that is
-//! sent there is secret.
+//! Redis mostly has no Unix socket, and PostgreSQL may have none: then it is asked over TCP, at an address of this machine where nobody else
+//! listens. Nothing that is sent there is secret.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -135,11 +135,12 @@ pub fn open(root: &Root, server: Server, as_user: Option<u32>) -> Result<OwnedFd
     Err(failed.unwrap_or_else(|| Failure::Passing("its sockets are gone".to_owned())))
 }
 
-/// A connection to a Unix socket on which the process listens, or else over TCP to an address of this machine at which only it does.
-pub fn open_any(root: &Root, server: Server) -> Result<OwnedFd, Failure> {
+/// A connection to a Unix socket on which the process listens, made as its own user if need be, or else over TCP to an address of this
+/// machine at which only it does.
+pub fn open_any(root: &Root, server: Server, as_user: Option<u32>) -> Result<OwnedFd, Failure> {
     check_program(root, server)?;
     if !listened(root, server.pid)?.is_empty() {
-        return open(root, server, None);
+        return open(root, server, as_user);
     }
     let net = |pid: &str| inode_in_link(root.fd(), format!("proc/{pid}/ns/net"), b"net");
     if net(&server.pid.to_string()) != net("thread-self") {

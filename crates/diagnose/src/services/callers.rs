@@ -351,13 +351,24 @@ pub fn is_or_asks(view: &View<'_>, servers: &Servers<'_, '_>, comm: &str) -> boo
     servers.comm.as_deref() == Some(comm) || own.any(is_asked)
 }
 
-/// The caller that sent a service most of its bytes in a span, with how many these were and how many all sent. A process that is young
-/// stands under its name first, and then under its id.
+/// The caller that sent a service most of its bytes in a span, with how many these were and how many all sent.
 #[must_use]
 pub fn who_sends_most<'a>(view: &View<'a>, service: &str, span: Span) -> Option<(&'a str, f64, f64)> {
+    who_does_most(view, service, SENT, span)
+}
+
+/// The caller of a service that did most of something in a span, with how much that was and how much all did. A process that is young
+/// stands under its name first, and then under its id.
+#[must_use]
+pub fn who_does_most<'a>(
+    view: &View<'a>,
+    service: &str,
+    metric: &str,
+    span: Span,
+) -> Option<(&'a str, f64, f64)> {
     let own = Address::of(service);
     let mut sent: BTreeMap<(Option<u32>, &str), (&str, f64)> = BTreeMap::new();
-    for (row, series) in view.each(SENT).filter(|(row, _)| Address::called(row).reaches(&own)) {
+    for (row, series) in view.each(metric).filter(|(row, _)| Address::called(row).reaches(&own)) {
         let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
         let key = (pid, if pid.is_some() { "" } else { row });
         sent.entry(key).or_insert((row, 0.0)).1 += series.total(span).unwrap_or(0.0);

@@ -243,9 +243,7 @@ pub fn blame_sender(view: &View<'_>, finding: &mut Finding, service: &str, span:
     finding.prove(view, &[services::SENT], row, span);
     let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(span)).filter(|pid| *pid >= 1.0);
     if let Some(process) = pid.and_then(|pid| view.process(pid as u32)) {
-        finding.blame(process);
-        // The address is that of the service.
-        finding.culprit.address = None;
+        finding.blame_for_work(process);
         finding.infer_culprit();
     }
     true

@@ -25,7 +25,7 @@ pub use ask::ask;
 pub use callers::{
     Calls, SENT, Walk, asks, called_by, called_service, caller_name, callers, callers_before, calls_of,
     local_service, only_newcomers_wait, overlapping, rows_by_address, sends_more, waited_for, waits_beyond,
-    waits_for_answers, walk, who_has_most, who_sends_most,
+    waits_for_answers, walk, who_does_most, who_has_most, who_sends_most,
 };
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use datagrams::{DATAGRAMS, Datagrams};
@@ -34,7 +34,7 @@ pub use leads::{LIKELY, blame_sender, is_stuck, lead_on, newcomers, wait_togethe
 pub use pinned::pinned;
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};
-pub use servers::{Servers, says_stopped, stopped_meanwhile};
+pub use servers::{Servers, says_stopped, stopped_meanwhile, thread};
 pub use service::{Service, is_interpreter};
 pub use serving::Serving;
 pub use traffic::{

@@ -175,9 +175,7 @@ impl<'v, 'a> Servers<'v, 'a> {
     #[must_use]
     pub fn blocked(&self, set: &SeriesSet, span: Span) -> Option<f64> {
         let known = self.processes.iter().any(|p| p.series(set, "task.state").next().is_some());
-        let of =
-            |p: &&Process<'_>| p.uninterruptible_s(set, span).max(p.total(set, "task.blkio_delay", span));
-        let total: f64 = self.processes.iter().map(of).fold(0.0, |a, b| a + b);
+        let total: f64 = self.processes.iter().map(|p| p.blocked_s(set, span)).fold(0.0, |a, b| a + b);
         known.then(|| total / span.seconds().max(1e-9))
     }
 
@@ -195,6 +193,15 @@ impl<'v, 'a> Servers<'v, 'a> {
             && crate::words::between(oldest, moment) < seconds
             && served.fold(0.0, f64::max) >= 1.0
     }
+}
+
+/// A thread, by its name where it has one of its own: `thread refresh of api (812)`, or else `one thread of api (812)`.
+#[must_use]
+pub fn thread(view: &View<'_>, process: &Process<'_>, row: &str) -> String {
+    let comm = view.set.text("task.comm", row).and_then(|comm| comm.last());
+    let own = comm.filter(|comm| *comm != process.comm);
+    let thread = own.map_or_else(|| "one thread".to_owned(), |comm| format!("thread {comm}"));
+    format!("{thread} of {} ({})", process.comm, process.pid)
 }
 
 /// A tenth of the time is more than a debugger or a checkpoint takes in passing.

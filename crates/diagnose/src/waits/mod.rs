@@ -389,10 +389,13 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
             .filter(|_| main.kind != ANSWER || node.pids().iter().any(is_asked));
         // Threads that are more than the requests may wait for something to do, in the same way.
         let is_of_most = |open: f64| main.threads - (busy - open).max(0.0) > MAJORITY * open.min(total);
+        let futex = sum(waits.iter().filter(|wait| wait.kind == FUTEX));
+        let is_only = is_first && open.is_some_and(|open| is_only(main, busy, futex, open));
         let is_main = matches!(node, Node::Thread(..)) && main.kind != ANSWER
             || inside.is_some()
             || is_first && main.threads > MAJORITY * busy && open.is_some_and(is_of_most)
-            || is_first && is_pool(main.threads, busy, open);
+            || is_first && is_pool(main.threads, busy, open)
+            || is_only;
         let children = match main.other {
             Other::Children(comm) => node.children(set, comm, main.row, span),
             _ => Vec::new(),
@@ -439,6 +442,15 @@ fn is_pool(waiting: f64, busy: f64, open: Option<f64>) -> bool {
     waiting >= POOL
         && waiting >= (1.0 - ELSEWHERE) * busy
         && open.is_some_and(|open| waiting >= QUARTER * open)
+}
+
+/// Whether nobody does anything but be in one wait, which is never for lack of anything to do, and as many as there are other requests wait
+/// for others of their process: a lock inside of it has no owner that can be seen (that of `syslog`, a monitor).
+fn is_only(main: &Wait<'_>, busy: f64, futex: f64, open: f64) -> bool {
+    NEVER_IDLE.contains(&main.kind)
+        && main.threads >= (1.0 - ELSEWHERE) * busy
+        && main.threads >= QUARTER * open
+        && main.threads + futex >= (1.0 - QUARTER) * open
 }
 
 /// The last text of a row until the end of a span: rows come and go.

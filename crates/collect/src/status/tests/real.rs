@@ -223,34 +223,75 @@ fn mariadb_names_who_holds_a_row_and_nothing_of_a_statement() {
     assert_eq!(refused, Err(Failure::Lasting("it does not let this user in (1045)".to_owned())));
 }
 
-#[test]
-#[ignore = "needs root: make test-kernel"]
-fn postgresql_names_who_blocks_whom_and_nothing_of_a_statement() {
-    let (Some(initdb), Some(postgres), Some(psql)) = (found("initdb"), found("postgres"), found("psql"))
-    else {
-        return;
-    };
-    let dir = folder(NOBODY);
-    let data = dir.path().join("data");
-    let as_nobody = |program: &Path| {
+/// A server of PostgreSQL that lets in whom `auth` says, and how its sessions begin.
+fn postgres(dir: &Path, auth: &str, host: &str, port: u16) -> Option<(Killed, Server, impl Fn() -> Command)> {
+    let (initdb, postgres, psql) = (found("initdb")?, found("postgres")?, found("psql")?);
+    let (dir, host) = (dir.to_owned(), host.to_owned());
+    let data = dir.join("data");
+    let as_nobody = move |program: &Path| {
         let mut command = Command::new(program);
-        command.uid(NOBODY).gid(NOBODY).current_dir(dir.path()).env("PGHOST", dir.path());
-        command.env("PGPORT", "5432").env("LC_ALL", "C");
+        command.uid(NOBODY).gid(NOBODY).current_dir(&dir).env("PGHOST", &host);
+        command.env("PGPORT", port.to_string()).env("LC_ALL", "C");
         command
     };
     let mut init = as_nobody(&initdb);
-    let made = quiet(init.args(["-U", "nobody", "-A", "peer", "--no-sync", "-D"]).arg(&data)).status();
+    let made = quiet(init.args(["-U", "nobody", "-A", auth, "--no-sync", "-D"]).arg(&data)).status();
     assert!(made.unwrap().success());
     let mut command = as_nobody(&postgres);
-    command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", "dynamic_shared_memory_type=mmap"]);
-    let running = Killed(quiet(command.arg("-k").arg(dir.path())).spawn().unwrap());
+    command.arg("-D").arg(&data).args(["-c", "dynamic_shared_memory_type=mmap"]);
+    let (socket, listens) = if auth == "peer" { (data.parent()?.to_str()?, "") } else { ("", "127.0.0.1") };
+    command.args(["-k", socket, "-c", &format!("listen_addresses={listens}")]);
+    let running = Killed(quiet(&mut command).spawn().unwrap());
     let server = Server { pid: running.0.id(), program: Program::Postgres };
-    let session = || {
+    let session = move || {
         let mut command = as_nobody(&psql);
         command.args(["-X", "-d", "postgres"]);
         command
     };
     until("postgres", || quiet(session().args(["-c", "SELECT 1"])).status().unwrap().success().then_some(()));
+    Some((running, server, session))
+}
+
+/// Killed it would leave a segment of shared memory behind.
+fn end(mut server: Killed) {
+    let pid = rustix::process::Pid::from_child(&server.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    server.0.wait().unwrap();
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn postgresql_without_a_unix_socket_names_who_keeps_an_old_snapshot() {
+    let dir = folder(NOBODY);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Some((running, server, session)) = postgres(dir.path(), "trust", "127.0.0.1", port) else { return };
+    let run = |sql: &str| assert!(quiet(session().args(["-c", sql])).status().unwrap().success(), "{sql}");
+    run("CREATE TABLE t (id int)");
+    let mut holder = client(&mut session());
+    tell(&mut holder, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t;");
+    let own = format!(" session.client_pid={} ", holder.0.id());
+    let age = || {
+        let rows = rows(&look(server, &[holder.0.id()]));
+        let row = rows.iter().find(|row| row.contains(&own) && row.contains("idle in transaction"))?;
+        row.split(" session.snapshot_age=").nth(1)?.split(' ').next()?.parse::<u64>().ok()
+    };
+    let before = until("a session with a snapshot", age);
+    // Each is a transaction.
+    for id in 0..12 {
+        run(&format!("INSERT INTO t VALUES ({id})"));
+    }
+    assert_eq!(until("another age", age), before + 12);
+    drop(holder);
+    end(running);
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn postgresql_names_who_blocks_whom_and_nothing_of_a_statement() {
+    let dir = folder(NOBODY);
+    let data = dir.path().join("data");
+    let place = dir.path().to_str().unwrap();
+    let Some((running, server, session)) = postgres(dir.path(), "peer", place, 5432) else { return };
     let run = |sql: &str| assert!(quiet(session().args(["-c", sql])).status().unwrap().success(), "{sql}");
     run(&format!("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, '{SECRET}')"));
     let before = privileges();
@@ -279,10 +320,7 @@ fn postgresql_names_who_blocks_whom_and_nothing_of_a_statement() {
     let refused = look(server, &[]).said.map(drop);
     assert_eq!(refused, Err(Failure::Lasting("it asks for more than who connects".to_owned())));
     stands_still(server, Duration::from_millis(500));
-    // Killed it would leave a segment of shared memory behind.
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let mut running = running;
-    running.0.wait().unwrap();
+    end(running);
 }
 
 #[test]

@@ -220,7 +220,8 @@ fn waited_beside_idle(view: &View<'_>) -> Option<String> {
         .processes()
         .iter()
         .filter(|p| !p.kthread)
-        .filter_map(|p| Some((p, p.signal(view.set, "task.run_delay", view.window)?)));
+        .filter_map(|p| Some((p, p.signal(view.set, "task.run_delay", view.window)?)))
+        .filter(|(_, wait)| wait.max().is_some_and(|most| most >= THROTTLED));
     let (process, high) = waits
         .filter_map(|(p, wait)| {
             let lost = wait.zip(&idle, |wait, idle| if idle >= 1.0 { wait } else { 0.0 });

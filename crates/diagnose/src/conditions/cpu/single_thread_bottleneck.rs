@@ -45,12 +45,7 @@ pub const CONDITION: Condition = Condition {
         within("socket-buffer-overflow", "the thread that is busy is the one that reads"),
         within("service-slow", "requests queue before the thread that is busy"),
     ],
-    remedies: &[Advice {
-        action: "run several of {process:the program} (workers, shards), or make the hot path cheaper: more CPUs do not help",
-        command: "",
-        verify: "pidstat -t 1: no thread stays above 90 %",
-        risk: "",
-    }],
+    remedies_of: remedies,
     next: &[
         measure("where the time goes", "perf record -g -p {pid} -- sleep 10"),
         measure("each of its threads", "pidstat -t -p {pid} 1"),
@@ -116,9 +111,8 @@ fn observe(view: &View<'_>) -> Observation {
     finding.blame(process);
     let spare = idle.within(span).mean().unwrap_or(0.0);
     finding.statement = format!(
-        "one thread of {} ({}) used {} of a CPU{} while {spare:.1} CPUs were idle",
-        process.comm,
-        process.pid,
+        "{} used {} of a CPU{} while {spare:.1} CPUs were idle",
+        services::thread(view, process, limit.row),
         words::percent(limit.used),
         limit.before.map(|b| format!(" ({} before)", words::percent(b))).unwrap_or_default(),
     );
@@ -143,6 +137,29 @@ fn observe(view: &View<'_>) -> Observation {
         );
     }
     finding.active()
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let who = finding.culprit.process.as_deref().unwrap_or("the program");
+    // What has a name of its own is hardly one of many workers.
+    let own = finding
+        .statement
+        .strip_prefix("thread ")
+        .and_then(|rest| rest.split_once(" of "))
+        .map(|(name, _)| name);
+    let action = match own {
+        Some(name) => format!(
+            "let {who} do what its thread {name} does elsewhere (another process, another time) or in smaller parts: where threads share \
+             one interpreter (CPython, Ruby) or one lock, all others wait for it"
+        ),
+        None => {
+            format!(
+                "run several of {who} (workers, shards), or make the hot path cheaper: more CPUs do not help"
+            )
+        }
+    };
+    let verify = "pidstat -t 1: no thread stays above 90 %".to_owned();
+    vec![Remedy { action, command: String::new(), verify, risk: String::new() }]
 }
 
 /// Whether a stretch was there when the recording began. Files of other tools always begin in the middle of the trouble: somebody started these

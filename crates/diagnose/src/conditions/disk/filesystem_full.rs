@@ -32,6 +32,8 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("process-crash", "a program that cannot write ends"),
         effect("failing-fast", "a service that cannot write answers with an error at once"),
+        effect("service-failing", "a service that cannot write fails"),
+        effect("service-slow", "a service that cannot write tries again"),
         effect("crash-loop", "a program that cannot write ends, each time it is started"),
     ],
     remedies_of: remedies,

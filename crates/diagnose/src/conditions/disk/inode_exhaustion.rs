@@ -31,6 +31,8 @@ pub const CONDITION: Condition = Condition {
     causes: &[
         effect("process-crash", "a program that cannot make a file ends"),
         effect("failing-fast", "a service that cannot make a file answers with an error at once"),
+        effect("service-failing", "a service that cannot make a file fails"),
+        effect("service-slow", "a service that cannot make a file tries again"),
         effect("crash-loop", "a program that cannot make a file ends, each time it is started"),
     ],
     remedies: &[Advice {

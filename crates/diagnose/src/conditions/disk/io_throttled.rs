@@ -87,6 +87,8 @@ const PRESSURE: f64 = 0.1;
 const MORE: f64 = 2.0;
 /// A device with a queue of this length is itself what is waited for.
 const QUEUE: f64 = 2.0;
+/// Of the time.
+const BUSY: f64 = 0.5;
 /// A request of the device takes this many times as long as before: then it is slow, whatever the rule does.
 const SLOWER: f64 = 3.0;
 /// The device has to be what is waited for during half of the wait to be what is to blame.
@@ -309,11 +311,16 @@ fn own_fault(view: &View<'_>, device: &str, held: &ThrottledGroup<'_>, span: Spa
     if requests_s * now.await_s < EXPLAINS * held.pressure.min(1.0) {
         return None;
     }
+    // Most of those that wait do so before a device that is idle for most of the time.
+    let waiting = view.system("tasks.d_io").and_then(|tasks| tasks.within(span).mean()).unwrap_or(0.0);
+    if now.queue < EXPLAINS * waiting && now.busy < BUSY {
+        return None;
+    }
     if now.queue >= QUEUE {
         return Some(format!("{device} had a queue of {:.0} requests itself", now.queue));
     }
     let before = view.baseline.and_then(|b| device::cost(view.base_set, device, b))?;
-    let is_slower = now.service_s >= SLOWER * before.service_s && now.busy >= 0.5;
+    let is_slower = now.service_s >= SLOWER * before.service_s && now.busy >= BUSY;
     is_slower.then(|| {
         format!(
             "{device} itself took {} for a request after {}",

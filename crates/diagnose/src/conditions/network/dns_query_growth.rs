@@ -2,8 +2,8 @@
 //!
 //! A name with few dots is tried below each domain of the search list first (`resolv.conf`: `search`, `options ndots`): a list of four
 //! domains makes five questions of one, of which four have the answer that there is no such name. A cache of names that was there
-//! and is gone does the same, and so does a program that no longer keeps what it was told. The server answers as fast as ever, so it
-//! is not to blame (`resolver-slow`), and nothing fails.
+//! and is gone does the same, and so does a program that no longer keeps what it was told. The server answers as fast as ever, or has to ask
+//! others for names that it was not asked for before; it is not to blame (`resolver-slow`), and nothing fails.
 //!
 //! Who does more work asks for more names, and is `load-increase` or nothing at all: what the same program asks of others, and is asked
 //! itself, has to be known and as much as before.
@@ -59,6 +59,8 @@ const FELT: f64 = 0.25;
 const AS_MUCH: f64 = 1.25;
 /// Answers that take as long as before.
 const AS_QUICK: f64 = 1.5;
+/// The most impatient resolver asks again after a second (`resolv.conf`: `timeout`): at this mean at most one in ten takes as long.
+const PATIENT_S: f64 = 0.1;
 /// One question in a hundred that is lost.
 const LOST: f64 = 0.01;
 /// Of the samples.
@@ -102,8 +104,11 @@ fn observe(view: &View<'_>) -> Observation {
             of("resolver.unanswered") / of(QUERIES).max(1.0)
         };
         let mean = |signal: &Signal| signal.within(span).mean().unwrap_or(0.0);
-        let is_as_quick = mean(&waits) * usual <= AS_QUICK * waited * mean(&queries);
-        if !is_as_quick || unanswered(view.set, span) > unanswered(view.base_set, baseline) + LOST {
+        let each_s = mean(&waits) / mean(&queries).max(f64::MIN_POSITIVE);
+        let is_as_quick = each_s * usual <= AS_QUICK * waited;
+        if !is_as_quick && each_s > PATIENT_S
+            || unanswered(view.set, span) > unanswered(view.base_set, baseline) + LOST
+        {
             because = format!(
                 "{} answers later than before, or not: questions are asked again",
                 network::device(row).0
@@ -136,6 +141,13 @@ fn observe(view: &View<'_>) -> Observation {
             words::percent(mean(&waits)),
             words::percent(waited)
         );
+        if !is_as_quick {
+            finding.remarks.push(format!(
+                "an answer takes {} instead of {}: what is asked in addition is not known there and asked elsewhere",
+                words::seconds(each_s),
+                words::seconds(waited / usual)
+            ));
+        }
         finding.prove(view, &[QUERIES, WAITS], row, span);
         finding.loss_s = Some((mean(&waits) - waited).max(0.0) * run.high_s);
         finding.confidence = 0.85;

@@ -187,9 +187,10 @@ fn callers_behind<'a>(view: &View<'a>, row: &str, delay_s: f64, span: Span) -> O
     let callers = view.each("dependency.latency_p50").filter_map(|(caller, latency)| {
         let address = Address::called(caller);
         let service = services::local_service(view.set, &address);
-        // A device of the namespace that is called from, or that is called.
-        let is_near = !is_local(&address)
-            && (address.net == net || service.is_some_and(|service| Address::of(service).net == net));
+        // A device of the namespace that is called from, or that is called, or of any on the way from one to the other.
+        let is_on_the_way = |to: Net<'_>| address.net == net || to == net || address.net != to;
+        let is_near =
+            !is_local(&address) && service.is_some_and(|service| is_on_the_way(Address::of(service).net));
         let before = |metric: &str| view.base_set.get(metric, caller);
         let asked = before("dependency.requests")?.total(baseline)?;
         let (before_s, during_s) = (before("dependency.latency_p50")?.mean(baseline)?, latency.mean(span)?);
@@ -212,7 +213,7 @@ fn callers_behind<'a>(view: &View<'a>, row: &str, delay_s: f64, span: Span) -> O
     callers.max_by(|a, b| a.beyond.total_cmp(&b.beyond))
 }
 
-/// Whoever of a namespace sends most of what goes out over a device.
+/// Whoever of a namespace sends most of what goes out over a device, or else of another one.
 fn sender<'a>(view: &View<'a>, net: Net<'_>, out: f64, span: Span) -> Option<(&'a str, Option<u32>, f64)> {
     let set: &'a SeriesSet = view.set;
     let of = |side: &str, metric: &'static str, row: &'a str| {
@@ -221,13 +222,17 @@ fn sender<'a>(view: &View<'a>, net: Net<'_>, out: f64, span: Span) -> Option<(&'
         let pid = set.get(&format!("{side}.pid"), row).and_then(|pid| pid.last(span)).map(|pid| pid as u32);
         Some((comm, pid, sent / out))
     };
-    let is_out = |address: Address<'_>| address.net == net && !is_local(&address);
-    let services = set.each("service.sent_bytes").filter(|(row, _)| is_out(Address::of(row)));
-    let callers = set.each("dependency.sent_bytes").filter(|(row, _)| is_out(Address::called(row)));
-    let services = services.filter_map(|(row, _)| of("service", "service.sent_bytes", row));
-    let callers = callers.filter_map(|(row, _)| of("dependency", "dependency.sent_bytes", row));
-    let most = services.chain(callers).max_by(|a, b| a.2.total_cmp(&b.2))?;
-    (MOST..=ALL).contains(&most.2).then_some(most)
+    let most = |is_meant: &dyn Fn(&Address<'_>) -> bool| {
+        let is_out = |address: Address<'_>| !is_local(&address) && is_meant(&address);
+        let services = set.each("service.sent_bytes").filter(|(row, _)| is_out(Address::of(row)));
+        let callers = set.each("dependency.sent_bytes").filter(|(row, _)| is_out(Address::called(row)));
+        let services = services.filter_map(|(row, _)| of("service", "service.sent_bytes", row));
+        let callers = callers.filter_map(|(row, _)| of("dependency", "dependency.sent_bytes", row));
+        let of_most = |one: &(&str, Option<u32>, f64)| (MOST..=ALL).contains(&one.2);
+        services.chain(callers).filter(of_most).max_by(|a, b| a.2.total_cmp(&b.2))
+    };
+    // Of a router what others send goes out.
+    most(&|address| address.net == net).or_else(|| most(&|address| address.net != net))
 }
 
 /// What passes no device but the loopback.

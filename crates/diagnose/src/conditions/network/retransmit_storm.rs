@@ -14,6 +14,10 @@
 //! (`listen-overflow`) as about the way to it. Losses that this machine brings about itself are known by their own
 //! counters and are the root then: `qdisc-drops`, `nic-drops`, `conntrack-full`, `tcp-memory-pressure`. What is sent
 //! again needlessly, because it had only been late, is answered with a D-SACK by the peer and was not lost.
+//!
+//! Chance takes what is sent again as often as everything else. Where nearly all of it is lost again while other packets pass, it is not
+//! chance: packets of one size do not pass, as where the MTU of the path is smaller than the hosts believe and the message that says so
+//! (ICMP, fragmentation needed) is dropped, or of one kind.
 
 use crate::network::{self, Net};
 use crate::prelude::*;
@@ -43,6 +47,8 @@ pub const CONDITION: Condition = Condition {
         "netns.tcpext_TCPDSACKRecvSegs",
         "netns.tcp_CurrEstab",
         "peer.retransmits",
+        REQUESTS,
+        ANSWERS,
     ],
     triggers: &[signals(
         &[
@@ -115,6 +121,8 @@ struct Losses<'a> {
     /// Ends of requests and answers that were lost.
     tails: f64,
     sent: f64,
+    /// Segments that were lost again when they were sent again.
+    lost_again: f64,
     /// Open connections, one at least.
     connections: f64,
     share_before: Option<f64>,
@@ -176,6 +184,12 @@ impl Losses<'_> {
     /// Of the segments that were sent. `OutSegs` leaves out what is sent again.
     fn share(&self) -> f64 {
         network::share_of(self.lost, self.sent)
+    }
+
+    /// Whether what is lost once is lost again, which chance does as often as it takes anything.
+    fn is_of_one_kind(&self) -> bool {
+        let again = network::share_of(self.lost_again, self.again - self.lost_again);
+        self.lost >= LEAST && again >= MOSTLY && again >= BEYOND_CHANCE * self.share()
     }
 
     /// Why nobody has to suffer from it, if so.
@@ -246,6 +260,7 @@ fn losses<'a>(view: &View<'_>, net: Net<'a>) -> Option<Losses<'a>> {
         again: total(retransmits(view.set, net, span)),
         tails: total(tails(view.set, net, span)),
         sent,
+        lost_again: net.total(view, &["tcpext.TCPLostRetransmit"], span).unwrap_or(0.0),
         connections: net.level(view, "tcp.CurrEstab", span).unwrap_or(1.0).max(1.0),
         share_before: sent_before.map(|sent| network::share_of(of_base(lost).unwrap_or(0.0), sent)),
         high,
@@ -293,8 +308,38 @@ fn finding(view: &View<'_>, losses: &Losses<'_>, is_seen_twice: bool) -> Finding
         ));
     }
     name_peer(view, &mut finding, span, is_seen_twice);
+    if losses.is_of_one_kind() && is_reached(view, &finding, span) {
+        let again = losses.lost_again / losses.again.max(1.0);
+        finding.remarks.insert(
+            0,
+            format!(
+                "{} of what was sent again was lost again, and answers pass",
+                words::percent(again.min(1.0))
+            ),
+        );
+        finding.statement.push_str(&format!(
+            ": {ONE_SIZE} do not pass, as where the MTU of the path is smaller than the hosts believe"
+        ));
+    }
     finding
 }
+
+/// Whether the address that is named answers, or is asked, meanwhile: to one that is gone everything is lost.
+fn is_reached(view: &View<'_>, finding: &Finding, span: Span) -> bool {
+    let Some(address) = finding.culprit.address.as_deref() else { return false };
+    let of = |metric: &'static str| {
+        let rows = view.each(metric);
+        let own = rows.filter(|(row, _)| {
+            let called = if metric == REQUESTS { Address::of(row) } else { Address::called(row) };
+            called.text == address
+        });
+        own.filter_map(|(_, series)| series.total(span)).fold(0.0, |a, b| a + b)
+    };
+    of(REQUESTS) + of(ANSWERS) >= LEAST
+}
+
+const REQUESTS: &str = "service.requests";
+const ANSWERS: &str = "dependency.requests";
 
 /// The peer to which most was sent again, and whether it is the only one.
 ///
@@ -330,6 +375,13 @@ fn host(finding: &Finding) -> &str {
     finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PEER", |(host, _)| host)
 }
 
+/// How it is said that it is no chance.
+const ONE_SIZE: &str = "packets of one size or kind";
+/// Of what was sent again.
+const MOSTLY: f64 = 0.5;
+/// Times the share that is lost of everything.
+const BEYOND_CHANCE: f64 = 2.0;
+
 fn next(finding: &Finding) -> Vec<Next> {
     vec![to_measure(
         "whether the path takes packets as large as the hosts believe (MTU): then small answers pass and large ones never do",
@@ -339,14 +391,27 @@ fn next(finding: &Finding) -> Vec<Next> {
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let host = host(finding);
-    vec![Remedy {
+    let of_size = finding.statement.contains(ONE_SIZE).then(|| Remedy {
+        action: format!(
+            "find the device on the path to {host} with the smaller MTU, and let its ICMP messages pass; until then let TCP find the size \
+             itself, or send smaller segments"
+        ),
+        command: format!(
+            "tracepath -n {host}; ip link show; nft list ruleset | grep -i icmp; sysctl -w net.ipv4.tcp_mtu_probing=1 (0 before); ip route \
+             change {host} … advmss 1300"
+        ),
+        verify: "nstat -az TcpExtTCPLostRetransmit no longer grows, and large answers arrive".to_owned(),
+        risk: "smaller segments take a little more CPU".to_owned(),
+    });
+    let of_chance = Remedy {
         action: format!(
             "find where on the path to {host} packets are lost: cable, duplex, a policer, a full link, a firewall"
         ),
         command: format!("mtr -T -w -c 100 {host}; ip -s -s link; tc -s qdisc"),
         verify: "nstat -az TcpRetransSegs TcpOutSegs: below one in a thousand".to_owned(),
         risk: String::new(),
-    }]
+    };
+    of_size.into_iter().chain([of_chance]).collect()
 }
 
 /// Of what hardly sends anything a share says nothing: one segment in two seconds that is sent again.

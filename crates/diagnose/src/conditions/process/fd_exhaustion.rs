@@ -102,19 +102,24 @@ fn observe(view: &View<'_>) -> Observation {
     let mut nearest: Option<(f64, &Process<'_>)> = None;
     for process in view.processes().iter().filter(|p| !p.kthread) {
         let Some(row) = process.rows.first().copied() else { continue };
-        let Some((share, limit)) = share(view, row, view.window) else { continue };
-        let most = share.max().unwrap_or(0.0);
+        let Some((fds, limit)) = fds_and_limit(view, row, view.window) else { continue };
+        let Some(most) = fds.max(view.window).map(|n| n / limit) else { continue };
         if nearest.is_none_or(|(n, _)| most > n) {
             nearest = Some((most, process));
         }
-        let before = view.baseline.and_then(|b| self::share(view, row, b)).and_then(|(s, _)| s.max());
-        if before.is_some_and(|before| before >= WAS_FULL) {
+        if most < HALF {
             continue;
         }
-        let says_so = || said(view, process.comm).filter(|_| most >= HALF);
-        let Some(run) = share.run(FULL, NEED_S).or_else(says_so) else { continue };
-        let least = self::share(view, row, Span::ALL)
-            .map_or(0.0, |(s, _)| s.v.into_iter().fold(f64::INFINITY, f64::min));
+        let most_in =
+            |span: Span| fds_and_limit(view, row, span).and_then(|(fds, limit)| Some(fds.max(span)? / limit));
+        if view.baseline.and_then(most_in).is_some_and(|before| before >= WAS_FULL) {
+            continue;
+        }
+        let full = Signal::of(fds, view.window).run(FULL * limit, NEED_S);
+        let Some(run) = full.or_else(|| said(view, process.comm)) else { continue };
+        let least = fds_and_limit(view, row, Span::ALL)
+            .and_then(|(fds, limit)| Some(fds.min(Span::ALL)? / limit))
+            .unwrap_or(0.0);
         // For as long as it is known it has been so; then somebody has to be seen to suffer.
         if least >= WAS_FULL
             && view.system("tcpext.ListenOverflows").and_then(|s| s.max()).is_none_or(|n| n <= 0.0)
@@ -159,11 +164,10 @@ fn said(view: &View<'_>, comm: &str) -> Option<Run> {
     view.high(LINES, row, LINES_S, NEED_S).filter(|_| is_often).map(|high| high.run)
 }
 
-/// Open descriptors of a process as a share of its limit, and the limit.
-fn share(view: &View<'_>, row: &str, span: Span) -> Option<(Signal, f64)> {
+/// Open descriptors of a process, and its limit in the span.
+fn fds_and_limit<'v>(view: &View<'v>, row: &str, span: Span) -> Option<(&'v Series, f64)> {
     let limit = view.set.get("task.fd_limit", row)?.last(span).filter(|l| *l > 0.0)?;
-    let fds = Signal::of(view.set.get("task.fds", row)?, span);
-    (!fds.t.is_empty()).then(|| (fds.map(|n| n / limit), limit))
+    Some((view.set.get("task.fds", row)?, limit))
 }
 
 fn finding(view: &View<'_>, full: &Full<'_, '_>) -> Finding {

@@ -31,6 +31,9 @@ pub const CONDITION: Condition = Condition {
         "sys.forks",
         "dependency.open",
         "dependency.connecting",
+        "service.open",
+        "service.abandoned",
+        "service.pid",
     ],
     needs_of: &[services::NEEDS],
     triggers: &[
@@ -132,15 +135,14 @@ fn observe(view: &View<'_>) -> Observation {
     for process in view.processes().iter().filter(|p| !p.kthread) {
         let Some(row) = process.rows.first().copied() else { continue };
         let Some(series) = view.set.get("task.threads", row) else { continue };
-        let signal = Signal::of(series, view.window);
-        let most = signal.max().unwrap_or(0.0);
+        let most = series.max(view.window).unwrap_or(0.0);
         if most < GREW {
             continue;
         }
         let limit = limit(view, process.cgroup, most);
         // What comes to a limit slowly may have begun long before anybody looked.
         let long = Span { since: i64::MIN, until: view.window.until };
-        let signal = if limit.is_some() { Signal::of(series, long) } else { signal };
+        let signal = Signal::of(series, if limit.is_some() { long } else { view.window });
         let before = view.before("task.threads", row).filter(|_| limit.is_none());
         let least = before.or_else(|| signal.v.first().copied()).unwrap_or(1.0).max(1.0);
         if most < GREW * least {
@@ -173,6 +175,11 @@ fn observe(view: &View<'_>) -> Observation {
             && let Some(whom) = &whom
         {
             because = format!("{name} has a thread for each answer that it waits for, and {whom} is late");
+            continue;
+        }
+        // Whatever keeps it from answering keeps the threads.
+        if limit.is_none() && unanswered(view, process.pid, grown.run.span()) >= KEPT * (most - least) {
+            because = format!("{name} has a thread for each request that it does not answer");
             continue;
         }
         let mut finding = view.finding(&grown.run);
@@ -317,6 +324,17 @@ fn waits_for(view: &View<'_>, pid: u32, span: Span, answers: f64) -> Option<Stri
     };
     let (row, open) = rows.iter().map(|row| (row, open(row))).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (open >= answers).then(|| Address::called(row).text.to_owned())
+}
+
+/// How many requests a process has not answered in a span: its thread may stay though the client has gone.
+fn unanswered(view: &View<'_>, pid: u32, span: Span) -> f64 {
+    let is_own =
+        |row: &str| view.set.get("service.pid", row).and_then(|own| own.last(span)) == Some(f64::from(pid));
+    let of = |(row, open): (&str, &Series)| {
+        let gone = view.set.get("service.abandoned", row).and_then(|gone| gone.total(span)).unwrap_or(0.0);
+        open.max(span).unwrap_or(0.0) + gone
+    };
+    view.each("service.open").filter(|(row, _)| is_own(row)).map(of).fold(0.0, |a, b| a + b)
 }
 
 /// Whether most of the threads came within two samples.

@@ -238,13 +238,17 @@ fn silence(requests: &Signal, said: &Signal, usual: f64) -> Signal {
     Signal { t: requests.t.clone(), dt: requests.dt.clone(), v }
 }
 
+/// Its thread, for most of the time.
+const BLOCKED: f64 = 0.5;
+
 /// A service that sleeps with as many connections as it may have, and accepts no further ones.
 fn accepts_no_more<'a>(view: &View<'a>, row: &'a str) -> Option<Finding> {
     let high = view.high("listener.queue", row, QUEUED, QUEUED_S)?;
     let span = high.run.span();
     let places = Places::full(view, row, span).ok().filter(|places| places.are_of_events)?;
-    // What waits for a lock or writes into a pipe that nobody reads has places free.
-    if waits::has_no_thread_free(view, &places.servers, span) {
+    // What waits for a lock or a disk, or writes into a pipe that nobody reads, has places free.
+    let is_blocked = places.servers.blocked(view.set, span).is_some_and(|threads| threads >= BLOCKED);
+    if is_blocked || waits::has_no_thread_free(view, &places.servers, span) {
         return None;
     }
     let mut finding = view.finding(&high.run);

@@ -41,6 +41,10 @@ pub const CONDITION: Condition = Condition {
         "service.comm",
         "listener.pid",
         "listener.queue",
+        "tcpext.ListenOverflows",
+        "tcpext.ListenDrops",
+        "netns.tcpext_ListenOverflows",
+        "netns.tcpext_ListenDrops",
         "tcp.ActiveOpens",
         "netns.tcp_ActiveOpens",
         "tcp.AttemptFails",
@@ -275,6 +279,17 @@ fn full_queue<'a>(view: &View<'a>, address: &Address<'_>, span: Span) -> Option<
     set.each("listener.queue").map(|(row, _)| row).find(|row| is_it(row) && queued(row))
 }
 
+const DROPS: &str = "a packet filter of this machine drops";
+/// Connections that a listening socket had no room for.
+const NO_ROOM: &[&str] = &["tcpext.ListenOverflows", "tcpext.ListenDrops"];
+
+/// Whether something on this machine drops what is sent to an address: the loopback device loses nothing, and where nobody listens
+/// connections are refused at once.
+fn is_dropped_here(view: &View<'_>, vain: &Vain<'_>, span: Span) -> bool {
+    let no_room = vain.address.net.total(view, NO_ROOM, span);
+    vain.address.is_loopback() && no_room.is_some_and(|times| times < LEAST)
+}
+
 /// What it is compared with: the baseline, or what is known before where the machine had no quiet time.
 fn earlier<'v>(view: &'v View<'_>, run: &Run) -> Result<(&'v SeriesSet, Span), String> {
     if let Some(baseline) = view.baseline {
@@ -309,6 +324,9 @@ fn finding(view: &View<'_>, vain: &Vain<'_>) -> Finding {
     } else {
         let what = match &vain.kept {
             Some(kept) => kept.words(view, &address),
+            None if is_dropped_here(view, vain, span) => {
+                format!("{DROPS} what is sent to {}{place}", address.text)
+            }
             None => format!("nothing answers at {}{place}", address.text),
         };
         format!(
@@ -421,10 +439,24 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         verify: format!("ss -tn state syn-sent dst {}: empty", destination(address)),
         risk: "what the process does with them ends".to_owned(),
     });
+    let port = services::port(address).unwrap_or("PORT");
+    let is_dropped = finding.statement.contains(DROPS);
+    let action = match is_dropped {
+        true => format!("find the rule that drops what goes to {address}, and remove it"),
+        false => {
+            format!("restore the service at {address}, or the path to it: its machine, a firewall, a route")
+        }
+    };
+    let command = match is_dropped {
+        true => format!(
+            "nft list ruleset | grep -w {port}; iptables-save | grep -w {port}; tc qdisc show dev lo; tc filter show dev lo; bpftool net"
+        ),
+        false => format!("ping -c 3 {0}; ip route get {0}; nft list ruleset | grep -F {0}", host(address)),
+    };
     let restore = [
         Remedy {
-            action: format!("restore the service at {address}, or the path to it: its machine, a firewall, a route"),
-            command: format!("ping -c 3 {0}; ip route get {0}; nft list ruleset | grep -F {0}", host(address)),
+            action,
+            command,
             verify: format!("ss -tn state syn-sent dst {}: empty", destination(address)),
             risk: String::new(),
         },

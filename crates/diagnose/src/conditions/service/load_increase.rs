@@ -5,11 +5,12 @@
 //! service back, and the requests that pile up are an effect: unless it works on datagrams meanwhile, of which several times as many
 //! come as before.
 //!
-//! Load that rises and is answered as fast as ever is no incident.
+//! Load that rises and is answered as fast as ever is no incident, unless those who connect wait in the accept queue, of which the answers
+//! tell nothing.
 
 use crate::network;
 use crate::prelude::*;
-use crate::services::{self, Address, Datagrams, Servers, Service, Slow, Usual};
+use crate::services::{self, Address, Datagrams, QUEUED, QUEUED_S, Servers, Service, Slow, Usual};
 
 pub const CONDITION: Condition = Condition {
     id: "load-increase",
@@ -24,6 +25,8 @@ pub const CONDITION: Condition = Condition {
         "service.wait_time",
         "service.open",
         "dependency.requests",
+        "dependency.connect_time",
+        "listener.queue",
         "task.cpu_time",
     ],
     needs_of: &[services::NEEDS, services::DATAGRAMS],
@@ -57,7 +60,7 @@ const RARE: f64 = 0.1;
 struct Loaded<'a> {
     row: &'a str,
     run: Run,
-    slow: Slow,
+    beyond_s: f64,
     usual: Usual,
     offered: f64,
     cost: Option<(f64, f64)>,
@@ -72,9 +75,7 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
     let mut best: Option<Loaded<'_>> = None;
     for service in view.services() {
         match loaded(view, others, service) {
-            Ok(Some(one)) if best.as_ref().is_none_or(|b| one.slow.beyond_s > b.slow.beyond_s) => {
-                best = Some(one)
-            }
+            Ok(Some(one)) if best.as_ref().is_none_or(|b| one.beyond_s > b.beyond_s) => best = Some(one),
             Ok(_) => {}
             Err(reason) => because = reason,
         }
@@ -92,18 +93,27 @@ fn loaded<'a>(
     service: &Service<'a>,
 ) -> Result<Option<Loaded<'a>>, String> {
     let row = service.row;
-    let Some((Ok(slow), usual)) = service.slow().zip(service.usual) else { return Ok(None) };
+    let Some(usual) = service.usual else { return Ok(None) };
+    let slow = service.slow().and_then(Result::ok);
+    let Some(late) = slow.as_ref().map(Late::of).or_else(|| queued(view, service, &usual)) else {
+        return Ok(None);
+    };
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
+    let waiting = late.beyond_s / late.run.seconds().max(1.0);
+    if services::only_newcomers_wait(view, service, late.run.span(), waiting) {
+        return Err(format!("only those wait for {name} who did not ask it before"));
+    }
     let offered = offered(view, service);
-    if let Some(datagrams) = Datagrams::of(view, &servers, row, &slow, &usual) {
-        let asked = offered.within(slow.run.span()).mean().unwrap_or(0.0);
-        let (run, datagrams) = (slow.run, Some(datagrams));
-        return Ok(Some(Loaded { row, run, slow, usual, offered: asked, cost: None, datagrams }));
+    let beyond_s = late.beyond_s;
+    if let Some(datagrams) = slow.and_then(|slow| Datagrams::of(view, &servers, row, &slow, &usual)) {
+        let asked = offered.within(late.run.span()).mean().unwrap_or(0.0);
+        let (run, datagrams) = (late.run, Some(datagrams));
+        return Ok(Some(Loaded { row, run, beyond_s, usual, offered: asked, cost: None, datagrams }));
     }
     let threshold = view.threshold(MORE * usual.rate, &service.base_rates(view));
     let Some(high) = view.high_signal(&offered, threshold, NEED_S, Some(usual.rate)) else {
-        let inside = offered.within(slow.run.span()).mean().unwrap_or(0.0);
+        let inside = offered.within(late.run.span()).mean().unwrap_or(0.0);
         return Err(format!(
             "{name} got {} requests/s ({} before)",
             words::count(inside),
@@ -114,10 +124,10 @@ fn loaded<'a>(
     if high.during < threshold {
         return Err(format!("{name} got {} requests/s on average", words::count(high.during)));
     }
-    if slow.run.end <= high.run.onset || high.run.end <= slow.run.onset || slow.rate < 0.8 * usual.rate {
+    if late.run.end <= high.run.onset || high.run.end <= late.run.onset || late.rate < 0.8 * usual.rate {
         return Err(format!("{name} was late when it got no more requests than before"));
     }
-    if let Some(limit) = services::limit_reached(view, &servers, slow.run.span()) {
+    if let Some(limit) = services::limit_reached(view, &servers, late.run.span()) {
         return Err(format!("{name} has reached {limit}, its own limit, before the load could"));
     }
     let full = others.active.get("fd-exhaustion").and_then(|full| full.culprit.pid);
@@ -126,7 +136,7 @@ fn loaded<'a>(
     }
     // Requests of another kind cost what they cost.
     let cost = (!is_of_another_kind(view, service, &usual, &high))
-        .then(|| servers.per_request(view, &service.rows, "task.cpu_time", slow.run.span()))
+        .then(|| servers.per_request(view, &service.rows, "task.cpu_time", late.run.span()))
         .flatten();
     // One thread that does all the work took no more for a request than it took to answer. Its housekeeping, which is most of the CPU of a
     // service that is hardly asked, is not the requests'.
@@ -148,7 +158,34 @@ fn loaded<'a>(
             ));
         }
     }
-    Ok(Some(Loaded { row, run: high.run, slow, usual, offered: high.during, cost, datagrams: None }))
+    Ok(Some(Loaded { row, run: high.run, beyond_s, usual, offered: high.during, cost, datagrams: None }))
+}
+
+/// When clients wait.
+struct Late {
+    run: Run,
+    /// Answers per second.
+    rate: f64,
+    /// Seconds that clients waited longer than usual.
+    beyond_s: f64,
+}
+
+impl Late {
+    fn of(slow: &Slow) -> Late {
+        Late { run: slow.run, rate: slow.rate, beyond_s: slow.beyond_s }
+    }
+}
+
+/// Connections that wait to be accepted while more is answered than ever: the answers are as fast, and whoever connects waits.
+fn queued(view: &View<'_>, service: &Service<'_>, usual: &Usual) -> Option<Late> {
+    let high = view.high("listener.queue", service.row, QUEUED, QUEUED_S)?;
+    let span = high.run.span();
+    let rate = view.set.get("service.requests", service.row)?.mean(span)?;
+    let own = Address::of(service.row);
+    let callers = view.each("dependency.connect_time").filter(|(row, _)| Address::called(row).reaches(&own));
+    let connecting = callers.filter_map(|(_, series)| series.total(span)).fold(0.0, |a, b| a + b);
+    let beyond_s = connecting.max(service.beyond_s(span).unwrap_or(0.0));
+    (rate >= MORE * usual.rate).then_some(Late { run: high.run, rate, beyond_s })
 }
 
 /// Whether most of what is asked more is asked at addresses that hardly anybody had asked before.

@@ -15,6 +15,9 @@
 use crate::prelude::*;
 use crate::services::{self, Address, Calls, Datagrams, SERVED, SERVICE, Servers, Service, Slow, Traffic};
 
+mod advice;
+mod because;
+
 pub const CONDITION: Condition = Condition {
     id: "query-regression",
     title: "each request costs several times as much as before",
@@ -29,8 +32,11 @@ pub const CONDITION: Condition = Condition {
         "task.blkio_delay",
         "task.majflt",
         "task.state",
+        "service.connections",
+        "dependency.connects",
+        "dependency.pid",
     ],
-    needs_of: &[services::NEEDS, services::DATAGRAMS],
+    needs_of: &[services::NEEDS, services::DATAGRAMS, crate::sessions::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: services::SERVICE_SCAN,
         find: are_dearer,
@@ -53,7 +59,7 @@ pub const CONDITION: Condition = Condition {
         effect("disk-saturated", "the requests read from the disk"),
         asked("listen-overflow", "the thread that accepts is busy with the requests"),
     ],
-    remedies_of: remedies,
+    remedies_of: advice::remedies,
     next_of: next,
     source: include_str!("query_regression.rs"),
     ..Condition::ROOT
@@ -149,6 +155,13 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
             "each request to {name} cost {} of CPU ({} before)",
             words::seconds(cpu.0),
             words::seconds(cpu.1)
+        ));
+    }
+    if let Some(thread) =
+        because::computes_beside(view, &servers, slow.rate / usual.rate, span).filter(|_| !is_read)
+    {
+        return Err(format!(
+            "{thread} came to compute beside the threads that answer, and these take what they took"
         ));
     }
     if let Some(datagrams) = Datagrams::of(view, &servers, row, &slow, &usual).filter(|_| !is_read) {
@@ -355,6 +368,9 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
         services::name(&servers, row),
         calls.unwrap_or_default()
     );
+    if !matches!(grown.cost, Cost::Calls { .. }) && !because::reconnects(view, grown, &mut finding) {
+        because::snapshot(view, &servers, grown, &mut finding);
+    }
     finding.remarks.push(format!(
         "it answered {} requests a second ({} before): it is what they cost, and not their number",
         words::count(grown.slow.rate),
@@ -374,60 +390,6 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
     }
     finding.confidence = 0.85;
     finding
-}
-
-fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let who = finding.culprit.process.as_deref().unwrap_or("the service");
-    if finding.statement.contains(&format!(" {FILLS} ")) {
-        return vec![Remedy {
-            action: format!("let {who} write more slowly, or into a cache of its own; or give the cache more room"),
-            command: "memcached -m MEGABYTES; redis-cli CONFIG SET maxmemory BYTES; until then stop it".to_owned(),
-            verify: "evictions no longer grow (memcached: stats; redis-cli INFO stats), and a request makes as many calls as before: \
-                     mitra services"
-                .to_owned(),
-            risk: "more memory for the cache is less for others".to_owned(),
-        }];
-    }
-    if finding.statement.contains(CALLS_OF) {
-        return vec![Remedy {
-            action: format!(
-                "see what changed in {who} when it began (a release, a setting, a cache that is gone), and roll it back; then ask once for \
-                 many (a join, WHERE … IN, a pipeline) where it asks for each"
-            ),
-            command: "the statements of one request: log_min_duration_statement = 0 of PostgreSQL for a session, general_log of MySQL, \
-                      redis-cli MONITOR for a second"
-                .to_owned(),
-            verify: "a request makes as many calls as before: mitra services".to_owned(),
-            risk: "logging each statement costs the server, and the log has values in it".to_owned(),
-        }];
-    }
-    match who {
-        "postgres" => vec![Remedy {
-            action: "find the statement that takes the time, and see its plan: an index that is gone or invalid, \
-                     statistics that are old"
-                .to_owned(),
-            command: "psql -c \"SELECT pid, now() - query_start AS for, left(query, 80) FROM pg_stat_activity \
-                      WHERE state = 'active' ORDER BY 2 DESC\"; psql -c 'SELECT relname, seq_scan, seq_tup_read, idx_scan \
-                      FROM pg_stat_user_tables ORDER BY seq_tup_read DESC LIMIT 5'; then CREATE INDEX CONCURRENTLY or ANALYZE"
-                .to_owned(),
-            verify: "seq_scan of the table no longer grows with each request".to_owned(),
-            risk: "CREATE INDEX without CONCURRENTLY blocks writers".to_owned(),
-        }],
-        "mysqld" | "mariadbd" => vec![Remedy {
-            action: "find the statement that takes the time, and see its plan (EXPLAIN): an index that is gone, \
-                     statistics that are old"
-                .to_owned(),
-            command: "mysql -e 'SHOW FULL PROCESSLIST'; then ALTER TABLE … ADD INDEX or ANALYZE TABLE".to_owned(),
-            verify: "Handler_read_rnd_next no longer grows with each request".to_owned(),
-            risk: "an index that is built on a large table takes its disk for a while".to_owned(),
-        }],
-        _ => vec![Remedy {
-            action: format!("see what changed in {who} when it began (a release, a setting, its data), and roll it back"),
-            command: format!("mitra capture oncpu --pid {}", finding.pid()),
-            verify: "a request costs what it did".to_owned(),
-            risk: String::new(),
-        }],
-    }
 }
 
 fn next(finding: &Finding) -> Vec<Next> {

@@ -303,11 +303,18 @@ fn judge<'a>(
     let Some(used) = sum(&|servers| servers.used(view, span)) else { return };
     let delayed = rate("task.run_delay").unwrap_or(0.0);
     let blocked = sum(&|servers| servers.blocked(view.set, span)).unwrap_or(0.0);
+    // What keeps the one at the end waiting keeps all.
+    let end = finding.culprit.pid.and_then(|pid| view.process(pid));
+    let end =
+        end.filter(|end| !passed.iter().any(|servers| servers.processes.iter().any(|p| p.pid == end.pid)));
+    let end_s = |seconds: f64| seconds / span.seconds().max(1.0);
+    let end_delayed = end.map_or(0.0, |end| end_s(end.total(view.set, "task.run_delay", span)));
+    let end_blocked = end.map_or(0.0, |end| end_s(end.blocked_s(view.set, span)));
     let blocked_before = sum(&|servers| servers.blocked(view.base_set, view.baseline?)).unwrap_or(0.0);
-    if delayed < WAITED.max(MORE * before("task.run_delay")) {
+    if delayed + end_delayed < WAITED.max(MORE * before("task.run_delay")) {
         finding.despite.extend(CPU);
     }
-    if blocked < WAITED.max(MORE * blocked_before) {
+    if blocked + end_blocked < WAITED.max(MORE * blocked_before) {
         finding.despite.extend(KERNEL);
         if rate("task.majflt").unwrap_or(0.0) < FAULTS_S.max(MORE * before("task.majflt")) {
             finding.despite.extend(MEMORY);

@@ -150,6 +150,10 @@ fn observe(view: &View<'_>) -> Observation {
     let mut because = "no accept queue grew while the workers of its service slept".to_owned();
     for (row, _) in view.each("listener.queue") {
         let Some(high) = view.high("listener.queue", row, QUEUED, QUEUED_S) else { continue };
+        if view.service(row).is_some_and(|service| answers_more(view, service, high.run.span())) {
+            because = "the workers of the service that has a queue answer more than before".to_owned();
+            continue;
+        }
         match exhausted(view, row, &high.run, high.peak) {
             Ok(finding) => return finding.active(),
             Err(reason) => because = reason,
@@ -169,6 +173,15 @@ fn observe(view: &View<'_>) -> Observation {
         None => Observation::Inactive(because),
     }
 }
+
+/// Whether more is answered than before, by as much as is load (`load-increase`): workers that wait for something answer less.
+fn answers_more(view: &View<'_>, service: &Service<'_>, span: Span) -> bool {
+    let rate = view.set.get("service.requests", service.row).and_then(|requests| requests.mean(span));
+    service.usual.zip(rate).is_some_and(|(usual, rate)| usual.rate > 0.0 && rate >= MORE * usual.rate)
+}
+
+/// Times as many answers.
+const MORE: f64 = 1.5;
 
 /// Of the worker processes as many have a request on average: the next one finds none free most of the time.
 const BUSY: f64 = 0.85;

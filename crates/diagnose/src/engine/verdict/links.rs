@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mitra_model::report::Culprit;
 use mitra_model::time::SECOND;
 use mitra_model::{Era, SeriesSet};
 
@@ -24,12 +25,18 @@ pub(super) fn is_ordered(a: &Finding, b: &Finding) -> bool {
 }
 
 /// Whether both are known to be the doing of one process, by its name where an id is missing, or about one service: whose
-/// doing it is may be known of one of them only.
-fn is_same_process(view: &View<'_>, a: &Finding, b: &Finding) -> bool {
-    if a.culprit.address.is_some() && a.culprit.address == b.culprit.address && a.netns == b.netns {
+/// doing it is may be known of one of them only. Where the cause makes another process work, that one counts.
+fn is_same_process(view: &View<'_>, cause: &Finding, effect: &Finding) -> bool {
+    let is_one_net = cause.netns == effect.netns;
+    let is_same = |one: &Culprit| is_one_program(view, one, &effect.culprit, is_one_net);
+    is_same(&cause.culprit) || cause.worker.as_ref().is_some_and(is_same)
+}
+
+fn is_one_program(view: &View<'_>, a: &Culprit, b: &Culprit, is_one_net: bool) -> bool {
+    if a.address.is_some() && a.address == b.address && is_one_net {
         return true;
     }
-    match (a.culprit.pid, b.culprit.pid) {
+    match (a.pid, b.pid) {
         // A master and its workers are one program.
         (Some(pid), Some(other)) => {
             pid == other
@@ -41,8 +48,8 @@ fn is_same_process(view: &View<'_>, a: &Finding, b: &Finding) -> bool {
     }
 }
 
-fn is_one_name(a: &Finding, b: &Finding) -> bool {
-    a.culprit.process.is_some() && a.culprit.process == b.culprit.process
+fn is_one_name(a: &Culprit, b: &Culprit) -> bool {
+    a.process.is_some() && a.process == b.process
 }
 
 /// Whether two processes of one name were started by the same one: what is started again and again has a new id each time. A life

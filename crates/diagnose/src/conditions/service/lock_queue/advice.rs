@@ -8,6 +8,9 @@ use crate::{services, waits};
 /// What holds locks and is no session.
 pub(super) const PREPARED: &str = "a prepared transaction (pg_prepared_xacts)";
 
+/// How the files of PHP's sessions are called (`ext/session/mod_files.c`).
+const PHP_SESSION: &str = "/sess_";
+
 /// The culprit may be whoever the holder waits for.
 fn is_of_files(finding: &Finding) -> bool {
     finding.evidence.iter().any(|evidence| evidence.metric == LOCKS)
@@ -83,6 +86,17 @@ fn of_lock(finding: &Finding) -> Vec<Remedy> {
             command: format!("gdb -p {pid} -batch -ex 'thread apply all bt'"),
             verify: "its service answers as before".to_owned(),
             risk: "gdb stops the process while it reads the stacks".to_owned(),
+        }];
+    }
+    if finding.statement.contains(PHP_SESSION) {
+        return vec![Remedy {
+            action: "let the script write its session and let it go before its long work: all other requests of that visitor wait for it"
+                .to_owned(),
+            command: "session_write_close() after the last change; session_start(['read_and_close' => true]) where nothing is changed; \
+                      sessions in Redis or memcached lock as well unless told otherwise"
+                .to_owned(),
+            verify: "lslocks: no BLOCKER".to_owned(),
+            risk: "what the script changes in the session after that is not kept".to_owned(),
         }];
     }
     vec![Remedy {
