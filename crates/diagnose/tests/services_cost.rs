@@ -226,7 +226,7 @@ fn a_session_that_keeps_an_old_snapshot_makes_requests_dear() {
     let incident = one(&report);
     let said = &incident.root_cause.statement;
     assert!(said.contains("session 51 of PostgreSQL runs COPY for"), "{said}");
-    assert!(said.contains("what the 7.7 k transactions since have removed"), "{said}");
+    assert!(said.contains("what the 7,700 transactions since have removed"), "{said}");
     assert!(incident.remedies[0].command.contains("pg_terminate_backend(51)"), "{:?}", incident.remedies);
     // Few transactions, one that was there long before, or a cost that came at once.
     for other in [of(300.0, 1.0, true), of(7_700.0, 3600.0, true), of(7_700.0, 1.0, false)] {
