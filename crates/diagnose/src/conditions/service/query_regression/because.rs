@@ -11,6 +11,8 @@ const CONNECTIONS: &str = "service.connections";
 /// A key exchange with a signature takes a server a millisecond, a process for each connection as long. To accept a connection alone takes
 /// it some ten microseconds.
 const CONNECTION_S: f64 = 200e-6;
+/// Where it is encrypted the key exchange counts as a request of its own.
+const TURNS: f64 = 2.0;
 /// From the first half of the time to the second.
 const GROWS: f64 = 1.2;
 
@@ -50,7 +52,7 @@ pub(super) fn reconnects(view: &View<'_>, grown: &Grown<'_>, finding: &mut Findi
     let before = view.baseline.and_then(|baseline| mean(view.base_set, baseline)).unwrap_or(0.0);
     let Some(now) = mean(view.set, span) else { return false };
     let super::Cost::Cpu(cost_s, cost_before_s) = grown.cost else { return false };
-    let is_for_most = now >= FOR_MOST * grown.slow.rate;
+    let is_for_most = TURNS * now >= FOR_MOST * grown.slow.rate;
     let is_more = now * grown.usual_rate >= MORE * before * grown.slow.rate;
     let each_s = (cost_s - cost_before_s) * grown.slow.rate / (now - before).max(f64::MIN_POSITIVE);
     if !is_for_most || !is_more || each_s < CONNECTION_S {
@@ -61,7 +63,7 @@ pub(super) fn reconnects(view: &View<'_>, grown: &Grown<'_>, finding: &mut Findi
         format!(", most of them of {}", services::callers(view, [caller]))
     });
     finding.statement.push_str(&format!(
-        ", since most come on a connection of their own: {} {ANEW} instead of {}{whose}",
+        ", with {} {ANEW} instead of {}{whose}",
         words::count(now),
         words::count(before)
     ));
