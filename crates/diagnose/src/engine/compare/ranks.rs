@@ -87,7 +87,8 @@ pub fn compare(a: &[f64], b: &[f64], worth_a: f64, worth_b: f64) -> Option<Ranke
         Some(approximate(superiority, ties, worth_a, worth_b))
     };
     let mut differences = differences(&representatives(a), &representatives(b));
-    let shift = stats::median(&mut differences)?;
+    differences.sort_unstable_by(f64::total_cmp);
+    let shift = quantile(&differences, 0.5)?;
     let range = p.and_then(|_| range(&differences, worth_a, worth_b));
     Some(Ranked { superiority, p, shift, range })
 }
