@@ -28,6 +28,7 @@ pub const CONDITION: Condition = Condition {
         "dependency.connect_time",
         "listener.queue",
         "task.cpu_time",
+        "task.run_delay",
     ],
     needs_of: &[services::NEEDS, services::DATAGRAMS],
     observe_after: Some(observe),
@@ -53,6 +54,8 @@ const SAME_COST: f64 = 1.5;
 /// CPU of a request that can be told from the process's own housekeeping.
 const COST_S: f64 = 20e-6;
 const NEED_S: f64 = 3.0;
+/// A thread that works, or has its turn next, for half of the time.
+const AT_WORK: f64 = 0.5;
 /// Of what a service is asked less than that at an address is next to nothing.
 const RARE: f64 = 0.1;
 
@@ -100,8 +103,11 @@ fn loaded<'a>(
     };
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
+    // What is held on purpose, such as a question for the next message, takes no CPU.
     let waiting = late.beyond_s / late.run.seconds().max(1.0);
-    if services::only_newcomers_wait(view, service, late.run.span(), waiting) {
+    let of = |metric: &str| servers.rate(view.set, metric, late.run.span()).unwrap_or(0.0);
+    let is_at_work = of("task.cpu_time") + of("task.run_delay") >= AT_WORK * waiting.min(1.0);
+    if !is_at_work && services::only_newcomers_wait(view, service, late.run.span(), waiting) {
         return Err(format!("only those wait for {name} who did not ask it before"));
     }
     let offered = offered(view, service);
