@@ -15,8 +15,8 @@
 use crate::prelude::*;
 use crate::services::{self, Address, Calls, Datagrams, SERVED, SERVICE, Servers, Service, Slow, Traffic};
 
-mod advice;
 mod because;
+use because::{CALLS_OF, CPU, Dearer, FILLS, FOR_MOST, MORE};
 
 pub const CONDITION: Condition = Condition {
     id: "query-regression",
@@ -59,20 +59,15 @@ pub const CONDITION: Condition = Condition {
         effect("disk-saturated", "the requests read from the disk"),
         asked("listen-overflow", "the thread that accepts is busy with the requests"),
     ],
-    remedies_of: advice::remedies,
+    remedies_of: because::remedies,
     next_of: next,
     source: include_str!("query_regression.rs"),
     ..Condition::ROOT
 };
 
-const CPU: &str = "task.cpu_time";
 const READ: &str = "task.read_bytes";
 /// Answers that take as long as before: who is late is asked again, which is no other request.
 const AS_QUICK: f64 = 1.5;
-const CALLS_OF: &str = "calls of";
-const FILLS: &str = "fills";
-/// Times as much: caches, mixes of requests and idle CPUs that clock higher make less.
-const MORE: f64 = 3.0;
 /// Times as many requests: of these at most one in ten is one of those of before.
 const OTHERS: f64 = 10.0;
 /// A tenth of a CPU more than before: less delays nobody.
@@ -281,8 +276,6 @@ fn more_calls<'a>(
     })
 }
 
-/// For half of the requests.
-const FOR_MOST: f64 = 0.5;
 /// What makes room for something new by dropping something else.
 const CACHES: &[&str] = &["memcached", "redis-server", "valkey-server", "keydb-server", "dragonfly"];
 
@@ -368,8 +361,13 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
         services::name(&servers, row),
         calls.unwrap_or_default()
     );
-    if !matches!(grown.cost, Cost::Calls { .. }) && !because::reconnects(view, grown, &mut finding) {
-        because::snapshot(view, &servers, grown, &mut finding);
+    let cpu_s = match grown.cost {
+        Cost::Cpu(now, before) => Some((now, before)),
+        Cost::Read(..) | Cost::Calls { .. } => None,
+    };
+    let dearer = Dearer { row, span, rate: (grown.slow.rate, grown.usual_rate), cpu_s };
+    if !matches!(grown.cost, Cost::Calls { .. }) && !because::reconnects(view, &dearer, &mut finding) {
+        because::snapshot(view, &servers, &dearer, &mut finding);
     }
     finding.remarks.push(format!(
         "it answered {} requests a second ({} before): it is what they cost, and not their number",

@@ -1,12 +1,29 @@
-//! Whose doing it is that requests cost more, where that can be seen from outside.
+//! Whose doing it is that requests cost more, where that can be seen from outside, and what to do about it.
 
-use super::{CPU, FOR_MOST, Grown, MORE};
 use crate::prelude::*;
 use crate::services::{self, Servers};
 use crate::sessions;
 
+pub(super) const CPU: &str = "task.cpu_time";
+pub(super) const CALLS_OF: &str = "calls of";
+pub(super) const FILLS: &str = "fills";
+/// Times as much: caches, mixes of requests and idle CPUs that clock higher make less.
+pub(super) const MORE: f64 = 3.0;
+/// For half of the requests.
+pub(super) const FOR_MOST: f64 = 0.5;
+
+/// A service whose requests take more CPU, or read more.
+pub(super) struct Dearer<'a> {
+    pub row: &'a str,
+    pub span: Span,
+    /// Answers per second, now and before.
+    pub rate: (f64, f64),
+    /// What each takes of CPU, where that is what it takes.
+    pub cpu_s: Option<(f64, f64)>,
+}
+
 /// How it is said that somebody connects for each request.
-pub(super) const ANEW: &str = "new connections a second";
+const ANEW: &str = "new connections a second";
 const CONNECTIONS: &str = "service.connections";
 /// A key exchange with a signature takes a server a millisecond, a process for each connection as long. To accept a connection alone takes
 /// it some ten microseconds.
@@ -46,15 +63,15 @@ const NEARLY_ALL: f64 = 0.8;
 
 /// Where most requests come on connections of their own, which they did not before, and that is dear: a client that does not keep its
 /// connections. Whether it is so.
-pub(super) fn reconnects(view: &View<'_>, grown: &Grown<'_>, finding: &mut Finding) -> bool {
-    let (row, span) = (grown.row, grown.slow.run.span());
+pub(super) fn reconnects(view: &View<'_>, dearer: &Dearer<'_>, finding: &mut Finding) -> bool {
+    let Dearer { row, span, rate: (rate, usual_rate), cpu_s } = *dearer;
     let mean = |set: &SeriesSet, span: Span| set.get(CONNECTIONS, row)?.mean(span);
     let before = view.baseline.and_then(|baseline| mean(view.base_set, baseline)).unwrap_or(0.0);
     let Some(now) = mean(view.set, span) else { return false };
-    let super::Cost::Cpu(cost_s, cost_before_s) = grown.cost else { return false };
-    let is_for_most = TURNS * now >= FOR_MOST * grown.slow.rate;
-    let is_more = now * grown.usual_rate >= MORE * before * grown.slow.rate;
-    let each_s = (cost_s - cost_before_s) * grown.slow.rate / (now - before).max(f64::MIN_POSITIVE);
+    let Some((cost_s, cost_before_s)) = cpu_s else { return false };
+    let is_for_most = TURNS * now >= FOR_MOST * rate;
+    let is_more = now * usual_rate >= MORE * before * rate;
+    let each_s = (cost_s - cost_before_s) * rate / (now - before).max(f64::MIN_POSITIVE);
     if !is_for_most || !is_more || each_s < CONNECTION_S {
         return false;
     }
@@ -80,11 +97,16 @@ pub(super) fn reconnects(view: &View<'_>, grown: &Grown<'_>, finding: &mut Findi
 }
 
 /// Where requests cost ever more since a session of PostgreSQL took its snapshot: they pass by what cannot be cleaned up meanwhile.
-pub(super) fn snapshot(view: &View<'_>, servers: &Servers<'_, '_>, grown: &Grown<'_>, finding: &mut Finding) {
-    let span = grown.slow.run.span();
+pub(super) fn snapshot(
+    view: &View<'_>,
+    servers: &Servers<'_, '_>,
+    dearer: &Dearer<'_>,
+    finding: &mut Finding,
+) {
+    let span = dearer.span;
     let middle = span.since.midpoint(span.until);
     let (first, second) = (Span { until: middle, ..span }, Span { since: middle, ..span });
-    let cost = |half: Span| servers.per_request(view, &[grown.row], CPU, half).map(|(now, _)| now);
+    let cost = |half: Span| servers.per_request(view, &[dearer.row], CPU, half).map(|(now, _)| now);
     let grows = cost(first).zip(cost(second)).is_some_and(|(first, second)| second >= GROWS * first);
     let since = view.baseline.map_or(i64::MIN, |baseline| baseline.since);
     if servers.comm.as_deref() != Some("postgres") || !grows {
@@ -96,4 +118,80 @@ pub(super) fn snapshot(view: &View<'_>, servers: &Servers<'_, '_>, grown: &Grown
         finding.blame_for_work(client);
     }
     finding.infer_culprit();
+}
+
+pub(super) fn remedies(finding: &Finding) -> Vec<Remedy> {
+    if let Some(remedies) = sessions::snapshot_remedies(finding) {
+        return remedies;
+    }
+    let who = finding.culprit.process.as_deref().unwrap_or("the service");
+    if finding.statement.contains(&format!(" {FILLS} ")) {
+        return vec![Remedy {
+            action: format!("let {who} write more slowly, or into a cache of its own; or give the cache more room"),
+            command: "memcached -m MEGABYTES; redis-cli CONFIG SET maxmemory BYTES; until then stop it".to_owned(),
+            verify: "evictions no longer grow (memcached: stats; redis-cli INFO stats), and a request makes as many calls as before: \
+                     mitra services"
+                .to_owned(),
+            risk: "more memory for the cache is less for others".to_owned(),
+        }];
+    }
+    if finding.statement.contains(ANEW) {
+        return vec![
+            Remedy {
+                action: format!(
+                    "let {who} keep its connections (keep-alive, a pool); until then limit it, or roll back what changed in it"
+                ),
+                command: "nginx: limit_conn, limit_req; PostgreSQL, MySQL: a pool (pgbouncer, proxysql)".to_owned(),
+                verify: "connections a second fall far below requests a second: mitra services".to_owned(),
+                risk: "a limit answers a part of its requests with an error".to_owned(),
+            },
+            Remedy {
+                action: "where they are encrypted, make each cheaper: resumed sessions, a key of an elliptic curve".to_owned(),
+                command: "nginx: ssl_session_cache shared:SSL:10m; ssl_session_tickets on; an ECDSA certificate beside the RSA one"
+                    .to_owned(),
+                verify: "openssl s_client -reconnect -connect HOST:PORT: Reused".to_owned(),
+                risk: String::new(),
+            },
+        ];
+    }
+    if finding.statement.contains(CALLS_OF) {
+        return vec![Remedy {
+            action: format!(
+                "see what changed in {who} when it began (a release, a setting, a cache that is gone), and roll it back; then ask once for \
+                 many (a join, WHERE … IN, a pipeline) where it asks for each"
+            ),
+            command: "the statements of one request: log_min_duration_statement = 0 of PostgreSQL for a session, general_log of MySQL, \
+                      redis-cli MONITOR for a second"
+                .to_owned(),
+            verify: "a request makes as many calls as before: mitra services".to_owned(),
+            risk: "logging each statement costs the server, and the log has values in it".to_owned(),
+        }];
+    }
+    match who {
+        "postgres" => vec![Remedy {
+            action: "find the statement that takes the time, and see its plan: an index that is gone or invalid, \
+                     statistics that are old"
+                .to_owned(),
+            command: "psql -c \"SELECT pid, now() - query_start AS for, left(query, 80) FROM pg_stat_activity \
+                      WHERE state = 'active' ORDER BY 2 DESC\"; psql -c 'SELECT relname, seq_scan, seq_tup_read, idx_scan \
+                      FROM pg_stat_user_tables ORDER BY seq_tup_read DESC LIMIT 5'; then CREATE INDEX CONCURRENTLY or ANALYZE"
+                .to_owned(),
+            verify: "seq_scan of the table no longer grows with each request".to_owned(),
+            risk: "CREATE INDEX without CONCURRENTLY blocks writers".to_owned(),
+        }],
+        "mysqld" | "mariadbd" => vec![Remedy {
+            action: "find the statement that takes the time, and see its plan (EXPLAIN): an index that is gone, \
+                     statistics that are old"
+                .to_owned(),
+            command: "mysql -e 'SHOW FULL PROCESSLIST'; then ALTER TABLE … ADD INDEX or ANALYZE TABLE".to_owned(),
+            verify: "Handler_read_rnd_next no longer grows with each request".to_owned(),
+            risk: "an index that is built on a large table takes its disk for a while".to_owned(),
+        }],
+        _ => vec![Remedy {
+            action: format!("see what changed in {who} when it began (a release, a setting, its data), and roll it back"),
+            command: format!("mitra capture oncpu --pid {}", finding.pid()),
+            verify: "a request costs what it did".to_owned(),
+            risk: String::new(),
+        }],
+    }
 }
