@@ -195,7 +195,7 @@ fn who_connects_for_each_request_is_the_reason_that_they_cost_more() {
     let said = &incident.root_cause.statement;
     assert!(said.contains("500 new connections a second instead of 0, most of them of sync (70)"), "{said}");
     assert!(incident.remedies[0].action.contains("let sync keep its connections"), "{:?}", incident.remedies);
-    // As many connections as before, or so cheap that something else of the requests is dear.
+    // As many connections as before.
     assert_eq!(root(&of(0.0, 1.6)), ("query-regression", Some("nginx"), Some(50)));
 }
 

@@ -41,7 +41,7 @@ pub fn keys() -> Vec<Key> {
             "ask",
             "whether MariaDB, MySQL, PostgreSQL and Redis are asked what their sessions wait for and which commands take \
              their time, HAProxy and PHP-FPM how many sessions and workers are taken, while they keep clients waiting; over \
-             their own Unix socket, Redis without one also over TCP at an address of this machine, and without a password",
+             their own Unix socket, Redis and PostgreSQL without one also over TCP at an address of this machine, and without a password",
             "true",
         ),
         key(
