@@ -125,7 +125,7 @@ fn told(recordings: &[Recording], seed: u64) -> Result<usize, String> {
         let set = spoil(one, other, seed);
         let window = asked(one.window, &mut Draw::new(seed, "when"));
         let request = Request { window, baseline: None, history: History::default() };
-        let report = explain(&request, &set, &mut |_| Ok(set.clone()));
+        let report = explain(&request, &set, &|_| Ok(set.clone()));
         let mut faults = report.contradictions.clone();
         faults.extend(
             serde_json::to_value(&report)

@@ -3,7 +3,7 @@
 use mitra_model::kstack::{WaitKind, wait_kind};
 use mitra_model::{Span, TextSeries};
 
-use crate::process::{self, Process};
+use crate::process;
 use crate::signal::Signal;
 use crate::stats;
 use crate::view::{High, View};
@@ -77,7 +77,10 @@ pub fn mm_waits(view: &View<'_>) -> Vec<&'static str> {
 }
 
 /// Those in which one task does.
-fn mm_waits_of<'s>(view: &View<'_>, stacks: &'s TextSeries) -> impl Iterator<Item = &'static str> + use<'s> {
+pub fn mm_waits_of<'s>(
+    view: &View<'_>,
+    stacks: &'s TextSeries,
+) -> impl Iterator<Item = &'static str> + use<'s> {
     const FUNCTIONS: &[&str] = &[
         "vm_munmap",
         "vm_mmap_pgoff",
@@ -93,43 +96,6 @@ fn mm_waits_of<'s>(view: &View<'_>, stacks: &'s TextSeries) -> impl Iterator<Ite
     let of_locks =
         inside.filter_map(|(_, stack)| stack.as_deref()).filter(|stack| wait_kind(stack) == WaitKind::Lock);
     of_locks.flat_map(|stack| FUNCTIONS.iter().copied().filter(move |name| stack.contains(name)))
-}
-
-/// What is read of those that may hold the lock of another process.
-pub const OUTSIDER: &[&str] =
-    &["tasks.d_lock", "task.kstack", "task.state", "task.cpu_time", "task.system_time"];
-/// A tenth of a task's time: who waits less for the lock is late for another reason.
-const WAITED: f64 = 0.1;
-/// Who runs for less than a tenth of the time that is waited does not hold the lock for all of it.
-const HARDLY: f64 = 0.1;
-/// More than half of the time.
-const MOST: f64 = 0.5;
-
-/// The program that holds the lock of the address space of some processes, where none of their own threads does: they hardly run, and
-/// meanwhile one other program works in the kernel more than all others. Who reads `/proc/PID/smaps` holds that lock while it walks over the pages.
-pub fn outsider<'v, 'a>(
-    view: &'v View<'a>,
-    own: &[&Process<'a>],
-    span: Span,
-) -> Option<(&'v Process<'a>, f64)> {
-    let waits_for_it = |p: &&&Process<'_>| {
-        let mut stacks = p.rows.iter().filter_map(|row| view.set.text("task.kstack", row));
-        stacks.any(|stacks| mm_waits_of(view, stacks).next().is_some())
-    };
-    let waiting = own.iter().filter(waits_for_it);
-    let waited_s: f64 = waiting.map(|p| p.waiting_for_s(view.set, span, &[WaitKind::Lock])).sum();
-    let all_s = span.seconds().max(1e-9);
-    let ran_s: f64 = own.iter().map(|p| p.total(view.set, "task.cpu_time", span)).sum();
-    if waited_s < WAITED * all_s || ran_s > HARDLY * waited_s {
-        return None;
-    }
-    let others = || view.processes().iter().filter(|p| own.iter().all(|own| own.pid != p.pid));
-    let works = |p: &Process<'_>| process::in_kernel_s(p, view.set, span);
-    let sum: f64 = others().map(works).sum();
-    let most = others().max_by(|a, b| works(a).total_cmp(&works(b)))?;
-    let worked_s = works(most);
-    let is_it = !most.kthread && worked_s >= waited_s.min(all_s) * MOST && worked_s >= MOST * sum;
-    is_it.then_some((most, worked_s / all_s))
 }
 
 /// The allocator that fits worst.

@@ -150,7 +150,18 @@ impl<'a> Queue<'a> {
     pub fn victims(&self, view: &View<'_>) -> Option<String> {
         let first = self.rows().next()?;
         let all = waiters(view.set, first, self.high.run.end);
-        let names: Vec<String> = all.into_iter().map(|pid| named(view, first, Some(pid))).collect();
+        let mut names: Vec<(String, usize)> = Vec::new();
+        for name in all.into_iter().map(|pid| named(view, first, Some(pid))) {
+            match names.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, threads)) => *threads += 1,
+                None => names.push((name, 1)),
+            }
+        }
+        let who = |(name, threads): (String, usize)| match threads {
+            1 => name,
+            threads => format!("{threads} threads of {name}"),
+        };
+        let names: Vec<String> = names.into_iter().map(who).collect();
         (!names.is_empty()).then(|| format!("{} wait and are victims", names.join(", ")))
     }
 }

@@ -300,6 +300,21 @@ fn who_uses_a_limit_up_is_named_before_who_waits_at_it() {
 }
 
 #[test]
+fn a_limit_of_the_root_is_for_what_its_device_does() {
+    let mut m = Machine::idle();
+    m.row("cgroup.io_limit_wbps", "/", 2e7, 2e7).row("cgroup.io_write_bytes", "/", 1e6, 4e7);
+    text(&mut m, "cgroup.io_limit_device", "/", "loop2");
+    // Its file is on another device, of which the root has the bytes as well.
+    m.row("disk.write_bytes", "loop2", 5e5, 2e7).row("disk.write_bytes", "vda", 5e5, 2e7);
+    m.row("disk.io_time", "loop2", 0.01, 0.02).row("disk.weighted_time", "loop2", 0.01, 0.02);
+    m.row("disk.writes", "loop2", 10.0, 100.0);
+    m.sys("psi.io_some", 0.01, 0.8).sys("tasks.d_io", 0.0, 1.0).sys("tasks.d_throttle", 0.0, 1.0);
+    m.task(91, "exportd", 0).task_rate(91, "task.write_bytes", 0.0, 1.9e7).cgroup(91, "/");
+    m.task(92, "ledger", 0).task_rate(92, "task.write_bytes", 1e5, 1e5).cgroup(92, "/");
+    assert_eq!(root(&m.explain()), ("io-throttled", Some("exportd"), Some(91)));
+}
+
+#[test]
 fn only_a_limit_that_is_reached_and_waited_for_throttles() {
     let mut m = Machine::idle();
     limited(&mut m, 20.0, 0.8);

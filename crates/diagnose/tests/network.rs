@@ -254,6 +254,19 @@ fn ports_that_are_used_up_are_seen_by_the_connections_that_stay_away() {
 }
 
 #[test]
+fn who_opened_most_connections_has_the_ports() {
+    let mut m = serving();
+    no_ports(&mut m);
+    let row = "60>10.0.0.7:80@web";
+    m.task(60, "gateway", 0).values("dependency.pid", row, 0, vec![60.0; HEALTHY + INCIDENT + 20]);
+    m.row("dependency.requests", row, 900.0, 900.0).row("dependency.connects", row, 20.0, 900.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("port-exhaustion", Some("gateway"), Some(60)));
+    let remarks = report.incidents[0].root_cause.remarks.join("; ");
+    assert!(remarks.contains("times for each request (0.0 before)"), "{remarks}");
+}
+
+#[test]
 fn calls_that_failed_name_the_program_that_has_no_ports() {
     let mut m = serving();
     no_ports(&mut m);

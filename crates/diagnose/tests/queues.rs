@@ -84,6 +84,15 @@ fn a_queue_that_stands_is_felt_by_a_caller_of_which_the_service_is_as_fast_as_ev
         "{statement}"
     );
     assert_eq!(root(&told(0.1, 1.1e-3, 0.0).explain()), ("qdisc-drops", None, None));
+    // It dropped what did not fit until the senders slowed down, and stands for longer than that.
+    let mut dropped = told(0.1, 1.1e-3, 2.3e6);
+    dropped.row("nic.tx_packets", "hq0@web", 300.0, 1800.0);
+    let drops = each(|i| if (HEALTHY..HEALTHY + 4).contains(&i) { 300.0 } else { 0.0 });
+    dropped.values("nic.qdisc_dropped", "hq0@web", 0, drops);
+    let report = dropped.explain();
+    assert_eq!(root(&report), ("qdisc-drops", Some("imaged"), Some(60)));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("delayed by") && statement.contains("packets were dropped"), "{statement}");
     // The service takes as long; and nobody waits longer.
     let all = |m: support::Machine| {
         m.explain().incidents.iter().map(|i| i.root_cause.condition.clone()).collect::<Vec<_>>()

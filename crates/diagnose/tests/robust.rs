@@ -57,7 +57,7 @@ proptest! {
             }
         }
         let request = Request { window: Span { since: 0, until: t + SECOND }, baseline: None, history: History::default() };
-        let report = explain(&request, &set, &mut |_| Ok(set.clone()));
+        let report = explain(&request, &set, &|_| Ok(set.clone()));
         for incident in &report.incidents {
             for root in std::iter::once(&incident.root_cause).chain(&incident.other_roots) {
                 prop_assert!((0.0..=1.0).contains(&root.confidence));

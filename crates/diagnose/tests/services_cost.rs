@@ -373,8 +373,10 @@ fn calls_of_whom_it_did_not_ask_before_are_what_requests_cost() {
 #[test]
 fn requests_that_wait_inside_before_an_idle_server_are_held_back() {
     const BACKEND: &str = "127.0.0.1:9101";
-    let proxy = |each_s: f64, in_flight: f64| {
+    let proxy_with = |unread: f64, each_s: f64, in_flight: f64| {
         let mut m = Machine::idle();
+        m.task(90, "kiosk", HEALTHY).values("wait.threads", "50>unread:90", HEALTHY, vec![unread; INCIDENT]);
+        m.values("wait.pid", "50>unread:90", HEALTHY, vec![90.0; INCIDENT]);
         let late = Asked { rate: 48.0, p50: 0.39, p90: 0.43, waiting: 19.0 };
         let asked = Asked { rate: 48.0, p50: each_s, p90: each_s, waiting: in_flight };
         service(&mut m, APP, (50, "haproxy"), during(Asked::each(200.0, 0.0205), late));
@@ -382,6 +384,10 @@ fn requests_that_wait_inside_before_an_idle_server_are_held_back() {
         dependency(&mut m, (50, "haproxy"), BACKEND, during(Asked::each(200.0, 0.02), asked));
         m.explain()
     };
+    let proxy = |each_s: f64, in_flight: f64| proxy_with(0.0, each_s, in_flight);
+    let report = proxy_with(5.0, 0.0206, 0.99);
+    assert_eq!(root(&report), ("connection-limit", Some("kiosk"), Some(90)));
+    assert!(one(&report).root_cause.statement.contains("5 answers to kiosk (90) are not read"));
     let report = proxy(0.0206, 0.99);
     assert_eq!(root(&report), ("connection-limit", Some("haproxy"), Some(50)));
     let incident = one(&report);

@@ -329,30 +329,36 @@ fn a_lock_whose_holder_gets_no_cpu_is_waited_for_because_of_who_takes_that() {
     assert!(says(incident, "cpu.shares of /maint is 2 and that of /batch 2048"), "{incident:#?}");
 }
 
-/// A profiler reads what the memory of a server consists of, again and again.
+/// A profiler reads what the memory of a server consists of, again and again; or a job lists the directory in which it makes files.
 #[test]
-fn who_holds_the_lock_of_an_address_space_from_outside_is_the_culprit() {
-    let with = |of_profiler: f64, of_server: f64| {
+fn who_holds_a_lock_of_the_kernel_from_outside_is_the_culprit() {
+    let with = |stack: &str, of_profiler: f64, of_server: f64| {
         let mut m = Machine::idle();
         service(&mut m, APP, (50, "appd"), during(Asked::each(200.0, 0.002), Asked::each(15.0, 1.6)));
         let states = support::each(|i| f64::from(if support::is_on(i) { b'D' } else { b'S' }));
         m.values("task.state", &support::row(50), 0, states);
-        m.text("task.kstack", &support::row(50), HEALTHY, "vm_mmap_pgoff;do_syscall_64");
+        m.text("task.kstack", &support::row(50), HEALTHY, stack);
         m.task_rate(50, "task.cpu_time", 0.02, of_server);
         m.sys("tasks.d_lock", 0.0, 1.0);
         m.task(70, "profiler", HEALTHY).task_during(70, "task.cpu_time", 0.85);
         m.task_during(70, "task.system_time", of_profiler);
         m.explain()
     };
-    let report = with(0.8, 0.02);
-    assert_eq!(root(&report), ("lock-queue", Some("profiler"), Some(70)));
-    let statement = &one(&report).root_cause.statement;
-    assert!(statement.contains("the lock of its address space"), "{statement}");
+    const MAPS: &str = "vm_mmap_pgoff;do_syscall_64";
+    for (stack, what) in [
+        (MAPS, "the lock of its address space"),
+        ("rwsem_down_write_slowpath;down_write;do_unlinkat;do_syscall_64", "the lock of a directory"),
+    ] {
+        let report = with(stack, 0.8, 0.02);
+        assert_eq!(root(&report), ("lock-queue", Some("profiler"), Some(70)), "{stack}");
+        let statement = &one(&report).root_cause.statement;
+        assert!(statement.contains(what), "{statement}");
+    }
     let is_told = |report: &mitra_model::report::Report| {
         report.incidents.iter().any(|i| i.root_cause.culprit.pid == Some(70))
     };
-    assert!(!is_told(&with(0.1, 0.02)), "it computes and holds no lock of the kernel");
-    assert!(!is_told(&with(0.8, 0.5)), "a thread of the server may hold it");
+    assert!(!is_told(&with(MAPS, 0.1, 0.02)), "it computes and holds no lock of the kernel");
+    assert!(!is_told(&with(MAPS, 0.8, 0.5)), "a thread of the server may hold it");
 }
 
 /// It is free at most samples of the kernel's list.

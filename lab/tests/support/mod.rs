@@ -48,7 +48,7 @@ pub fn explain(archive: &Path, window: Span) -> serde_json::Value {
     let report = mitra_diagnose::explain(
         &Request { window, baseline: None, history: mitra_diagnose::History::default() },
         &scan,
-        &mut |span| detail(&reader, span),
+        &|span| detail(&reader, span),
     );
     serde_json::to_value(report).unwrap()
 }

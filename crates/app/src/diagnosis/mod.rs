@@ -54,7 +54,7 @@ pub fn explain_foreign(reader: &Reader, window: Span) -> Result<Report> {
 fn recorded(reader: &Reader, window: Span, baseline: Option<Span>, history: History) -> Result<Report> {
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics()))?;
     let request = Request { window, baseline, history: history.borrowed() };
-    let mut report = mitra_diagnose::explain(&request, &scan, &mut |span| detail(reader, span));
+    let mut report = mitra_diagnose::explain(&request, &scan, &|span| detail(reader, span));
     let index =
         history.index_error.into_iter().map(|why| UnavailableSource { source: "index".to_owned(), why });
     report.recorder.unavailable.extend(index);

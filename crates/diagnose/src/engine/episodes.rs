@@ -69,8 +69,12 @@ pub fn find_in_files(set: &SeriesSet, window: Span) -> Vec<Span> {
     joined(search(true, set, window, None).into_iter())
 }
 
-/// Whether an event hurts somebody, however short it is.
-pub(crate) fn is_trouble(kind: &EventKind) -> bool {
+/// Whether an event in a stretch hurts somebody, however short it is.
+pub(crate) fn has_trouble(set: &SeriesSet, span: Span) -> bool {
+    set.events.iter().any(|event| span.contains(event.real) && is_trouble(&event.kind))
+}
+
+fn is_trouble(kind: &EventKind) -> bool {
     triggers(true).any(|trigger| matches!(trigger, Trigger::Event(is_trouble) if is_trouble(kind)))
 }
 

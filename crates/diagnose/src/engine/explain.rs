@@ -1,7 +1,6 @@
 //! From a range of time to a report.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::rc::Rc;
+use std::collections::BTreeSet;
 
 use mitra_model::report::{
     Finding, GapEntry, Incident, Moment, RecorderState, Report, SCHEMA, UnavailableSource, Window,
@@ -11,7 +10,8 @@ use mitra_model::{EventKind, Metric, SeriesSet, Span, cgroup_name, lookup};
 
 use crate::changes::History;
 use crate::condition::Condition;
-use crate::engine::parts::{self, BASELINE_NS, Cost, Part};
+use crate::engine::looks::{Detail, Loader, Looks};
+use crate::engine::parts::{self, BASELINE_NS, Cost};
 use crate::engine::{ahead, areas, check, episodes, graph, ledger, verdict};
 use crate::view::View;
 use crate::{conditions, growth, loads};
@@ -69,62 +69,11 @@ fn named(names: impl Iterator<Item = &'static str>) -> Vec<&'static Metric> {
     names.into_iter().filter_map(lookup).collect()
 }
 
-/// Loads what the second look needs, and holds no more than that of one part.
-struct Loader<'d> {
-    detail: &'d mut dyn FnMut(Span) -> Result<SeriesSet, String>,
-    /// The quiet time that was loaded last by itself: the parts of an episode are compared with the same.
-    quiet: Option<(Span, Rc<SeriesSet>)>,
-    troubles: Vec<(String, String)>,
-}
-
-impl Loader<'_> {
-    fn load(&mut self, span: Span) -> Option<Rc<SeriesSet>> {
-        (self.detail)(span).map(Rc::new).map_err(|why| self.troubles.push(("archive".to_owned(), why))).ok()
-    }
-
-    fn load_quiet(&mut self, span: Span) -> Option<Rc<SeriesSet>> {
-        if self.quiet.as_ref().is_none_or(|(known, _)| *known != span) {
-            self.quiet = self.load(span).map(|set| (span, set));
-        }
-        self.quiet.as_ref().map(|(_, set)| Rc::clone(set))
-    }
-
-    /// What is looked at and what it is compared with: one set where they are near each other.
-    fn both(&mut self, window: Span, quiet: Option<Span>) -> Option<Loaded> {
-        match quiet {
-            Some(quiet) if is_far(quiet, window) => {
-                let set = self.load(window)?;
-                // What cannot be loaded is nothing to compare with.
-                let base = self.load_quiet(quiet);
-                Some(Loaded { set, baseline: base.is_some().then_some(quiet), base })
-            }
-            Some(quiet) => {
-                let since = window.since.min(quiet.since);
-                let set = self.load(Span { since, until: window.until.max(quiet.until) })?;
-                Some(Loaded { set, baseline: Some(quiet), base: None })
-            }
-            None => Some(Loaded { set: self.load(window)?, baseline: None, base: None }),
-        }
-    }
-}
-
-#[derive(Clone)]
-struct Loaded {
-    set: Rc<SeriesSet>,
-    baseline: Option<Span>,
-    /// The set of the baseline, where that is another one.
-    base: Option<Rc<SeriesSet>>,
-}
-
 /// Explains a window. `scan` holds [`scan_metrics`] of the window; `detail` loads [`detail_metrics`] of any span.
-pub fn explain(
-    request: &Request<'_>,
-    scan: &SeriesSet,
-    detail: &mut dyn FnMut(Span) -> Result<SeriesSet, String>,
-) -> Report {
+pub fn explain(request: &Request<'_>, scan: &SeriesSet, detail: &Detail<'_>) -> Report {
     let known = scan.span().unwrap_or(request.window);
     let window = request.window.intersect(known).unwrap_or(request.window);
-    let mut loader = Loader { detail, quiet: None, troubles: Vec::new() };
+    let mut loader = Loader::new(detail);
     let margin = BASELINE_NS + LEAD_NS;
     let whole = if window.nanos() <= WHOLE_NS {
         loader
@@ -139,74 +88,31 @@ pub fn explain(
         .and_then(|set| set.span())
         .map_or(window, |s| Span { since: s.since.min(window.since), ..window });
     let found = episodes::find(everything, before);
-    let is_trouble =
-        |span: Span| everything.events.iter().any(|e| span.contains(e.real) && episodes::is_trouble(&e.kind));
     let cost = Cost::of(everything, before);
+    let is_trouble = |span: Span| episodes::has_trouble(everything, span);
     let (chosen, left_out) = parts::worst(parts::cut(&found), is_trouble, &cost, window);
-    let (all, end) = (found.all(), window.until.saturating_add(1));
-    let with_lead = |span: Span| Span {
-        since: (span.since - LEAD_NS).max(before.since),
-        until: (span.until + LEAD_NS).min(end),
+    let looks = Looks {
+        request,
+        scan,
+        whole: whole.as_ref(),
+        everything,
+        cost: &cost,
+        window,
+        before,
+        all: found.all(),
+        found: &found,
+        chosen: &chosen,
     };
-
-    let mut incidents: Vec<(Part, Incident)> = Vec::new();
     let mut waited = ledger::Waited::default();
-    let mut harmless: Vec<Finding> = Vec::new();
-    let mut baseline_used = request.baseline;
-    // The rest of a part, with what was read for it.
-    let mut left: VecDeque<(Part, Option<Loaded>)> = chosen.iter().map(|part| (*part, None)).collect();
-    while let Some((part, known)) = left.pop_front() {
-        let (part, is_rest) = (&part, known.is_some());
-        let focus = with_lead(part.span);
-        let loaded = if known.is_some() {
-            known
-        } else if let Some(baseline) = request.baseline {
-            let set = whole.clone().or_else(|| loader.load(focus));
-            set.map(|set| Loaded { set, baseline: Some(baseline), base: loader.load_quiet(baseline) })
-        } else {
-            let step_s = episodes::step_s(scan, focus);
-            let loud = if part.is_steady { &all } else { &found.new };
-            // All parts of an episode are compared with what was before the whole of it.
-            let quiet = |loud: &[Span]| parts::quiet(loud, with_lead(part.episode), before, step_s);
-            // A machine that works all the time has no quiet time; when nothing else was wrong it was as it is.
-            let baseline = quiet(loud).or_else(|| quiet(&found.unusual));
-            match &whole {
-                Some(set) => Some(Loaded { set: Rc::clone(set), baseline, base: None }),
-                None => loader.both(focus, baseline),
-            }
-        };
-        let Some(loaded) = loaded else { continue };
-        let set = &*loaded.set;
-        let mut view = View::new(set, focus, loaded.base.as_deref().unwrap_or(set), loaded.baseline);
-        view.around = everything;
-        view.history = request.history;
-        let mut observed = verdict::observe(&view);
-        // What lasts to the end of a part of which the next one is not looked at ends with the episode.
-        if focus.until < window.until && !chosen.iter().any(|next| part.goes_on_in(next)) {
-            observed.end_at(if is_rest { part.span.until } else { part.episode.until });
-        }
-        if scan.span().is_some_and(|s| s.until > focus.until + LEAD_NS) {
-            observed.end_at(focus.until);
-        }
-        ahead::add(&mut harmless, observed.findings(&view));
-        let found = observed.incidents(&view, window.since);
-        if !found.is_empty() && baseline_used.is_none() {
-            baseline_used = loaded.baseline;
-        }
-        // A condition is told once of each part: what happened besides, before or after it, is looked at by itself.
-        if !found.is_empty() {
-            let usual = loaded.baseline.map(|baseline| Cost::of(view.base_set, baseline));
-            let is_worth = |span| is_trouble(span) || cost.is_felt(span, usual.as_ref());
-            let besides = parts::besides(part, &observed.taken(), is_worth);
-            besides.into_iter().rev().for_each(|rest| left.push_front((rest, Some(loaded.clone()))));
-        }
-        incidents.extend(found.into_iter().map(|incident| (*part, incident)));
-        if whole.is_none() && !is_rest {
-            waited.add(set, focus);
-        }
-    }
     if let Some(set) = &whole {
         waited.add(set, window);
+    }
+    let (mut incidents, mut harmless, mut baseline_used) = (Vec::new(), Vec::new(), request.baseline);
+    for (part, seen) in looks.at_each(&mut loader) {
+        incidents.extend(seen.incidents.into_iter().map(|incident| (part, incident)));
+        ahead::add(&mut harmless, seen.findings);
+        baseline_used = baseline_used.or(seen.baseline);
+        waited.extend(seen.waited);
     }
     let mut incidents = parts::join(incidents);
     incidents.sort_by_key(|i| i.onset);
@@ -255,7 +161,6 @@ fn findings(
     incidents: &[Incident],
 ) -> Vec<Finding> {
     let last = ahead::last_minutes(window);
-    loader.quiet = None;
     let loaded = if whole.is_some() { None } else { loader.load(last) };
     let mut all = Vec::new();
     if let Some(set) = whole.or(loaded.as_deref()) {
@@ -265,11 +170,6 @@ fn findings(
     }
     ahead::add(&mut all, ahead::findings(&View::new(scan, window, scan, None), incidents));
     all
-}
-
-/// Whether quiet time lies so far from a stretch that it is loaded by itself.
-fn is_far(quiet: Span, window: Span) -> bool {
-    (window.since - quiet.until).max(quiet.since - window.until) > BASELINE_NS
 }
 
 pub(crate) fn as_window(span: Span) -> Window {

@@ -116,6 +116,11 @@ impl Waited {
         }
     }
 
+    /// Adds what was seen of another stretch.
+    pub(crate) fn extend(&mut self, other: Self) {
+        other.0.into_iter().for_each(|(who, seconds)| *self.0.entry(who).or_default() += seconds);
+    }
+
     /// Who waited in a stretch.
     #[must_use]
     pub fn of(set: &SeriesSet, span: Span) -> Self {

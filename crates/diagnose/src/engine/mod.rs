@@ -10,6 +10,7 @@ pub mod episodes;
 pub mod explain;
 pub mod graph;
 pub mod ledger;
+pub mod looks;
 pub mod parts;
 mod steady;
 mod verdict;

@@ -28,6 +28,7 @@ const ALL_THE_TIME: f64 = 0.8;
 pub(super) const HALF: f64 = 0.5;
 /// A caller is seen by its first connection, and an onset is known to a sample or two.
 const NEAR_NS: i64 = 3 * SECOND;
+const NEWCOMERS: &str = "for the first time when it began";
 /// More names in a sentence nobody reads.
 const NAMES_MAX: usize = 3;
 /// It fits, and nobody has seen what is asked.
@@ -165,6 +166,17 @@ pub fn wait_together(view: &View<'_>, outer: &str, inner: &str, span: Span) -> b
         && correlation(&outer, &inner).is_some_and(|r| r >= TOGETHER)
 }
 
+/// Programs that called a service of the culprit for the first time when that began, in words. `None` also where that is said.
+#[must_use]
+pub fn newcomers_of(view: &View<'_>, finding: &Finding) -> Option<String> {
+    if finding.remarks.iter().any(|remark| remark.starts_with(NEWCOMERS)) {
+        return None;
+    }
+    let culprit = view.process(finding.culprit.pid?)?;
+    let called: Vec<&str> = view.serving().of(view, culprit)?.iter().copied().collect();
+    newcomers(view, &called, finding.onset)
+}
+
 /// Programs that called one of some services for the first time when it began, in words.
 #[must_use]
 pub fn newcomers(view: &View<'_>, called: &[&str], onset: i64) -> Option<String> {
@@ -199,7 +211,7 @@ pub fn newcomers(view: &View<'_>, called: &[&str], onset: i64) -> Option<String>
             came.push(words);
         }
     }
-    (!came.is_empty()).then(|| format!("for the first time when it began: {}", came.join(", ")))
+    (!came.is_empty()).then(|| format!("{NEWCOMERS}: {}", came.join(", ")))
 }
 
 /// Who calls, with the end of the first sample in which that is seen.

@@ -30,7 +30,7 @@ pub use callers::{
 pub use commands::{COMMAND_TIME, COMMANDS, costly};
 pub use datagrams::{DATAGRAMS, Datagrams};
 pub use held_back::{HeldBack, held_back};
-pub use leads::{LIKELY, blame_sender, is_stuck, lead_on, newcomers, wait_together};
+pub use leads::{LIKELY, blame_sender, is_stuck, lead_on, newcomers, newcomers_of, wait_together};
 pub use pinned::pinned;
 pub use places::{ASLEEP, Places, QUEUED, QUEUED_S};
 pub use pools::{POOLS, full};

@@ -206,6 +206,15 @@ fn looked_at(view: &View<'_>, servers: &Servers<'_, '_>) -> Vec<u32> {
     pids
 }
 
+/// Who leaves most of what a service answers unread, where that is more than one connection on average: how many of its connections, and
+/// the process at their other end.
+#[must_use]
+pub fn reads_slowly(view: &View<'_>, servers: &Servers<'_, '_>, span: Span) -> Option<(f64, u32)> {
+    let unread = rows_of(view.set, &looked_at(view, servers), span, Of::Connections);
+    let most = unread.first().filter(|wait| wait.threads > 1.0)?;
+    Some((most.threads, most.other.process()?))
+}
+
 /// Whether no thread of a service could take a request, because all of them wait for others.
 #[must_use]
 pub fn has_no_thread_free(view: &View<'_>, servers: &Servers<'_, '_>, span: Span) -> bool {
@@ -309,11 +318,14 @@ pub fn wait_for_a_lock<'a>(view: &View<'a>, servers: &Servers<'_, '_>, row: &str
     walk.is_some_and(|walk| walk.passes_a_lock())
 }
 
+/// A lock is held by one thread.
+const HOLDER: f64 = 1.0;
+
 /// Follows a process that holds a lock of a file, or a thread that holds a mutex of a process.
 #[must_use]
 pub fn of_holder<'a>(view: &View<'a>, pid: u32, tid: Option<u32>, span: Span) -> Option<Walk<'a>> {
     let node = tid.map_or_else(|| Node::Processes(vec![pid]), |tid| Node::Thread(pid, tid));
-    walk(view, node, span, None)
+    walk_from(view, node, span, None, HOLDER)
 }
 
 /// Follows a process that keeps something for as long as it waits, and sleeps between two times: what its only thread waits for when it does
@@ -358,7 +370,18 @@ pub fn held_up(set: &SeriesSet, pid: u32, span: Span) -> Option<(u32, u32)> {
 
 /// Of the threads of a service it is enough if most of its `open` requests are in one wait. Of everybody else nobody knows which
 /// thread is meant: all of them have to be in it.
-fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> Option<Walk<'a>> {
+fn walk<'a>(view: &View<'a>, node: Node, span: Span, open: Option<f64>) -> Option<Walk<'a>> {
+    walk_from(view, node, span, open, 0.0)
+}
+
+/// The same where so many threads of the first processes are known to hold what is waited for.
+fn walk_from<'a>(
+    view: &View<'a>,
+    mut node: Node,
+    span: Span,
+    open: Option<f64>,
+    holders: f64,
+) -> Option<Walk<'a>> {
     let set: &'a SeriesSet = view.set;
     let mut walk = Walk { steps: Vec::new(), end: None, culprit: None, is_certain: true };
     let mut seen: Vec<Node> = Vec::new();
@@ -383,7 +406,7 @@ fn walk<'a>(view: &View<'a>, mut node: Node, span: Span, open: Option<f64>) -> O
         let is_first = walk.steps.is_empty();
         // The thread that fetches the answers of all others waits for the next one too when nothing was asked.
         let is_asked = |pid: &u32| services::waits_for_answers(view, *pid, main.other.process(), span);
-        let waiters = walk.steps.last().map_or(0.0, |step| step.wait.threads);
+        let waiters = walk.steps.last().map_or(holders, |step| step.wait.threads);
         let inside = node
             .inside(set, main, is_first && open.is_some(), waiters, span)
             .filter(|_| main.kind != ANSWER || node.pids().iter().any(is_asked));

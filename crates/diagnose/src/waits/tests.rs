@@ -345,6 +345,24 @@ fn the_thread_that_holds_a_mutex_is_followed() {
     assert_eq!(followed(&set), (words.to_owned(), Some(60)));
 }
 
+/// Who waits to be asked holds nothing: the other thread does.
+#[test]
+fn the_thread_that_works_holds_the_lock_of_a_file() {
+    let mut set = SeriesSet::default();
+    wait(&mut set, "60>accept", 1.0);
+    wait_for(&mut set, "60>sends:70", (70, "display"), 1.0);
+    wait(&mut set, "70>stopped", 1.0);
+    let none = SeriesSet::default();
+    let holder = |set: &SeriesSet| {
+        let walk = of_holder(&View::new(set, Span::ALL, &none, None), 60, None, Span::ALL)?;
+        Some((walk.culprit()?.0, walk.words()))
+    };
+    let (pid, words) = holder(&set).unwrap();
+    assert!(pid == 70 && words.ends_with("which is stopped by a signal or a debugger"), "{words}");
+    wait(&mut set, "60>timer", 1.0);
+    assert_eq!(holder(&set), None, "the one that sleeps may hold it");
+}
+
 #[test]
 fn a_process_that_does_something_else_too_is_where_the_walk_ends() {
     for (row, words) in [

@@ -207,13 +207,13 @@ impl Machine {
         let window = Span { since: START, until: at(self.axis.len()) };
         let baseline = Some(Span { since: START, until: at(HEALTHY) });
         let history = History::default();
-        explain(&Request { window, baseline, history }, &self.set, &mut |_| Ok(self.set.clone()))
+        explain(&Request { window, baseline, history }, &self.set, &|_| Ok(self.set.clone()))
     }
 
     fn explain_since(&self, since: i64, history: History<'_>) -> Report {
         let seconds = self.axis.len().max(1_000) as i64 + 1;
         let window = Span { since, until: START + seconds * SECOND };
-        explain(&Request { window, baseline: None, history }, &self.set, &mut |_| Ok(self.set.clone()))
+        explain(&Request { window, baseline: None, history }, &self.set, &|_| Ok(self.set.clone()))
     }
 
     /// Who asks about the time after an incident is not told that it goes on.

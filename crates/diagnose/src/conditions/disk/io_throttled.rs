@@ -183,15 +183,19 @@ fn without_limit(view: &View<'_>) -> Option<Observation> {
     })
 }
 
-/// What a device did in the terms of a metric of a group: requests before they were put together, or bytes.
-fn of_device(view: &View<'_>, metric: &str, device: &str, span: Span) -> Option<f64> {
-    let mean = |metric: &str| view.set.get(metric, device).and_then(|s| s.mean(span));
+/// What counts on a device as a metric of a group does: requests before they were put together, or bytes.
+fn on_device(metric: &str) -> &'static [&'static str] {
     match metric {
-        "cgroup.io_reads" => Some(mean("disk.reads")? + mean("disk.read_merges").unwrap_or(0.0)),
-        "cgroup.io_writes" => Some(mean("disk.writes")? + mean("disk.write_merges").unwrap_or(0.0)),
-        "cgroup.io_read_bytes" => mean("disk.read_bytes"),
-        _ => mean("disk.write_bytes"),
+        "cgroup.io_reads" => &["disk.reads", "disk.read_merges"],
+        "cgroup.io_writes" => &["disk.writes", "disk.write_merges"],
+        "cgroup.io_read_bytes" => &["disk.read_bytes"],
+        _ => &["disk.write_bytes"],
     }
+}
+
+fn of_device(view: &View<'_>, metric: &str, device: &str, span: Span) -> Option<f64> {
+    let series = on_device(metric).iter().filter_map(|metric| view.set.get(metric, device));
+    Signal::sum(series, span)?.mean()
 }
 
 /// A group that runs at a limit while its tasks wait.
@@ -201,7 +205,7 @@ fn held<'a>(
     limit: f64,
     (limit_metric, metric, what): (&'static str, &'static str, &'static str),
 ) -> Option<ThrottledGroup<'a>> {
-    let rate = view.of(metric, group)?;
+    let rate = rate_of(view, group, metric)?;
     // Version 2 has the pressure of each group; elsewhere it is the machine's.
     let pressure = view.of("cgroup.psi_io_some", group).filter(|p| p.max().unwrap_or(0.0) > 0.0);
     let (pressure, pressure_before, base) = match pressure {
@@ -227,7 +231,7 @@ fn held<'a>(
     let lumps = in_lumps(view, &pressure, (&rate, limit), floor).filter(|_| metric.ends_with("_bytes"));
     let high = steady.into_iter().chain(lumps).max_by(|a, b| a.run.high_s.total_cmp(&b.run.high_s))?;
     let span = high.run.span();
-    let rate = view.of(metric, group)?.within(span).mean()?;
+    let rate = rate.within(span).mean()?;
     // A group does I/O on devices without a limit too. On one that has a limit it did no more than that device did in all.
     let devices: Vec<&str> = devices_of(view, group).collect();
     let device = devices.iter().copied().find(|device| {
@@ -249,6 +253,16 @@ fn held<'a>(
         pressure_before: pressure_before.unwrap_or(0.0),
         high,
     })
+}
+
+/// What a group did each second in the terms of a limit. Everything on a device is done by the root, which has what is done on all others
+/// in its own number as well.
+fn rate_of(view: &View<'_>, group: &str, metric: &str) -> Option<Signal> {
+    let devices: Vec<&str> = devices_of(view, group).filter(|_| group == "/").collect();
+    let series =
+        devices.iter().flat_map(|device| on_device(metric).iter().map(move |metric| (metric, device)));
+    let series = series.filter_map(|(metric, device)| view.set.get(metric, device));
+    Signal::sum(series, view.window).or_else(|| view.of(metric, group))
 }
 
 /// The stretch in which tasks wait while a request that is larger than what the limit gives in seconds passes as a whole from time to

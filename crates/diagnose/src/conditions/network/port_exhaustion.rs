@@ -41,7 +41,8 @@ pub const CONDITION: Condition = Condition {
         "task.netns",
         "task.cpu_time",
         FAILED,
-        "dependency.connects",
+        CONNECTS,
+        "dependency.requests",
         "dependency.pid",
         "dependency.comm",
     ],
@@ -79,6 +80,9 @@ pub const CONDITION: Condition = Condition {
 };
 
 const FAILED: &str = "dependency.connect_failed";
+const CONNECTS: &str = "dependency.connects";
+/// Who keeps its connections opens one for several requests.
+const REUSED_NO_MORE: f64 = 0.5;
 /// Of the attempts that failed so many are begun at most.
 const BEGUN: f64 = 0.1;
 /// More than there are ports for one place means that they go to several places, each of which has all of the ports.
@@ -215,32 +219,67 @@ fn exhausted<'a>(view: &View<'a>, ports: &Ports<'_>) -> Option<Exhausted> {
         ));
         finding.prove(view, &[FAILED], row, span);
         finding.confidence = 0.95;
-        // Who opened most connections in the minute before has most of the ports.
-        let past = Span { since: span.since.saturating_sub(TIME_WAIT_NS), until: span.until };
-        let opened = |(row, connects): (&'a str, &Series)| {
-            let is_own = Address::called(row).net == ports.net;
-            Some((row, connects.total(past)?)).filter(|(_, opened)| is_own && *opened >= 1.0)
-        };
-        let taker = view.each("dependency.connects").filter_map(opened).max_by(|a, b| a.1.total_cmp(&b.1));
-        let pid_of = |row: &str| {
-            view.set.get("dependency.pid", row).and_then(|pid| pid.last(past)).map(|pid| pid as u32)
-        };
-        if let Some(process) = pid_of(taker.map_or(row, |(taker, _)| taker)).and_then(|pid| view.process(pid))
-        {
-            finding.blame(process);
-            finding.culprit.sysctl = Some("net.ipv4.ip_local_port_range".to_owned());
-            finding.infer_culprit();
+        if let Some(taker) = taker(view, ports, span).map(|(taker, _)| taker).or(Some(row)) {
+            blame_caller(view, &mut finding, taker, span);
         }
         return Some(Exhausted::Sure(Box::new(finding)));
     }
     finding.confidence = 0.75;
-    if let Some((comm, pid)) = busiest(view, ports.net, span) {
+    let used = ports.used.within(span).max()?;
+    if let Some((taker, _)) = taker(view, ports, span).filter(|(_, opened)| *opened >= EXPLAINS * used) {
+        blame_caller(view, &mut finding, taker, span);
+    } else if let Some((comm, pid)) = busiest(view, ports.net, span) {
         finding.remarks.push(format!("{comm} ({pid}) took most CPU of the processes of that namespace"));
         finding.culprit.process = Some(comm);
         finding.culprit.pid = Some(pid);
         finding.culprit.how = Some(How::Near);
     }
     Some(Exhausted::Sure(Box::new(finding)))
+}
+
+/// The caller that opened most connections of a namespace in the minute before, and how many: it has most of the ports.
+fn taker<'a>(view: &View<'a>, ports: &Ports<'_>, span: Span) -> Option<(&'a str, f64)> {
+    let past = past(span);
+    let opened = |(row, connects): (&'a str, &Series)| {
+        let is_own = Address::called(row).net == ports.net;
+        Some((row, connects.total(past)?)).filter(|(_, opened)| is_own && *opened >= 1.0)
+    };
+    view.each(CONNECTS).filter_map(opened).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The time of which the TIME-WAITs are left.
+fn past(span: Span) -> Span {
+    Span { since: span.since.saturating_sub(TIME_WAIT_NS), until: span.until }
+}
+
+/// Blames the process of a caller, and says whether it opens more connections for what it asks than before.
+fn blame_caller(view: &View<'_>, finding: &mut Finding, row: &str, span: Span) {
+    let pid = view.set.get("dependency.pid", row).and_then(|pid| pid.last(past(span))).map(|pid| pid as u32);
+    let Some(process) = pid.and_then(|pid| view.process(pid)) else { return };
+    finding.blame(process);
+    finding.culprit.sysctl = Some("net.ipv4.ip_local_port_range".to_owned());
+    finding.infer_culprit();
+    // A program that was loaded anew has other processes.
+    let address = Address::called(row);
+    let each = |set: &SeriesSet, span: Span| {
+        let own = |metric: &'static str| set.each(metric).filter(|(row, _)| Address::called(row) == address);
+        let total = |metric| own(metric).filter_map(|(_, series)| series.total(span)).sum::<f64>();
+        Some(total("dependency.requests"))
+            .filter(|asked| *asked >= FAILURES)
+            .map(|asked| total(CONNECTS) / asked)
+    };
+    let before = view.baseline.and_then(|baseline| each(view.base_set, baseline));
+    let now = each(view.set, Span { since: view.baseline.map_or(i64::MIN, |b| b.until), ..past(span) });
+    if let Some((before, now)) = before.zip(now)
+        && now >= REUSED_NO_MORE.max(2.0 * before)
+    {
+        finding.remarks.push(format!(
+            "{} connects to {} {now:.1} times for each request ({before:.1} before): it no longer keeps its connections",
+            process.comm,
+            address.text,
+        ));
+        finding.prove(view, &[CONNECTS], row, span);
+    }
 }
 
 /// Attempts to connect that fail each second in a namespace, where there are many, and the caller of which most are.

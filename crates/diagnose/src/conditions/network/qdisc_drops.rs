@@ -98,6 +98,14 @@ struct Standing<'a> {
     behind: Behind<'a>,
 }
 
+impl Standing<'_> {
+    /// Whether somebody waits behind it for longer than it drops.
+    fn outlasts(&self, dropping: &Dropping<'_>) -> bool {
+        let is_waited_behind = matches!(self.behind, Behind::Caller(_));
+        is_waited_behind && self.row == dropping.row && self.high.run.high_s > dropping.high.run.high_s
+    }
+}
+
 /// Who waits behind a queue.
 enum Behind<'a> {
     /// Packets that came back each second, before and during.
@@ -133,11 +141,13 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let most = |a: &&Dropping<'_>, b: &&Dropping<'_>| a.dropped.total_cmp(&b.dropped);
     let hurts = |one: &&Dropping<'_>| one.share >= SHARE && one.dropped >= LEAST;
-    let Some(worst) = all.iter().filter(hurts).max_by(most) else {
-        let queues = view.each("nic.qdisc_backlog_bytes").filter_map(|(row, _)| standing(view, row));
-        if let Some(longest) = queues.max_by(|a, b| a.high.during.total_cmp(&b.high.during)) {
-            return of_standing(view, &longest).active();
-        }
+    let worst = all.iter().filter(hurts).max_by(most);
+    let queues = view.each("nic.qdisc_backlog_bytes").filter_map(|(row, _)| standing(view, row));
+    let queues = queues.filter(|queue| worst.is_none_or(|worst| queue.outlasts(worst)));
+    if let Some(longest) = queues.max_by(|a, b| a.high.during.total_cmp(&b.high.during)) {
+        return of_standing(view, &longest, worst).active();
+    }
+    let Some(worst) = worst else {
         return match all.iter().max_by(most) {
             Some(most) => Observation::Inactive(format!(
                 "{} dropped {} of its packets ({}), which is how TCP finds the limit of a link",
@@ -240,7 +250,7 @@ fn is_local(address: &Address<'_>) -> bool {
     ["unix:", "127.", "[::1]", "::1"].iter().any(|start| address.text.starts_with(start))
 }
 
-fn of_standing(view: &View<'_>, queue: &Standing<'_>) -> Finding {
+fn of_standing(view: &View<'_>, queue: &Standing<'_>, dropping: Option<&Dropping<'_>>) -> Finding {
     let (row, span) = (queue.row, queue.high.run.span());
     let (device, net) = network::device(row);
     let mut finding = view.finding(&queue.high.run);
@@ -263,8 +273,15 @@ fn of_standing(view: &View<'_>, queue: &Standing<'_>) -> Finding {
             )
         }
     };
+    let dropped = match dropping {
+        Some(dropping) => {
+            finding.prove(view, &["nic.qdisc_dropped"], row, span);
+            format!("{} packets were dropped", words::count(dropping.dropped))
+        }
+        None => "little or nothing is dropped yet".to_owned(),
+    };
     finding.statement = format!(
-        "a queue of {} stands before {device}{}: what is sent is delayed by {} ({} before), {felt}; little or nothing is dropped yet",
+        "a queue of {} stands before {device}{}: what is sent is delayed by {} ({} before), {felt}; {dropped}",
         words::bytes(backlog),
         net.place(),
         words::seconds(queue.high.during),

@@ -20,7 +20,7 @@ mod advice;
 
 use mitra_model::limits::{LimitText, text_of};
 
-use advice::{INSIDE, next, remedies};
+use advice::{INSIDE, KEEPS, next, remedies};
 
 use crate::filesystems;
 use crate::network;
@@ -295,6 +295,17 @@ fn holds_back(view: &View<'_>, row: &str, held: &HeldBack<'_>) -> Finding {
     );
     finding.client_wait_s = Some(held.beyond_s);
     finding.prove(view, &["service.requests", "service.wait_time", "service.latency_p50"], row, span);
+    // An answer that begins to be sent is no longer waited for, and keeps its place until it is read.
+    let reader = waits::reads_slowly(view, &servers, span).filter(|(unread, _)| *unread >= held.places.0);
+    if let Some((unread, process)) = reader.and_then(|(n, pid)| Some((n, view.process(pid)?))) {
+        finding.statement.push_str(&format!(
+            ": {} answers to {} ({}) {KEEPS}",
+            words::count(unread.round()),
+            process.comm,
+            process.pid
+        ));
+        finding.blame(process);
+    }
     finding.remarks.extend(services::full(view, &servers, span));
     // It may have another reason to do one after the other.
     finding.confidence = services::LIKELY;

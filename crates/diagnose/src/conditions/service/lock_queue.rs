@@ -11,7 +11,8 @@
 //! A lock that is taken and given back several times a second is free at many samples of the kernel's list. Then it is told by
 //! the threads of the service that is late: most of its requests wait for the lock.
 //!
-//! The lock of an address space may be held by a program that reads `/proc/PID/smaps`: `service-slow` says whose threads wait for it.
+//! The lock of an address space may be held by a program that reads `/proc/PID/smaps`, and that of a directory by one that lists its many
+//! entries: `service-slow` says whose threads wait for it.
 //!
 //! Who waits for a lock may do so on purpose: `flock FILE COMMAND` starts one job after the other, a build waits for another
 //! one. So a queue is an incident by itself where one that waits serves others, or two were seen at something else; where none
@@ -270,6 +271,12 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         .filter(|session| !is_idle(session))
         .and_then(|session| beyond(view, &server, session, span))
         .or_else(|| beyond_client(view, &server, holder?, span));
+    // Whoever goes on again and again while it keeps the lock has a transaction that is too long, and nobody it asks is late.
+    let goes_on = !in_turns && holder.is_some_and(|session| is_idle(session) && goes_on(view, session, span));
+    let (passed, beyond): (Option<Walk<'_>>, _) = if goes_on { (beyond, None) } else { (None, beyond) };
+    if let Some(passed) = passed.filter(|walk| walk.culprit().is_some()) {
+        remarks.push(format!("its client goes on again and again, and waits in between: {}", passed.words()));
+    }
     let culprit = beyond.as_ref().and_then(Walk::culprit);
     if let Some(beyond) = beyond.as_ref().filter(|_| culprit.is_some()) {
         statement.push_str(&format!(", and waits itself: {}", beyond.words()));
@@ -295,6 +302,12 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         confidence,
         high,
     })
+}
+
+/// Whether a session was never idle for most of a span.
+fn goes_on(view: &View<'_>, session: &Session<'_>, span: Span) -> bool {
+    let idle_s = view.set.get(STATE_TIME, session.row).and_then(|state| state.max(span));
+    idle_s.is_some_and(|idle_s| idle_s < MOST * span.seconds())
 }
 
 /// Whom a session waits for that holds a lock: the server writes to its client, which reads no further. Where sessions are threads it is

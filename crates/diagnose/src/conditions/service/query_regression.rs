@@ -83,6 +83,9 @@ const FETCHED: f64 = 0.5;
 /// less they wait for somebody else.
 const AT_WORK: f64 = 0.5;
 
+/// Next to nothing of what it asks now: what it asked when it was started, or for a request in a hundred.
+const HARDLY: f64 = 0.1;
+
 /// A service whose requests cost more.
 struct Grown<'a> {
     row: &'a str,
@@ -224,8 +227,9 @@ fn more_calls<'a>(
         let comm = |row: &str| view.base_set.text("dependency.comm", row).and_then(|text| text.last());
         let is_alike =
             |row: &str| Address::called(row) == calls.address && comm(row) == servers.comm.as_deref();
-        let total = |(row, asked): (&str, &Series)| is_alike(row).then(|| asked.total(baseline))?;
-        view.base_set.each("dependency.requests").filter_map(total).any(|asked| asked >= 1.0)
+        let rate = |(row, asked): (&str, &Series)| is_alike(row).then(|| asked.mean(baseline))?;
+        let asked: f64 = view.base_set.each("dependency.requests").filter_map(rate).sum();
+        asked > HARDLY * calls.rate.0
     };
     let moved = |calls: &Calls<'a>| {
         let fewer = all.iter().filter(|other| other.address != calls.address);
@@ -243,7 +247,7 @@ fn more_calls<'a>(
         let is_known = calls.rate.1 * baseline.seconds() >= SERVED;
         let is_as_quick = calls.waits.0 * calls.rate.1 <= AS_QUICK * calls.waits.1 * calls.rate.0;
         let is_new = asked_before
-            && calls.rate.1 <= 0.0
+            && before <= HARDLY * now
             && now >= FOR_MOST
             && !is_late_itself(calls)
             && !others_asked(calls)

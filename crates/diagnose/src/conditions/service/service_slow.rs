@@ -9,12 +9,13 @@
 //! for, decide which causes can be meant: the processes of the service that is asked, and those of the services of this
 //! machine that a request passes. The one at the end of that way is the culprit, until a cause is found, or the process for which
 //! most of its threads wait in the end. Who looks at the memory of a process from outside holds the lock of its address space meanwhile, and
-//! is the culprit where its own threads wait for that.
+//! who lists a large directory the lock of that: it is the culprit where threads of the service wait for such a lock.
 
 use crate::network;
+use crate::outsiders::{self, Outsider};
 use crate::prelude::*;
 use crate::services::{self, Address, Late, SERVICE, Servers, Service, Slow, Traffic, Walk};
-use crate::{faults, locks, sessions, waits};
+use crate::{locks, sessions, waits};
 
 pub const CONDITION: Condition = Condition {
     id: "service-slow",
@@ -34,7 +35,7 @@ pub const CONDITION: Condition = Condition {
         "task.state",
         "resolver.comm",
     ],
-    needs_of: &[services::NEEDS, waits::NEEDS, sessions::NEEDS, faults::OUTSIDER],
+    needs_of: &[services::NEEDS, waits::NEEDS, sessions::NEEDS, outsiders::NEEDS],
     triggers: &[Trigger::Signals(Signals {
         metrics: services::SERVICE_SCAN,
         find: are_late,
@@ -247,19 +248,12 @@ fn finding<'a>(view: &View<'a>, front: &Found<'a>, all: &[Found<'a>]) -> Finding
     finding
 }
 
-/// Who holds the lock of the address space of its processes from outside.
+/// Who holds a lock of the kernel that its threads wait for, from outside.
 fn follow_outsider<'a>(view: &View<'a>, finding: &mut Finding, servers: &Servers<'_, 'a>, span: Span) {
-    let Some((holder, share)) = faults::outsider(view, &servers.processes, span) else { return };
-    finding.waits_for = Some(format!(
-        "its threads wait for the lock of its address space, which none of them holds for long, and {} ({}) works in the kernel for {} of the \
-         time, as a reader of /proc/{}/smaps does, which holds that lock",
-        holder.comm,
-        holder.pid,
-        words::percent(share),
-        servers.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string())
-    ));
+    let Some(holder) = Outsider::of(view, &servers.processes, span) else { return };
+    finding.waits_for = Some(holder.words(servers.pid));
     finding.waits_for_lock = true;
-    finding.blame(holder);
+    finding.blame(holder.process);
     finding.infer_culprit();
     finding.evidence.extend(view.evidence(locks::OF_KERNEL, "", span));
 }

@@ -11,7 +11,7 @@ use super::{Active, Observed, sure};
 use crate::condition::{Condition, Finding, Role};
 use crate::engine::{graph, ledger};
 use crate::view::View;
-use crate::{changes, conditions};
+use crate::{changes, conditions, services};
 
 /// How often a symptom is the cause where none was found: of 119 such verdicts about the shipped recordings, most of them with evidence taken
 /// out, 36 were right (`mitra-lab calibrate`), and one more of each kind is added (Laplace). The right ones are services that were
@@ -90,7 +90,13 @@ pub(super) fn incident(
         let known = changes::remark(view.history, a.condition, &a.finding.culprit, a.finding.onset);
         // Of a change that is the cause everything is said already.
         let known = known.filter(|_| a.condition.id != graph::CHANGE);
-        a.finding.remarks.iter().cloned().chain(known).collect()
+        a.finding
+            .remarks
+            .iter()
+            .cloned()
+            .chain(services::newcomers_of(view, &a.finding))
+            .chain(known)
+            .collect()
     };
     let percent = |share: f64| (share * 100.0).round() / 100.0;
     let as_root = |a: &Active| Root {

@@ -8,6 +8,9 @@ use crate::services;
 /// How it is said that requests wait before whoever is asked for a few at a time.
 pub(super) const INSIDE: &str = "requests wait inside of it";
 
+/// How it is said that answers which are not read keep the places.
+pub(super) const KEEPS: &str = "are not read, and each of them keeps a place until it is";
+
 /// The program, and its limit by what the statement says.
 fn named(finding: &Finding) -> (&str, Option<&'static LimitText>) {
     let comm = finding.culprit.process.as_deref().unwrap_or("the service");
@@ -24,6 +27,16 @@ fn named(finding: &Finding) -> (&str, Option<&'static LimitText>) {
 
 pub(super) fn remedies(finding: &Finding) -> Vec<Remedy> {
     let (comm, text) = named(finding);
+    if finding.statement.ends_with(KEEPS) {
+        return vec![Remedy {
+            action: format!("do not let {comm}, which reads slowly, keep a place of everybody else's"),
+            command: "a proxy that takes the whole answer before it sends it on (nginx: proxy_buffering on), a limit of connections for \
+                      each client, a time limit for sending (timeout client, send_timeout)"
+                .to_owned(),
+            verify: format!("ss -tnp: Send-Q towards {comm} is 0; mitra services"),
+            risk: format!("{comm} is cut off if it goes on reading as slowly"),
+        }];
+    }
     if finding.statement.ends_with(INSIDE) {
         let command = match comm {
             "haproxy" => {

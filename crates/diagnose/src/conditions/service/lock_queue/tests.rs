@@ -188,6 +188,17 @@ fn a_client_that_sleeps_between_two_transactions_waits_for_somebody_inside_of_th
         "{}",
         finding.statement
     );
+    // It goes on again and again, and its transaction is long.
+    for (idle_s, culprit) in [(0.3, 43), (7.5, 70)] {
+        let mut set = blocked(None, "43", "idle in transaction");
+        series(&mut set, "session.client_pid", "43", vec![60.0; 8]);
+        series(&mut set, STATE_TIME, "43", vec![idle_s; 8]);
+        wait_for(&mut set, "60>tcp:70", 60, (70, "mail-relay"));
+        let finding = observed(&set);
+        assert_eq!(finding.culprit.pid, Some(culprit), "{idle_s}");
+        let says = finding.remarks.iter().any(|remark| remark.contains("goes on again and again"));
+        assert_eq!(says, culprit == 43);
+    }
     assert_eq!(holds("timer", 0.3).culprit.pid, Some(43), "it sleeps for most of the time");
     assert_eq!(holds("disk", 0.8).culprit.pid, Some(43), "it waits for something else, too");
 }
