@@ -52,7 +52,8 @@ fn fill_command(text: &str, culprit: &Culprit) -> String {
     for name in names.into_iter().flatten() {
         *name = words::shell(name).into_owned();
     }
-    fill(text, &quoted)
+    // The root's files are in the folder itself.
+    fill(text, &quoted).replace("/sys/fs/cgroup//", "/sys/fs/cgroup/")
 }
 
 /// A text with the names of the culprit in it.

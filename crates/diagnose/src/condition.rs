@@ -314,8 +314,8 @@ pub struct Finding {
     pub netns: Option<String>,
     /// Whose doing it is.
     pub culprit: Culprit,
-    /// Who does the work, where that is another one: its culprit makes it work.
-    pub worker: Option<Culprit>,
+    /// Who does the work, where that is somebody else: its culprit makes them work.
+    pub workers: Vec<Culprit>,
     /// One sentence with the numbers.
     pub statement: String,
     /// What must be known beside it: victims that look like causes, numbers that do not mean what they seem to.
@@ -340,7 +340,8 @@ impl Finding {
 
     /// It is the doing of a process that makes another one work.
     pub fn blame_for_work(&mut self, process: &Process<'_>) {
-        self.worker = Some(std::mem::take(&mut self.culprit));
+        let worker = std::mem::take(&mut self.culprit);
+        self.workers.push(worker);
         self.blame(process);
     }
 

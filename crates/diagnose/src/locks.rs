@@ -161,8 +161,10 @@ impl<'a> Queue<'a> {
             1 => name,
             threads => format!("{threads} threads of {name}"),
         };
+        let is_one = matches!(names[..], [(_, 1)]);
         let names: Vec<String> = names.into_iter().map(who).collect();
-        (!names.is_empty()).then(|| format!("{} wait and are victims", names.join(", ")))
+        let are = if is_one { "waits and is a victim" } else { "wait and are victims" };
+        (!names.is_empty()).then(|| format!("{} {are}", names.join(", ")))
     }
 }
 

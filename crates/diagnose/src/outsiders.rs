@@ -1,7 +1,7 @@
 //! Locks of the kernel that no thread of those that wait for them holds: another program does, while it works in the kernel.
 
 use mitra_model::Span;
-use mitra_model::kstack::{WaitKind, wait_kind};
+use mitra_model::kstack::{WaitKind, waits_for_directory};
 
 use crate::faults;
 use crate::process::{self, Process};
@@ -38,34 +38,13 @@ pub struct Outsider<'v, 'a> {
 }
 
 impl Locked {
-    /// Where names are looked up, made and removed under the lock of their directory (fs/namei.c, fs/readdir.c; 3.10 to 6.18).
-    const DIRECTORY: &[&str] = &[
-        "open_last_lookups",
-        "do_last",
-        "lookup_slow",
-        "filename_create",
-        "do_unlinkat",
-        "do_rmdir",
-        "do_renameat2",
-        "lock_rename",
-        "start_dirop",
-        "start_creating",
-        "start_removing",
-        "start_renaming",
-        "iterate_dir",
-        "vfs_readdir",
-    ];
-
     fn is_waited_for(self, view: &View<'_>, row: &str) -> bool {
         let Some(stacks) = view.set.text("task.kstack", row) else { return false };
         match self {
             Locked::AddressSpace => faults::mm_waits_of(view, stacks).next().is_some(),
             Locked::Directory => {
                 let inside = stacks.changes.iter().filter(|(t, _)| view.window.contains(*t));
-                let mut inside = inside.filter_map(|(_, stack)| stack.as_deref());
-                inside.any(|stack| {
-                    wait_kind(stack) == WaitKind::Lock && Self::DIRECTORY.iter().any(|f| stack.contains(f))
-                })
+                inside.filter_map(|(_, stack)| stack.as_deref()).any(waits_for_directory)
             }
         }
     }

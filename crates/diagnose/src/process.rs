@@ -117,6 +117,21 @@ impl<'a> Process<'a> {
         self.rows.iter().filter_map(|row| set.get(metric, row)?.total(span)).sum()
     }
 
+    /// Whether all of its threads together use just one CPU, second after second: those that take turns under one lock do, whatever their
+    /// number.
+    #[must_use]
+    pub fn uses_just_one_cpu(&self, set: &SeriesSet, span: Span) -> bool {
+        // To an eighth; and a load that is one CPU's worth by chance varies by more than a twentieth.
+        const ONE_CPU: f64 = 0.12;
+        const STEADY: f64 = 0.05;
+        let Some(cpu) = self.signal(set, "task.cpu_time", span) else { return false };
+        // The first sample of a run lies half before it.
+        let v = cpu.v.get(1..).unwrap_or_default();
+        let mean = v.iter().sum::<f64>() / v.len() as f64;
+        let spread = v.iter().map(|v| (v - mean).abs()).sum::<f64>() / v.len() as f64;
+        (mean - 1.0).abs() <= ONE_CPU && spread <= STEADY * mean
+    }
+
     /// When it was first seen.
     #[must_use]
     pub fn first_seen(&self, set: &SeriesSet) -> Option<i64> {

@@ -307,6 +307,58 @@ fn what_a_fork_leaves_behind_is_no_sign_that_it_was_always_so() {
     assert!(!snapshots(20_000.0), "it always touched as many pages");
 }
 
+/// A service that forks for each document, and whose children call exec at once.
+#[test]
+fn a_large_process_that_forks_all_the_time_stands_still_for_a_part_of_it() {
+    let forks = |pages: f64, rate: f64, others: u32| {
+        let mut m = Machine::idle();
+        m.task(80, "score-api", 0).task_rate(80, "task.system_time", 0.01, 0.5);
+        m.values("task.rss_anon", &row(80), 0, vec![pages; N]);
+        m.values("task.minflt", &row(80), 0, each(|i| if is_on(i) { 4_000.0 } else { 10.0 }));
+        m.sys("sys.forks", 1.0, rate);
+        let at = HEALTHY as u32 + 2;
+        for pid in 0..8 {
+            m.task(100 + pid, "score-api", (at + pid) as usize);
+            m.values("task.ppid", &row(100 + pid), (at + pid) as usize, vec![80.0]);
+        }
+        for pid in 0..others {
+            m.task(200 + pid, "cc1", (at + pid % 8) as usize);
+            m.values("task.ppid", &row(200 + pid), (at + pid % 8) as usize, vec![1.0]);
+        }
+        m
+    };
+    let m = forks(3.4e5, 30.0, 0);
+    assert!(
+        statement(&m, "fork-stall").starts_with("score-api (80) forks some 30 times a second with 1.4 GB")
+    );
+    assert!(!is_active(&forks(3.4e5, 5.0, 0), "fork-stall"), "it forks seldom");
+    assert!(!is_active(&forks(7e4, 30.0, 0), "fork-stall"), "it is small");
+    assert!(!is_active(&forks(3.4e5, 30.0, 40), "fork-stall"), "others fork");
+}
+
+/// A group at its limit in which nobody waits for memory, and one reads the pages of its file again that another one pushes out.
+#[test]
+fn who_waits_for_pages_that_its_group_had_to_give_up_waits_for_memory() {
+    let group = |faults: f64, came_back: f64, read: f64| {
+        let mut m = Machine::idle();
+        m.row("cgroup.memory_failcnt", "/map", 0.0, 450.0).row("cgroup.memory_max", "/map", 3e8, 3e8);
+        m.row("cgroup.memory_current", "/map", 2e8, 3e8).row("cgroup.refault_file", "/map", 0.0, came_back);
+        m.sys("psi.memory_some", 0.0, 0.003);
+        m.task(80, "tiles", 0).cgroup(80, "/map").task_rate(80, "task.majflt", 0.0, faults);
+        m.task_rate(80, "task.read_bytes", 0.0, read).task_rate(80, "task.blkio_delay", 0.0, 0.9);
+        m.task(81, "mirror", HEALTHY).cgroup(81, "/map").task_rate(81, "task.read_bytes", 0.0, 4e7);
+        m.task_rate(81, "task.write_bytes", 0.0, 4e7);
+        m
+    };
+    let said = statement(&group(500.0, 550.0, 2e6), "cgroup-memory-limit");
+    assert!(
+        said.contains("pages that it had to give up for 90 % of the time: mirror (81) in it read and wrote"),
+        "{said}"
+    );
+    assert!(!is_active(&group(500.0, 20.0, 2e6), "cgroup-memory-limit"), "they are new to it");
+    assert!(!is_active(&group(50.0, 550.0, 5e7), "cgroup-memory-limit"), "it reads a file");
+}
+
 /// From the beginning of the incident, for so many seconds.
 fn lasting(seconds: usize, before: f64, during: f64) -> Vec<f64> {
     each(|i| if (HEALTHY..HEALTHY + seconds).contains(&i) { during } else { before })

@@ -8,7 +8,7 @@ mod services;
 mod support;
 
 use services::{Asked, attempts, dependency, during, is_silent, one, queue, service};
-use support::{HEALTHY, INCIDENT, Machine, is_on, root};
+use support::{HEALTHY, INCIDENT, Machine, each, is_on, root, row};
 
 const APP: &str = "127.0.0.1:8080";
 const DB: &str = "10.0.0.7:5432";
@@ -260,6 +260,33 @@ fn a_thread_that_computes_beside_the_requests_is_none_of_their_cost() {
 }
 
 #[test]
+fn threads_that_compute_in_turns_under_one_lock_keep_those_that_answer_from_it() {
+    let of = |second: &dyn Fn(usize) -> f64, waited: f64| {
+        let mut m = Machine::idle();
+        service(&mut m, APP, (50, "quotes"), during(Asked::each(60.0, 0.0005), Asked::each(60.0, 0.04)));
+        m.task(50, "quotes", 0).task_rate(50, "task.cpu_time", 0.03, 0.04);
+        for (tid, used) in [(51, &(|_| 0.46) as &dyn Fn(usize) -> f64), (52, second)] {
+            m.thread(50, tid, "quotes", 0).task_rate(tid, "task.run_delay", 0.0, waited);
+            m.values("task.cpu_time", &row(tid), 0, each(|i| if is_on(i) { used(i) } else { 0.0 }));
+        }
+        m.sys("tasks.busiest", 0.03, 0.5).sys("sys.cpu_idle", 1.95, 0.95);
+        m.explain()
+    };
+    let report = of(&|_| 0.48, 0.05);
+    assert_eq!(root(&report), ("single-thread-bottleneck", Some("quotes"), Some(50)));
+    let incident = one(&report);
+    let said = &incident.root_cause.statement;
+    assert!(
+        said.contains("2 threads of quotes (50) used 98 % of a CPU") && said.contains("by turns"),
+        "{said}"
+    );
+    assert!(incident.remedies[0].action.contains("in another process"), "{:?}", incident.remedies);
+    // A load that is one CPU's worth by chance, and what a quota or a single CPU keeps from running.
+    assert_ne!(root(&of(&|i| if i % 2 == 0 { 0.3 } else { 0.6 }, 0.05)).0, "single-thread-bottleneck");
+    assert_ne!(root(&of(&|_| 0.48, 0.4)).0, "single-thread-bottleneck");
+}
+
+#[test]
 fn requests_that_cost_several_times_as_much_are_a_regression() {
     let report = dear("postgres", 0.9).explain();
     assert_eq!(root(&report), ("query-regression", Some("postgres"), Some(50)));
@@ -362,6 +389,23 @@ fn calls_of_whom_it_did_not_ask_before_are_what_requests_cost() {
         cause.statement
     );
     assert!(cause.statement.contains("since import (80) fills it"), "{}", cause.statement);
+    // It takes a while to be full: who fills it came before the cache was of no use any more.
+    let mut m = behind_a_cache(2e7, Asked::each(125.0, 0.022));
+    m.values("dependency.sent_bytes", "80>127.0.0.1:11211", HEALTHY - 4, vec![2e7; INCIDENT + 4]);
+    assert_eq!(root(&m.explain()), ("query-regression", Some("import"), Some(80)));
+    // The server that is asked more has no CPU left: that is the doing of who asks.
+    let mut m = behind_a_cache(2e7, Asked::each(125.0, 0.022));
+    service(&mut m, DB, (90, "postgres"), during(Asked::each(0.0, 0.02), Asked::each(125.0, 0.022)));
+    m.task(90, "postgres", 0).task_rate(90, "task.cpu_time", 0.0, 1.9).task_rate(
+        90,
+        "task.run_delay",
+        0.0,
+        4.0,
+    );
+    m.sys("sys.cpu_idle", 1.95, 0.0).sys("tasks.run_delay", 0.0, 4.5).sys("tasks.cpu_time", 0.05, 1.98);
+    let report = m.explain();
+    assert_eq!(root(&report), ("query-regression", Some("import"), Some(80)));
+    assert!(one(&report).chain.iter().any(|link| link.condition == "runqueue-saturation"), "{report:#?}");
     // Nobody else fills the cache: it is the program.
     let report = behind_a_cache(0.0, Asked::each(125.0, 0.022)).explain();
     assert_eq!(root(&report), ("query-regression", Some("catalog"), Some(50)));

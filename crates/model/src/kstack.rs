@@ -178,6 +178,35 @@ const LOCK: &[&str] = &[
     "cgroup_lock*",
 ];
 
+/// Where a lookup, a new name or a listing sleeps by itself: only for the lock of a directory. The kernel leaves the functions of the lock
+/// out of its stacks, so that these are innermost then (fs/namei.c, fs/readdir.c; some of them are inlined into `path_openat`).
+const DIRECTORY: &[&str] = &[
+    "path_openat",
+    "open_last_lookups",
+    "do_last",
+    "walk_component",
+    "lookup_slow",
+    "filename_create",
+    "do_unlinkat",
+    "do_rmdir",
+    "do_renameat2",
+    "start_dirop",
+    "start_creating*",
+    "start_removing*",
+    "start_renaming*",
+    "iterate_dir",
+    "vfs_readdir",
+];
+
+/// Whether a stack is that of a task which waits for the lock of a directory.
+#[must_use]
+pub fn waits_for_directory(stack: &str) -> bool {
+    let mut frames = stack.split(';').map(base_name).filter(|name| !name.is_empty());
+    let is_lock = |name: &&str| is_on(LOCK, name) && !is_on(DIRECTORY, name);
+    frames.find(|name| !is_lock(name)).is_some_and(|name| is_on(DIRECTORY, name))
+        || stack.contains("lock_rename")
+}
+
 /// Classifies a stack: function names joined by semicolons, the innermost first, or one name from `/proc/PID/wchan`.
 ///
 /// Throttling or reclaim anywhere on the stack decides, the inner one of the two; otherwise the innermost name on one of
@@ -204,7 +233,7 @@ pub fn wait_kind(stack: &str) -> WaitKind {
             }
         }
     }
-    kind
+    if kind == WaitKind::Other && waits_for_directory(stack) { WaitKind::Lock } else { kind }
 }
 
 /// The function without suffixes of the compiler (`.isra.0`, `.constprop.0`) and of `/proc/PID/stack` (`+0x1f/0x90`).
@@ -252,6 +281,8 @@ mod tests {
             "rwsem_down_read_slowpath;down_read_killable;lock_mm_and_find_vma;do_user_addr_fault",
             "__mutex_lock.constprop.0;ext4_create;path_openat",
             "percpu_rwsem_wait;__percpu_down_read;cgroup_attach_task",
+            "path_openat;do_filp_open;do_sys_openat2;__x64_sys_openat;do_syscall_64",
+            "do_renameat2;__x64_sys_rename;do_syscall_64",
             "vm_mmap_pgoff",
             "lock_mm_and_find_vma",
             "rwsem_down_write_slowpath+0x2a1/0x4d0;ext4_buffered_write_iter",

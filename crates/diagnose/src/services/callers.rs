@@ -388,7 +388,9 @@ pub fn callers_before(view: &View<'_>, service: &str, comm: Option<&str>, metric
     let is_meant =
         |row: &str| Address::called(row).reaches(&own) && comm.is_none_or(|comm| caller(set, row) == comm);
     let rows = set.each(metric).filter(|(row, _)| is_meant(row));
-    rows.filter_map(|(_, series)| series.mean(span)).fold(0.0, |a, b| a + b)
+    // A row that came late did nothing before.
+    let seconds = set.span().and_then(|known| known.intersect(span)).map_or(0.0, |known| known.seconds());
+    rows.filter_map(|(_, series)| series.total(span)).fold(0.0, |a, b| a + b) / seconds.max(1e-9)
 }
 
 /// The name of who calls by a row.

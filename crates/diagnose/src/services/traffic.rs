@@ -408,7 +408,14 @@ impl Traffic {
             } else if !stalled.is_empty() && !self.were_answered(&stalled) {
                 (Late::Stalled, stood_s, usual.p50)
             } else if !stalled.is_empty() {
-                (Late::Few, self.weighted_by(&self.waiting, &self.p99, &stalled), usual.p99)
+                // Of those that wait nothing is known, where only what does not wait was answered.
+                let answered = self.weighted_by(&self.waiting, &self.p99, &stalled);
+                let longest = stalled.iter().map(|i| self.p99[*i]).fold(0.0, f64::max);
+                let took_s = if answered > usual.p99 { answered } else { longest };
+                match took_s > usual.p99 {
+                    true => (Late::Few, took_s, usual.p99),
+                    false => (Late::Stalled, stood_s, usual.p50),
+                }
             } else if answers(&few) > answers(&tail) {
                 (Late::Few, self.weighted(&self.p99, &few), usual.p99)
             } else {

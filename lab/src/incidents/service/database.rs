@@ -58,7 +58,8 @@ fn locked(stage: &mut Stage, database: &Postgres, asked: &str, statement: &str) 
     let victim = stage.start("pg-ask", format!("{} 20 {asked}", database.at))?;
     let (go, pid) = (stage.file("go"), stage.file("session"));
     let (hold_ms, every_ms) = holds(stage);
-    stage.start("pg-hold", format!("{} {go} {hold_ms} {every_ms} {pid} {statement}", database.at))?;
+    let holder =
+        stage.start("pg-hold", format!("{} {go} {hold_ms} {every_ms} {pid} {statement}", database.at))?;
     let session = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse::<u32>().ok());
     stage.wait_for("a session", 10, |_| session().is_some())?;
     stage.healthy()?;
@@ -67,6 +68,10 @@ fn locked(stage: &mut Stage, database: &Postgres, asked: &str, statement: &str) 
     fs::write(&go, "").at(&go)?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(20.0, 3.0))?;
+    // Whose connection it is can be seen of TCP.
+    if !database.at.starts_with('/') {
+        return Ok(Truth::of(&holder));
+    }
     let pids = session().into_iter().collect();
     Ok(Truth { process: Some("postgres".into()), pids, ..Truth::default() })
 }

@@ -110,7 +110,8 @@ fn row_lock_in(stage: &mut Stage, database: &MariaDb) -> Result<Truth, Stop> {
     let (go, session) = (stage.file("go"), stage.file("session"));
     let (hold_ms, every_ms) = holds(stage);
     let statement = stage.draw().pick(&[update.as_str(), lock.as_str()]).to_owned();
-    stage.start("my-hold", format!("{} {go} {hold_ms} {every_ms} {session} {statement}", database.at))?;
+    let holder =
+        stage.start("my-hold", format!("{} {go} {hold_ms} {every_ms} {session} {statement}", database.at))?;
     stage.wait_for("a session", 10, |_| fs::read_to_string(&session).is_ok_and(|text| !text.is_empty()))?;
     stage.healthy()?;
 
@@ -118,7 +119,8 @@ fn row_lock_in(stage: &mut Stage, database: &MariaDb) -> Result<Truth, Stop> {
     fs::write(&go, "").at(&go)?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(20.0, 3.0))?;
-    Ok(database.truth())
+    // Whose connection it is can be seen of TCP.
+    Ok(if database.at.starts_with('/') { database.truth() } else { Truth::of(&holder) })
 }
 
 /// The index that all clients use is gone, and each query reads the whole table.

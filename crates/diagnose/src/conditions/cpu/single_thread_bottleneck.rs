@@ -10,6 +10,9 @@
 //! A process that came only now and has been at the limit ever since is a job: it is a finding, unless somebody waits for it. So is
 //! one that is at the limit from the first sample of a recording on, where nobody knows what it did before.
 //!
+//! Threads that one lock lets run one at a time (the interpreter's of CPython and Ruby, or one of the program's own) are one thread in
+//! turns: together they use one CPU and never more, though another one idles and they do not wait for it.
+//!
 //! A tool that was not asked for threads prints processes: one that never exceeds a single CPU, and is at its limit, is
 //! taken for one thread with less certainty.
 
@@ -78,7 +81,12 @@ struct Limit<'v, 'a> {
     run: Run,
     used: f64,
     before: Option<f64>,
+    /// How many take turns.
+    threads: usize,
 }
+
+/// What threads that take turns do, in the statement.
+const BY_TURNS: &str = "by turns";
 
 fn observe(view: &View<'_>) -> Observation {
     if view.set.host.cpus == 0 {
@@ -103,6 +111,7 @@ fn observe(view: &View<'_>) -> Observation {
                 Err(reason) => because = reason,
             }
         }
+        best = best.or_else(|| by_turns(view, process, &idle));
     }
     let Some(limit) = best else { return Observation::Inactive(because) };
     let span = limit.run.span();
@@ -110,12 +119,19 @@ fn observe(view: &View<'_>) -> Observation {
     let process = limit.process;
     finding.blame(process);
     let spare = idle.within(span).mean().unwrap_or(0.0);
-    finding.statement = format!(
-        "{} used {} of a CPU{} while {spare:.1} CPUs were idle",
-        services::thread(view, process, limit.row),
-        words::percent(limit.used),
-        limit.before.map(|b| format!(" ({} before)", words::percent(b))).unwrap_or_default(),
-    );
+    let before = limit.before.map(|b| format!(" ({} before)", words::percent(b))).unwrap_or_default();
+    let used = words::percent(limit.used);
+    finding.statement = match limit.threads {
+        1 => {
+            let thread = services::thread(view, process, limit.row);
+            format!("{thread} used {used} of a CPU{before} while {spare:.1} CPUs were idle")
+        }
+        many => format!(
+            "{many} threads of {} ({}) used {used} of a CPU{before} {BY_TURNS} and never more, while {spare:.1} CPUs were idle: one of them \
+             runs at a time, as under the lock of an interpreter (the GIL of CPython, of Ruby), and whoever answers waits for its turn",
+            process.comm, process.pid
+        ),
+    };
     finding.evidence.push(view.task_evidence("task.cpu_time", process, limit.before, limit.used, span));
     finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
     finding.evidence.extend(view.evidence("task.run_delay", limit.row, span));
@@ -125,10 +141,15 @@ fn observe(view: &View<'_>) -> Observation {
     }
     // That it rose to the limit says more than that it has been there ever since it came.
     finding.confidence = if limit.before.is_some() { 0.9 } else { 0.75 };
+    if limit.threads > 1 {
+        finding.confidence = 0.8;
+    }
     let begins = view.set.span().map_or(i64::MIN, |span| span.since);
     let came = process.first_seen(view.set).filter(|t| *t > begins + SECOND);
     finding.is_harmless = came.is_some_and(|came| words::between(came, limit.run.onset) <= AT_ONCE_S)
-        || limit.before.is_none() && began_before(view, &limit.run);
+        || limit.before.is_none() && began_before(view, &limit.run)
+        // It is inferred from what they use: nobody suffers for sure, unless somebody does.
+        || limit.threads > 1;
     if !knows_threads(view) {
         finding.confidence *= 0.8;
         finding.remarks.push(
@@ -148,6 +169,10 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         .and_then(|rest| rest.split_once(" of "))
         .map(|(name, _)| name);
     let action = match own {
+        _ if finding.statement.contains(BY_TURNS) => format!(
+            "let {who} do its long computations in another process (a queue, a pool of processes), or run several of {who}: its threads take \
+             turns, and more CPUs do not help"
+        ),
         Some(name) => format!(
             "let {who} do what its thread {name} does elsewhere (another process, another time) or in smaller parts: where threads share \
              one interpreter (CPython, Ruby) or one lock, all others wait for it"
@@ -216,5 +241,45 @@ fn at_limit<'v, 'a>(
     if before.is_none() && (streams || grows) {
         return Err(format!("{name} is a job that makes progress"));
     }
-    Ok(Some(Limit { process, row, run, used: used.within(span).mean().unwrap_or(0.0), before }))
+    Ok(Some(Limit { process, row, run, used: used.within(span).mean().unwrap_or(0.0), before, threads: 1 }))
+}
+
+/// A tenth of what all of them use.
+const TURN: f64 = 0.1;
+/// Under a quota, or on one CPU, two that want to run wait for a CPU for as long as they run.
+const WAITS: f64 = 0.5;
+
+/// A process whose threads are at the limit of one CPU together, take turns, and do not wait for a CPU.
+fn by_turns<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>, idle: &Signal) -> Option<Limit<'v, 'a>> {
+    if process.rows.len() < 2 || !knows_threads(view) {
+        return None;
+    }
+    let used = process.signal(view.set, "task.cpu_time", view.window)?;
+    if used.max()? < AT_LIMIT {
+        return None;
+    }
+    let alone = used.zip(idle, |used, idle| if idle >= SPARE { used } else { 0.0 });
+    let run = alone.run(AT_LIMIT, NEED_S)?;
+    let span = run.span();
+    let inside = used.within(span);
+    let each =
+        |row: &&&'a str| view.set.get("task.cpu_time", row).and_then(|own| own.total(span)).unwrap_or(0.0);
+    let take = |row: &&&'a str| each(row) >= TURN * inside.total();
+    let turns: Vec<&&'a str> = process.rows.iter().filter(take).collect();
+    let busiest = turns.iter().copied().max_by(|a, b| each(a).total_cmp(&each(b)))?;
+    let waited = process.total(view.set, "task.run_delay", span);
+    let before = process.signal(view.base_set, "task.cpu_time", view.baseline?)?.mean()?;
+    let is_one_lock = turns.len() >= 2
+        && process.uses_just_one_cpu(view.set, span)
+        && each(&busiest) < NEAR_LIMIT * inside.total()
+        && waited < WAITS * inside.total()
+        && before < NEAR_LIMIT;
+    is_one_lock.then(|| Limit {
+        process,
+        row: *busiest,
+        used: inside.mean().unwrap_or(0.0),
+        before: Some(before),
+        threads: turns.len(),
+        run,
+    })
 }

@@ -423,7 +423,7 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         ),
         command: format!(
             "echo 'MAJ:MIN rbps=max wbps=max riops=max wiops=max' > {}   ({file}: echo 'MAJ:MIN 0')",
-            words::shell(&format!("/sys/fs/cgroup{group}/io.max"))
+            words::shell(&format!("/sys/fs/cgroup{}/io.max", group.trim_end_matches('/')))
         ),
         verify: "its io.pressure falls, and its rate rises beyond the old limit".to_owned(),
         risk: "others that use the device may wait for it then".to_owned(),
@@ -432,6 +432,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 
 fn next(finding: &Finding) -> Vec<Next> {
     let group = finding.culprit.cgroup.as_deref().unwrap_or("");
+    if group == "/" {
+        return Vec::new();
+    }
     vec![to_measure(
         "what set the limit: a unit file or a container limit".to_owned(),
         format!(

@@ -1,7 +1,8 @@
 //! A process with much memory forks, and stands still while the kernel copies its page tables.
 //!
 //! Ten milliseconds for each gigabyte in small pages, during which none of its threads may fault; afterwards each page that it
-//! writes to is copied. Redis and other databases that fork for their snapshots know it as latency that comes at regular hours.
+//! writes to is copied. Redis and other databases that fork for their snapshots know it as latency that comes at regular hours; a service
+//! that forks for each request to start a small program, as latency all the time.
 
 use crate::captured;
 use crate::prelude::*;
@@ -18,6 +19,8 @@ pub const CONDITION: Condition = Condition {
         "task.minflt",
         "task.system_time",
         "vm.pgfault",
+        "sys.forks",
+        "task.tgid",
     ],
     observe,
     causes: &[
@@ -25,6 +28,10 @@ pub const CONDITION: Condition = Condition {
         explains("minor-fault-storm", "each page that is written to after the fork is copied by a fault"),
         explains("single-thread-bottleneck", "the thread is busy with copying pages"),
         within("service-slow", "the forking process answers nothing while its page tables are copied"),
+        within(
+            "query-regression",
+            "the CPU time goes into page tables that are copied, and into the faults after it",
+        ),
         within("scheduled-burst", "the work of the copies comes as often as it forks"),
     ],
     remedies: &[Advice {
@@ -98,6 +105,15 @@ fn live(view: &View<'_>) -> Observation {
         if held * page < LARGE {
             continue;
         }
+        let name = format!("{} ({})", parent.comm, parent.pid);
+        if let Some((share, finding)) = often(view, parent, held * page) {
+            // As if it copied as much afterwards.
+            let copies = share / OFTEN * COPIES_S;
+            if best.as_ref().is_none_or(|(b, _)| copies > *b) {
+                best = Some((copies, finding));
+            }
+            continue;
+        }
         let lived = children(view, parent, held, begin);
         let Some(first) = lived.iter().map(|s| s.since).min() else { continue };
         let Some(faults) = parent.signal(view.set, "task.minflt", Span::ALL) else { continue };
@@ -110,7 +126,6 @@ fn live(view: &View<'_>) -> Observation {
         let Some(during) = mean(&with) else { continue };
         // After the child has ended each page that it shared costs the parent one more fault, though no copy.
         let without = mean(&|t| t <= first).or_else(|| mean(&|t| !with(t))).unwrap_or(0.0);
-        let name = format!("{} ({})", parent.comm, parent.pid);
         if during < COPIES_S || during < MORE * without {
             because = format!("{name} forked and copied {} pages/s afterwards", words::count(during));
             continue;
@@ -159,6 +174,62 @@ fn live(view: &View<'_>) -> Observation {
 
 /// Ten milliseconds for a gigabyte in small pages.
 const COPY_S_PER_BYTE: f64 = 0.01 / 1e9;
+/// A tenth of the time: whoever comes at any moment waits for it one time in ten.
+const OFTEN: f64 = 0.1;
+/// Of a few forks seen nothing is counted.
+const LEAST_FORKS: usize = 3;
+
+/// A parent that forks again and again, for children that are gone by the next sample: which share of the time its page tables are
+/// copied. How often the machine forks is counted, and whose children these are is seen of those that live at a sample.
+fn often(view: &View<'_>, parent: &Process<'_>, held: f64) -> Option<(f64, Finding)> {
+    let copy_s = held * COPY_S_PER_BYTE;
+    let (forks, before) = (view.system("sys.forks")?, view.before("sys.forks", "").unwrap_or(0.0));
+    let threshold = (OFTEN / copy_s).max(MORE * before);
+    let high = view.high_signal(&forks, threshold, 3.0, Some(before))?;
+    let span = high.run.span();
+    let is_new =
+        |p: &&Process<'_>| p.first_seen(view.set).is_some_and(|t| span.contains(t)) && p.pid != parent.pid;
+    let new: Vec<&Process<'_>> = view.processes().iter().filter(is_new).collect();
+    // What has the name of its parent has not called exec yet.
+    let is_own = |p: &&&Process<'_>| p.ppid == Some(parent.pid);
+    let is_copy = |p: &&&Process<'_>| is_own(p) && p.comm == parent.comm;
+    let own = new.iter().filter(is_own).count();
+    if new.iter().filter(is_copy).count() < LEAST_FORKS {
+        return None;
+    }
+    let rate = high.during * own as f64 / new.len() as f64;
+    let share = rate * copy_s;
+    if share < OFTEN {
+        return None;
+    }
+    let mut finding = view.finding(&high.run);
+    finding.blame(parent);
+    finding.statement = format!(
+        "{} ({}) forks some {} times a second with {} in memory: {} of page tables to copy each time, about {} of the time, in which none of its \
+         threads may fault",
+        parent.comm,
+        parent.pid,
+        words::count(rate),
+        words::bytes(held),
+        words::seconds(copy_s),
+        words::percent(share.min(1.0))
+    );
+    finding.remarks.push(format!(
+        "{own} of the {} processes that came and were seen are its children: its part of the forks, and how long a copy takes, are estimated",
+        new.len()
+    ));
+    finding.prove(view, &["sys.forks"], "", span);
+    let system = |span| parent.total(view.set, "task.system_time", span) / span.seconds().max(1e-9);
+    finding.evidence.push(view.task_evidence(
+        "task.system_time",
+        parent,
+        view.baseline.map(&system),
+        system(span),
+        span,
+    ));
+    finding.confidence = 0.8;
+    Some((share, finding))
+}
 
 /// When children lived that share their parent's pages.
 fn children(view: &View<'_>, parent: &Process<'_>, held: f64, begin: i64) -> Vec<Span> {

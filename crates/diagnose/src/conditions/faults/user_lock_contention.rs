@@ -266,10 +266,6 @@ fn has_many_packets(view: &View<'_>, process: &Process<'_>, span: Span) -> bool 
 /// Half of a task waits for a CPU all the time, beside an idle one. Of requests that come by chance and take half of two
 /// CPUs a third would.
 const QUEUED: f64 = 0.5;
-/// Those that take turns use one CPU together, whatever their number; to an eighth of it.
-const ONE_CPU: f64 = 0.12;
-/// Second after second: a load that is one CPU's worth by chance varies by more than a twentieth.
-const STEADY: f64 = 0.05;
 /// A thread that nearly fills a CPU is another story: `single-thread-bottleneck`.
 const ALONE: f64 = 0.8;
 /// Who holds a lock for longer than this works in portions, and the others wait for those.
@@ -313,7 +309,7 @@ fn queue(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option
     }
     let seen = locks(view, process);
     let is_sure = seen.as_ref().is_some_and(|s| s.is_fought_for);
-    if !is_sure && !takes_turns(view, process, span) {
+    if !is_sure && !process.uses_just_one_cpu(view.set, span) {
         return Err(format!("the threads of {name} use {:.1} CPUs: they do not take turns", cpu / seconds));
     }
     if waits_for_others(view, process, switches, span) && !is_sure {
@@ -353,16 +349,6 @@ fn has_room(view: &View<'_>, row: &str, span: Span) -> bool {
     let is_allowed = |cpu: &str| cpu.parse::<u32>().is_ok_and(|cpu| cpu < 63 && mask & (1 << cpu) != 0);
     let idle = ["cpu.idle", "cpu.iowait"].iter().flat_map(|metric| view.each(metric));
     idle.filter(|(cpu, _)| is_allowed(cpu)).filter_map(|(_, s)| s.mean(span)).sum::<f64>() >= SPARE
-}
-
-/// Whether a process uses just one CPU, all the time.
-fn takes_turns(view: &View<'_>, process: &Process<'_>, span: Span) -> bool {
-    let Some(cpu) = process.signal(view.set, "task.cpu_time", span) else { return false };
-    // The first sample of a run lies half before it.
-    let v = cpu.v.get(1..).unwrap_or_default();
-    let mean = v.iter().sum::<f64>() / v.len() as f64;
-    let spread = v.iter().map(|v| (v - mean).abs()).sum::<f64>() / v.len() as f64;
-    (mean - 1.0).abs() <= ONE_CPU && spread <= STEADY * mean
 }
 
 /// What an armed probe saw of the waits of a process for locks of its own.

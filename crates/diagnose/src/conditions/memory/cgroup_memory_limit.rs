@@ -2,7 +2,8 @@
 //!
 //! Why it does is often known better: its working set of files does not fit (`page-cache-thrash`), its anonymous
 //! memory does not (`swap-thrash`), or the kernel killed in it (`oom-kill`). A group whose page cache fills up to the
-//! limit while nobody waits is as healthy as a machine whose memory is full of cache. A group whose tasks all wait in its
+//! limit while nobody waits is as healthy as a machine whose memory is full of cache. Its tasks wait for memory, or for pages of their files
+//! that the group had to give up, which count as I/O: each is a major fault. A group whose tasks all wait in its
 //! reclaim, as for pages that a slow device has to write back, runs into the limit no more: nobody in it gets that far.
 
 use crate::prelude::*;
@@ -19,6 +20,11 @@ pub const CONDITION: Condition = Condition {
         "psi.memory_some",
         "probe.memcg_reclaim_time",
         "cgroup.writeback",
+        "cgroup.refault_file",
+        "task.majflt",
+        "task.read_bytes",
+        "task.write_bytes",
+        "task.blkio_delay",
         "task.state",
         "task.kstack",
     ],
@@ -50,7 +56,7 @@ fn observe(view: &View<'_>) -> Observation {
         }
         return Observation::needs(&["cgroup.memory_failcnt"]);
     }
-    let mut best: Option<Limited<'_>> = None;
+    let mut best: Option<Limited<'_, '_>> = None;
     for (name, series) in view.each("cgroup.memory_failcnt").filter(|(name, _)| *name != "/") {
         let fails = Signal::of(series, view.window);
         let before = view.before("cgroup.memory_failcnt", name);
@@ -65,18 +71,21 @@ fn observe(view: &View<'_>) -> Observation {
         let (Some(during), Some(peak)) = (inside.mean(), inside.max()) else { continue };
         let high = High { run, before, during, peak };
         let pressure = pressure(view, name, high.run.span());
+        let fetched = Fetched::of(view, name, high.run.span());
         // Where only the machine's pressure is known it is that of all groups, and the one that fails most often counts.
-        let key = |one: &Limited<'_>| (one.pressure.unwrap_or(-1.0), one.high.during);
-        let one = Limited { name, pressure, high };
+        let key = |one: &Limited<'_, '_>| (one.waited().unwrap_or(-1.0), one.high.during);
+        let one = Limited { name, pressure, fetched, high };
         if best.as_ref().is_none_or(|most| key(&one) > key(most)) {
             best = Some(one);
         }
     }
-    let Some(Limited { name, pressure, high }) = best else {
+    let Some(limited) = best else {
         return Observation::inactive("no cgroup ran into its memory limit");
     };
+    let waited = limited.waited();
+    let Limited { name, fetched, high, .. } = limited;
     let span = high.run.span();
-    let Some(pressure) = pressure else {
+    let Some(pressure) = waited else {
         return Observation::needs_as("psi.memory_some: whether tasks waited", &["psi.memory_some"]);
     };
     if pressure < PRESSURE {
@@ -95,12 +104,17 @@ fn observe(view: &View<'_>) -> Observation {
     } else {
         format!("is held at its memory limit{of_limit}")
     };
+    let fetched = fetched.filter(|fetched| fetched.share(span) >= pressure);
+    let wanted = if fetched.is_some() { "pages that it had to give up" } else { "memory" };
     finding.statement = format!(
-        "{} {what}; its tasks waited for memory for {} of the time",
+        "{} {what}; its tasks waited for {wanted} for {} of the time",
         view.group(name),
         words::percent(pressure)
     );
     finding.prove(view, &EVIDENCE, name, span);
+    if let Some(fetched) = &fetched {
+        fetched.tell(view, &mut finding, name, span);
+    }
     let writeback = view.set.get("cgroup.writeback", name).and_then(|s| s.mean(span)).unwrap_or(0.0);
     if limit.is_some_and(|limit| writeback >= WRITEBACK * limit) {
         finding.prove(view, &["cgroup.writeback"], name, span);
@@ -111,8 +125,85 @@ fn observe(view: &View<'_>) -> Observation {
     }
     // Pressure counts a second in which somebody waits, however many they are.
     let waited_s = process::group_waited_s(view, name, span, &[WaitKind::Memory]);
+    let waited_s = waited_s.max(fetched.map_or(0.0, |fetched| fetched.waited_s));
     finding.loss_s = view.excess(&["psi.memory_some"], span).map(|pressure_s| pressure_s.max(waited_s));
     finding.active()
+}
+
+/// What tasks of a group at its limit wait for that had been in memory.
+struct Fetched<'v, 'a> {
+    /// The processes whose reads are faults.
+    by: Vec<&'v Process<'a>>,
+    faults: f64,
+    waited_s: f64,
+    /// Who fills the group with other pages, and how many bytes.
+    fills: Option<(&'v Process<'a>, f64)>,
+}
+
+/// As often as charges run into the limit.
+const FAULTS_S: f64 = FAILS_S;
+/// What a fault reads around itself (`read_ahead_kb`, 128 on all devices unless set).
+const READ_AROUND: f64 = 131_072.0;
+/// Half of them come back, and one program brings half of what they make room for.
+const MOST: f64 = 0.5;
+
+impl<'v, 'a> Fetched<'v, 'a> {
+    fn of(view: &'v View<'a>, group: &str, span: Span) -> Option<Fetched<'v, 'a>> {
+        let total = |process: &Process<'_>, metric| process.total(view.set, metric, span);
+        let is_by_faults = |process: &&Process<'_>| {
+            let faults = total(process, "task.majflt");
+            faults >= FAULTS_S * span.seconds() && total(process, "task.read_bytes") <= faults * READ_AROUND
+        };
+        let members = view.processes().iter().filter(|p| !p.kthread && process::is_inside(p.cgroup, group));
+        let (by, others): (Vec<_>, Vec<_>) = members.partition(is_by_faults);
+        let faults: f64 = by.iter().map(|process| total(process, "task.majflt")).sum();
+        let came_back = view.set.get("cgroup.refault_file", group)?.total(span)?;
+        if by.is_empty() || came_back < MOST * faults {
+            return None;
+        }
+        let waited = |p: &&Process<'_>| p.waiting_for_io_s(view.set, span).max(total(p, "task.blkio_delay"));
+        let waited_s = by.iter().map(waited).sum();
+        let brings = |p: &Process<'_>| total(p, "task.read_bytes") + total(p, "task.write_bytes");
+        let all: f64 = others.iter().map(|process| brings(process)).sum();
+        let most = others.into_iter().max_by(|a, b| brings(a).total_cmp(&brings(b)));
+        let is_most = |(_, bytes): &(&Process<'_>, f64)| {
+            *bytes >= MOST * all && *bytes >= came_back * view.page_bytes()
+        };
+        let fills = most.map(|process| (process, brings(process))).filter(is_most);
+        Some(Fetched { by, faults, waited_s, fills })
+    }
+
+    /// The share of the time in which one of them waited, at most all of it.
+    fn share(&self, span: Span) -> f64 {
+        (self.waited_s / span.seconds().max(1e-9)).min(1.0)
+    }
+
+    fn tell(&self, view: &View<'_>, finding: &mut Finding, group: &str, span: Span) {
+        let most = |p: &&&Process<'_>| p.total(view.set, "task.majflt", span);
+        if let Some(process) = self.by.iter().max_by(|a, b| most(a).total_cmp(&most(b))) {
+            let faults = self.faults / span.seconds().max(1e-9);
+            finding.remarks.push(format!(
+                "{} waited for {} pages/s of files that had been in memory; it is a victim",
+                process.comm,
+                words::count(faults)
+            ));
+            finding.evidence.push(view.task_evidence(
+                "task.majflt",
+                process,
+                None,
+                most(&process) / span.seconds().max(1e-9),
+                span,
+            ));
+        }
+        finding.prove(view, &["cgroup.refault_file"], group, span);
+        if let Some((process, bytes)) = self.fills {
+            let name = format!("{} ({})", process.comm, process.pid);
+            finding
+                .statement
+                .push_str(&format!(": {name} in it read and wrote {} meanwhile", words::bytes(bytes)));
+            finding.blame_pid(process.comm, process.pid);
+        }
+    }
 }
 
 const EVIDENCE: [&str; 4] =
@@ -137,10 +228,19 @@ fn stalled(view: &View<'_>, group: &str) -> Option<Signal> {
 }
 
 /// A group at its limit, and the share of the time in which somebody waited for memory.
-struct Limited<'a> {
+struct Limited<'v, 'a> {
     name: &'a str,
     pressure: Option<f64>,
+    fetched: Option<Fetched<'v, 'a>>,
     high: High,
+}
+
+impl Limited<'_, '_> {
+    /// The share of the time in which somebody waited for memory, or for what had been in it.
+    fn waited(&self) -> Option<f64> {
+        let fetched = self.fetched.as_ref().map(|fetched| fetched.share(self.high.run.span()));
+        self.pressure.into_iter().chain(fetched).reduce(f64::max)
+    }
 }
 
 fn pressure(view: &View<'_>, group: &str, span: Span) -> Option<f64> {

@@ -281,6 +281,10 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
     if let Some(beyond) = beyond.as_ref().filter(|_| culprit.is_some()) {
         statement.push_str(&format!(", and waits itself: {}", beyond.words()));
     }
+    // Who is idle in a transaction waits for its client.
+    let keeper = holder.filter(|session| is_idle(session)).and_then(|session| client_of(view, session, span));
+    let keeper = keeper.and_then(|pid| view.process(pid));
+    let culprit = culprit.or_else(|| keeper.map(|process| (process.pid, Some(process.comm))));
     let process =
         culprit.map_or(Some(server.comm), |(pid, comm)| comm.or_else(|| Some(view.process(pid)?.comm)));
     let may_be_on_purpose =
@@ -302,6 +306,12 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         confidence,
         high,
     })
+}
+
+/// The client of a session, where it is a process of this machine.
+fn client_of(view: &View<'_>, session: &Session<'_>, span: Span) -> Option<u32> {
+    let client = view.set.get("session.client_pid", session.row)?.last(span)?;
+    (client >= 1.0).then_some(client as u32)
 }
 
 /// Whether a session was never idle for most of a span.
@@ -331,8 +341,7 @@ fn beyond_client<'a>(
     session: &Session<'_>,
     span: Span,
 ) -> Option<Walk<'a>> {
-    let client = view.set.get("session.client_pid", session.row)?.last(span).filter(|pid| *pid >= 1.0)?;
-    let walk = waits::of_keeper(view, client as u32, span)?;
+    let walk = waits::of_keeper(view, client_of(view, session, span)?, span)?;
     let (other, _) = walk.culprit()?;
     if walk.ends_at_a_pipe_left_open() {
         return None;

@@ -155,11 +155,11 @@ fn grown<'a>(view: &View<'a>, service: &Service<'a>) -> Result<Option<Grown<'a>>
             words::seconds(cpu.1)
         ));
     }
-    if let Some(thread) =
+    if let Some(threads) =
         because::computes_beside(view, &servers, slow.rate / usual.rate, span).filter(|_| !is_read)
     {
         return Err(format!(
-            "{thread} came to compute beside the threads that answer, and these take what they took"
+            "{threads} came to compute beside the threads that answer, and these take what they took"
         ));
     }
     if let Some(datagrams) = Datagrams::of(view, &servers, row, &slow, &usual).filter(|_| !is_read) {
@@ -331,6 +331,11 @@ fn finding(view: &View<'_>, grown: &Grown<'_>) -> Finding {
             let before =
                 each_s.1.map_or_else(String::new, |before| format!(" ({} before)", words::seconds(before)));
             finding.remarks.push(format!("an answer of {whom} takes {}{before}", words::seconds(each_s.0)));
+            if let Some(called) = services::local_service(view.set, &of) {
+                let mut worker = Finding::default();
+                Servers::of(view, called).blame(&mut worker, called);
+                finding.workers.push(worker.culprit);
+            }
             let filled = filled.filter(|cache| services::blame_sender(view, &mut finding, cache, span));
             let filled = filled.map_or_else(String::new, |cache| {
                 let who = finding.culprit.process.as_deref().unwrap_or("another program");

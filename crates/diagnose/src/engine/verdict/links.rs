@@ -29,7 +29,7 @@ pub(super) fn is_ordered(a: &Finding, b: &Finding) -> bool {
 fn is_same_process(view: &View<'_>, cause: &Finding, effect: &Finding) -> bool {
     let is_one_net = cause.netns == effect.netns;
     let is_same = |one: &Culprit| is_one_program(view, one, &effect.culprit, is_one_net);
-    is_same(&cause.culprit) || cause.worker.as_ref().is_some_and(is_same)
+    is_same(&cause.culprit) || cause.workers.iter().any(is_same)
 }
 
 fn is_one_program(view: &View<'_>, a: &Culprit, b: &Culprit, is_one_net: bool) -> bool {

@@ -199,6 +199,14 @@ fn a_client_that_sleeps_between_two_transactions_waits_for_somebody_inside_of_th
         let says = finding.remarks.iter().any(|remark| remark.contains("goes on again and again"));
         assert_eq!(says, culprit == 43);
     }
+    // Who is idle in a transaction waits for its client.
+    let mut set = blocked(None, "43", "idle in transaction");
+    series(&mut set, "session.client_pid", "43", vec![60.0; 8]);
+    series(&mut set, "task.tgid", "60@1", vec![60.0; 8]);
+    text(&mut set, "task.comm", "60@1", "dunning-run");
+    let finding = observed(&set);
+    assert_eq!((finding.culprit.process.as_deref(), finding.culprit.pid), (Some("dunning-run"), Some(60)));
+    assert_eq!(remedies(&finding)[0].command, "psql -c 'SELECT pg_terminate_backend(43)'");
     assert_eq!(holds("timer", 0.3).culprit.pid, Some(43), "it sleeps for most of the time");
     assert_eq!(holds("disk", 0.8).culprit.pid, Some(43), "it waits for something else, too");
 }

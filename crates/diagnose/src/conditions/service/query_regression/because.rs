@@ -33,7 +33,7 @@ const TURNS: f64 = 2.0;
 /// From the first half of the time to the second.
 const GROWS: f64 = 1.2;
 
-/// A thread that did next to nothing before and takes nearly all that a service takes more, while the others, of which there were some
+/// Threads that did next to nothing before and take nearly all that a service takes more, while the others, of which there were some
 /// before, take what they took for each request: `thread refresh of api (812)`.
 pub(super) fn computes_beside(
     view: &View<'_>,
@@ -51,12 +51,28 @@ pub(super) fn computes_beside(
         .map(|(process, row)| (process, row, of(view.set, row, span), of(view.base_set, row, baseline)))
         .collect();
     let (now, before) = used.iter().fold((0.0, 0.0), |sum, (.., now, before)| (sum.0 + now, sum.1 + before));
-    let (process, row, most, earlier) = used.iter().max_by(|a, b| (a.2 - a.3).total_cmp(&(b.2 - b.3)))?;
-    let is_new = *earlier <= HARDLY * before && most - earlier >= NEARLY_ALL * (now - before);
-    let others_are_as_ever = before > 0.0 && now - most < MORE * requests_more * (before - earlier);
-    (is_new && others_are_as_ever).then(|| services::thread(view, process, row))
+    let is_new = |(.., now, earlier): &&(&Process<'_>, &str, f64, f64)| {
+        *earlier <= HARDLY * before && *now >= COMPUTES
+    };
+    let (mut most, mut earlier, mut threads) = (0.0, 0.0, Vec::new());
+    for (process, row, now, before) in used.iter().filter(is_new) {
+        (most, earlier) = (most + now, earlier + before);
+        threads.push((*process, *row, *now));
+    }
+    // The others take what they took for each request.
+    let (others, usual) = (now - most, requests_more * (before - earlier));
+    let are_as_ever = before > earlier && others < MORE * usual && usual < MORE * others;
+    let (process, row, _) = threads.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+    (earlier <= HARDLY * before && most - earlier >= NEARLY_ALL * (now - before) && are_as_ever).then(|| {
+        match threads.len() {
+            1 => services::thread(view, process, row),
+            many => format!("{many} threads of {} ({})", process.comm, process.pid),
+        }
+    })
 }
 
+/// A tenth of a CPU: who takes less answers a request now and then.
+const COMPUTES: f64 = 0.1;
 /// As good as nothing, and as good as all.
 const HARDLY: f64 = 0.1;
 const NEARLY_ALL: f64 = 0.8;
