@@ -1,7 +1,7 @@
 //! Locks of the kernel that no thread of those that wait for them holds: another program does, while it works in the kernel.
 
 use mitra_model::Span;
-use mitra_model::kstack::{WaitKind, waits_for_directory};
+use mitra_model::kstack::{WaitKind, wait_kind, waits_for_directory};
 
 use crate::faults;
 use crate::process::{self, Process};
@@ -44,7 +44,9 @@ impl Locked {
             Locked::AddressSpace => faults::mm_waits_of(view, stacks).next().is_some(),
             Locked::Directory => {
                 let inside = stacks.changes.iter().filter(|(t, _)| view.window.contains(*t));
-                inside.filter_map(|(_, stack)| stack.as_deref()).any(waits_for_directory)
+                inside
+                    .filter_map(|(_, stack)| stack.as_deref())
+                    .any(|stack| wait_kind(stack) == WaitKind::Lock && waits_for_directory(stack))
             }
         }
     }
@@ -92,7 +94,10 @@ fn holder<'v, 'a>(
         own.iter().filter(waits).map(|p| p.waiting_for_s(view.set, span, &[WaitKind::Lock])).sum();
     let all_s = span.seconds().max(1e-9);
     let ran_s: f64 = own.iter().map(|p| p.total(view.set, "task.cpu_time", span)).sum();
-    if waited_s < WAITED * all_s || ran_s > HARDLY * waited_s {
+    // Whoever waits for a device may hold the lock meanwhile.
+    const DEVICE: &[WaitKind] = &[WaitKind::Io, WaitKind::Throttle, WaitKind::Memory];
+    let slept_s: f64 = own.iter().map(|p| p.waiting_for_s(view.set, span, DEVICE)).sum();
+    if waited_s < WAITED * all_s || ran_s.max(slept_s) > HARDLY * waited_s {
         return None;
     }
     let others = || view.processes().iter().filter(|p| own.iter().all(|own| own.pid != p.pid));

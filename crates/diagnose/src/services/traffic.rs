@@ -412,7 +412,7 @@ impl Traffic {
                 let answered = self.weighted_by(&self.waiting, &self.p99, &stalled);
                 let longest = stalled.iter().map(|i| self.p99[*i]).fold(0.0, f64::max);
                 let took_s = if answered > usual.p99 { answered } else { longest };
-                match took_s > usual.p99 {
+                match took_s > usual.late_p99 {
                     true => (Late::Few, took_s, usual.p99),
                     false => (Late::Stalled, stood_s, usual.p50),
                 }

@@ -26,6 +26,7 @@ pub const CONDITION: Condition = Condition {
     needs: &[
         "task.cpu_time",
         "task.run_delay",
+        "cgroup.throttled_time",
         "task.read_bytes",
         "task.write_bytes",
         "task.minflt",
@@ -86,7 +87,7 @@ struct Limit<'v, 'a> {
 }
 
 /// What threads that take turns do, in the statement.
-const BY_TURNS: &str = "by turns";
+const BY_TURNS: &str = "by turns and never more, while";
 
 fn observe(view: &View<'_>) -> Observation {
     if view.set.host.cpus == 0 {
@@ -111,7 +112,12 @@ fn observe(view: &View<'_>) -> Observation {
                 Err(reason) => because = reason,
             }
         }
-        best = best.or_else(|| by_turns(view, process, &idle));
+    }
+    if best.is_none() {
+        // A thread at its limit says more than several that are at one together.
+        let processes = view.processes().iter().filter(|p| !p.kthread);
+        let turns = processes.filter_map(|process| by_turns(view, process, &idle));
+        best = turns.max_by(|a, b| a.run.high_s.total_cmp(&b.run.high_s));
     }
     let Some(limit) = best else { return Observation::Inactive(because) };
     let span = limit.run.span();
@@ -127,7 +133,7 @@ fn observe(view: &View<'_>) -> Observation {
             format!("{thread} used {used} of a CPU{before} while {spare:.1} CPUs were idle")
         }
         many => format!(
-            "{many} threads of {} ({}) used {used} of a CPU{before} {BY_TURNS} and never more, while {spare:.1} CPUs were idle: one of them \
+            "{many} threads of {} ({}) used {used} of a CPU{before} {BY_TURNS} {spare:.1} CPUs were idle: one of them \
              runs at a time, as under the lock of an interpreter (the GIL of CPython, of Ruby), and whoever answers waits for its turn",
             process.comm, process.pid
         ),
@@ -244,6 +250,8 @@ fn at_limit<'v, 'a>(
     Ok(Some(Limit { process, row, run, used: used.within(span).mean().unwrap_or(0.0), before, threads: 1 }))
 }
 
+/// Counters are read a few milliseconds apart: more is the work of two at once.
+const ONE_CPU: f64 = 1.03;
 /// A tenth of what all of them use.
 const TURN: f64 = 0.1;
 /// Under a quota, or on one CPU, two that want to run wait for a CPU for as long as they run.
@@ -268,9 +276,14 @@ fn by_turns<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>, idle: &Signal)
     let turns: Vec<&&'a str> = process.rows.iter().filter(take).collect();
     let busiest = turns.iter().copied().max_by(|a, b| each(a).total_cmp(&each(b)))?;
     let waited = process.total(view.set, "task.run_delay", span);
+    let throttled = |group| view.set.get("cgroup.throttled_time", group).and_then(|s| s.total(span));
+    if process.cgroup.and_then(throttled).is_some_and(|throttled| throttled > 0.0) {
+        return None;
+    }
     let before = process.signal(view.base_set, "task.cpu_time", view.baseline?)?.mean()?;
     let is_one_lock = turns.len() >= 2
         && process.uses_just_one_cpu(view.set, span)
+        && inside.mean()? <= ONE_CPU
         && each(&busiest) < NEAR_LIMIT * inside.total()
         && waited < WAITS * inside.total()
         && before < NEAR_LIMIT;

@@ -176,6 +176,8 @@ fn live(view: &View<'_>) -> Observation {
 const COPY_S_PER_BYTE: f64 = 0.01 / 1e9;
 /// A tenth of the time: whoever comes at any moment waits for it one time in ten.
 const OFTEN: f64 = 0.1;
+/// Half of what is estimated has to be there.
+const COPIES: f64 = 0.5;
 /// Of a few forks seen nothing is counted.
 const LEAST_FORKS: usize = 3;
 
@@ -202,6 +204,14 @@ fn often(view: &View<'_>, parent: &Process<'_>, held: f64) -> Option<(f64, Findi
     if share < OFTEN {
         return None;
     }
+    // To copy page tables is system time of the parent.
+    let system =
+        |set: &SeriesSet, span: Span| parent.total(set, "task.system_time", span) / span.seconds().max(1e-9);
+    let before_s = view.baseline.map(|baseline| system(view.base_set, baseline));
+    let system_s = system(view.set, span);
+    if system_s - before_s.unwrap_or(0.0) < COPIES * share {
+        return None;
+    }
     let mut finding = view.finding(&high.run);
     finding.blame(parent);
     finding.statement = format!(
@@ -219,14 +229,7 @@ fn often(view: &View<'_>, parent: &Process<'_>, held: f64) -> Option<(f64, Findi
         new.len()
     ));
     finding.prove(view, &["sys.forks"], "", span);
-    let system = |span| parent.total(view.set, "task.system_time", span) / span.seconds().max(1e-9);
-    finding.evidence.push(view.task_evidence(
-        "task.system_time",
-        parent,
-        view.baseline.map(&system),
-        system(span),
-        span,
-    ));
+    finding.evidence.push(view.task_evidence("task.system_time", parent, before_s, system_s, span));
     finding.confidence = 0.8;
     Some((share, finding))
 }

@@ -282,7 +282,8 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         statement.push_str(&format!(", and waits itself: {}", beyond.words()));
     }
     // Who is idle in a transaction waits for its client.
-    let keeper = holder.filter(|session| is_idle(session)).and_then(|session| client_of(view, session, span));
+    let idles = |session: &&Session<'_>| session.last_held.is_some_and(|text| text.starts_with(IDLE));
+    let keeper = holder.filter(idles).and_then(|session| client_of(view, session, span));
     let keeper = keeper.and_then(|pid| view.process(pid));
     let culprit = culprit.or_else(|| keeper.map(|process| (process.pid, Some(process.comm))));
     let process =
@@ -362,8 +363,10 @@ fn keeps_nobody(view: &View<'_>, server: &Server<'_>) -> bool {
 }
 
 fn is_idle(session: &Session<'_>) -> bool {
-    session.last_held.is_none_or(|text| text.starts_with("idle in transaction"))
+    session.last_held.is_none_or(|text| text.starts_with(IDLE))
 }
+
+const IDLE: &str = "idle in transaction";
 
 /// How sure a holder is that the server names, or that does nothing.
 const PROVEN: f64 = 0.9;
