@@ -209,7 +209,7 @@ fn a_session_that_keeps_an_old_snapshot_makes_requests_dear() {
             Some(_) => 1.5,
             None => 0.2,
         };
-        m.values("task.cpu_time", &support::row(50), 0, (0..HEALTHY + INCIDENT).map(cpu).collect());
+        m.values("task.cpu_time", &row(50), 0, (0..HEALTHY + INCIDENT).map(cpu).collect());
         m.task(60, "report", 0);
         for (pid, age) in [("51", age), ("52", 3.0)] {
             m.values("session.pid", pid, HEALTHY, vec![pid.parse().unwrap(); INCIDENT]);

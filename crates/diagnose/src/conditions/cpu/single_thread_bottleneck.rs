@@ -289,7 +289,7 @@ fn by_turns<'v, 'a>(view: &'v View<'a>, process: &'v Process<'a>, idle: &Signal)
         && before < NEAR_LIMIT;
     is_one_lock.then(|| Limit {
         process,
-        row: *busiest,
+        row: busiest,
         used: inside.mean().unwrap_or(0.0),
         before: Some(before),
         threads: turns.len(),
