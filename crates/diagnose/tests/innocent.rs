@@ -355,6 +355,12 @@ fn who_waits_for_pages_that_its_group_had_to_give_up_waits_for_memory() {
         said.contains("pages that it had to give up for 90 % of the time: mirror (81) in it read and wrote"),
         "{said}"
     );
+    let mut m = group(500.0, 550.0, 2e6);
+    m.task_rate(80, "task.blkio_delay", 0.88, 0.9);
+    assert!(!is_active(&m, "cgroup-memory-limit"), "it waited for as long before");
+    let mut m = group(500.0, 550.0, 2e6);
+    m.row("cgroup.refault_anon", "/map", 0.0, 450.0);
+    assert!(!is_active(&m, "cgroup-memory-limit"), "it is swapped in");
     assert!(!is_active(&group(500.0, 20.0, 2e6), "cgroup-memory-limit"), "they are new to it");
     assert!(!is_active(&group(50.0, 550.0, 5e7), "cgroup-memory-limit"), "it reads a file");
 }

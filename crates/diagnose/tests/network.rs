@@ -264,6 +264,13 @@ fn who_opened_most_connections_has_the_ports() {
     assert_eq!(root(&report), ("port-exhaustion", Some("gateway"), Some(60)));
     let remarks = report.incidents[0].root_cause.remarks.join("; ");
     assert!(remarks.contains("times for each request (0.0 before)"), "{remarks}");
+    // Who came only now never kept any.
+    m.row("dependency.requests", "61>10.0.0.7:80@web", 900.0, 900.0);
+    m.text("dependency.comm", "61>10.0.0.7:80@web", 0, "app");
+    m.row("dependency.requests", row, 0.0, 900.0).row("dependency.connects", row, 0.0, 900.0);
+    m.text("dependency.comm", row, HEALTHY, "gateway");
+    let remarks = m.explain().incidents[0].root_cause.remarks.join("; ");
+    assert!(!remarks.contains("no longer keeps"), "{remarks}");
 }
 
 #[test]

@@ -187,6 +187,7 @@ const DIRECTORY: &[&str] = &[
     "walk_component",
     "lookup_slow",
     "filename_create",
+    "lock_rename",
     "do_unlinkat",
     "do_rmdir",
     "do_renameat2",
@@ -202,9 +203,9 @@ const DIRECTORY: &[&str] = &[
 #[must_use]
 pub fn waits_for_directory(stack: &str) -> bool {
     let mut frames = stack.split(';').map(base_name).filter(|name| !name.is_empty());
-    let is_lock = |name: &&str| is_on(LOCK, name) && !is_on(DIRECTORY, name);
-    frames.find(|name| !is_lock(name)).is_some_and(|name| is_on(DIRECTORY, name))
-        || stack.contains("lock_rename")
+    frames
+        .find(|name| *name == "lock_rename" || !is_on(LOCK, name))
+        .is_some_and(|name| is_on(DIRECTORY, name))
 }
 
 /// Classifies a stack: function names joined by semicolons, the innermost first, or one name from `/proc/PID/wchan`.

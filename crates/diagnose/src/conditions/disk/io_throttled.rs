@@ -193,9 +193,9 @@ fn on_device(metric: &str) -> &'static [&'static str] {
     }
 }
 
-fn of_device(view: &View<'_>, metric: &str, device: &str, span: Span) -> Option<f64> {
-    let series = on_device(metric).iter().filter_map(|metric| view.set.get(metric, device));
-    Signal::sum(series, span)?.mean()
+/// What a device did in the terms of a metric of a group.
+fn of_device(view: &View<'_>, metric: &str, device: &str, span: Span) -> Option<Signal> {
+    Signal::sum(on_device(metric).iter().filter_map(|metric| view.set.get(metric, device)), span)
 }
 
 /// A group that runs at a limit while its tasks wait.
@@ -235,7 +235,9 @@ fn held<'a>(
     // A group does I/O on devices without a limit too. On one that has a limit it did no more than that device did in all.
     let devices: Vec<&str> = devices_of(view, group).collect();
     let device = devices.iter().copied().find(|device| {
-        of_device(view, metric, device, span).is_none_or(|on_it| on_it >= ON_DEVICE * rate.min(limit))
+        of_device(view, metric, device, span)
+            .and_then(|on_it| on_it.mean())
+            .is_none_or(|on_it| on_it >= ON_DEVICE * rate.min(limit))
     });
     if device.is_none() && !devices.is_empty() {
         return None;
@@ -255,14 +257,12 @@ fn held<'a>(
     })
 }
 
-/// What a group did each second in the terms of a limit. Everything on a device is done by the root, which has what is done on all others
-/// in its own number as well.
+/// What a group did each second in the terms of a limit. The root has in its own number what is done on devices without a limit as well: what
+/// counts is what the busiest of those did that have one, each of which has its own.
 fn rate_of(view: &View<'_>, group: &str, metric: &str) -> Option<Signal> {
-    let devices: Vec<&str> = devices_of(view, group).filter(|_| group == "/").collect();
-    let series =
-        devices.iter().flat_map(|device| on_device(metric).iter().map(move |metric| (metric, device)));
-    let series = series.filter_map(|(metric, device)| view.set.get(metric, device));
-    Signal::sum(series, view.window).or_else(|| view.of(metric, group))
+    let devices = devices_of(view, group).filter(|_| group == "/");
+    let rates = devices.filter_map(|device| of_device(view, metric, device, view.window));
+    rates.max_by(|a, b| a.total().total_cmp(&b.total())).or_else(|| view.of(metric, group))
 }
 
 /// The stretch in which tasks wait while a request that is larger than what the limit gives in seconds passes as a whole from time to

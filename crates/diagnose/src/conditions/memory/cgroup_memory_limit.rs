@@ -21,6 +21,7 @@ pub const CONDITION: Condition = Condition {
         "probe.memcg_reclaim_time",
         "cgroup.writeback",
         "cgroup.refault_file",
+        "cgroup.refault_anon",
         "task.majflt",
         "task.read_bytes",
         "task.write_bytes",
@@ -147,6 +148,17 @@ const READ_AROUND: f64 = 131_072.0;
 /// Half of them come back, and one program brings half of what they make room for.
 const MOST: f64 = 0.5;
 
+/// Task-seconds that a process waited for I/O beyond what it did before.
+fn waited_more_s(view: &View<'_>, process: &Process<'_>, span: Span) -> f64 {
+    let waited = |set: &SeriesSet, span: Span| {
+        process.waiting_for_io_s(set, span).max(process.total(set, "task.blkio_delay", span))
+    };
+    let usual = view.baseline.map_or(0.0, |baseline| {
+        waited(view.base_set, baseline) / baseline.seconds().max(1e-9) * span.seconds()
+    });
+    (waited(view.set, span) - usual).max(0.0)
+}
+
 impl<'v, 'a> Fetched<'v, 'a> {
     fn of(view: &'v View<'a>, group: &str, span: Span) -> Option<Fetched<'v, 'a>> {
         let total = |process: &Process<'_>, metric| process.total(view.set, metric, span);
@@ -157,12 +169,14 @@ impl<'v, 'a> Fetched<'v, 'a> {
         let members = view.processes().iter().filter(|p| !p.kthread && process::is_inside(p.cgroup, group));
         let (by, others): (Vec<_>, Vec<_>) = members.partition(is_by_faults);
         let faults: f64 = by.iter().map(|process| total(process, "task.majflt")).sum();
-        let came_back = view.set.get("cgroup.refault_file", group)?.total(span)?;
-        if by.is_empty() || came_back < MOST * faults {
+        let back = |metric| view.set.get(metric, group).and_then(|series| series.total(span));
+        let came_back = back("cgroup.refault_file")?;
+        // Memory that was swapped out is another condition's.
+        let swapped = back("cgroup.refault_anon").unwrap_or(0.0);
+        if by.is_empty() || came_back < MOST * faults || swapped >= MOST * faults {
             return None;
         }
-        let waited = |p: &&Process<'_>| p.waiting_for_io_s(view.set, span).max(total(p, "task.blkio_delay"));
-        let waited_s = by.iter().map(waited).sum();
+        let waited_s = by.iter().map(|process| waited_more_s(view, process, span)).sum();
         let brings = |p: &Process<'_>| total(p, "task.read_bytes") + total(p, "task.write_bytes");
         let all: f64 = others.iter().map(|process| brings(process)).sum();
         let most = others.into_iter().max_by(|a, b| brings(a).total_cmp(&brings(b)));

@@ -262,7 +262,10 @@ fn blame_caller(view: &View<'_>, finding: &mut Finding, row: &str, span: Span) {
     // A program that was loaded anew has other processes.
     let address = Address::called(row);
     let each = |set: &SeriesSet, span: Span| {
-        let own = |metric: &'static str| set.each(metric).filter(|(row, _)| Address::called(row) == address);
+        let comm = |row: &str| set.text("dependency.comm", row).and_then(|comm| comm.last());
+        let is_own =
+            |row: &str| Address::called(row) == address && comm(row).is_none_or(|comm| comm == process.comm);
+        let own = |metric: &'static str| set.each(metric).filter(|(row, _)| is_own(row));
         let total = |metric| own(metric).filter_map(|(_, series)| series.total(span)).sum::<f64>();
         Some(total("dependency.requests"))
             .filter(|asked| *asked >= FAILURES)

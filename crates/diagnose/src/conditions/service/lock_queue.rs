@@ -271,7 +271,7 @@ fn of_sessions(view: &View<'_>) -> Option<Queue> {
         .filter(|session| !is_idle(session))
         .and_then(|session| beyond(view, &server, session, span))
         .or_else(|| beyond_client(view, &server, holder?, span));
-    // Whoever goes on again and again while it keeps the lock has a transaction that is too long, and nobody it asks is late.
+    // Whoever goes on again and again while it keeps the lock has a transaction that is too long.
     let goes_on = !in_turns && holder.is_some_and(|session| is_idle(session) && goes_on(view, session, span));
     let (passed, beyond): (Option<Walk<'_>>, _) = if goes_on { (beyond, None) } else { (None, beyond) };
     if let Some(passed) = passed.filter(|walk| walk.culprit().is_some()) {
@@ -315,10 +315,13 @@ fn client_of(view: &View<'_>, session: &Session<'_>, span: Span) -> Option<u32> 
     (client >= 1.0).then_some(client as u32)
 }
 
-/// Whether a session was never idle for most of a span.
+/// From a second on a person notices that somebody waits.
+const PAUSE_S: f64 = 1.0;
+
+/// Whether a session was idle for moments only.
 fn goes_on(view: &View<'_>, session: &Session<'_>, span: Span) -> bool {
     let idle_s = view.set.get(STATE_TIME, session.row).and_then(|state| state.max(span));
-    idle_s.is_some_and(|idle_s| idle_s < MOST * span.seconds())
+    idle_s.is_some_and(|idle_s| idle_s < PAUSE_S)
 }
 
 /// Whom a session waits for that holds a lock: the server writes to its client, which reads no further. Where sessions are threads it is

@@ -16,7 +16,7 @@ use crate::prelude::*;
 use crate::services::{self, Address, Calls, Datagrams, SERVED, SERVICE, Servers, Service, Slow, Traffic};
 
 mod because;
-use because::{CALLS_OF, CPU, Dearer, FILLS, FOR_MOST, MORE};
+use because::{CALLS_OF, CPU, Dearer, FILLS, FOR_MOST, HARDLY, MORE};
 
 pub const CONDITION: Condition = Condition {
     id: "query-regression",
@@ -82,9 +82,6 @@ const FETCHED: f64 = 0.5;
 /// The share of the requests that wait, or of the CPUs, which is worked on, or has its turn at a CPU or a device next. With
 /// less they wait for somebody else.
 const AT_WORK: f64 = 0.5;
-
-/// Next to nothing of what it asks now: what it asked when it was started, or for a request in a hundred.
-const HARDLY: f64 = 0.1;
 
 /// A service whose requests cost more.
 struct Grown<'a> {

@@ -73,8 +73,8 @@ pub(super) fn computes_beside(
 
 /// A tenth of a CPU: who takes less answers a request now and then.
 const COMPUTES: f64 = 0.1;
-/// As good as nothing, and as good as all.
-const HARDLY: f64 = 0.1;
+/// As good as nothing, as what is asked at a start, and as good as all.
+pub(super) const HARDLY: f64 = 0.1;
 const NEARLY_ALL: f64 = 0.8;
 
 /// Where most requests come on connections of their own, which they did not before, and that is dear: a client that does not keep its
