@@ -312,6 +312,10 @@ fn a_limit_of_the_root_is_for_what_its_device_does() {
     m.task(91, "exportd", 0).task_rate(91, "task.write_bytes", 0.0, 1.9e7).cgroup(91, "/");
     m.task(92, "ledger", 0).task_rate(92, "task.write_bytes", 1e5, 1e5).cgroup(92, "/");
     assert_eq!(root(&m.explain()), ("io-throttled", Some("exportd"), Some(91)));
+    // Two of them are halfway to theirs.
+    text(&mut m, "cgroup.io_limit_device", "/", "loop2,vda");
+    m.row("disk.write_bytes", "loop2", 5e5, 1e7).row("disk.write_bytes", "vda", 5e5, 1e7);
+    assert!(!ids(&m.explain()).contains(&"io-throttled"));
 }
 
 #[test]
